@@ -1,0 +1,44 @@
+"""Where the tests find real speech: BAYES_ASR_DATA, by default ../shared/data beside the checkout."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("BAYES_ASR_DATA", ROOT.parent / "shared" / "data"))
+
+
+def existing(path: Path) -> Path:
+    """Return `path`, or skip the test and say what is missing."""
+    if not path.exists():
+        pytest.skip(f"real data is absent: {path} (set BAYES_ASR_DATA)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real speech and real Kaldi output."""
+    return existing(DATA)
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The folder of NIST and AMI golden results."""
+    return existing(DATA.parent / "golden")
+
+
+@pytest.fixture(scope="session")
+def kaldi_corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Lay out a Kaldi directory (`timit_sample` or `an4`) with valid scp paths, once a session."""
+    destination = tmp_path_factory.mktemp("kaldi")
+
+    def lay_out(corpus: str) -> Path:
+        link = existing(DATA / "kaldi" / "link")
+        if not (destination / corpus).exists():
+            subprocess.run([link, destination, corpus], check=True)
+        return destination / corpus
+
+    return lay_out
