@@ -1,0 +1,333 @@
+"""Kaldi archives (ark) and their indexes (scp): matrices of floats and vectors of integers.
+
+Kaldi's matrix formats are decoded by kaldiio, but only after their headers were checked against
+the bytes that are there, and never by its general entrance, which would also unpickle.
+"""
+
+import gzip
+import io
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+from kaldiio.matio import read_matrix_or_vector, write_array
+
+from bayes_asr.errors import InputError
+from bayes_asr.files import replacing
+from bayes_asr.tables.reader import ByteReader, OpenPipe, iter_lines, open_bytes
+
+SIZED_INT = np.dtype([("width", "u1"), ("value", "<i4")])
+RXFILENAME = re.compile(r"(?P<path>.*?)(?::(?P<offset>\d+))?(?:\[(?P<range>[^\[\]]*)\])?", re.S)
+RSPECIFIER = re.compile(r"(?P<kind>ark|scp)(?:,[a-z]+)*:(?P<name>.*)", re.S)
+RANGE_TOLERANCE = 3  # Kaldi cuts a range that ends up to 2 frames late (segments are rounded)
+
+
+def read_scp(path: Path, *, open_pipe: OpenPipe | None = None) -> dict[str, str]:
+    """Read an scp: utterance -> rxfilename ("file.ark:123", "file.ark:123[0:99]").
+
+    A relative file is looked for in the working directory, as Kaldi does, then beside the scp.
+    Raises InputError for a repeated utterance, a missing field, and for a pipe unless `open_pipe`,
+    the function that would run it, is given.
+    """
+    path = Path(path)
+    table: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for number, (utt, *rest) in iter_lines(path):
+        if not rest:
+            raise InputError(f"{path}, line {number}: {utt} has no file")
+        if utt in table:
+            raise InputError(f"{path}, line {number}: {utt} is there a second time; keep one line")
+        rxfilename = " ".join(rest)
+        if is_pipe(rxfilename):
+            _refuse_pipe(rxfilename, f"{path}, line {number}, {utt}", open_pipe)
+            table[utt] = rxfilename
+            continue
+        name = rxfilename[: _parts(rxfilename).end("path")]
+        if name not in found:
+            found[name] = _beside(name, path)
+        table[utt] = found[name] + rxfilename[len(name) :]
+    return table
+
+
+def read_matrix(
+    rxfilename: str, utt: str, *, open_pipe: OpenPipe | None = None, finite: bool = True
+) -> np.ndarray:
+    """Read one matrix as float32 [T, F] from "file", "file:offset" or "file:offset[first:last]".
+
+    Any of Kaldi's matrices: float, double, compressed, text; the last row of a range is included.
+    Raises InputError naming the file, `utt` and both numbers where bytes are missing or, if
+    `finite`, where a value is NaN or infinite.
+    """
+    with _opened(rxfilename, utt, open_pipe) as source:
+        return _read_at(source, rxfilename, utt, finite)
+
+
+def iter_matrices(
+    source: Path | str, *, open_pipe: OpenPipe | None = None, finite: bool = True
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Stream (utterance, float32 [T, F]) from an ark (plain or .gz), an scp or an rspecifier.
+
+    What ends in .scp is an index, anything else an archive; "scp:..." and "ark:..." say so.
+    """
+    kind, name = _kind_and_name(source)
+    if kind == "ark":
+        yield from _iter_archive(name, open_pipe, finite)
+        return
+    for utt, rxfilename in read_scp(Path(name), open_pipe=open_pipe).items():
+        yield utt, read_matrix(rxfilename, utt, open_pipe=open_pipe, finite=finite)
+
+
+def iter_int_vectors(
+    source: Path | str, *, open_pipe: OpenPipe | None = None
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Stream (utterance, int32 [T]) from an archive such as ali.1.gz, binary or text."""
+    _, name = _kind_and_name(source)
+    with _opened(name, "", open_pipe) as stream:
+        while utt := _key(stream):
+            head = stream.take(1, utt)
+            if head == b"\0":
+                yield utt, _binary_ints(stream, utt)
+            else:
+                yield utt, _text_ints(stream, utt, head)
+
+
+def write_matrices(
+    items: Iterable[tuple[str, np.ndarray]], ark: Path, scp: Path | None = None
+) -> int:
+    """Write matrices [T, F] as a binary float32 archive, and its index; returns how many.
+
+    Both files appear only when all is written. Raises InputError, naming the utterance, for what
+    is not a matrix of floats, holds NaN, or repeats an utterance.
+    """
+    ark = Path(ark)
+    written: set[str] = set()
+    with ExitStack() as stack:
+        index = stack.enter_context(_index(scp)) if scp else None
+        file = stack.enter_context(_archive(ark))
+        for utt, matrix in items:
+            _check_key(utt, written, ark)
+            checked = _checked_matrix(matrix, utt, ark)
+            file.write(f"{utt} ".encode())
+            if index:
+                index.write(f"{utt} {ark}:{file.tell()}\n")
+            write_array(file, checked)
+    return len(written)
+
+
+def write_int_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> int:
+    """Write integer vectors [T], such as alignments, as a binary archive (.gz if named so)."""
+    ark = Path(ark)
+    written: set[str] = set()
+    with _archive(ark) as file:
+        for utt, vector in items:
+            _check_key(utt, written, ark)
+            values = np.asarray(vector)
+            if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
+                raise InputError(
+                    f"{ark}: {utt} is {values.dtype} {list(values.shape)}, not a vector of integers"
+                )
+            sized = np.empty(len(values), SIZED_INT)
+            sized["width"], sized["value"] = 4, values
+            file.write(f"{utt} \0B\4".encode() + struct.pack("<i", len(values)) + sized.tobytes())
+    return len(written)
+
+
+def is_pipe(rxfilename: str) -> bool:
+    """Say whether Kaldi would run this name as a command."""
+    stripped = rxfilename.strip()
+    return stripped.startswith("|") or stripped.endswith("|")
+
+
+def _refuse_pipe(rxfilename: str, where: str, open_pipe: OpenPipe | None) -> None:
+    if open_pipe is None:
+        raise InputError(
+            f"{where}: refusing to run the command {rxfilename!r}; "
+            "write its output to a file, or say --allow-pipes if you trust it"
+        )
+
+
+def _parts(rxfilename: str) -> re.Match[str]:
+    return cast(re.Match[str], RXFILENAME.fullmatch(rxfilename))
+
+
+def _beside(name: str, scp: Path) -> str:
+    if not Path(name).is_absolute() and not Path(name).exists() and (scp.parent / name).exists():
+        return str(scp.parent / name)
+    return name
+
+
+def _kind_and_name(source: Path | str) -> tuple[str, str]:
+    match = RSPECIFIER.fullmatch(source) if isinstance(source, str) else None
+    if match:
+        return match["kind"], match["name"]
+    return ("scp" if str(source).endswith(".scp") else "ark"), str(source)
+
+
+@contextmanager
+def _opened(rxfilename: str, utt: str, open_pipe: OpenPipe | None) -> Iterator[ByteReader]:
+    if is_pipe(rxfilename):
+        _refuse_pipe(rxfilename, utt or "archive", open_pipe)
+        with cast(OpenPipe, open_pipe)(rxfilename.strip().strip("|")) as pipe:
+            yield ByteReader(pipe, rxfilename, None)
+    else:
+        with open_bytes(Path(_parts(rxfilename)["path"])) as source:
+            yield source
+
+
+def _iter_archive(
+    name: str, open_pipe: OpenPipe | None, finite: bool
+) -> Iterator[tuple[str, np.ndarray]]:
+    with _opened(name, "", open_pipe) as source:
+        while utt := _key(source):
+            yield utt, _read_one(source, utt, finite)
+
+
+def _read_at(source: ByteReader, rxfilename: str, utt: str, finite: bool) -> np.ndarray:
+    parts = _parts(rxfilename) if not is_pipe(rxfilename) else None
+    if parts and parts["offset"]:
+        source.seek(int(parts["offset"]))
+    matrix = _read_one(source, utt, finite)
+    return _rows(matrix, parts["range"], rxfilename, utt) if parts and parts["range"] else matrix
+
+
+def _rows(matrix: np.ndarray, span: str, rxfilename: str, utt: str) -> np.ndarray:
+    match = re.fullmatch(r"(\d+):(\d+)", span)
+    if not match:
+        raise InputError(f"{rxfilename}: {utt} has the range [{span}], not [first:last]")
+    first, last = int(match[1]), int(match[2])
+    if not first <= last < len(matrix) + RANGE_TOLERANCE or first >= len(matrix):
+        raise InputError(
+            f"{rxfilename}: {utt} has rows {first} to {last}, the matrix has {len(matrix)}"
+        )
+    return matrix[first : last + 1]
+
+
+def _key(source: ByteReader) -> str:
+    """Read the next utterance name; empty at the end of the archive."""
+    start = source.position
+    raw = source.word()
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise source.fail(f"no utterance name at offset {start}: damaged or no archive") from None
+
+
+def _read_one(source: ByteReader, utt: str, finite: bool) -> np.ndarray:
+    head = source.take(1, utt)
+    matrix = _binary_matrix(source, utt) if head == b"\0" else _text_matrix(source, utt, head)
+    if finite and not np.isfinite(matrix).all():
+        row, column = np.argwhere(~np.isfinite(matrix))[0]
+        raise source.fail(f"{utt} holds {matrix[row, column]} at frame {row}, column {column}")
+    return matrix
+
+
+def _binary_matrix(source: ByteReader, utt: str) -> np.ndarray:
+    """Read what follows the first zero byte; the sizes are checked before anything is read."""
+    head = source.take(1, utt)
+    kind = source.word() if head == b"B" else b""
+    header, rows, columns, size = _header(source, kind, utt)
+    if rows < 0 or columns < 0:
+        raise source.fail(f"{utt} has the sizes {rows} x {columns}: damaged")
+    raw = source.take(size, f"{utt} ({rows} x {columns})")
+    record = io.BytesIO(b"\0B" + kind + b" " + header + raw)
+    return np.asarray(read_matrix_or_vector(record), np.float32).reshape(rows, columns)
+
+
+def _header(source: ByteReader, kind: bytes, utt: str) -> tuple[bytes, int, int, int]:
+    """Return a matrix header's bytes, its rows and columns, and the bytes of data after it."""
+    if kind in (b"FM", b"DM"):
+        header = source.take(10, utt)
+        row_width, rows, column_width, columns = struct.unpack("<bibi", header)
+        if (row_width, column_width) != (4, 4):
+            raise source.fail(f"{utt} has no matrix sizes before offset {source.position}")
+        return header, rows, columns, rows * columns * (4 if kind == b"FM" else 8)
+    if kind in (b"CM", b"CM2", b"CM3"):
+        header = source.take(16, utt)
+        rows, columns = struct.unpack("<8xii", header)
+        size = {b"CM": (rows + 8) * columns, b"CM2": 2 * rows * columns, b"CM3": rows * columns}
+        return header, rows, columns, size[kind]
+    raise source.fail(f"{utt} is no matrix at offset {source.position}: found {kind[:20]!r}")
+
+
+def _text_matrix(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
+    """Read `[ 1 2 \\n 3 4 ]`; own code, since kaldiio takes a leading "1" for integers."""
+    line = head + source.line()
+    if not line.lstrip().startswith(b"["):
+        raise source.fail(f"{utt} is no matrix before offset {source.position}: no '['")
+    line = line.lstrip()[1:]
+    rows = []
+    while True:
+        if not line:
+            raise source.fail(f"{utt} has no ']' up to the end at {source.position}")
+        body, closed, after = line.partition(b"]")
+        if body.split():
+            rows.append(body.split())
+        if closed:
+            break
+        line = source.line()
+    widths = {len(row) for row in rows}
+    if after.strip() or len(widths) > 1:
+        raise source.fail(f"{utt} has rows of {sorted(widths)} values: no matrix")
+    try:
+        return np.array(rows, dtype=bytes).astype(np.float32).reshape(len(rows), -1)
+    except ValueError as error:
+        raise source.fail(f"{utt} is no matrix of numbers: {error}") from None
+
+
+def _binary_ints(source: ByteReader, utt: str) -> np.ndarray:
+    head = source.take(6, utt)
+    if head[:2] != b"B\4":
+        raise source.fail(f"{utt} is no vector of integers at offset {source.position}")
+    (count,) = struct.unpack("<i", head[2:])
+    sized = np.frombuffer(source.take(5 * count, f"{utt} ({count} integers)"), SIZED_INT)
+    if (sized["width"] != 4).any():
+        raise source.fail(f"{utt} is no vector of int32 before offset {source.position}")
+    return sized["value"].astype(np.int32)
+
+
+def _text_ints(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
+    words = head.split() if head == b"\n" else (head + source.line()).split()
+    try:
+        return np.array([int(word) for word in words], np.int32)
+    except (ValueError, OverflowError):
+        raise source.fail(f"{utt} is no line of integers before {source.position}") from None
+
+
+def _check_key(utt: str, written: set[str], ark: Path) -> None:
+    if not utt or len(utt.split()) != 1 or utt != utt.strip():
+        raise InputError(f"{ark}: an utterance name must be one word, not {utt!r}")
+    if utt in written:
+        raise InputError(f"{ark}: {utt} is there a second time")
+    written.add(utt)
+
+
+def _checked_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
+    values = np.asarray(matrix)
+    if values.ndim != 2 or not np.issubdtype(values.dtype, np.floating):
+        raise InputError(
+            f"{ark}: {utt} is {values.dtype} {list(values.shape)}, not a matrix of floats"
+        )
+    if np.isnan(values).any():
+        raise InputError(f"{ark}: {utt} holds NaN at frame {np.argwhere(np.isnan(values))[0][0]}")
+    return np.ascontiguousarray(values, np.float32)
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[BinaryIO]:
+    with replacing(path) as temporary:
+        if path.suffix == ".gz":
+            with gzip.open(temporary, "wb") as packed:
+                yield cast(BinaryIO, packed)
+        else:
+            with temporary.open("wb") as plain:
+                yield plain
+
+
+@contextmanager
+def _index(path: Path) -> Iterator[io.TextIOWrapper]:
+    with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yield file

@@ -1,0 +1,193 @@
+"""OpenFst FSTs over the tropical semiring as arrays (fst/const-fst.h, fst/vector-fst.h)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from bayes_asr.files import replacing
+from bayes_asr.tables.reader import ByteReader, open_bytes
+
+MAGIC, SYMBOLS_MAGIC = 2125659606, 2125658996
+HAS_SYMBOLS, IS_ALIGNED = (1, 2), 4
+ALIGNED_VERSION = 1  # const FSTs of this version are aligned without saying so
+ALIGNMENT = 16
+EXPANDED, MUTABLE = 1, 2  # the two property bits that every reader relies on
+HEADER = np.dtype(
+    [
+        ("version", "<i4"),
+        ("flags", "<i4"),
+        ("properties", "<u8"),
+        ("start", "<i8"),
+        ("states", "<i8"),
+        ("arcs", "<i8"),
+    ]
+)
+ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
+CONST_STATE = np.dtype(
+    [
+        ("final", "<f4"),
+        ("first", "<u4"),
+        ("arcs", "<u4"),
+        ("iepsilons", "<u4"),
+        ("oepsilons", "<u4"),
+    ]
+)
+VECTOR_STATE = np.dtype([("final", "<f4"), ("arcs", "<i8")])
+
+
+@dataclass(frozen=True)
+class Fst:
+    """A weighted transducer of S states and A arcs, arcs sorted by source state; weights are costs.
+
+    `final` float32 [S], infinite where a state is not final; `offsets` int64 [S + 1]: the arcs of
+    state s are offsets[s]:offsets[s + 1] of `ilabel`, `olabel`, `nextstate` int32 [A] and
+    `weight` float32 [A]. `start` is -1 in an FST without states.
+    """
+
+    start: int
+    final: np.ndarray
+    offsets: np.ndarray
+    ilabel: np.ndarray
+    olabel: np.ndarray
+    weight: np.ndarray
+    nextstate: np.ndarray
+
+    @property
+    def num_states(self) -> int:
+        """The number of states S."""
+        return len(self.final)
+
+    @property
+    def num_arcs(self) -> int:
+        """The number of arcs A."""
+        return len(self.ilabel)
+
+
+def read_fst(path: Path) -> Fst:
+    """Read a const (also aligned) or vector FST with standard arcs; symbol tables are skipped.
+
+    Raises InputError where the file is truncated, of another type, or not a proper FST.
+    """
+    with open_bytes(Path(path)) as source:
+        if source.take(4, "the magic number") != MAGIC.to_bytes(4, "little"):
+            raise source.fail("not a binary OpenFst file")
+        kind, arc = _string(source), _string(source)
+        if kind not in (b"const", b"vector") or arc != b"standard":
+            raise source.fail(f"an FST of type {kind!r} with {arc!r} arcs, not const or vector")
+        header = np.frombuffer(source.take(HEADER.itemsize, "the header"), HEADER)[0]
+        for flag in HAS_SYMBOLS:
+            if header["flags"] & flag:
+                _skip_symbols(source)
+        final, counts, arcs = (_read_const if kind == b"const" else _read_vector)(source, header)
+        fst = _fst(int(header["start"]), final, counts, arcs)
+        _check(fst, source)
+        return fst
+
+
+def write_fst(fst: Fst, path: Path, kind: Literal["const", "vector"] = "const") -> None:
+    """Write `fst` as OpenFst and Kaldi read it, complete or not at all."""
+    arcs = np.empty(fst.num_arcs, ARC)
+    for name in ARC.names or ():
+        arcs[name] = getattr(fst, name)
+    header = np.zeros(1, HEADER)
+    header["version"] = 2
+    header["properties"] = EXPANDED if kind == "const" else EXPANDED | MUTABLE
+    header["start"], header["states"], header["arcs"] = fst.start, fst.num_states, fst.num_arcs
+    with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+        file.write(MAGIC.to_bytes(4, "little") + _pascal(kind) + _pascal("standard"))
+        file.write(header.tobytes())
+        if kind == "const":
+            file.write(_const_states(fst).tobytes())
+            file.write(arcs.tobytes())
+            return
+        for state in range(fst.num_states):
+            first, last = fst.offsets[state : state + 2]
+            file.write(np.array([(fst.final[state], last - first)], VECTOR_STATE).tobytes())
+            file.write(arcs[first:last].tobytes())
+
+
+def _const_states(fst: Fst) -> np.ndarray:
+    states = np.empty(fst.num_states, CONST_STATE)
+    states["final"], states["first"] = fst.final, fst.offsets[:-1]
+    states["arcs"] = np.diff(fst.offsets)
+    for name, labels in (("iepsilons", fst.ilabel), ("oepsilons", fst.olabel)):
+        before = np.concatenate(([0], np.cumsum(labels == 0)))
+        states[name] = np.diff(before[fst.offsets])
+    return states
+
+
+def _read_const(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    aligned = header["flags"] & IS_ALIGNED or header["version"] == ALIGNED_VERSION
+    states = _array(source, CONST_STATE, int(header["states"]), "the states", aligned)
+    arcs = _array(source, ARC, int(header["arcs"]), "the arcs", aligned)
+    counts = states["arcs"].astype(np.int64)
+    expected = np.cumsum(counts) - counts
+    if counts.sum() != len(arcs) or (states["first"] != expected)[counts > 0].any():
+        raise source.fail(f"the states own {counts.sum()} arcs, the file has {len(arcs)}")
+    return states["final"], counts, arcs
+
+
+def _read_vector(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    final, counts, parts = [], [], []
+    for state in range(int(header["states"])):
+        row = np.frombuffer(source.take(VECTOR_STATE.itemsize, f"state {state}"), VECTOR_STATE)[0]
+        final.append(row["final"])
+        counts.append(int(row["arcs"]))
+        parts.append(source.take(counts[-1] * ARC.itemsize, f"the arcs of state {state}"))
+    arcs = np.frombuffer(b"".join(parts), ARC)
+    return np.array(final, np.float32), np.array(counts, np.int64), arcs
+
+
+def _fst(start: int, final: np.ndarray, counts: np.ndarray, arcs: np.ndarray) -> Fst:
+    columns = {name: np.ascontiguousarray(arcs[name]) for name in ARC.names or ()}
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
+    return Fst(start=start, final=np.ascontiguousarray(final), offsets=offsets, **columns)
+
+
+def _check(fst: Fst, source: ByteReader) -> None:
+    """Refuse what a decoder would run out of bounds on."""
+    states = fst.num_states
+    if not (0 <= fst.start < states or (fst.start == -1 and states == 0)):
+        raise source.fail(f"the start state {fst.start} is not one of {states} states")
+    for name, values, limit in (
+        ("next state", fst.nextstate, states),
+        ("input label", fst.ilabel, 1 << 31),
+        ("output label", fst.olabel, 1 << 31),
+    ):
+        wrong = np.flatnonzero((values < 0) | (values >= limit))
+        if len(wrong):
+            raise source.fail(f"arc {wrong[0]} has the {name} {values[wrong[0]]} of {limit}")
+    for name, weights in (("arc", fst.weight), ("state", fst.final)):
+        wrong = np.flatnonzero(np.isnan(weights) | (weights == -np.inf))
+        if len(wrong):
+            raise source.fail(f"{name} {wrong[0]} has the weight {weights[wrong[0]]}")
+
+
+def _array(source: ByteReader, dtype: np.dtype, count: int, what: str, aligned: bool) -> np.ndarray:
+    if aligned:
+        source.take(-source.position % ALIGNMENT, "padding")
+    return np.frombuffer(source.take(count * dtype.itemsize, what), dtype)
+
+
+def _string(source: ByteReader) -> bytes:
+    return source.take(_integer(source, 4), "a name")
+
+
+def _integer(source: ByteReader, width: int) -> int:
+    return int.from_bytes(source.take(width, "a number"), "little", signed=True)
+
+
+def _skip_symbols(source: ByteReader) -> None:
+    if _integer(source, 4) != SYMBOLS_MAGIC:
+        raise source.fail(f"no symbol table before offset {source.position}")
+    _string(source)
+    _integer(source, 8)
+    for _ in range(_integer(source, 8)):
+        _string(source)
+        _integer(source, 8)
+
+
+def _pascal(text: str) -> bytes:
+    return len(text).to_bytes(4, "little") + text.encode()

@@ -1,0 +1,234 @@
+"""The transition model at the head of Kaldi's `final.mdl`: what each transition-id stands for."""
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.files import replacing
+from bayes_asr.tables.reader import KaldiReader, open_bytes
+
+
+@dataclass(frozen=True)
+class TopologyState:
+    """An HMM state: its pdf-classes (-1: emits nothing), transitions (next state, probability)."""
+
+    forward_class: int
+    self_loop_class: int
+    transitions: tuple[tuple[int, float], ...]
+
+
+Topology = Mapping[int, tuple[TopologyState, ...]]
+
+
+@dataclass(frozen=True)
+class TransitionModel:
+    """Arrays indexed by transition-id, all of length num_transition_ids + 1; entry 0 is unused.
+
+    `tuples` [N, 4] int32 holds, for each transition-state, phone, HMM state, pdf of the forward
+    transitions and pdf of the self-loop. `topology` maps a phone to its HMM states.
+    """
+
+    pdf: np.ndarray
+    phone: np.ndarray
+    hmm_state: np.ndarray
+    self_loop: np.ndarray
+    log_prob: np.ndarray
+    topology: Topology
+    tuples: np.ndarray
+
+    @property
+    def num_transition_ids(self) -> int:
+        """The largest transition-id."""
+        return len(self.pdf) - 1
+
+    @property
+    def num_pdfs(self) -> int:
+        """One more than the largest pdf-id."""
+        return int(self.tuples[:, 2:].max(initial=-1)) + 1
+
+
+def read_transition_model(path: Path) -> TransitionModel:
+    """Read the transition model of a binary or text `final.mdl`, GMM or neural network.
+
+    Raises InputError where the file is truncated, damaged or contradicts itself.
+    """
+    with open_bytes(Path(path)) as source:
+        reader = KaldiReader(source)
+        reader.expect("<TransitionModel>")
+        topology = _read_topology(reader)
+        kind = reader.expect("<Triples>", "<Tuples>")
+        tuples = _read_tuples(reader, 3 if kind == "<Triples>" else 4)
+        reader.expect(kind.replace("<", "</"))
+        reader.expect("<LogProbs>")
+        log_prob = reader.reals()
+        reader.expect("</LogProbs>")
+        reader.expect("</TransitionModel>")
+        return _model(topology, tuples, log_prob, reader)
+
+
+def write_transition_model(model: TransitionModel, path: Path) -> None:
+    """Write `model` in Kaldi's binary format, complete or not at all."""
+    simple = all(
+        state.forward_class == state.self_loop_class
+        for states in model.topology.values()
+        for state in states
+    )
+    name, width = (b"Triples", 3) if simple else (b"Tuples", 4)
+    parts = [b"\0B<TransitionModel> ", _topology_bytes(model.topology, simple)]
+    parts += [b"<%s> " % name, _sized(len(model.tuples))]
+    parts += [_sized(int(value)) for row in model.tuples for value in row[:width]]
+    parts += [b"</%s> <LogProbs> FV " % name, _sized(len(model.log_prob))]
+    parts += [model.log_prob.astype("<f4").tobytes(), b"</LogProbs> </TransitionModel> "]
+    with replacing(Path(path)) as temporary:
+        temporary.write_bytes(b"".join(parts))
+
+
+def monophone_model(phones: Sequence[int], states: Mapping[int, int] | int = 3) -> TransitionModel:
+    """Return the model in which every phone has left-to-right states of its own.
+
+    `states` is the number of emitting states, for all phones or by phone; pdf-ids count up in the
+    order of `phones`. Self-loops have probability 0.75, as in Kaldi's gen_topo.
+    """
+    counts = {phone: states if isinstance(states, int) else states[phone] for phone in phones}
+    topology = {phone: _left_to_right(count) for phone, count in counts.items()}
+    rows = [(phone, state) for phone, count in counts.items() for state in range(count)]
+    tuples = np.array([(*row, pdf, pdf) for pdf, row in enumerate(rows)], np.int32).reshape(-1, 4)
+    log_prob = np.log(np.array([1.0] + [0.75, 0.25] * len(rows), np.float32))
+    return _model(topology, tuples, log_prob, None)
+
+
+def _left_to_right(count: int) -> tuple[TopologyState, ...]:
+    emitting = (
+        TopologyState(state, state, ((state, 0.75), (state + 1, 0.25))) for state in range(count)
+    )
+    return (*emitting, TopologyState(-1, -1, ()))
+
+
+def _model(
+    topology: Topology, tuples: np.ndarray, log_prob: np.ndarray, reader: KaldiReader | None
+) -> TransitionModel:
+    """Number the transitions in the order of `tuples` (hmm/transition-model.cc, ComputeDerived)."""
+    rows = [(0, 0, 0, 0)]
+    for phone, state, forward_pdf, self_loop_pdf in tuples.tolist():
+        if reader and not (phone in topology and 0 <= state < len(topology[phone])):
+            raise reader.fail(f"HMM state {state} of phone {phone} is not in the topology")
+        if reader and min(forward_pdf, self_loop_pdf) < 0:
+            raise reader.fail(f"HMM state {state} of phone {phone} has a pdf-id below 0")
+        for target, _ in topology[phone][state].transitions:
+            loop = target == state
+            rows.append((self_loop_pdf if loop else forward_pdf, phone, state, int(loop)))
+    if reader and len(log_prob) != len(rows):
+        raise reader.fail(
+            f"{len(log_prob) - 1} log probabilities for {len(rows) - 1} transition-ids"
+        )
+    pdf, phone_of, hmm_state, self_loop = np.array(rows, np.int32).T
+    return TransitionModel(
+        pdf=pdf.copy(),
+        phone=phone_of.copy(),
+        hmm_state=hmm_state.copy(),
+        self_loop=self_loop.astype(bool),
+        log_prob=log_prob,
+        topology=topology,
+        tuples=tuples,
+    )
+
+
+def _read_tuples(reader: KaldiReader, width: int) -> np.ndarray:
+    rows = []
+    for _ in range(reader.integer()):
+        row = [reader.integer() for _ in range(width)]
+        rows.append(row if width == 4 else [*row, row[2]])
+    return np.array(rows, np.int32).reshape(-1, 4)
+
+
+def _read_topology(reader: KaldiReader) -> Topology:
+    reader.expect("<Topology>")
+    return _read_binary_topology(reader) if reader.binary else _read_text_topology(reader)
+
+
+def _read_binary_topology(reader: KaldiReader) -> Topology:
+    phones, entry_of = reader.integers(), reader.integers()
+    count = reader.integer()
+    extended = count == -1  # the mark of topologies whose self-loops have their own pdf-class
+    if extended:
+        count = reader.integer()
+    entries = [_read_binary_entry(reader, extended) for _ in range(count)]
+    reader.expect("</Topology>")
+    topology = {}
+    for phone in phones.tolist():
+        if not (0 < phone < len(entry_of) and 0 <= entry_of[phone] < len(entries)):
+            raise reader.fail(f"phone {phone} has no topology entry: {len(entries)} entries")
+        topology[phone] = entries[entry_of[phone]]
+    return topology
+
+
+def _read_binary_entry(reader: KaldiReader, extended: bool) -> tuple[TopologyState, ...]:
+    states = []
+    for _ in range(reader.integer()):
+        forward = reader.integer()
+        self_loop = reader.integer() if extended else forward
+        transitions = tuple((reader.integer(), reader.real()) for _ in range(reader.integer()))
+        states.append(TopologyState(forward, self_loop, transitions))
+    return tuple(states)
+
+
+def _read_text_topology(reader: KaldiReader) -> Topology:
+    topology: dict[int, tuple[TopologyState, ...]] = {}
+    while reader.expect("<TopologyEntry>", "</Topology>") == "<TopologyEntry>":
+        reader.expect("<ForPhones>")
+        phones = []
+        while (word := reader.token()) != "</ForPhones>":
+            if not word.isdecimal():
+                raise reader.fail(f"{word!r} is no phone")
+            phones.append(int(word))
+        states: list[TopologyState] = []
+        while reader.expect("<State>", "</TopologyEntry>") == "<State>":
+            states.append(_read_text_state(reader, len(states)))
+        topology |= dict.fromkeys(phones, tuple(states))
+    return topology
+
+
+def _read_text_state(reader: KaldiReader, number: int) -> TopologyState:
+    found = reader.integer()
+    if found != number:
+        raise reader.fail(f"topology state {found} where {number} is due")
+    forward = self_loop = -1
+    transitions = []
+    known = ("<PdfClass>", "<ForwardPdfClass>", "<SelfLoopPdfClass>", "<Transition>", "</State>")
+    while (word := reader.expect(*known)) != "</State>":
+        if word == "<Transition>":
+            transitions.append((reader.integer(), reader.real()))
+        elif word == "<SelfLoopPdfClass>":
+            self_loop = reader.integer()
+        else:
+            forward = reader.integer()
+            self_loop = forward if word == "<PdfClass>" else self_loop
+    return TopologyState(forward, self_loop, tuple(transitions))
+
+
+def _sized(value: int) -> bytes:
+    return struct.pack("<bi", 4, value)
+
+
+def _ints(values: Sequence[int]) -> bytes:
+    return struct.pack(f"<bi{len(values)}i", 4, len(values), *values)
+
+
+def _topology_bytes(topology: Topology, simple: bool) -> bytes:
+    entries = list(dict.fromkeys(topology.values()))
+    entry_of = [-1] * (max(topology, default=0) + 1)
+    for phone, states in topology.items():
+        entry_of[phone] = entries.index(states)
+    parts = [b"<Topology> ", _ints(sorted(topology)), _ints(entry_of)]
+    parts += [_sized(len(entries))] if simple else [_sized(-1), _sized(len(entries))]
+    for states in entries:
+        parts.append(_sized(len(states)))
+        for state in states:
+            parts.append(_sized(state.forward_class))
+            parts += [] if simple else [_sized(state.self_loop_class)]
+            parts.append(_sized(len(state.transitions)))
+            parts += [_sized(to) + struct.pack("<bf", 4, prob) for to, prob in state.transitions]
+    return b"".join([*parts, b"</Topology> "])

@@ -1,0 +1,222 @@
+"""Bytes, lines and Kaldi's basic types from files that may be truncated or forged."""
+
+import gzip
+import os
+import struct
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TypeVar, cast
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+
+Number = TypeVar("Number", int, float)
+OpenPipe = Callable[[str], BinaryIO]
+CHUNK = 1 << 20  # one read asks for no more than this, so a forged size costs no memory
+LONGEST_TOKEN = 4096
+LONGEST_LINE = 1 << 26
+
+
+class ByteReader:
+    """A binary stream that knows its name and, if it is a plain file, its size in bytes."""
+
+    def __init__(self, file: BinaryIO, name: str, size: int | None) -> None:
+        self.file = file
+        self.name = name
+        self.size = size
+        self.position = 0
+
+    def fail(self, message: str) -> InputError:
+        """Return the error that says `message` about this file; the caller raises it."""
+        return InputError(f"{self.name}: {message}")
+
+    def seek(self, offset: int) -> None:
+        """Go to byte `offset`, which must lie inside the file."""
+        if self.size is not None and offset >= self.size:
+            raise self.fail(f"there is no byte offset {offset}: the file has {self.size} bytes")
+        with self._damage_reported():
+            self.position = self.file.seek(offset)
+        if self.position != offset:
+            raise self.fail(f"there is no byte offset {offset}: the data end at {self.position}")
+
+    def take(self, count: int, what: str) -> bytes:
+        """Read exactly `count` bytes of `what`, or raise InputError with both numbers."""
+        if count < 0:
+            raise self.fail(f"{what} has the size {count} at offset {self.position}")
+        if self.size is not None and count > self.size - self.position:
+            raise self._too_short(count, self.size, what)
+        parts, missing = [], count
+        while missing:
+            part = self.some(min(missing, CHUNK) if self.size is None else missing)
+            if not part:
+                raise self._too_short(missing, self.position, what)
+            parts.append(part)
+            missing -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def some(self, count: int) -> bytes:
+        """Read up to `count` bytes; none at the end of the data."""
+        with self._damage_reported():
+            part = self.file.read(count)
+        self.position += len(part)
+        return part
+
+    def line(self) -> bytes:
+        """Read to the end of the line, its newline included; empty at the end of the data."""
+        with self._damage_reported():
+            line = self.file.readline(LONGEST_LINE)
+        self.position += len(line)
+        if len(line) == LONGEST_LINE:
+            raise self.fail(f"a line before offset {self.position} has over {LONGEST_LINE} bytes")
+        return line
+
+    def word(self) -> bytes:
+        """Skip white space, read up to the next white space and eat that one byte; may be empty."""
+        letters = bytearray()
+        while (letter := self.some(1)) and (not letters or not letter.isspace()):
+            if not letter.isspace():
+                letters += letter
+            if len(letters) > LONGEST_TOKEN:
+                raise self.fail(f"no word ends within {LONGEST_TOKEN} bytes before {self.position}")
+        return bytes(letters)
+
+    def _too_short(self, count: int, size: int, what: str) -> InputError:
+        return self.fail(
+            f"{what} needs {count} bytes at offset {self.position}, the file has {size}: "
+            "truncated or damaged, make it again"
+        )
+
+    @contextmanager
+    def _damage_reported(self) -> Iterator[None]:
+        try:
+            yield
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise self.fail(
+                f"not a complete gzip file after {self.position} bytes ({error})"
+            ) from None
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[ByteReader]:
+    """Open a plain file, or a gzipped one if its name ends in .gz, as a ByteReader."""
+    if path.suffix == ".gz":
+        with gzip.open(path) as packed:
+            yield ByteReader(cast(BinaryIO, packed), str(path), None)
+    else:
+        with path.open("rb") as plain:
+            yield ByteReader(plain, str(path), os.fstat(plain.fileno()).st_size)
+
+
+def iter_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, fields) of a UTF-8 text table; blank lines are passed over.
+
+    Fields are separated by ASCII white space, as in Kaldi; Windows line ends are accepted, and a
+    byte order mark too. A line that is not UTF-8 raises InputError with its number.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            raw = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            try:
+                fields = [field.decode() for field in raw.split()]
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{path}, line {number}: not UTF-8 text ({error.reason})"
+                ) from None
+            if fields:
+                yield number, fields
+
+
+class KaldiReader:
+    """Kaldi's tokens, numbers and vectors from a binary or text file (base/io-funcs.h)."""
+
+    def __init__(self, source: ByteReader) -> None:
+        self.source = source
+        head = source.take(2, "the header")
+        self.binary = head == b"\0B"
+        self._words: deque[str] = deque()
+        if not self.binary:
+            self._words.extend(self._decode(head + source.line()).split())
+
+    def fail(self, message: str) -> InputError:
+        """Return the error that says `message` about this file; the caller raises it."""
+        return self.source.fail(message)
+
+    def token(self) -> str:
+        """Read the next token."""
+        if self.binary:
+            return self._decode(self.source.word())
+        while not self._words:
+            line = self.source.line()
+            if not line:
+                raise self.fail(f"the file ends at {self.source.position} where a token is due")
+            self._words.extend(self._decode(line).split())
+        return self._words.popleft()
+
+    def expect(self, *tokens: str) -> str:
+        """Read the next token, which must be one of `tokens`."""
+        found = self.token()
+        if found not in tokens:
+            place = self.source.position
+            raise self.fail(f"found {found!r} before offset {place}, not {' or '.join(tokens)}")
+        return found
+
+    def integer(self) -> int:
+        """Read an int32."""
+        if not self.binary:
+            return self._number(int, self.token())
+        return int(struct.unpack("<i", self._sized(4))[0])
+
+    def real(self) -> float:
+        """Read a float, single or double."""
+        if not self.binary:
+            return self._number(float, self.token())
+        raw = self._sized(4, 8)
+        return float(struct.unpack("<f" if len(raw) == 4 else "<d", raw)[0])
+
+    def integers(self) -> np.ndarray:
+        """Read a vector of int32 [N]."""
+        if not self.binary:
+            return np.array([self._number(int, word) for word in self._bracketed()], np.int32)
+        if self.source.take(1, "an element size") != b"\4":
+            raise self.fail(f"no int32 vector before offset {self.source.position}")
+        (count,) = struct.unpack("<i", self.source.take(4, "a vector size"))
+        return np.frombuffer(self.source.take(4 * count, "a vector"), "<i4")
+
+    def reals(self) -> np.ndarray:
+        """Read a vector of floats, single or double, as float32 [N]."""
+        if not self.binary:
+            words = self._bracketed()
+            return np.array([self._number(float, word) for word in words], np.float32)
+        kind = self.expect("FV", "DV")
+        width, dtype = (4, "<f4") if kind == "FV" else (8, "<f8")
+        raw = self.source.take(width * self.integer(), "a vector")
+        return np.frombuffer(raw, dtype).astype(np.float32)
+
+    def _sized(self, *widths: int) -> bytes:
+        width = self.source.take(1, "a number")[0]
+        if width not in widths:
+            place = self.source.position
+            raise self.fail(f"a number of {width} bytes before offset {place}, not {widths[0]}")
+        return self.source.take(width, "a number")
+
+    def _bracketed(self) -> Iterator[str]:
+        self.expect("[")
+        while (word := self.token()) != "]":
+            yield word
+
+    def _number(self, kind: type[Number], word: str) -> Number:
+        try:
+            return kind(word)
+        except ValueError:
+            raise self.fail(f"{word!r} before offset {self.source.position} is no number") from None
+
+    def _decode(self, raw: bytes) -> str:
+        try:
+            return raw.decode("ascii")
+        except UnicodeDecodeError:
+            place = self.source.position
+            raise self.fail(f"bytes before offset {place} are no Kaldi token") from None

@@ -1,0 +1,118 @@
+"""Kaldi's text tables (text, utt2spk, words.txt) and data directories."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayes_asr.errors import InputError
+from bayes_asr.files import replacing
+from bayes_asr.tables.ark import read_scp
+from bayes_asr.tables.reader import OpenPipe, iter_lines
+
+
+def read_text(path: Path) -> dict[str, list[str]]:
+    """Read `utterance word word ...` lines; the order is kept, a transcript may be empty.
+
+    Raises InputError for a repeated utterance and for a line that is not UTF-8.
+    """
+    table: dict[str, list[str]] = {}
+    for number, (utt, *words) in iter_lines(Path(path)):
+        _refuse_repeated(table, utt, path, number)
+        table[utt] = words
+    return table
+
+
+def read_mapping(path: Path) -> dict[str, str]:
+    """Read a table of exactly two columns, such as utt2spk or spk2gender."""
+    table: dict[str, str] = {}
+    for number, fields in iter_lines(Path(path)):
+        if len(fields) != 2:
+            raise InputError(f"{path}, line {number}: {fields[0]} has {len(fields)} fields, not 2")
+        _refuse_repeated(table, fields[0], path, number)
+        table[fields[0]] = fields[1]
+    return table
+
+
+def read_symbols(path: Path) -> dict[str, int]:
+    """Read a symbol table (words.txt, phones.txt): symbol -> id; no symbol or id may repeat."""
+    table: dict[str, int] = {}
+    lines: dict[int, int] = {}
+    for number, fields in iter_lines(Path(path)):
+        if len(fields) != 2 or not (fields[1].isascii() and fields[1].isdecimal()):
+            raise InputError(f"{path}, line {number}: not a symbol and its id: {' '.join(fields)}")
+        symbol, identity = fields[0], int(fields[1])
+        _refuse_repeated(table, symbol, path, number)
+        if identity in lines:
+            raise InputError(
+                f"{path}, line {number}: {symbol} has the id {identity} of line {lines[identity]}"
+            )
+        table[symbol], lines[identity] = identity, number
+    return table
+
+
+def write_text(items: Iterable[tuple[str, Sequence[str]]], path: Path) -> int:
+    """Write `utterance word word ...` lines, complete or not at all; returns how many."""
+    return _write_lines((" ".join((utt, *words)) for utt, words in items), path)
+
+
+def write_mapping(items: Iterable[tuple[str, str | int]], path: Path) -> int:
+    """Write two columns (utt2spk, words.txt), complete or not at all; returns how many lines."""
+    return _write_lines((f"{key} {value}" for key, value in items), path)
+
+
+@dataclass(frozen=True)
+class DataDir:
+    """A Kaldi data directory: tables by utterance, `cmvn` by speaker; None for an absent file."""
+
+    path: Path
+    utt2spk: dict[str, str]
+    feats: dict[str, str] | None
+    text: dict[str, list[str]] | None
+    cmvn: dict[str, str] | None
+    wav: dict[str, str] | None
+
+
+def read_data_dir(path: Path, *, open_pipe: OpenPipe | None = None) -> DataDir:
+    """Read the tables of a Kaldi data directory; utt2spk must be there.
+
+    Every utterance of feats.scp and text must be in utt2spk. Which utterances a later stage needs
+    is its own business. Pipes in feats.scp and cmvn.scp are refused unless `open_pipe` is given.
+    """
+    path = Path(path)
+    utt2spk = read_mapping(path / "utt2spk")
+
+    def scp(name: str) -> dict[str, str] | None:
+        file = path / name
+        return read_scp(file, open_pipe=open_pipe) if file.exists() else None
+
+    text = read_text(path / "text") if (path / "text").exists() else None
+    feats, cmvn, wav = scp("feats.scp"), scp("cmvn.scp"), scp("wav.scp")
+    _refuse_strangers(path / "feats.scp", feats or {}, utt2spk)
+    _refuse_strangers(path / "text", text or {}, utt2spk)
+    return DataDir(path=path, utt2spk=utt2spk, feats=feats, text=text, cmvn=cmvn, wav=wav)
+
+
+def _refuse_repeated(table: Mapping[str, object], key: str, path: Path, number: int) -> None:
+    if key in table:
+        raise InputError(f"{path}, line {number}: {key} is there a second time; keep one line")
+
+
+def _refuse_strangers(file: Path, table: Mapping[str, object], utt2spk: Mapping[str, str]) -> None:
+    strangers = [utt for utt in table if utt not in utt2spk]
+    if strangers:
+        raise InputError(
+            f"{file}: {len(strangers)} of {len(table)} utterances are not in utt2spk, "
+            f"the first is {strangers[0]}"
+        )
+
+
+def _write_lines(lines: Iterable[str], path: Path) -> int:
+    count = 0
+    with (
+        replacing(Path(path)) as temporary,
+        temporary.open("w", encoding="utf-8", newline="\n") as file,
+    ):
+        for line in lines:
+            file.write(line + "\n")
+            count += 1
+    return count
