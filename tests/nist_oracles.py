@@ -1,0 +1,51 @@
+"""NIST's sclite as an oracle, and the pairs of token sequences to ask it about."""
+
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+
+def read_trn(path: Path) -> dict[str, list[str]]:
+    rows = (line.rsplit("(", 1) for line in path.read_text().splitlines())
+    return {name.strip(" )\n"): words.split() for words, name in rows}
+
+
+def random_pairs(seed: int, number: int) -> list[tuple[list[str], list[str]]]:
+    """Pairs over two to seven letters: half unrelated, half a reference with errors."""
+    rng = random.Random(seed)
+    pairs = []
+    for _ in range(number):
+        letters = "abcdefg"[: rng.randint(2, 7)]
+        ref = rng.choices(letters, k=rng.randint(1, 14))
+        if rng.random() < 0.5:
+            hyp = rng.choices(letters, k=rng.randint(0, 14))
+        else:
+            kept = [r for r in ref if rng.random() > 0.15]
+            hyp = [r if rng.random() > 0.2 else rng.choice(letters) for r in kept]
+        pairs.append((ref, hyp))
+    return pairs
+
+
+def sclite_scores(
+    folder: Path, pairs: Sequence[tuple[list[str], list[str]]], optional: frozenset[str]
+) -> list[list[int]]:
+    """What sclite counts in each pair: correct, substituted, deleted, inserted."""
+    if not shutil.which("sctk"):
+        pytest.skip("sclite is not installed (Debian package sctk)")
+    with (folder / "ref.trn").open("w") as refs, (folder / "hyp.trn").open("w") as hyps:
+        for i, (ref, hyp) in enumerate(pairs):
+            print(*(f"({r})" if r in optional else r for r in ref), f"(s-{i:05d})", file=refs)
+            print(*hyp, f"(s-{i:05d})", file=hyps)
+    command = "sctk sclite -r ref.trn trn -h hyp.trn trn -i rm -D -o pra -O . -n out"
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    found = re.findall(
+        r"^id: \(s-(\d+)\)\n(?:.*\n)*?Scores: \(#C #S #D #I\) (.*)$",
+        (folder / "out.pra").read_text(),
+        re.MULTILINE,
+    )
+    return [list(map(int, scores.split())) for _, scores in sorted(found)]
