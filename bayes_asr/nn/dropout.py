@@ -1,0 +1,35 @@
+"""Dropout masks that depend on the sequence and on nothing else.
+
+A mask is a hash of (key of the sequence, stream, position). It has no generator state: the same utterance in the same epoch
+gets the same mask whatever its batch, its neighbours or the process that trains it, and a resumed run needs nothing restored.
+"""
+
+import torch
+from torch import Tensor
+
+_GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed 64-bit integer
+_MIX = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # the multipliers of splitmix64, likewise
+
+
+def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: float) -> Tensor:
+    """Return inverted dropout masks [B, *shape]: 0 with probability `dropout`, otherwise 1 / (1 - dropout).
+
+    keys_B: one 64-bit integer for each sequence.
+    stream: tells apart the masks of one sequence, such as those of different layers.
+    """
+    size = torch.Size(shape).numel()
+    position = torch.arange(stream * size, (stream + 1) * size, device=keys_B.device)
+    uniform = _uniform(keys_B[:, None] + _GOLDEN * (position + 1)[None, :])
+    return (uniform >= dropout).to(torch.get_default_dtype()).view(-1, *shape) / (1 - dropout)
+
+
+def _uniform(x: Tensor) -> Tensor:
+    """Splitmix64 (Steele, Lea & Flood 2014) of 64-bit integers, as numbers in [0, 1)."""
+    for shift, factor in zip((30, 27), _MIX, strict=True):
+        x = (x ^ _shift_right(x, shift)) * factor
+    return (_shift_right(x, 40)).double() / 2**24
+
+
+def _shift_right(x: Tensor, bits: int) -> Tensor:
+    """Shift in zeros from the left; torch's own shift of signed integers repeats the sign bit."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)

@@ -1,0 +1,96 @@
+"""Ragged batches without padding.
+
+A batch of B sequences is sorted by decreasing length and its N = sum of lengths real frames are stored one time step after
+the other, as in `torch.nn.utils.rnn.PackedSequence`: time step t holds the frames of the first `sizes[t]` sequences. There is
+no padding, so nothing can leak from it: losses, batch statistics and the backward direction see real frames only.
+
+Legend: B batch, T time steps, N frames of a batch, F features, H hidden, G gates, D directions, P pdfs.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Where the frames of a packed batch lie.
+
+    lengths: sequence lengths [B], decreasing, all positive.
+    device: where the index tensors live.
+    """
+
+    lengths: tuple[int, ...]
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def __post_init__(self) -> None:
+        if not self.lengths:
+            raise ValueError("a batch needs at least one sequence")
+        if min(self.lengths) < 1:
+            raise ValueError(f"every sequence needs at least one frame, got lengths {self.lengths}")
+        if list(self.lengths) != sorted(self.lengths, reverse=True):
+            raise ValueError(f"sequences must be sorted by decreasing length, got {self.lengths}")
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """How many sequences are alive at each time step [T]."""
+        lengths = torch.tensor(self.lengths)
+        steps = torch.arange(self.lengths[0])
+        return (lengths[None, :] > steps[:, None]).sum(1).tolist()
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Index of the first frame of each time step [T]."""
+        return (torch.tensor(self.sizes).cumsum(0) - torch.tensor(self.sizes)).tolist()
+
+    @cached_property
+    def _time_and_sequence(self) -> tuple[Tensor, Tensor]:
+        """Time step and sequence of every frame, two tensors [N]."""
+        sizes = torch.tensor(self.sizes)
+        time = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+        return time, torch.arange(len(time)) - torch.tensor(self.starts)[time]
+
+    @cached_property
+    def sequence(self) -> Tensor:
+        """The sequence to which each frame belongs [N]."""
+        return self._time_and_sequence[1].to(self.device)
+
+    @cached_property
+    def reverse(self) -> Tensor:
+        """Frame order of the time-reversed sequences [N]: frame t of a sequence of length L becomes L-1-t.
+
+        It is its own inverse, and the reversed sequences have the same sizes and starts.
+        """
+        time, sequence = self._time_and_sequence
+        mirrored = torch.tensor(self.lengths)[sequence] - 1 - time
+        return (torch.tensor(self.starts)[mirrored] + sequence).to(self.device)
+
+    @cached_property
+    def previous(self) -> Tensor:
+        """For every frame after the first time step, the index of the frame before it [N - B]."""
+        time, sequence = self._time_and_sequence
+        later = slice(self.sizes[0], None)
+        return (torch.tensor(self.starts)[time[later] - 1] + sequence[later]).to(self.device)
+
+
+def pack(sequences: list[Tensor]) -> tuple[Tensor, Frames, list[int]]:
+    """Pack sequences [T_b, ...] of any order into one tensor [N, ...].
+
+    Returns the packed frames, where they lie, and the order: `order[i]` is the position in `sequences` of packed sequence i.
+    """
+    order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
+    packed = torch.nn.utils.rnn.pack_sequence([sequences[i] for i in order])
+    lengths = tuple(len(sequences[i]) for i in order)
+    return packed.data, Frames(lengths, packed.data.device), order
+
+
+def unpack(frames_NX: Tensor, frames: Frames, order: list[int]) -> list[Tensor]:
+    """Undo `pack`: the sequences [T_b, ...] in their original order."""
+    by_sequence = torch.argsort(frames.sequence, stable=True)
+    parts = frames_NX[by_sequence].split(list(frames.lengths))
+    sequences: list[Tensor] = [parts[0]] * len(order)
+    for part, position in zip(parts, order, strict=True):
+        sequences[position] = part
+    return sequences

@@ -1,0 +1,70 @@
+"""The acoustic model: a stack of recurrent layers and its heads."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from bayes_asr.nn.cells import CELLS
+from bayes_asr.nn.frames import Frames, pack, unpack
+from bayes_asr.nn.layer import RecurrentLayer
+
+
+class AcousticModel(nn.Module):
+    """Recurrent layers from features to logits of pdfs and, for training only, of monophones.
+
+    inputs: size of the feature vectors.
+    outputs: size of each head, the pdfs first: `(P,)` or `(P, monophones)`.
+    units: cells per direction of each layer.
+    unit: name of the cell (`bayes_asr.nn.cells.CELLS`).
+    input_dropout: probability with which an element of what a layer reads is dropped, on every frame anew.
+    Other options: `RecurrentLayer`.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: Sequence[int],
+        *,
+        unit: str = "li-bru",
+        units: Sequence[int] = (550, 550, 550, 550),
+        bidirectional: bool = True,
+        tied_directions: bool = False,
+        norm: str = "batch",
+        dropout: float = 0.2,
+        fused: bool = True,
+    ) -> None:
+        super().__init__()
+        directions = 2 if bidirectional else 1
+        sizes = [inputs, *(directions * n for n in units)]
+        self.layers = nn.ModuleList(
+            RecurrentLayer(
+                size,
+                n,
+                CELLS[unit](),
+                bidirectional=bidirectional,
+                tied_directions=tied_directions,
+                norm=norm,
+                dropout=dropout,
+                stream=i,
+                fused=fused,
+            )
+            for i, (size, n) in enumerate(zip(sizes[:-1], units, strict=True))
+        )
+        self.heads = nn.ModuleList(nn.Linear(sizes[-1], n) for n in outputs)
+        for head in self.heads:
+            nn.init.zeros_(head.bias)
+
+    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> list[Tensor]:
+        """Return the logits of each head [N, outputs] for the packed features `x_NF` [N, F].
+
+        keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
+        """
+        for layer in self.layers:
+            x_NF = layer(x_NF, frames, keys_B)
+        return [head(x_NF) for head in self.heads]
+
+    def log_posteriors(self, sequences: list[Tensor]) -> list[Tensor]:
+        """Log-posteriors of the pdfs [T, P] of each feature sequence [T, F]."""
+        x_NF, frames, order = pack(sequences)
+        return unpack(torch.log_softmax(self(x_NF, frames)[0], dim=-1), frames, order)
