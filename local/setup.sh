@@ -1,0 +1,119 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154  # $root, the folder of this checkout, is set by the script that reads this
+# Makes the Python environment that the scripts run in, once.
+
+oldest_python='3.11'
+
+# fail MESSAGE...: stop with one line for each message.
+fail() {
+    printf '%s\n' "$@" >&2
+    exit 1
+}
+
+# new_enough PYTHON: succeeds if PYTHON runs and is not too old.
+new_enough() {
+    "$1" -c "import sys; sys.exit(sys.version_info < (${oldest_python/./, }))" 2>/dev/null
+}
+
+# torch_version PYTHON: the version of the torch that PYTHON imports, or nothing.
+torch_version() {
+    "$1" -W ignore -c 'import torch; print(torch.__version__)' 2>/dev/null || true
+}
+
+# find_python: the first Python on the PATH that is new enough.
+find_python() {
+    local python
+    for python in python3 python python3.{11..15}; do
+        if new_enough "$python"; then
+            echo "$python"
+            return
+        fi
+    done
+    fail "Python $oldest_python or newer is needed and none was found on the PATH: install it, or activate an environment that has it."
+}
+
+# make_environment DIR: a virtual environment at DIR; it sees the system's packages if torch is among them.
+make_environment() {
+    local python see=()
+    python=$(find_python)
+    "$python" -c 'import venv, ensurepip' 2>/dev/null || fail \
+        "$python lacks the modules venv and ensurepip, so no virtual environment can be made." \
+        "Install them (on Debian and Ubuntu the package python3-venv) or activate an environment, and run this again."
+    [[ -n $(torch_version "$python") ]] && see=(--system-site-packages)
+    echo "Making a virtual environment in $1 with $("$python" --version)"
+    "$python" -m venv --clear "${see[@]}" "$1"
+}
+
+# active_environment: the folder of the virtual or conda environment in use, or nothing.
+active_environment() {
+    if [[ -n ${VIRTUAL_ENV:-} ]]; then
+        echo "$VIRTUAL_ENV"
+    elif [[ ${CONDA_DEFAULT_ENV:-base} != base ]]; then
+        echo "$CONDA_PREFIX"
+    else
+        python3 -c 'import sys; sys.prefix == sys.base_prefix or print(sys.prefix)' 2>/dev/null || true
+    fi
+}
+
+# find_environment: set $environment to the active environment, or to .venv here, which is made if need be.
+find_environment() {
+    environment=$(active_environment)
+    if [[ -z $environment ]]; then
+        environment=$root/.venv
+        "$environment/bin/python" -c 'import pip' 2>/dev/null || make_environment "$environment"
+    fi
+    new_enough "$environment/bin/python" ||
+        fail "The environment $environment has no Python $oldest_python or newer: deactivate it or make a new one."
+}
+
+# fingerprint EXTRAS: changes when an installation would turn out differently.
+fingerprint() {
+    {
+        echo "$1" "$root"
+        "$environment/bin/python" --version
+        cat "$root/setup.py" "$root/pyproject.toml" "$root/constraints.txt"
+        find "$root/bayes_asr" -path '*/csrc/*' -type f -exec cat {} +
+    } | cksum
+}
+
+# pins: the exact versions to install. A torch of another version than ours keeps its own dependencies.
+pins() {
+    local ours present
+    ours=$(sed -n 's/^torch==//p' "$root/constraints.txt")
+    present=$(torch_version "$environment/bin/python")
+    if [[ -z $present || ${present%+*} == "$ours" ]]; then
+        cat "$root/constraints.txt"
+    else
+        echo "torch==$present"
+        sed '/^# torch and what it needs/,/^$/d' "$root/constraints.txt"
+    fi
+}
+
+# install EXTRAS: this checkout and what it needs, by pip alone.
+install() {
+    local compiler=${CXX:-c++} constraints=$environment/.bayes_asr-constraints.txt
+    if [[ -z $(torch_version "$environment/bin/python") ]]; then
+        echo "PyTorch is not installed yet. Its CPU package is a download of about 190 MB and takes 720 MB on disk;"
+        echo "the CUDA package, which pip fetches by default on Linux, takes several GB. To choose: interrupt this,"
+        echo "install torch in an active environment as pytorch.org tells, and run this again."
+    fi
+    command -v "${compiler%% *}" >/dev/null ||
+        echo "No C++ compiler was found: the slower NumPy and PyTorch forms will be used instead."
+    echo "Installing into $environment"
+    pins >"$constraints"
+    (cd "$root" && "$environment/bin/python" -m pip install --editable ".[$1]" --constraint "$constraints") ||
+        fail "The installation failed, see above. Running this again continues it."
+}
+
+# set_up EXTRAS: an environment with this checkout and its extras, first on the PATH; quick when it is there.
+set_up() {
+    local stamp now
+    find_environment
+    stamp=$environment/.bayes_asr-$1
+    now=$(fingerprint "$1")
+    if [[ ! -f $stamp || $(<"$stamp") != "$now" ]]; then
+        install "$1"
+        echo "$now" >"$stamp"
+    fi
+    export VIRTUAL_ENV=$environment PATH="$environment/bin:$PATH"
+}

@@ -1,0 +1,60 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154,SC2034  # run.sh sets $root and its options, and uses what is set here
+# Which recipe, and how one stage of it is run.
+
+# choose_recipe: set $recipe_dir, $name and $system, which names the runs; make $out and $kaldi_dir absolute.
+choose_recipe() {
+    local known
+    recipe_dir=$recipe
+    [[ $recipe == */* ]] || recipe_dir=$root/recipes/$recipe
+    if [[ ! -f $recipe_dir/config.yaml ]]; then
+        known=$(cd "$root/recipes" && echo */)
+        refuse "--recipe $recipe: there is no $recipe_dir/config.yaml (known recipes: ${known//\//})"
+    fi
+    name=$(basename "$recipe_dir")
+    system=$name
+    ((${#config[@]} == 0)) || system=$(basename "${config[-1]}" .yaml)
+    out=${out:-$root/exp/$name}
+    [[ $out == /* ]] || out=$PWD/$out
+    [[ ${kaldi_dir:-/} == /* ]] || kaldi_dir=$PWD/$kaldi_dir
+}
+
+# prepares_with OPTION: succeeds if the recipe's preparation takes this option.
+prepares_with() {
+    grep -qs -- "\"$1\"" "$recipe_dir/prepare.py"
+}
+
+# check_options: what this recipe, or this version, has no use for is refused, never ignored.
+check_options() {
+    local file
+    ((seeds > 0)) || refuse "--seeds $seeds: at least one is needed"
+    ((nproc == 1)) || refuse "--nproc $nproc: training in several processes is not available yet"
+    [[ -z $experiment ]] || refuse "--experiment $experiment: experiments are not available yet"
+    [[ -z $corpus || -z $kaldi_dir ]] || refuse "--corpus and --kaldi-dir exclude each other"
+    [[ -z $corpus ]] || prepares_with --corpus ||
+        refuse "--corpus $corpus: preparing a corpus for the recipe $name is not available"
+    [[ -z $dim ]] || prepares_with --dim ||
+        refuse "--dim $dim: choosing the feature dimension is not available for the recipe $name"
+    [[ -n $kaldi_dir || -f $recipe_dir/prepare.py ]] ||
+        refuse "the recipe $name starts from the data and exp folders of a Kaldi experiment: name it by --kaldi-dir"
+    [[ -z $kaldi_dir || -d $kaldi_dir ]] || refuse "--kaldi-dir $kaldi_dir: there is no such folder"
+    [[ " ${set[*]}" != *' seed='* ]] || refuse "--set seed: the seeds are chosen by --seeds N"
+    for file in "${config[@]}"; do
+        [[ -f $file ]] || refuse "--config $file: there is no such file"
+    done
+}
+
+# run_stage STAGES NAME FOLDER COMMAND...: run the command of a stage (`3`) or of several (`0-2`) if it was asked
+# for; what it prints is added to FOLDER/log/NAME.log. Stops with the command's own status if it fails.
+run_stage() {
+    local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log status=0
+    shift 3
+    ((first <= stop_stage && last >= stage)) || return 0
+    mkdir -p "${log%/*}"
+    { printf '[%(%F %T)T] %s:' -1 "$title" && printf ' %q' "$@" && echo; } | tee -a "$log"
+    "$@" 2>&1 | tee -ia "$log" || status=${PIPESTATUS[0]}
+    ((status == 0)) || {
+        echo "Stage $first ($title) failed with status $status; its log is $log" >&2
+        exit "$status"
+    }
+}

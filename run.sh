@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Trains, decodes and scores a recipe, stage by stage. Without options: the mini recipe, on speech that it
+# synthesises. The first call makes the Python environment. A stage that is complete is not repeated.
+#
+# usage: ./run.sh [options]
+#
+#   --recipe NAME|DIR  a folder of recipes/, or any folder that holds a config.yaml (default: mini)
+#   --kaldi-dir DIR    start from this Kaldi experiment (its data/ and exp/) instead of stages 0 to 2
+#   --corpus DIR       the corpus as its publisher lays it out, for recipes that prepare one
+#   --config FILE...   a configuration on top of the recipe's, may be repeated; the last one names the runs
+#   --set KEY=VALUE... a value on top of these, may be repeated: --set model.layers=2
+#   --out DIR          everything is written below DIR (default: exp/RECIPE)
+#   --stage N          first stage (default: 0)
+#   --stop-stage N     last stage (default: 7)
+#   --nj N             parallel decoding jobs (default: the number of processors)
+#   --nproc N          training processes (default: 1)
+#   --seeds N          train with the seeds 1 to N (default: 1)
+#   --experiment NAME  a set of systems to train and compare
+#   --dim N            dimension of the features, for recipes that compute them
+#   --force            repeat the stages even where they are complete
+#
+# Stages: 0 data, 1 features, 2 alignments, 3 train, 4 forward, 5 decode, 6 score, 7 report.
+# Results: OUT/CONFIG/seedN/score_{dev,test}.json; the last lines printed are the table of error rates.
+# e.g. ./run.sh --recipe timit --kaldi-dir ~/kaldi/egs/timit/s5 --seeds 3
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=local/options.sh
+. "$root/local/options.sh"
+# shellcheck source=local/setup.sh
+. "$root/local/setup.sh"
+# shellcheck source=local/stages.sh
+. "$root/local/stages.sh"
+
+recipe=mini kaldi_dir='' corpus='' config=() set=() out='' stage=0 stop_stage=7
+nj=$(getconf _NPROCESSORS_ONLN) nproc=1 seeds=1 experiment='' dim='' force=''
+parse_options "$@"
+choose_recipe
+check_options
+set_up mini,report
+if [[ -z $kaldi_dir ]]; then
+    run_stage 0-2 prepare "$out" python "$recipe_dir/prepare.py" --out "$out" \
+        ${corpus:+--corpus "$corpus"} ${dim:+--dim "$dim"} ${force:+--force}
+fi
+for ((seed = 1; seed <= seeds; seed++)); do
+    run=$out/$system/seed$seed
+    run_stage 3 train "$run" bayes-asr train "$recipe_dir/config.yaml" "${config[@]}" \
+        --set=kaldi.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" --out "$run" ${force:+--new}
+    for part in dev test; do
+        run_stage 4 "forward_$part" "$run" bayes-asr forward "$run" --on "$part"
+        run_stage 5 "decode_$part" "$run" bayes-asr decode "$run" --on "$part" --nj "$nj"
+    done
+    run_stage 6 score "$run" bayes-asr score "$run"
+done
+run_stage 7 report "$out" bayes-asr report "$out"
