@@ -1,0 +1,126 @@
+"""The decoding graph as the search walks it: emitting and epsilon arcs apart, labels checked."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.tables.fst import Fst, read_fst
+from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Arcs of one kind in compressed rows: those of state s are offsets[s]:offsets[s + 1]."""
+
+    offsets: np.ndarray
+    ilabel: np.ndarray
+    olabel: np.ndarray
+    weight: np.ndarray
+    nextstate: np.ndarray
+
+    def leaving(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return for all arcs of `states`, in order: index into `states`, index of the arc."""
+        first, count = self.offsets[states], np.diff(self.offsets)[states]
+        owner = np.repeat(np.arange(len(states)), count)
+        skipped = np.cumsum(count) - count
+        return owner, np.arange(len(owner)) + (first - skipped)[owner]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A checked HCLG: `column[arc]` is the pdf (column of the log-likelihoods) of an emitting arc."""
+
+    start: int
+    final: np.ndarray
+    emitting: Arcs
+    epsilon: Arcs
+    column: np.ndarray
+    num_pdfs: int
+    name: str
+
+    @property
+    def num_states(self) -> int:
+        """Number of graph states."""
+        return len(self.final)
+
+
+def arcs_where(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
+    """Return the arcs of `fst` selected by the mask `chosen`, their order kept."""
+    counts = np.bincount(source[chosen], minlength=len(fst.final))
+    return Arcs(
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.ascontiguousarray(fst.ilabel[chosen], np.int32),
+        np.ascontiguousarray(fst.olabel[chosen], np.int32),
+        np.ascontiguousarray(fst.weight[chosen], np.float32),
+        np.ascontiguousarray(fst.nextstate[chosen], np.int32),
+    )
+
+
+def has_cycle(arcs: Arcs) -> bool:
+    """Tell whether these arcs form a cycle: can states without incoming arcs be peeled off?"""
+    num_states = len(arcs.offsets) - 1
+    indegree = np.bincount(arcs.nextstate, minlength=num_states)
+    ready = np.flatnonzero(indegree == 0)
+    removed = 0
+    while len(ready):
+        removed += len(ready)
+        target = arcs.nextstate[arcs.leaving(ready)[1]]
+        np.subtract.at(indegree, target, 1)
+        ready = np.unique(target[indegree[target] == 0])
+    return removed < num_states
+
+
+def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Network:
+    """Check a graph against the transition model and prepare it for the search.
+
+    Raises InputError naming `name` for an empty graph, an ilabel past the model's transition-ids
+    (graph and model of different trees) and a cycle of epsilon arcs (the search would not end).
+    """
+    if fst.start < 0 or not len(fst.final):
+        raise InputError(f"{name}: the graph has no start state")
+    highest, known = int(fst.ilabel.max(initial=0)), len(model.pdf) - 1
+    if highest > known:
+        raise InputError(
+            f"{name}: ilabel {highest} is past the {known} transition-ids of the model; "
+            "take the final.mdl that this graph was made with"
+        )
+    source = np.repeat(np.arange(len(fst.final)), np.diff(fst.offsets))
+    emits = fst.ilabel > 0
+    network = Network(
+        start=int(fst.start),
+        final=np.ascontiguousarray(fst.final, np.float32),
+        emitting=arcs_where(fst, source, emits),
+        epsilon=arcs_where(fst, source, ~emits),
+        column=np.ascontiguousarray(model.pdf[fst.ilabel[emits]], np.int32),
+        num_pdfs=int(model.num_pdfs),
+        name=name,
+    )
+    if has_cycle(network.epsilon):
+        raise InputError(f"{name}: epsilon arcs form a cycle; a decoding graph must have none")
+    return network
+
+
+def load_network(graph_dir: Path, model: Path) -> Network:
+    """Read `graph_dir`/HCLG.fst and the transition model of `model`."""
+    path = Path(graph_dir) / "HCLG.fst"
+    return build_network(read_fst(path), read_transition_model(Path(model)), str(path))
+
+
+def check_loglikes(network: Network, utt: str, loglikes: np.ndarray) -> np.ndarray:
+    """Return `loglikes` as float32 [T, num_pdfs], or refuse a wrong width, emptiness, NaN, +inf."""
+    if loglikes.ndim != 2 or loglikes.shape[1] != network.num_pdfs:
+        raise InputError(
+            f"{utt}: log-likelihoods of shape {list(loglikes.shape)}, "
+            f"but the model has {network.num_pdfs} pdfs"
+        )
+    if not len(loglikes):
+        raise InputError(f"{utt}: log-likelihoods without frames")
+    bad = ~(loglikes < np.inf)
+    if bad.any():
+        frame, pdf = np.argwhere(bad)[0]
+        raise InputError(
+            f"{utt}: log-likelihood {loglikes[frame, pdf]} at frame {frame}, pdf {pdf}"
+        )
+    return np.ascontiguousarray(loglikes, np.float32)

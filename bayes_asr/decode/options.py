@@ -1,0 +1,48 @@
+"""How to search, and what a search gives: names, meanings and defaults of Kaldi's decoders."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.tables.lattice import Lattice
+
+UNLIMITED = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """Options of `latgen-faster-mapped`; costs are natural-log costs after the acoustic scale."""
+
+    acoustic_scale: float = 0.1
+    beam: float = 16.0
+    max_active: int = UNLIMITED
+    min_active: int = 200
+    lattice_beam: float = 10.0
+    allow_partial: bool = False
+    beam_delta: float = 0.5
+    prune_interval: int = 25
+
+    def __post_init__(self) -> None:
+        """Refuse values that no search can run with."""
+        for name in ("acoustic_scale", "beam", "lattice_beam", "beam_delta", "prune_interval"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"decode: {name} must be positive, not {getattr(self, name)}")
+        if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:
+            raise InputError(
+                f"decode: max_active must exceed 1 and be at least min_active, "
+                f"not {self.max_active} and {self.min_active}"
+            )
+
+
+@dataclass(frozen=True)
+class DecodeResult:
+    """The best path of one utterance and, when something survived, its state-level lattice."""
+
+    utt: str
+    words: list[int]
+    tids: np.ndarray
+    graph_cost: float
+    acoustic_cost: float
+    reached_final: bool
+    lattice: Lattice | None
