@@ -1,12 +1,14 @@
 """Scores of decoded sets: the LM weight comes from dev, and no utterance vanishes."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from bayes_asr.errors import InputError
-from bayes_asr.score.sets import Metric, SetPaths, find_hypotheses, score_run
+from bayes_asr.score.scores import Metric, read_scores, write_scores
+from bayes_asr.score.sets import SetPaths, find_hypotheses, score_run
 
 # Dev is best at weight 3, test at weight 1.
 DEV = {"d1": "sil aa b sil", "d2": "sil k sil"}
@@ -50,43 +52,80 @@ def test_weights_come_from_dev_for_each_convention(sets: dict[str, SetPaths]) ->
     scores = score_run(sets, "per")
     for name, errors in {"dev": (2, 0), "test": (4, 2)}.items():
         strict, forgiving = scores[name]
-        assert (strict["convention"], forgiving["convention"]) == ("strict", "forgiving")
-        assert (strict["errors"], forgiving["errors"]) == errors
+        assert (strict.convention, forgiving.convention) == ("strict", "forgiving")
+        assert (strict.counts.errors, forgiving.counts.errors) == errors
         for entry in (strict, forgiving):
-            assert (entry["lm_weight"], entry["insertion_penalty"]) == (3.0, 0.0)
-            assert (entry["set"], entry["metric"]) == (name, "per")
+            assert (entry.lm_weight, entry.insertion_penalty) == (3.0, 0.0)
+            assert (entry.set, entry.metric) == (name, "per")
 
 
 def test_oracle_takes_the_best_of_each_set(sets: dict[str, SetPaths]) -> None:
     strict = score_run(sets, "per", oracle=True)["test"][0]
-    assert (strict["lm_weight"], strict["errors"]) == (1.0, 0)
+    assert (strict.lm_weight, strict.counts.errors) == (1.0, 0)
 
 
 def test_counts_of_utterances_add_up_to_the_pooled(sets: dict[str, SetPaths]) -> None:
-    for entry in score_run(sets, "per")["test"]:
+    for score in score_run(sets, "per")["test"]:
+        entry = score.as_dict()
         for key in ("errors", "tokens", "substitutions", "insertions", "deletions"):
             assert entry[key] == sum(u[key] for u in entry["utterances"])
         assert entry["rate"] == 100 * entry["errors"] / entry["tokens"]
         assert [u["utterance"] for u in entry["utterances"]] == ["t1", "t2"]
 
 
+def test_score_files_keep_everything(sets: dict[str, SetPaths], tmp_path: Path) -> None:
+    scores = score_run(sets, "per")["test"]
+    write_scores(scores, tmp_path / "score_test.json")
+    assert read_scores(tmp_path / "score_test.json") == scores
+    first = json.loads((tmp_path / "score_test.json").read_text())[0]
+    keys = (
+        "set metric convention lm_weight insertion_penalty errors tokens substitutions "
+        "insertions deletions rate utterances"
+    )
+    assert set(keys.split()) <= first.keys()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"errors": 2', '"errors": 3', "forgiving counts are not those of the texts"),
+        ('"convention"', '"konvention"', "KeyError.*convention"),
+        ("[", "", "not a score file"),
+    ],
+)
+def test_altered_score_files_are_refused(
+    sets: dict[str, SetPaths], tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    path = tmp_path / "score_test.json"
+    write_scores(score_run(sets, "per")["test"], path)
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InputError, match=f"score_test.json.*{message}"):
+        read_scores(path)
+
+
+def test_lines_name_the_convention_and_the_weights(sets: dict[str, SetPaths]) -> None:
+    strict, forgiving = score_run(sets, "per")["test"]
+    assert strict.line().startswith("%WER 66.67 [ 4 / 6, 1 ins, 2 del, 1 sub ] test PER (strict)")
+    assert forgiving.line().endswith("test PER (forgiving), LM weight 3, penalty 0.0")
+
+
 def test_words_have_one_convention(sets: dict[str, SetPaths]) -> None:
-    assert [e["convention"] for e in score_run(sets, "wer")["test"]] == ["plain"]
+    assert [s.convention for s in score_run(sets, "wer")["test"]] == ["plain"]
 
 
 def test_phones_are_folded_on_both_sides(tmp_path: Path) -> None:
     sets = {"dev": write_set(tmp_path, {"u": "sil ix vcl q zh"}, {"1_0.0": {"u": "h# ih cl sh"}})}
-    assert score_run(sets, "per", phone_map=39)["dev"][0]["errors"] == 0
-    assert score_run(sets, "per", phone_map=48)["dev"][0]["errors"] == 3
-    assert score_run(sets, "per")["dev"][0]["tokens"] == 5
+    assert score_run(sets, "per", phone_map=39)["dev"][0].counts.errors == 0
+    assert score_run(sets, "per", phone_map=48)["dev"][0].counts.errors == 3
+    assert score_run(sets, "per")["dev"][0].counts.tokens == 5
 
 
 def test_speakers_come_from_utt2spk(tmp_path: Path) -> None:
     paths = write_set(tmp_path, {"u": "a", "v": "b"}, {"1_0.0": {"u": "a", "v": "b"}})
     utt2spk = write_table(tmp_path / "utt2spk", {"u": "anna", "v": "bob"})
     sets = {"dev": SetPaths(paths.reference, paths.decode, utt2spk)}
-    utterances = score_run(sets, "wer")["dev"][0]["utterances"]
-    assert [u["speaker"] for u in utterances] == ["anna", "bob"]
+    utterances = score_run(sets, "wer")["dev"][0].utterances
+    assert [u.speaker for u in utterances] == ["anna", "bob"]
 
 
 def test_weights_sort_by_number(tmp_path: Path) -> None:

@@ -1,27 +1,20 @@
 """Scores of decoded sets: the LM weight and the penalty are picked on dev, test is only read."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
 
 from bayes_asr.errors import InputError
-from bayes_asr.score.counts import Costs, ErrorCounts, count_errors
+from bayes_asr.score.counts import Costs, count_errors
 from bayes_asr.score.phones import PhoneMap, fold, timit_map
+from bayes_asr.score.scores import CONVENTIONS, Metric, Score, UtteranceScore
 from bayes_asr.tables.text import read_mapping, read_text
 
-Metric = Literal["per", "wer"]
 Text = Mapping[str, Sequence[str]]
-Entry = dict[str, Any]
 Weights = tuple[float, float]
 """LM weight and insertion penalty."""
-
-CONVENTIONS: dict[str, dict[str, frozenset[str]]] = {
-    "per": {"strict": frozenset(), "forgiving": frozenset({"sil"})},
-    "wer": {"plain": frozenset()},
-}
-"""For each metric its conventions, and the reference tokens that each lets be missing."""
 
 _HYPOTHESES = re.compile(r"words\.lmwt([\d.]+(?:e[+-]\d+)?)\.wip(-?\d+\.\d+)\.txt")
 
@@ -61,85 +54,66 @@ def check_same_utterances(reference: Text, hypothesis: Text, name: str | Path) -
             )
 
 
+# Neighbouring LM weights share most hypotheses.
+_count = lru_cache(maxsize=200_000)(count_errors)
+
+
 def score_utterances(
-    reference: Text, hypothesis: Text, costs: Costs, optional: frozenset[str] = frozenset()
-) -> dict[str, ErrorCounts]:
-    """Counts of every utterance, in the order of the reference; both must hold the same ones."""
-    return {
-        utterance: count_errors(words, hypothesis[utterance], costs, optional)
-        for utterance, words in reference.items()
-    }
+    reference: Text,
+    hypothesis: Text,
+    name: str | Path,
+    costs: Costs,
+    optional: frozenset[str] = frozenset(),
+    speakers: Mapping[str, str] | None = None,
+) -> list[UtteranceScore]:
+    """Score every utterance, in the order of the reference.
 
-
-def pool(counts: Iterable[ErrorCounts]) -> ErrorCounts:
-    """The counts of a whole set."""
-    return sum(counts, start=ErrorCounts())
+    Both sides must hold the same utterances; `name` says in the error whose hypotheses they are.
+    An utterance that `speakers` does not name is a speaker of its own.
+    """
+    check_same_utterances(reference, hypothesis, name)
+    speakers = speakers or {}
+    scored = []
+    for utterance, words in reference.items():
+        ref, hyp = tuple(words), tuple(hypothesis[utterance])
+        counts = _count(ref, hyp, costs, optional)
+        scored.append(
+            UtteranceScore(utterance, speakers.get(utterance, utterance), counts, ref, hyp)
+        )
+    return scored
 
 
 class _Sweep:
-    """One decoded set under one metric: its reference and its hypotheses, folded, by weights."""
+    """One decoded set: its reference and its hypotheses at every weight, folded."""
 
-    def __init__(self, name: str, paths: SetPaths, metric: Metric, costs: Costs, phones: PhoneMap):
-        self.name, self.metric, self.costs, self._phones = name, metric, costs, phones
+    def __init__(self, name: str, paths: SetPaths, costs: Costs, phones: PhoneMap) -> None:
+        self.name, self.costs, self._phones = name, costs, phones
         self.files = find_hypotheses(paths.decode)
         self.reference = self._read(paths.reference)
         self.speakers = read_mapping(paths.utt2spk) if paths.utt2spk else {}
-        self._counted: dict[tuple[str, str, frozenset[str]], ErrorCounts] = {}
 
     def _read(self, path: Path) -> dict[str, list[str]]:
         return {utterance: fold(t, self._phones) for utterance, t in read_text(path).items()}
 
-    def hypothesis(self, weights: Weights) -> dict[str, list[str]]:
-        """The folded hypotheses at these weights; every utterance of the reference has one."""
+    def utterances(self, weights: Weights, optional: frozenset[str]) -> list[UtteranceScore]:
+        """Every utterance of the reference against its hypothesis at these weights."""
         if weights not in self.files:
             raise InputError(
                 f"set {self.name} was not decoded at LM weight {weights[0]:g} and penalty "
                 f"{weights[1]:.1f}, which dev picks; decode both sets with the same sweep"
             )
-        words = self._read(self.files[weights])
-        check_same_utterances(self.reference, words, self.files[weights])
-        return words
-
-    def counts(self, weights: Weights, optional: frozenset[str]) -> dict[str, ErrorCounts]:
-        """Counts by utterance; neighbouring weights share most hypotheses, which count once."""
-        counts = {}
-        for utterance, words in self.hypothesis(weights).items():
-            key = utterance, " ".join(words), optional
-            if key not in self._counted:
-                reference = self.reference[utterance]
-                self._counted[key] = count_errors(reference, words, self.costs, optional)
-            counts[utterance] = self._counted[key]
-        return counts
+        path = self.files[weights]
+        return score_utterances(
+            self.reference, self._read(path), path, self.costs, optional, self.speakers
+        )
 
     def best(self, optional: frozenset[str]) -> Weights:
         """The weights with the fewest errors; of equals the smaller LM weight, then penalty."""
-        return min(self.files, key=lambda w: (pool(self.counts(w, optional).values()).errors, w))
 
-    def entry(self, convention: str, optional: frozenset[str], weights: Weights) -> Entry:
-        """What a score file says of this set at these weights."""
-        counts = self.counts(weights, optional)
-        hypothesis = self.hypothesis(weights)
-        pooled = pool(counts.values())
-        return {
-            "set": self.name,
-            "metric": self.metric,
-            "convention": convention,
-            "costs": self.costs,
-            "lm_weight": weights[0],
-            "insertion_penalty": weights[1],
-            **pooled.as_dict(),
-            "rate": pooled.rate,
-            "utterances": [
-                {
-                    "utterance": utterance,
-                    "speaker": self.speakers.get(utterance, utterance),
-                    **counts[utterance].as_dict(),
-                    "reference": " ".join(words),
-                    "hypothesis": " ".join(hypothesis[utterance]),
-                }
-                for utterance, words in self.reference.items()
-            ],
-        }
+        def errors(weights: Weights) -> int:
+            return sum(u.counts.errors for u in self.utterances(weights, optional))
+
+        return min(self.files, key=lambda weights: (errors(weights), weights))
 
 
 def score_run(
@@ -148,24 +122,27 @@ def score_run(
     costs: Costs = "sclite",
     phone_map: int | None = None,
     oracle: bool = False,
-) -> dict[str, list[Entry]]:
-    """Score decoded sets, `dev` and others, one entry for each convention of the metric.
+) -> dict[str, list[Score]]:
+    """Score decoded sets, `dev` and others, once for each convention of the metric.
 
     The LM weight and the insertion penalty are those with the fewest errors on dev, for each
     convention by itself; of equals the smaller LM weight, then the smaller penalty. With `oracle`
     each set has the weights that are best for itself, which is never a result. `phone_map` folds
-    TIMIT phones to 48 or 39 first. `rate` is per cent.
+    TIMIT phones to 48 or 39 first.
     """
     if metric not in CONVENTIONS:
         raise InputError(f"unknown metric {metric!r}; known: {', '.join(CONVENTIONS)}")
     if "dev" not in sets:
         raise InputError(f"the LM weight is picked on set dev, but there are only {list(sets)}")
     phones = timit_map(phone_map) if phone_map else {}
-    sweeps = {name: _Sweep(name, paths, metric, costs, phones) for name, paths in sets.items()}
-    entries: dict[str, list[Entry]] = {name: [] for name in sets}
+    sweeps = {name: _Sweep(name, paths, costs, phones) for name, paths in sets.items()}
+    scores: dict[str, list[Score]] = {name: [] for name in sets}
     for convention, optional in CONVENTIONS[metric].items():
         picked = sweeps["dev"].best(optional)
         for name, sweep in sweeps.items():
             weights = sweep.best(optional) if oracle else picked
-            entries[name].append(sweep.entry(convention, optional, weights))
-    return entries
+            utterances = sweep.utterances(weights, optional)
+            scores[name].append(
+                Score(name, metric, convention, optional, costs, *weights, utterances)
+            )
+    return scores
