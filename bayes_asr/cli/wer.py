@@ -57,7 +57,7 @@ def _score(args: argparse.Namespace, forgiving: frozenset[str]) -> Score:
         for path in (args.ref, args.hyp)
     )
     speakers = read_mapping(args.utt2spk) if args.utt2spk else None
-    phones = bool(args.map or forgiving)
+    phones = bool(args.map or args.forgive)
     return Score(
         set=None,
         metric="per" if phones else "wer",
