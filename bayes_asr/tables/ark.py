@@ -1,7 +1,8 @@
 """Kaldi archives (ark) and their indexes (scp): matrices of floats and vectors of integers.
 
-Kaldi's matrix formats are decoded by kaldiio, but only after their headers were checked against
-the bytes that are there, and never by its general entrance, which would also unpickle.
+A matrix's header is checked against the bytes that are there before anything else is read.
+kaldiio then decodes and encodes the plain matrices; its general entrance is not used, because it
+trusts the header, asserts, and unpickles an archive that asks for it.
 """
 
 import gzip
@@ -15,15 +16,17 @@ from typing import BinaryIO, cast
 
 import numpy as np
 from kaldiio.matio import read_matrix_or_vector, write_array
+from numpy.typing import DTypeLike
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
-from bayes_asr.tables.reader import ByteReader, OpenPipe, iter_lines, open_bytes
+from bayes_asr.tables.compressed import compressed_size, expand
+from bayes_asr.tables.reader import ByteReader, KaldiReader, OpenPipe, iter_lines, open_bytes
 
 SIZED_INT = np.dtype([("width", "u1"), ("value", "<i4")])
 RXFILENAME = re.compile(r"(?P<path>.*?)(?::(?P<offset>\d+))?(?:\[(?P<range>[^\[\]]*)\])?", re.S)
 RSPECIFIER = re.compile(r"(?P<kind>ark|scp)(?:,[a-z]+)*:(?P<name>.*)", re.S)
-RANGE_TOLERANCE = 3  # Kaldi cuts a range that ends up to 2 frames late (segments are rounded)
+RANGE_TOLERANCE = 3  # Kaldi cuts a range that ends up to 3 frames late: segments are rounded
 
 
 def read_scp(path: Path, *, open_pipe: OpenPipe | None = None) -> dict[str, str]:
@@ -36,14 +39,14 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None) -> dict[str, str]
     path = Path(path)
     table: dict[str, str] = {}
     found: dict[str, str] = {}
-    for number, (utt, *rest) in iter_lines(path):
+    for number, (utt, *rest) in iter_lines(path, splits=1):
         if not rest:
             raise InputError(f"{path}, line {number}: {utt} has no file")
         if utt in table:
             raise InputError(f"{path}, line {number}: {utt} is there a second time; keep one line")
-        rxfilename = " ".join(rest)
+        rxfilename = rest[0]
         if is_pipe(rxfilename):
-            _refuse_pipe(rxfilename, f"{path}, line {number}, {utt}", open_pipe)
+            _refuse_pipe(rxfilename, f"{path}, line {number}: {utt}", open_pipe)
             table[utt] = rxfilename
             continue
         name = rxfilename[: _parts(rxfilename).end("path")]
@@ -54,16 +57,31 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None) -> dict[str, str]
 
 
 def read_matrix(
-    rxfilename: str, utt: str, *, open_pipe: OpenPipe | None = None, finite: bool = True
+    rxfilename: str,
+    utt: str,
+    *,
+    open_pipe: OpenPipe | None = None,
+    finite: bool = True,
+    dtype: DTypeLike = np.float32,
 ) -> np.ndarray:
-    """Read one matrix as float32 [T, F] from "file", "file:offset" or "file:offset[first:last]".
+    """Read one matrix [T, F] from "file", "file:offset" or "file:offset[first:last]".
 
     Any of Kaldi's matrices: float, double, compressed, text; the last row of a range is included.
-    Raises InputError naming the file, `utt` and both numbers where bytes are missing or, if
-    `finite`, where a value is NaN or infinite.
+    CMVN statistics want `dtype` float64. Raises InputError naming the file, `utt` and both numbers
+    where bytes are missing or, if `finite`, where a value is NaN or infinite.
     """
     with _opened(rxfilename, utt, open_pipe) as source:
-        return _read_at(source, rxfilename, utt, finite)
+        parts = None if is_pipe(rxfilename) else _parts(rxfilename)
+        if parts and parts["offset"]:
+            source.seek(int(parts["offset"]), utt)
+        matrix = _read_one(source, utt, finite, dtype)
+        return _rows(matrix, parts["range"], source, utt) if parts and parts["range"] else matrix
+
+
+def read_vector(path: Path) -> np.ndarray:
+    """Read a file that holds one vector, such as the output of analyze-counts, as float32 [N]."""
+    with _opened(str(path), "the vector", None) as source:
+        return KaldiReader(source).reals()
 
 
 def iter_matrices(
@@ -74,11 +92,13 @@ def iter_matrices(
     What ends in .scp is an index, anything else an archive; "scp:..." and "ark:..." say so.
     """
     kind, name = _kind_and_name(source)
-    if kind == "ark":
-        yield from _iter_archive(name, open_pipe, finite)
+    if kind == "scp":
+        for utt, rxfilename in read_scp(Path(name), open_pipe=open_pipe).items():
+            yield utt, read_matrix(rxfilename, utt, open_pipe=open_pipe, finite=finite)
         return
-    for utt, rxfilename in read_scp(Path(name), open_pipe=open_pipe).items():
-        yield utt, read_matrix(rxfilename, utt, open_pipe=open_pipe, finite=finite)
+    with _opened(name, "the archive", open_pipe) as stream:
+        for utt, _ in _iter_keys(stream):
+            yield utt, _read_one(stream, utt, finite, np.float32)
 
 
 def iter_int_vectors(
@@ -86,9 +106,9 @@ def iter_int_vectors(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Stream (utterance, int32 [T]) from an archive such as ali.1.gz, binary or text."""
     _, name = _kind_and_name(source)
-    with _opened(name, "", open_pipe) as stream:
-        while utt := _key(stream):
-            head = stream.take(1, utt)
+    with _opened(name, "the archive", open_pipe) as stream:
+        for utt, after in _iter_keys(stream):
+            head = b"\n" if after == b"\n" else stream.take(1, utt)
             if head == b"\0":
                 yield utt, _binary_ints(stream, utt)
             else:
@@ -101,9 +121,11 @@ def write_matrices(
     """Write matrices [T, F] as a binary float32 archive, and its index; returns how many.
 
     Both files appear only when all is written. Raises InputError, naming the utterance, for what
-    is not a matrix of floats, holds NaN, or repeats an utterance.
+    is not a matrix of floats, is empty, holds NaN, or repeats an utterance.
     """
     ark = Path(ark)
+    if scp and ark.suffix == ".gz":
+        raise InputError(f"{scp}: Kaldi cannot look into the gzipped {ark}; write a plain archive")
     written: set[str] = set()
     with ExitStack() as stack:
         index = stack.enter_context(_index(scp)) if scp else None
@@ -125,11 +147,7 @@ def write_int_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> int
     with _archive(ark) as file:
         for utt, vector in items:
             _check_key(utt, written, ark)
-            values = np.asarray(vector)
-            if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
-                raise InputError(
-                    f"{ark}: {utt} is {values.dtype} {list(values.shape)}, not a vector of integers"
-                )
+            values = _checked_ints(vector, utt, ark)
             sized = np.empty(len(values), SIZED_INT)
             sized["width"], sized["value"] = 4, values
             file.write(f"{utt} \0B\4".encode() + struct.pack("<i", len(values)) + sized.tobytes())
@@ -170,110 +188,94 @@ def _kind_and_name(source: Path | str) -> tuple[str, str]:
 @contextmanager
 def _opened(rxfilename: str, utt: str, open_pipe: OpenPipe | None) -> Iterator[ByteReader]:
     if is_pipe(rxfilename):
-        _refuse_pipe(rxfilename, utt or "archive", open_pipe)
+        _refuse_pipe(rxfilename, utt, open_pipe)
         with cast(OpenPipe, open_pipe)(rxfilename.strip().strip("|")) as pipe:
             yield ByteReader(pipe, rxfilename, None)
-    else:
-        with open_bytes(Path(_parts(rxfilename)["path"])) as source:
-            yield source
+        return
+    with ExitStack() as stack:
+        try:
+            source = stack.enter_context(open_bytes(Path(_parts(rxfilename)["path"])))
+        except OSError as error:
+            raise InputError(f"{rxfilename}: cannot open it for {utt}: {error.strerror}") from None
+        yield source
 
 
-def _iter_archive(
-    name: str, open_pipe: OpenPipe | None, finite: bool
-) -> Iterator[tuple[str, np.ndarray]]:
-    with _opened(name, "", open_pipe) as source:
-        while utt := _key(source):
-            yield utt, _read_one(source, utt, finite)
-
-
-def _read_at(source: ByteReader, rxfilename: str, utt: str, finite: bool) -> np.ndarray:
-    parts = _parts(rxfilename) if not is_pipe(rxfilename) else None
-    if parts and parts["offset"]:
-        source.seek(int(parts["offset"]))
-    matrix = _read_one(source, utt, finite)
-    return _rows(matrix, parts["range"], rxfilename, utt) if parts and parts["range"] else matrix
-
-
-def _rows(matrix: np.ndarray, span: str, rxfilename: str, utt: str) -> np.ndarray:
+def _rows(matrix: np.ndarray, span: str, source: ByteReader, utt: str) -> np.ndarray:
     match = re.fullmatch(r"(\d+):(\d+)", span)
     if not match:
-        raise InputError(f"{rxfilename}: {utt} has the range [{span}], not [first:last]")
+        raise source.fail(f"{utt} has the range [{span}], not [first:last]")
     first, last = int(match[1]), int(match[2])
     if not first <= last < len(matrix) + RANGE_TOLERANCE or first >= len(matrix):
-        raise InputError(
-            f"{rxfilename}: {utt} has rows {first} to {last}, the matrix has {len(matrix)}"
-        )
+        raise source.fail(f"{utt} wants rows {first} to {last}, the matrix has {len(matrix)}")
     return matrix[first : last + 1]
 
 
-def _key(source: ByteReader) -> str:
-    """Read the next utterance name; empty at the end of the archive."""
-    start = source.position
-    raw = source.word()
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise source.fail(f"no utterance name at offset {start}: damaged or no archive") from None
+def _iter_keys(source: ByteReader) -> Iterator[tuple[str, bytes]]:
+    """Yield each utterance name and the byte after it; what follows is for the caller to read."""
+    while True:
+        start = source.position
+        name, after = source.word()
+        if not name:
+            return
+        try:
+            yield name.decode(), after
+        except UnicodeDecodeError:
+            raise source.fail(f"no utterance name at offset {start}: not an archive") from None
 
 
-def _read_one(source: ByteReader, utt: str, finite: bool) -> np.ndarray:
+def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> np.ndarray:
     head = source.take(1, utt)
-    matrix = _binary_matrix(source, utt) if head == b"\0" else _text_matrix(source, utt, head)
+    read = _read_binary if head == b"\0" else _read_text
+    matrix = read(source, utt, head).astype(dtype, order="C")
     if finite and not np.isfinite(matrix).all():
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         raise source.fail(f"{utt} holds {matrix[row, column]} at frame {row}, column {column}")
     return matrix
 
 
-def _binary_matrix(source: ByteReader, utt: str) -> np.ndarray:
-    """Read what follows the first zero byte; the sizes are checked before anything is read."""
-    head = source.take(1, utt)
-    kind = source.word() if head == b"B" else b""
-    header, rows, columns, size = _header(source, kind, utt)
-    if rows < 0 or columns < 0:
-        raise source.fail(f"{utt} has the sizes {rows} x {columns}: damaged")
-    raw = source.take(size, f"{utt} ({rows} x {columns})")
-    record = io.BytesIO(b"\0B" + kind + b" " + header + raw)
-    return np.asarray(read_matrix_or_vector(record), np.float32).reshape(rows, columns)
-
-
-def _header(source: ByteReader, kind: bytes, utt: str) -> tuple[bytes, int, int, int]:
-    """Return a matrix header's bytes, its rows and columns, and the bytes of data after it."""
+def _read_binary(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
+    """Read the matrix after `head`, the first byte of the binary mark."""
+    kind = source.word()[0] if source.take(1, utt) == b"B" else b""
     if kind in (b"FM", b"DM"):
-        header = source.take(10, utt)
-        row_width, rows, column_width, columns = struct.unpack("<bibi", header)
-        if (row_width, column_width) != (4, 4):
+        sizes = source.take(10, utt)
+        rows, columns = struct.unpack("<xixi", sizes)
+        if sizes[0::5] != b"\4\4":
             raise source.fail(f"{utt} has no matrix sizes before offset {source.position}")
-        return header, rows, columns, rows * columns * (4 if kind == b"FM" else 8)
+        raw = _data(source, utt, rows, columns, rows * columns * (4 if kind == b"FM" else 8))
+        record = io.BytesIO(head + b"B" + kind + b" " + sizes + raw)
+        return cast(np.ndarray, read_matrix_or_vector(record))
     if kind in (b"CM", b"CM2", b"CM3"):
-        header = source.take(16, utt)
-        rows, columns = struct.unpack("<8xii", header)
-        size = {b"CM": (rows + 8) * columns, b"CM2": 2 * rows * columns, b"CM3": rows * columns}
-        return header, rows, columns, size[kind]
-    raise source.fail(f"{utt} is no matrix at offset {source.position}: found {kind[:20]!r}")
+        low, span, rows, columns = struct.unpack("<ffii", source.take(16, utt))
+        raw = _data(source, utt, rows, columns, compressed_size(kind, rows, columns))
+        return expand(kind, raw, (rows, columns), low, span)
+    raise source.fail(f"{utt} is no matrix before offset {source.position}: found {kind[:20]!r}")
 
 
-def _text_matrix(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
+def _data(source: ByteReader, utt: str, rows: int, columns: int, size: int) -> bytes:
+    # No rows or no columns: such a shape costs no bytes, so a forged one would pass for any size.
+    if rows < 0 or columns < 0 or (rows == 0) != (columns == 0):
+        raise source.fail(f"{utt} has {rows} rows and {columns} columns: damaged")
+    return source.take(size, f"{utt} ({rows} x {columns})")
+
+
+def _read_text(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
     """Read `[ 1 2 \\n 3 4 ]`; own code, since kaldiio takes a leading "1" for integers."""
-    line = head + source.line()
-    if not line.lstrip().startswith(b"["):
+    line = (head + source.line()).lstrip()
+    if not line.startswith(b"["):
         raise source.fail(f"{utt} is no matrix before offset {source.position}: no '['")
-    line = line.lstrip()[1:]
-    rows = []
-    while True:
-        if not line:
-            raise source.fail(f"{utt} has no ']' up to the end at {source.position}")
+    rows, line, closed = [], line[1:], b""
+    while not closed:
         body, closed, after = line.partition(b"]")
         if body.split():
             rows.append(body.split())
-        if closed:
-            break
-        line = source.line()
-    widths = {len(row) for row in rows}
+        line = b"" if closed else source.line()
+        if not closed and not line:
+            raise source.fail(f"{utt} has no ']' up to the end at {source.position}")
+    widths = sorted({len(row) for row in rows})
     if after.strip() or len(widths) > 1:
-        raise source.fail(f"{utt} has rows of {sorted(widths)} values: no matrix")
+        raise source.fail(f"{utt} is no matrix: rows of {widths} values, {after!r} after ']'")
     try:
-        return np.array(rows, dtype=bytes).astype(np.float32).reshape(len(rows), -1)
+        return np.array(rows, dtype=bytes).astype(np.float64).reshape(len(rows), -1)
     except ValueError as error:
         raise source.fail(f"{utt} is no matrix of numbers: {error}") from None
 
@@ -290,15 +292,17 @@ def _binary_ints(source: ByteReader, utt: str) -> np.ndarray:
 
 
 def _text_ints(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
-    words = head.split() if head == b"\n" else (head + source.line()).split()
+    line = head if head == b"\n" else head + source.line()
+    if not line.endswith(b"\n"):
+        raise source.fail(f"{utt} has a line without an end at {source.position}: truncated")
     try:
-        return np.array([int(word) for word in words], np.int32)
+        return np.array([int(word) for word in line.split()], np.int32)
     except (ValueError, OverflowError):
         raise source.fail(f"{utt} is no line of integers before {source.position}") from None
 
 
 def _check_key(utt: str, written: set[str], ark: Path) -> None:
-    if not utt or len(utt.split()) != 1 or utt != utt.strip():
+    if utt.encode().split() != [utt.encode()]:
         raise InputError(f"{ark}: an utterance name must be one word, not {utt!r}")
     if utt in written:
         raise InputError(f"{ark}: {utt} is there a second time")
@@ -307,13 +311,24 @@ def _check_key(utt: str, written: set[str], ark: Path) -> None:
 
 def _checked_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
     values = np.asarray(matrix)
-    if values.ndim != 2 or not np.issubdtype(values.dtype, np.floating):
+    if values.ndim != 2 or not values.size or not np.issubdtype(values.dtype, np.floating):
         raise InputError(
             f"{ark}: {utt} is {values.dtype} {list(values.shape)}, not a matrix of floats"
         )
     if np.isnan(values).any():
         raise InputError(f"{ark}: {utt} holds NaN at frame {np.argwhere(np.isnan(values))[0][0]}")
     return np.ascontiguousarray(values, np.float32)
+
+
+def _checked_ints(vector: np.ndarray, utt: str, ark: Path) -> np.ndarray:
+    values = np.asarray(vector)
+    if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
+        raise InputError(
+            f"{ark}: {utt} is {values.dtype} {list(values.shape)}, not a vector of integers"
+        )
+    if (values != values.astype(np.int32)).any():
+        raise InputError(f"{ark}: {utt} holds {np.abs(values).max()}, more than an int32 can")
+    return values
 
 
 @contextmanager

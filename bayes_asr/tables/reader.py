@@ -16,7 +16,9 @@ from bayes_asr.errors import InputError
 
 Number = TypeVar("Number", int, float)
 OpenPipe = Callable[[str], BinaryIO]
+READ_ERRORS = (OSError, EOFError, zlib.error)  # of the disk, and what gzip says of damage
 CHUNK = 1 << 20  # one read asks for no more than this, so a forged size costs no memory
+UNSIGNED = 256 - 4  # Kaldi marks a number's width, and that it is unsigned by the sign: -4
 LONGEST_TOKEN = 4096
 LONGEST_LINE = 1 << 26
 
@@ -34,70 +36,76 @@ class ByteReader:
         """Return the error that says `message` about this file; the caller raises it."""
         return InputError(f"{self.name}: {message}")
 
-    def seek(self, offset: int) -> None:
-        """Go to byte `offset`, which must lie inside the file."""
+    def seek(self, offset: int, what: str) -> None:
+        """Go to byte `offset`, where `what` begins; it must lie inside the file."""
         if self.size is not None and offset >= self.size:
-            raise self.fail(f"there is no byte offset {offset}: the file has {self.size} bytes")
-        with self._damage_reported():
+            raise self.fail(f"{what} is at offset {offset}, the file has {self.size} bytes")
+        try:
             self.position = self.file.seek(offset)
+        except READ_ERRORS as error:
+            raise self._unreadable(error) from None
         if self.position != offset:
-            raise self.fail(f"there is no byte offset {offset}: the data end at {self.position}")
+            raise self.fail(f"{what} is at offset {offset}, the file has {self.position} bytes")
 
     def take(self, count: int, what: str) -> bytes:
         """Read exactly `count` bytes of `what`, or raise InputError with both numbers."""
         if count < 0:
             raise self.fail(f"{what} has the size {count} at offset {self.position}")
-        if self.size is not None and count > self.size - self.position:
-            raise self._too_short(count, self.size, what)
-        parts, missing = [], count
-        while missing:
-            part = self.some(min(missing, CHUNK) if self.size is None else missing)
+        start, parts = self.position, []
+        if self.size is not None and count > self.size - start:
+            raise self._too_short(count, start, self.size, what)
+        while missing := start + count - self.position:
+            part = self.some(min(missing, CHUNK))
             if not part:
-                raise self._too_short(missing, self.position, what)
+                raise self._too_short(count, start, self.position, what)
             parts.append(part)
-            missing -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def rest(self) -> bytes:
+        """Read all that is left."""
+        return b"".join(iter(lambda: self.some(CHUNK), b""))
 
     def some(self, count: int) -> bytes:
         """Read up to `count` bytes; none at the end of the data."""
-        with self._damage_reported():
+        try:
             part = self.file.read(count)
+        except READ_ERRORS as error:
+            raise self._unreadable(error) from None
         self.position += len(part)
         return part
 
     def line(self) -> bytes:
         """Read to the end of the line, its newline included; empty at the end of the data."""
-        with self._damage_reported():
+        try:
             line = self.file.readline(LONGEST_LINE)
+        except READ_ERRORS as error:
+            raise self._unreadable(error) from None
         self.position += len(line)
         if len(line) == LONGEST_LINE:
             raise self.fail(f"a line before offset {self.position} has over {LONGEST_LINE} bytes")
         return line
 
-    def word(self) -> bytes:
-        """Skip white space, read up to the next white space and eat that one byte; may be empty."""
+    def word(self) -> tuple[bytes, bytes]:
+        """Skip white space and read a word; return it and the white space byte after it.
+
+        Both are empty at the end of the data.
+        """
         letters = bytearray()
         while (letter := self.some(1)) and (not letters or not letter.isspace()):
             if not letter.isspace():
                 letters += letter
             if len(letters) > LONGEST_TOKEN:
                 raise self.fail(f"no word ends within {LONGEST_TOKEN} bytes before {self.position}")
-        return bytes(letters)
+        return bytes(letters), letter
 
-    def _too_short(self, count: int, size: int, what: str) -> InputError:
+    def _too_short(self, count: int, start: int, size: int, what: str) -> InputError:
         return self.fail(
-            f"{what} needs {count} bytes at offset {self.position}, the file has {size}: "
+            f"{what} needs {count} bytes at offset {start}, the file has {size}: "
             "truncated or damaged, make it again"
         )
 
-    @contextmanager
-    def _damage_reported(self) -> Iterator[None]:
-        try:
-            yield
-        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-            raise self.fail(
-                f"not a complete gzip file after {self.position} bytes ({error})"
-            ) from None
+    def _unreadable(self, error: Exception) -> InputError:
+        return self.fail(f"cannot be read after {self.position} bytes: {error}")
 
 
 @contextmanager
@@ -111,17 +119,17 @@ def open_bytes(path: Path) -> Iterator[ByteReader]:
             yield ByteReader(plain, str(path), os.fstat(plain.fileno()).st_size)
 
 
-def iter_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, fields) of a UTF-8 text table; blank lines are passed over.
 
-    Fields are separated by ASCII white space, as in Kaldi; Windows line ends are accepted, and a
-    byte order mark too. A line that is not UTF-8 raises InputError with its number.
+    Fields are separated by ASCII white space, as in Kaldi, at most `splits` times; Windows line
+    ends and a byte order mark are accepted. A line that is not UTF-8 raises InputError.
     """
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             raw = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             try:
-                fields = [field.decode() for field in raw.split()]
+                fields = [field.decode() for field in raw.strip().split(None, splits)]
             except UnicodeDecodeError as error:
                 raise InputError(
                     f"{path}, line {number}: not UTF-8 text ({error.reason})"
@@ -148,7 +156,7 @@ class KaldiReader:
     def token(self) -> str:
         """Read the next token."""
         if self.binary:
-            return self._decode(self.source.word())
+            return self._decode(self.source.word()[0])
         while not self._words:
             line = self.source.line()
             if not line:
@@ -169,6 +177,14 @@ class KaldiReader:
         if not self.binary:
             return self._number(int, self.token())
         return int(struct.unpack("<i", self._sized(4))[0])
+
+    def count(self) -> int:
+        """Read how many things follow, written as int32 or uint32."""
+        raw = self._sized(4, UNSIGNED) if self.binary else b""
+        count = int.from_bytes(raw, "little", signed=True) if raw else self.integer()
+        if count < 0:
+            raise self.fail(f"the count {count} before offset {self.source.position}")
+        return count
 
     def real(self) -> float:
         """Read a float, single or double."""
@@ -193,7 +209,7 @@ class KaldiReader:
             return np.array([self._number(float, word) for word in words], np.float32)
         kind = self.expect("FV", "DV")
         width, dtype = (4, "<f4") if kind == "FV" else (8, "<f8")
-        raw = self.source.take(width * self.integer(), "a vector")
+        raw = self.source.take(width * self.count(), "a vector")
         return np.frombuffer(raw, dtype).astype(np.float32)
 
     def _sized(self, *widths: int) -> bytes:
@@ -201,7 +217,7 @@ class KaldiReader:
         if width not in widths:
             place = self.source.position
             raise self.fail(f"a number of {width} bytes before offset {place}, not {widths[0]}")
-        return self.source.take(width, "a number")
+        return self.source.take(4 if width == UNSIGNED else width, "a number")
 
     def _bracketed(self) -> Iterator[str]:
         self.expect("[")

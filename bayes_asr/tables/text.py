@@ -69,7 +69,6 @@ class DataDir:
     feats: dict[str, str] | None
     text: dict[str, list[str]] | None
     cmvn: dict[str, str] | None
-    wav: dict[str, str] | None
 
 
 def read_data_dir(path: Path, *, open_pipe: OpenPipe | None = None) -> DataDir:
@@ -86,10 +85,10 @@ def read_data_dir(path: Path, *, open_pipe: OpenPipe | None = None) -> DataDir:
         return read_scp(file, open_pipe=open_pipe) if file.exists() else None
 
     text = read_text(path / "text") if (path / "text").exists() else None
-    feats, cmvn, wav = scp("feats.scp"), scp("cmvn.scp"), scp("wav.scp")
+    feats, cmvn = scp("feats.scp"), scp("cmvn.scp")
     _refuse_strangers(path / "feats.scp", feats or {}, utt2spk)
     _refuse_strangers(path / "text", text or {}, utt2spk)
-    return DataDir(path=path, utt2spk=utt2spk, feats=feats, text=text, cmvn=cmvn, wav=wav)
+    return DataDir(path=path, utt2spk=utt2spk, feats=feats, text=text, cmvn=cmvn)
 
 
 def _refuse_repeated(table: Mapping[str, object], key: str, path: Path, number: int) -> None:
