@@ -44,7 +44,10 @@ parse_options() {
                 print_header
                 exit 0
                 ;;
-            --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
+            --*=*)
+                [[ -n ${value_of[${1%%=*}]-VALUE} ]] || refuse "${1%%=*} takes no value"
+                set -- "${1%%=*}" "${1#*=}" "${@:2}"
+                ;;
             --?*) ;;
             *) refuse "'$1' is not an option (--help lists them)" ;;
         esac

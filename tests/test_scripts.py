@@ -1,0 +1,287 @@
+"""run.sh and test.sh: their options, the commands they give, and how they set themselves up.
+
+The programs that they call are replaced by stubs that note down their arguments.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+OPTIONS = [  # a promise to the users' scripts
+    *("recipe", "kaldi-dir", "corpus", "config", "set", "out", "stage", "stop-stage"),
+    *("nj", "nproc", "seeds", "experiment", "dim", "force"),
+]
+STUB = """#!/usr/bin/env bash
+printf '%s' "${0##*/}" >>"$CALLS"; printf '\\t%s' "$@" >>"$CALLS"; echo >>"$CALLS"
+case "$*" in
+    *"import torch"*) [[ -n $TORCH ]] && echo "$TORCH" ;;
+    -c* | --version) exec "$REAL_PYTHON" "$@" ;;
+    "$FAILING"*) echo "it went wrong"; exit 3 ;;
+    report*) echo "| system | dev | test |" ;;
+esac
+"""
+
+
+def executable(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+class Checkout:
+    """A copy of the scripts with two empty recipes, and an active environment made of stubs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "a checkout"
+        self.calls_file = folder / "calls"
+        shutil.copytree(ROOT / "local", self.folder / "local")
+        for name in ("run.sh", "test.sh", "setup.py", "constraints.txt", "pyproject.toml"):
+            shutil.copy(ROOT / name, self.folder)
+        (self.folder / "bayes_asr").mkdir()
+        for recipe in ("given", "made"):
+            (self.folder / "recipes" / recipe).mkdir(parents=True)
+            (self.folder / "recipes" / recipe / "config.yaml").touch()
+        (self.folder / "recipes/made/prepare.py").write_text('add_argument("--dim")\n')
+        self.environment = folder / "environment"
+        for name in ("python", "bayes-asr"):
+            executable(self.environment / "bin" / name, STUB)
+
+    def run(self, *command: str, **changes: str) -> subprocess.CompletedProcess[str]:
+        """Run a script of the checkout with the stubs as its active environment."""
+        variables = {
+            "CALLS": str(self.calls_file),
+            "REAL_PYTHON": sys.executable,
+            "VIRTUAL_ENV": str(self.environment),
+            "TORCH": "2.13.0+cpu",
+            "FAILING": "nothing fails",
+        }
+        return run_with(variables | changes, self.folder, *command)
+
+    def calls(self, program: str) -> list[list[str]]:
+        """The arguments of each call of a program so far."""
+        lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+        called = [line.split("\t") for line in lines]
+        return [arguments for name, *arguments in called if name == program]
+
+
+def run_with(
+    variables: Mapping[str, str], folder: Path, *command: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
+    done = checkout.run("./run.sh", "--help")
+    assert done.returncode == 0
+    assert re.findall(r"^  --([a-z-]+)", done.stdout, re.MULTILINE) == OPTIONS
+    assert not checkout.calls("python"), "help needs no environment"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--recipy", "x"], "unknown option --recipy, did you mean --recipe?"),
+        (["--stop-stag=3"], "unknown option --stop-stag, did you mean --stop-stage?"),
+        (["mini"], "'mini' is not an option"),
+        (["--"], "'--' is not an option"),
+        (["--seeds"], "--seeds needs a value: --seeds N"),
+        (["--out", "--force"], "--out needs a value: --out DIR"),
+        (["--stage", "three"], "--stage needs a number, not 'three'"),
+        (["--stage", "08"], "--stage needs a number, not '08'"),
+        (["--force=no"], "--force takes no value"),
+        (["--recipe", "absent"], "known recipes: given made"),
+        (["--recipe", "given"], "name it by --kaldi-dir"),
+        (["--recipe", "given", "--kaldi-dir", "absent"], "absent: there is no such folder"),
+        (["--recipe", "given", "--corpus", "."], "preparing a corpus for the recipe given"),
+        (["--recipe", "given", "--dim", "50"], "--dim 50"),
+        (["--recipe", "made", "--corpus", "."], "preparing a corpus for the recipe made"),
+        (["--recipe", "made", "--config", "absent.yaml"], "absent.yaml: there is no such file"),
+        (["--recipe", "made", "--seeds", "0"], "--seeds 0: at least one"),
+        (["--recipe", "made", "--set", "seed=3"], "the seeds are chosen by --seeds"),
+        (["--recipe", "made", "--nproc", "2"], "--nproc 2: training in several processes"),
+        (["--recipe", "made", "--experiment", "figure1"], "--experiment figure1"),
+    ],
+)
+def test_mistakes_are_refused_in_one_line(
+    checkout: Checkout, arguments: list[str], message: str
+) -> None:
+    done = checkout.run("./run.sh", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not checkout.calls("bayes-asr")
+
+
+@pytest.mark.parametrize("option", ["--out", "--stage", "--recipe", "--config", "--$(touch x)"])
+def test_nothing_on_the_command_line_is_executed(checkout: Checkout, option: str) -> None:
+    for value in ("$(touch pwned)", "`touch pwned`", "a[$(touch pwned)]", "x;touch pwned"):
+        checkout.run("./run.sh", "--recipe", "made", option, value)
+    assert not list(checkout.folder.rglob("pwned"))
+    assert not list(checkout.folder.rglob("x"))
+
+
+def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
+    done = checkout.run("./run.sh", "--recipe", "made", "--nj", "3", "--dim", "50")
+    out = str(checkout.folder / "exp/made")
+    run = f"{out}/made/seed1"
+    assert done.returncode == 0, done.stderr
+    prepare = [str(checkout.folder / "recipes/made/prepare.py"), "--out", out, "--dim", "50"]
+    assert checkout.calls("python")[-1] == prepare
+    config = str(checkout.folder / "recipes/made/config.yaml")
+    assert checkout.calls("bayes-asr") == [
+        ["train", config, f"--set=kaldi.dir={out}", "--set=seed=1", "--out", run],
+        ["forward", run, "--on", "dev"],
+        ["decode", run, "--on", "dev", "--nj", "3"],
+        ["forward", run, "--on", "test"],
+        ["decode", run, "--on", "test", "--nj", "3"],
+        ["score", run],
+        ["report", out],
+    ]
+    assert done.stdout.endswith("| system | dev | test |\n")
+    assert {log.name for log in Path(run, "log").iterdir()} == {
+        *("train.log", "score.log"),
+        *(f"{verb}_{part}.log" for verb in ("forward", "decode") for part in ("dev", "test")),
+    }
+
+
+def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
+    (checkout.folder / "small size.yaml").touch()
+    (checkout.folder / "li-gru.yaml").touch()
+    (checkout.folder / "my kaldi").mkdir()
+    done = checkout.run(
+        *("./run.sh", "--recipe", "recipes/given", "--kaldi-dir", "my kaldi", "--seeds=2"),
+        *("--config", "small size.yaml", "--config", "li-gru.yaml", "--out", "my runs"),
+        *("--set", "model.layers=2", "--set", "note=two words", "--stage", "3"),
+        *("--stop-stage", "3"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert not [call for call in checkout.calls("python") if "prepare.py" in call[0]]
+    assert checkout.calls("bayes-asr") == [
+        [
+            *("train", "recipes/given/config.yaml", "small size.yaml", "li-gru.yaml"),
+            *(f"--set=kaldi.dir={checkout.folder}/my kaldi", f"--set=seed={seed}"),
+            *("--set=model.layers=2", "--set=note=two words"),
+            *("--out", f"{checkout.folder}/my runs/li-gru/seed{seed}"),
+        ]
+        for seed in (1, 2)
+    ]
+
+
+def test_failing_stage_stops_with_its_status_and_names_its_log(checkout: Checkout) -> None:
+    done = checkout.run("./run.sh", "--recipe", "made", FAILING="decode")
+    log = checkout.folder / "exp/made/made/seed1/log/decode_dev.log"
+    assert done.returncode == 3
+    assert f"Stage 5 (decode_dev) failed with status 3; its log is {log}" in done.stderr
+    assert "it went wrong" in log.read_text()
+    assert [call[0] for call in checkout.calls("bayes-asr")] == ["train", "forward", "decode"]
+
+
+def pip_calls(checkout: Checkout) -> list[list[str]]:
+    return [call for call in checkout.calls("python") if call[:2] == ["-m", "pip"]]
+
+
+def test_installing_happens_once_and_again_when_it_would_differ(checkout: Checkout) -> None:
+    def prepared_only() -> None:
+        assert checkout.run("./run.sh", "--recipe", "made", "--stop-stage", "0").returncode == 0
+
+    prepared_only()
+    prepared_only()
+    assert len(pip_calls(checkout)) == 1
+    assert pip_calls(checkout)[0][2:5] == ["install", "--editable", ".[mini,report]"]
+    with (checkout.folder / "constraints.txt").open("a") as constraints:
+        constraints.write("# another pin\n")
+    prepared_only()
+    assert len(pip_calls(checkout)) == 2
+
+
+def test_failed_installation_is_not_taken_for_done(checkout: Checkout) -> None:
+    for _ in range(2):
+        done = checkout.run("./run.sh", "--recipe", "made", FAILING="-m pip")
+        assert done.returncode == 1
+        assert "The installation failed" in done.stderr
+    assert len(pip_calls(checkout)) == 2
+    assert not checkout.calls("bayes-asr")
+
+
+@pytest.mark.parametrize(
+    ("torch", "expected", "announced"),
+    [
+        ("2.13.0+cpu", "torch==2.13.0", False),
+        ("", "torch==2.13.0", True),
+        ("2.6.0+cu124", "torch==2.6.0+cu124", False),
+    ],
+)
+def test_present_torch_is_kept_and_an_absent_one_announced(
+    checkout: Checkout, torch: str, expected: str, announced: bool
+) -> None:
+    done = checkout.run("./run.sh", "--recipe", "made", TORCH=torch)
+    constraints = Path(pip_calls(checkout)[0][-1]).read_text()
+    assert re.findall("^torch==.*", constraints, re.MULTILINE) == [expected]
+    assert ("sympy==" in constraints) == (expected == "torch==2.13.0")
+    assert "numpy==" in constraints
+    assert ("about 190 MB" in done.stdout) == announced
+
+
+def test_missing_compiler_is_said(checkout: Checkout) -> None:
+    done = checkout.run("./run.sh", "--recipe", "made", CXX="no-such-compiler -x")
+    assert done.returncode == 0
+    assert "No C++ compiler was found" in done.stdout
+
+
+def base_python(folder: Path, *, lacking: str) -> dict[str, str]:
+    """Variables for a machine without active environment whose Python lacks something."""
+    real = Path(sys.base_prefix, "bin", "python3")
+    stub = f'#!/bin/sh\ncase "$*" in *"{lacking}"*) exit 1 ;; esac\nexec "{real}" "$@"\n'
+    for name in ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16))):
+        executable(folder / name, stub)
+    return {
+        "VIRTUAL_ENV": "",
+        "CONDA_DEFAULT_ENV": "",
+        "PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin",
+    }
+
+
+def test_missing_venv_module_is_explained(checkout: Checkout, tmp_path: Path) -> None:
+    variables = base_python(tmp_path / "bin", lacking="import venv")
+    done = checkout.run("./run.sh", "--recipe", "made", **variables)
+    assert done.returncode == 1
+    assert "lacks the modules venv and ensurepip" in done.stderr
+    assert "python3-venv" in done.stderr
+    assert not (checkout.folder / ".venv").exists()
+
+
+def test_too_old_a_python_is_explained(checkout: Checkout, tmp_path: Path) -> None:
+    variables = base_python(tmp_path / "bin", lacking="sys.version_info")
+    done = checkout.run("./run.sh", "--recipe", "made", **variables)
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed" in done.stderr
+
+
+def test_test_script_stops_at_the_first_failure(checkout: Checkout) -> None:
+    for name in ("ruff", "mypy", "shellcheck", "pytest"):
+        executable(checkout.environment / "bin" / name, STUB)
+    (checkout.folder / ".ci").mkdir()
+    assert checkout.run("./test.sh", "--slow", "-k", "two words").returncode == 0
+    assert checkout.calls("ruff") == [["check"], ["format", "--check"]]
+    assert checkout.calls("pytest") == [["-m", "not kaldi and not gpu", "-k", "two words"]]
+    assert checkout.run("./test.sh", FAILING="format").returncode == 3
+    assert len(checkout.calls("pytest")) == 1
