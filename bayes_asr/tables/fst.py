@@ -1,5 +1,6 @@
 """OpenFst FSTs over the tropical semiring as arrays (fst/const-fst.h, fst/vector-fst.h)."""
 
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -34,7 +35,7 @@ CONST_STATE = np.dtype(
         ("oepsilons", "<u4"),
     ]
 )
-VECTOR_STATE = np.dtype([("final", "<f4"), ("arcs", "<i8")])
+VECTOR_STATE = struct.Struct("<fq")  # final weight, number of arcs
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def write_fst(fst: Fst, path: Path, kind: Literal["const", "vector"] = "const") 
             return
         for state in range(fst.num_states):
             first, last = fst.offsets[state : state + 2]
-            file.write(np.array([(fst.final[state], last - first)], VECTOR_STATE).tobytes())
+            file.write(VECTOR_STATE.pack(fst.final[state], last - first))
             file.write(arcs[first:last].tobytes())
 
 
@@ -130,12 +131,19 @@ def _read_const(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.nda
 
 
 def _read_vector(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    final, counts, parts = [], [], []
+    """Read states and arcs, which alternate: only a walk over the states finds the next one."""
+    body = memoryview(source.rest())
+    final, counts, parts, place = [], [], [], 0
     for state in range(int(header["states"])):
-        row = np.frombuffer(source.take(VECTOR_STATE.itemsize, f"state {state}"), VECTOR_STATE)[0]
-        final.append(row["final"])
-        counts.append(int(row["arcs"]))
-        parts.append(source.take(counts[-1] * ARC.itemsize, f"the arcs of state {state}"))
+        first = place + VECTOR_STATE.size
+        weight, count = VECTOR_STATE.unpack_from(body, place) if first <= len(body) else (0.0, -1)
+        place = first + count * ARC.itemsize
+        if count < 0 or place > len(body):
+            wanted = f"state {state} of {header['states']}"
+            raise source.fail(f"{wanted} ends after {place} bytes, the file has {len(body)}")
+        final.append(weight)
+        counts.append(count)
+        parts.append(body[first:place])
     arcs = np.frombuffer(b"".join(parts), ARC)
     return np.array(final, np.float32), np.array(counts, np.int64), arcs
 

@@ -66,7 +66,8 @@ def read_transition_model(path: Path) -> TransitionModel:
         log_prob = reader.reals()
         reader.expect("</LogProbs>")
         reader.expect("</TransitionModel>")
-        return _model(topology, tuples, log_prob, reader)
+        _check(topology, tuples, log_prob, reader)
+        return _model(topology, tuples, log_prob)
 
 
 def write_transition_model(model: TransitionModel, path: Path) -> None:
@@ -89,15 +90,15 @@ def write_transition_model(model: TransitionModel, path: Path) -> None:
 def monophone_model(phones: Sequence[int], states: Mapping[int, int] | int = 3) -> TransitionModel:
     """Return the model in which every phone has left-to-right states of its own.
 
-    `states` is the number of emitting states, for all phones or by phone; pdf-ids count up in the
-    order of `phones`. Self-loops have probability 0.75, as in Kaldi's gen_topo.
+    `states` is the number of emitting states, for all phones or by phone; pdf-ids count up by
+    phone and state. Self-loops have probability 0.75, as in Kaldi's gen_topo.
     """
-    counts = {phone: states if isinstance(states, int) else states[phone] for phone in phones}
+    counts = {p: states if isinstance(states, int) else states[p] for p in sorted(set(phones))}
     topology = {phone: _left_to_right(count) for phone, count in counts.items()}
     rows = [(phone, state) for phone, count in counts.items() for state in range(count)]
     tuples = np.array([(*row, pdf, pdf) for pdf, row in enumerate(rows)], np.int32).reshape(-1, 4)
     log_prob = np.log(np.array([1.0] + [0.75, 0.25] * len(rows), np.float32))
-    return _model(topology, tuples, log_prob, None)
+    return _model(topology, tuples, log_prob)
 
 
 def _left_to_right(count: int) -> tuple[TopologyState, ...]:
@@ -107,23 +108,30 @@ def _left_to_right(count: int) -> tuple[TopologyState, ...]:
     return (*emitting, TopologyState(-1, -1, ()))
 
 
-def _model(
-    topology: Topology, tuples: np.ndarray, log_prob: np.ndarray, reader: KaldiReader | None
-) -> TransitionModel:
+def _check(
+    topology: Topology, tuples: np.ndarray, log_prob: np.ndarray, reader: KaldiReader
+) -> None:
+    """Refuse a model that contradicts itself, before its transitions are laid out one by one."""
+    total = 0
+    for phone, number, *pdfs in tuples.tolist():
+        if not 0 <= number < len(topology.get(phone, ())):
+            raise reader.fail(f"HMM state {number} of phone {phone} is not in the topology")
+        # Every pdf belongs to a state: a pdf-id beyond this bound is damage, and costs memory.
+        if not 0 <= min(pdfs) <= max(pdfs) < 2 * len(tuples):
+            where = f"HMM state {number} of phone {phone}"
+            raise reader.fail(f"{where} has the pdf-id {max(pdfs)}; there are {len(tuples)} states")
+        total += len(topology[phone][number].transitions)
+    if len(log_prob) != total + 1 or not np.isfinite(log_prob).all():
+        raise reader.fail(f"{len(log_prob) - 1} log probabilities for {total} transition-ids")
+
+
+def _model(topology: Topology, tuples: np.ndarray, log_prob: np.ndarray) -> TransitionModel:
     """Number the transitions in the order of `tuples` (hmm/transition-model.cc, ComputeDerived)."""
     rows = [(0, 0, 0, 0)]
     for phone, state, forward_pdf, self_loop_pdf in tuples.tolist():
-        if reader and not (phone in topology and 0 <= state < len(topology[phone])):
-            raise reader.fail(f"HMM state {state} of phone {phone} is not in the topology")
-        if reader and min(forward_pdf, self_loop_pdf) < 0:
-            raise reader.fail(f"HMM state {state} of phone {phone} has a pdf-id below 0")
         for target, _ in topology[phone][state].transitions:
             loop = target == state
             rows.append((self_loop_pdf if loop else forward_pdf, phone, state, int(loop)))
-    if reader and len(log_prob) != len(rows):
-        raise reader.fail(
-            f"{len(log_prob) - 1} log probabilities for {len(rows) - 1} transition-ids"
-        )
     pdf, phone_of, hmm_state, self_loop = np.array(rows, np.int32).T
     return TransitionModel(
         pdf=pdf.copy(),
@@ -138,7 +146,7 @@ def _model(
 
 def _read_tuples(reader: KaldiReader, width: int) -> np.ndarray:
     rows = []
-    for _ in range(reader.integer()):
+    for _ in range(reader.count()):
         row = [reader.integer() for _ in range(width)]
         rows.append(row if width == 4 else [*row, row[2]])
     return np.array(rows, np.int32).reshape(-1, 4)
@@ -153,25 +161,33 @@ def _read_binary_topology(reader: KaldiReader) -> Topology:
     phones, entry_of = reader.integers(), reader.integers()
     count = reader.integer()
     extended = count == -1  # the mark of topologies whose self-loops have their own pdf-class
-    if extended:
-        count = reader.integer()
-    entries = [_read_binary_entry(reader, extended) for _ in range(count)]
+    entries = [
+        _read_binary_entry(reader, extended) for _ in range(reader.count() if extended else count)
+    ]
     reader.expect("</Topology>")
-    topology = {}
     for phone in phones.tolist():
         if not (0 < phone < len(entry_of) and 0 <= entry_of[phone] < len(entries)):
             raise reader.fail(f"phone {phone} has no topology entry: {len(entries)} entries")
-        topology[phone] = entries[entry_of[phone]]
-    return topology
+    # In the order of the entries, so that writing numbers them as they were.
+    return {p: entries[entry_of[p]] for p in sorted(phones.tolist(), key=entry_of.__getitem__)}
 
 
 def _read_binary_entry(reader: KaldiReader, extended: bool) -> tuple[TopologyState, ...]:
     states = []
-    for _ in range(reader.integer()):
+    for _ in range(reader.count()):
         forward = reader.integer()
         self_loop = reader.integer() if extended else forward
-        transitions = tuple((reader.integer(), reader.real()) for _ in range(reader.integer()))
+        transitions = tuple((reader.integer(), reader.real()) for _ in range(reader.count()))
         states.append(TopologyState(forward, self_loop, transitions))
+    return _checked_entry(states, reader)
+
+
+def _checked_entry(states: list[TopologyState], reader: KaldiReader) -> tuple[TopologyState, ...]:
+    for number, state in enumerate(states):
+        for target, prob in state.transitions:
+            if not (0 <= target < len(states) and 0 < prob < np.inf):
+                where = f"topology state {number} of {len(states)}"
+                raise reader.fail(f"{where} goes to state {target} with probability {prob}")
     return tuple(states)
 
 
@@ -187,7 +203,7 @@ def _read_text_topology(reader: KaldiReader) -> Topology:
         states: list[TopologyState] = []
         while reader.expect("<State>", "</TopologyEntry>") == "<State>":
             states.append(_read_text_state(reader, len(states)))
-        topology |= dict.fromkeys(phones, tuple(states))
+        topology |= dict.fromkeys(phones, _checked_entry(states, reader))
     return topology
 
 
