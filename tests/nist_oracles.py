@@ -4,7 +4,7 @@ import random
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,11 @@ import pytest
 def read_trn(path: Path) -> dict[str, list[str]]:
     rows = (line.rsplit("(", 1) for line in path.read_text().splitlines())
     return {name.strip(" )\n"): words.split() for words, name in rows}
+
+
+def write_trn(path: Path, text: Mapping[str, Sequence[str]]) -> None:
+    lines = (f"{' '.join(words)} ({utterance})\n" for utterance, words in text.items())
+    path.write_text("".join(lines))
 
 
 def random_pairs(seed: int, number: int) -> list[tuple[list[str], list[str]]]:
@@ -37,10 +42,10 @@ def sclite_scores(
     """What sclite counts in each pair: correct, substituted, deleted, inserted."""
     if not shutil.which("sctk"):
         pytest.skip("sclite is not installed (Debian package sctk)")
-    with (folder / "ref.trn").open("w") as refs, (folder / "hyp.trn").open("w") as hyps:
-        for i, (ref, hyp) in enumerate(pairs):
-            print(*(f"({r})" if r in optional else r for r in ref), f"(s-{i:05d})", file=refs)
-            print(*hyp, f"(s-{i:05d})", file=hyps)
+    names = [f"s-{i:05d}" for i in range(len(pairs))]
+    refs = ([f"({r})" if r in optional else r for r in ref] for ref, _ in pairs)
+    write_trn(folder / "ref.trn", dict(zip(names, refs, strict=True)))
+    write_trn(folder / "hyp.trn", dict(zip(names, (hyp for _, hyp in pairs), strict=True)))
     command = "sctk sclite -r ref.trn trn -h hyp.trn trn -i rm -D -o pra -O . -n out"
     subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
     found = re.findall(
