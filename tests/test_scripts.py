@@ -276,6 +276,19 @@ def test_too_old_a_python_is_explained(checkout: Checkout, tmp_path: Path) -> No
     assert "Python 3.11 or newer is needed" in done.stderr
 
 
+@pytest.mark.parametrize(("torch", "see"), [("2.9.1", ["--system-site-packages"]), ("", [])])
+def test_new_environment_sees_the_torch_of_the_system(
+    checkout: Checkout, tmp_path: Path, torch: str, see: list[str]
+) -> None:
+    executable(tmp_path / "bin/python3", STUB)
+    variables = base_python(tmp_path / "unused", lacking="nothing")
+    variables["PATH"] = f"{tmp_path}/bin{os.pathsep}/usr/bin{os.pathsep}/bin"
+    base = str(Path(sys.base_prefix, "bin", "python3"))
+    checkout.run("./run.sh", "--recipe", "made", **variables, REAL_PYTHON=base, TORCH=torch)
+    made = [call for call in checkout.calls("python3") if call[:2] == ["-m", "venv"]]
+    assert made == [["-m", "venv", "--clear", *see, str(checkout.folder / ".venv")]]
+
+
 def test_test_script_stops_at_the_first_failure(checkout: Checkout) -> None:
     for name in ("ruff", "mypy", "shellcheck", "pytest"):
         executable(checkout.environment / "bin" / name, STUB)
