@@ -1,0 +1,126 @@
+"""bayes-asr graph: a decoding graph from lexicon, language model, tree and transition model."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from bayes_asr.decode.graph import build_graph, write_graph
+from bayes_asr.decode.lexicon import Pronunciation, read_lexicon
+from bayes_asr.decode.ngram import NgramModel, read_arpa, witten_bell, write_arpa
+from bayes_asr.errors import InputError
+from bayes_asr.tables.mdl import read_transition_model
+from bayes_asr.tables.text import read_symbols, read_text
+from bayes_asr.tables.tree import read_tree
+
+HELP = "build a decoding graph (HCLG.fst) from lexicon, language model and tree, without Kaldi"
+SILENCE_PROBABILITY = 0.5  # the default of prepare_lang.sh
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--lexicon", type=Path, required=True, metavar="FILE", help="lexicon.txt or lexiconp.txt"
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--lm", type=Path, metavar="ARPA", help="language model")
+    source.add_argument(
+        "--text", type=Path, help="Kaldi text to estimate a Witten-Bell model from (OUT/lm.arpa)"
+    )
+    parser.add_argument("--order", type=int, default=2, help="of the estimated model (default 2)")
+    parser.add_argument("--model", type=Path, required=True, help="final.mdl")
+    parser.add_argument("--tree", type=Path, help="default: tree beside the model")
+    parser.add_argument(
+        "--phones", type=Path, help="phones.txt; default: beside the model, or in a lang folder"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="graph directory to write")
+    parser.add_argument(
+        "--silence",
+        metavar="PHONE",
+        help="phone of pauses; default: that of optional_silence.txt by the lexicon, or SIL, sil",
+    )
+    parser.add_argument(
+        "--silence-prob",
+        type=float,
+        metavar="P",
+        help=f"of a pause between words (default {SILENCE_PROBABILITY}; 0 if each word is a phone)",
+    )
+    parser.add_argument("--transition-scale", type=float, default=1.0)
+    parser.add_argument("--self-loop-scale", type=float, default=0.1)
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Build the graph, write its directory and print its size."""
+    lexicon = read_lexicon(args.lexicon)
+    beside = args.model.parent
+    phones = read_symbols(args.phones or _phone_table(args.model, args.lexicon))
+    probability = args.silence_prob
+    if probability is None:
+        probability = 0.0 if all(len(e.phones) == 1 for e in lexicon) else SILENCE_PROBABILITY
+    elif not 0.0 <= probability < 1.0:
+        raise InputError(f"--silence-prob must be at least 0 and below 1, not {probability}")
+    silence = _silence(args.silence, args.lexicon.parent, phones)
+    if probability and not silence:
+        raise InputError(f"{args.lexicon}: which phone is silence? Give --silence PHONE")
+    graph = build_graph(
+        lexicon,
+        _language_model(args, lexicon),
+        phones,
+        read_transition_model(args.model),
+        read_tree(args.tree or beside / "tree"),
+        silence=silence[0] if silence else None,
+        silence_probability=probability,
+        transition_scale=args.transition_scale,
+        self_loop_scale=args.self_loop_scale,
+    )
+    write_graph(graph, args.out, silence)
+    summary = {
+        "states": graph.hclg.num_states,
+        "arcs": graph.hclg.num_arcs,
+        "words": len(graph.words) - 4,
+        "words_without_pronunciation": len(graph.foreign_words),
+        "silence_probability": probability,
+    }
+    if args.json:
+        print(json.dumps(summary))
+        return
+    print(f"{args.out}: " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in summary.items()))
+    if graph.foreign_words:
+        some = ", ".join(sorted(graph.foreign_words)[:5])
+        print(f"left out of the language model, because the lexicon has no such word: {some} ...")
+
+
+def _language_model(args: argparse.Namespace, lexicon: Sequence[Pronunciation]) -> NgramModel:
+    if args.lm:
+        return read_arpa(args.lm)
+    words = {entry.word for entry in lexicon}
+    model = witten_bell(read_text(args.text).values(), args.order, words)
+    write_arpa(model, args.out / "lm.arpa")
+    return model
+
+
+def _phone_table(model: Path, lexicon: Path) -> Path:
+    """The phones.txt of `model`, where Kaldi's scripts put it."""
+    lang = [parent / "lang" / "phones.txt" for parent in list(lexicon.resolve().parents)[1:3]]
+    candidates = [model.parent / "phones.txt", model.parent / "graph" / "phones.txt", *lang]
+    for candidate in candidates:
+        if candidate.exists():
+            return candidate
+    tried = ", ".join(map(str, candidates))
+    raise InputError(f"{model}: no phones.txt belongs to it (tried {tried}): give --phones FILE")
+
+
+def _silence(chosen: str | None, folder: Path, phones: dict[str, int]) -> list[str]:
+    """Silence phones, the optional one first: as chosen, as the dict folder says, or by name."""
+    if chosen is None:
+        files = [folder / "optional_silence.txt", folder / "silence_phones.txt"]
+        listed = [word for file in files if file.exists() for word in file.read_text().split()]
+        by_name = [phone for phone in ("SIL", "sil") if phone in phones]
+        found = list(dict.fromkeys(listed)) or by_name[:1]
+    else:
+        found = [chosen]
+    for phone in found:
+        if phone not in phones:
+            raise InputError(f"the silence phone {phone} is not among the phones of the model")
+    return found
