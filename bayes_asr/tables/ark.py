@@ -267,17 +267,22 @@ def _read_text(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
     while not closed:
         body, closed, after = line.partition(b"]")
         if body.split():
-            rows.append(body.split())
+            rows.append(_numbers(source, utt, body))
         line = b"" if closed else source.line()
         if not closed and not line:
             raise source.fail(f"{utt} has no ']' up to the end at {source.position}")
-    widths = sorted({len(row) for row in rows})
+    widths = sorted({len(row) for row in rows}) or [0]
     if after.strip() or len(widths) > 1:
         raise source.fail(f"{utt} is no matrix: rows of {widths} values, {after!r} after ']'")
+    return np.array(rows).reshape(len(rows), widths[0])
+
+
+def _numbers(source: ByteReader, utt: str, line: bytes) -> np.ndarray:
     try:
-        return np.array(rows, dtype=bytes).astype(np.float64).reshape(len(rows), -1)
-    except ValueError as error:
-        raise source.fail(f"{utt} is no matrix of numbers: {error}") from None
+        return np.array([float(word) for word in line.split()])
+    except ValueError:
+        place = f"the line before offset {source.position}"
+        raise source.fail(f"{utt} is no matrix of numbers in {place}") from None
 
 
 def _binary_ints(source: ByteReader, utt: str) -> np.ndarray:
