@@ -1,0 +1,70 @@
+"""bayes-asr score: error rates of a decoded run, with the LM weight that dev picks."""
+
+import argparse
+import json
+from pathlib import Path
+
+from bayes_asr.config import Config, SetConfig, load
+from bayes_asr.errors import InputError
+from bayes_asr.score.scores import Score, write_scores
+from bayes_asr.score.sets import SetPaths, score_run
+
+HELP = "score the decoded sets of a run; writes RUN/score_dev.json and RUN/score_test.json"
+SETS = ("dev", "test")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory with decode_SET")
+    parser.add_argument(
+        "--oracle-lmwt",
+        action="store_true",
+        help="also print each set at the LM weight best for itself (not a result; not written)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the score files' entries")
+
+
+def run(args: argparse.Namespace) -> None:
+    config = load([args.run / "config.yaml"])
+    sets = {}
+    for name in SETS:
+        decode = args.run / f"decode_{name}"
+        if decode.is_dir():
+            text = _reference(config, name)
+            sets[name] = SetPaths(text, decode, text.with_name("utt2spk"))
+    if not sets:
+        raise InputError(f"{args.run}: no decode_dev; run bayes-asr decode first")
+    how = config.score
+    scored = score_run(sets, how.metric, how.costs, how.phone_map)
+    for name, scores in scored.items():
+        write_scores(scores, args.run / f"score_{name}.json")
+    oracle: dict[str, list[Score]] = {}
+    if args.oracle_lmwt:
+        oracle = score_run(sets, how.metric, how.costs, how.phone_map, oracle=True)
+    if args.json:
+        entries = [
+            {**score.as_dict(), "oracle": by is oracle}
+            for by in (scored, oracle)
+            for scores in by.values()
+            for score in scores
+        ]
+        print(json.dumps(entries, indent=1, ensure_ascii=False))
+        return
+    for name, scores in scored.items():
+        for score in scores:
+            print(score.line())
+        for score in oracle.get(name, ()):
+            print(f"{score.line()}, oracle: picked on {name} itself, not a result")
+    for name in SETS:
+        if name not in sets:
+            print(f"{name}: not decoded")
+
+
+def _reference(config: Config, name: str) -> Path:
+    """The reference text of a set: in the first of its feature directories that exists."""
+    paths: SetConfig = getattr(config.data, name)
+    candidates = [Path(config.data.dir) / folder / "text" for folder in paths.features]
+    for candidate in candidates:
+        if candidate.exists():
+            return candidate
+    tried = ", ".join(map(str, candidates))
+    raise InputError(f"no reference for set {name}; tried {tried}")
