@@ -198,7 +198,7 @@ def _read_text_topology(reader: KaldiReader) -> Topology:
         phones = []
         while (word := reader.token()) != "</ForPhones>":
             if not word.isdecimal():
-                raise reader.fail(f"{word!r} is no phone")
+                raise reader.fail(f"{word[:20]!r} is no phone")
             phones.append(int(word))
         states: list[TopologyState] = []
         while reader.expect("<State>", "</TopologyEntry>") == "<State>":

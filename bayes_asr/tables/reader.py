@@ -2,22 +2,23 @@
 
 import gzip
 import os
+import re
 import struct
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 
 from bayes_asr.errors import InputError
 
-Number = TypeVar("Number", int, float)
 OpenPipe = Callable[[str], BinaryIO]
 READ_ERRORS = (OSError, EOFError, zlib.error)  # of the disk, and what gzip says of damage
 CHUNK = 1 << 20  # one read asks for no more than this, so a forged size costs no memory
+INTEGER = re.compile(r"-?\d{1,10}", re.ASCII)
 UNSIGNED = 256 - 4  # Kaldi marks a number's width, and that it is unsigned by the sign: -4
 LONGEST_TOKEN = 4096
 LONGEST_LINE = 1 << 26
@@ -169,13 +170,15 @@ class KaldiReader:
         found = self.token()
         if found not in tokens:
             place = self.source.position
-            raise self.fail(f"found {found!r} before offset {place}, not {' or '.join(tokens)}")
+            raise self.fail(
+                f"found {found[:20]!r} before offset {place}, not {' or '.join(tokens)}"
+            )
         return found
 
     def integer(self) -> int:
         """Read an int32."""
         if not self.binary:
-            return self._number(int, self.token())
+            return self._int32(self.token())
         return int(struct.unpack("<i", self._sized(4))[0])
 
     def count(self) -> int:
@@ -189,14 +192,14 @@ class KaldiReader:
     def real(self) -> float:
         """Read a float, single or double."""
         if not self.binary:
-            return self._number(float, self.token())
+            return self._float(self.token())
         raw = self._sized(4, 8)
         return float(struct.unpack("<f" if len(raw) == 4 else "<d", raw)[0])
 
     def integers(self) -> np.ndarray:
         """Read a vector of int32 [N]."""
         if not self.binary:
-            return np.array([self._number(int, word) for word in self._bracketed()], np.int32)
+            return np.array([self._int32(word) for word in self._bracketed()], np.int32)
         if self.source.take(1, "an element size") != b"\4":
             raise self.fail(f"no int32 vector before offset {self.source.position}")
         (count,) = struct.unpack("<i", self.source.take(4, "a vector size"))
@@ -205,8 +208,7 @@ class KaldiReader:
     def reals(self) -> np.ndarray:
         """Read a vector of floats, single or double, as float32 [N]."""
         if not self.binary:
-            words = self._bracketed()
-            return np.array([self._number(float, word) for word in words], np.float32)
+            return np.array([self._float(word) for word in self._bracketed()], np.float32)
         kind = self.expect("FV", "DV")
         width, dtype = (4, "<f4") if kind == "FV" else (8, "<f8")
         raw = self.source.take(width * self.count(), "a vector")
@@ -224,11 +226,17 @@ class KaldiReader:
         while (word := self.token()) != "]":
             yield word
 
-    def _number(self, kind: type[Number], word: str) -> Number:
+    def _int32(self, word: str) -> int:
+        if not INTEGER.fullmatch(word) or not -(2**31) <= (value := int(word)) < 2**31:
+            raise self.fail(f"{word[:20]!r} before offset {self.source.position} is no int32")
+        return value
+
+    def _float(self, word: str) -> float:
         try:
-            return kind(word)
+            return float(word)
         except ValueError:
-            raise self.fail(f"{word!r} before offset {self.source.position} is no number") from None
+            place = self.source.position
+            raise self.fail(f"{word[:20]!r} before offset {place} is no number") from None
 
     def _decode(self, raw: bytes) -> str:
         try:
