@@ -1,0 +1,121 @@
+"""The table of error rates, as text, Markdown, LaTeX and HTML."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+
+from bayes_asr.report.runs import System, find_systems
+
+NONE = "–"
+
+
+def results(systems: Sequence[System]) -> pd.DataFrame:
+    """One row for each system and convention: mean, spread over seeds, and 95 % beta interval.
+
+    With several seeds a rate is `mean ± standard deviation`, and the LM weights are all those
+    that dev picked. Cells are text.
+    """
+    rows = [
+        _row(system, convention)
+        for convention in dict.fromkeys(c for s in systems for _, c in s.keys)
+        for system in systems
+        if any(c == convention for _, c in system.keys)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _row(system: System, convention: str) -> dict[str, str]:
+    first = next(s for (_, c), s in system.runs[0].scores.items() if c == convention)
+    row = {
+        "system": system.name,
+        "parameters": _millions(system.runs[0].parameters),
+        "seeds": str(len(system.runs)),
+        "rate": f"{first.metric.upper()} {convention}",
+        "LM weight": _weights(system, convention),
+    }
+    for name in ("dev", "test"):
+        scored = (name, convention) in system.keys
+        row[f"{name} %"] = _rate(system, (name, convention)) if scored else NONE
+        row[f"{name} 95 %"] = _interval(system, (name, convention)) if scored else NONE
+    return row
+
+
+def _millions(parameters: int | None) -> str:
+    return NONE if parameters is None else f"{parameters / 1e6:.3g} M"
+
+
+def _weights(system: System, convention: str) -> str:
+    """The LM weights and penalties of the seeds; a penalty is shown where it is not 0."""
+    picked = {
+        (score.lm_weight, score.insertion_penalty)
+        for run in system.runs
+        for (_, c), score in run.scores.items()
+        if c == convention and score.lm_weight is not None
+    }
+    return ", ".join(f"{w:g}" + (f" (wip {p:g})" if p else "") for w, p in sorted(picked)) or NONE
+
+
+def _rate(system: System, key: tuple[str, str]) -> str:
+    rates = system.rates(key)
+    spread = f" ± {rates.std(ddof=1):.2f}" if len(rates) > 1 else ""
+    return f"{rates.mean():.2f}{spread}"
+
+
+def _interval(system: System, key: tuple[str, str]) -> str:
+    interval = system.interval(key)
+    return f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else NONE
+
+
+def results_text(out: Path) -> str:
+    """The table of every scored run below a folder: the last lines of a recipe."""
+    return as_text(results(find_systems([out])))
+
+
+def as_text(table: pd.DataFrame) -> str:
+    """Columns padded to one width each."""
+    cells = [list(table.columns), *table.to_numpy().tolist()]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def as_markdown(table: pd.DataFrame) -> str:
+    """A GitHub table."""
+    rows = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
+    escaped = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
+
+
+_LATEX = str.maketrans(
+    {
+        **{c: "\\" + c for c in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "–": "--",
+    }
+)
+
+
+def as_latex(table: pd.DataFrame) -> str:
+    """A tabular of the booktabs package."""
+    header, *body = (
+        " & ".join(cell.translate(_LATEX) for cell in row) + r" \\"
+        for row in [list(table.columns), *table.to_numpy().tolist()]
+    )
+    columns = "l" * len(table.columns)
+    top = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", header, r"\midrule"]
+    return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def as_html(table: pd.DataFrame) -> str:
+    """An HTML table, every cell escaped."""
+    header = "".join(f"<th>{escape(cell)}</th>" for cell in table.columns)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in table.to_numpy().tolist()
+    )
+    return f"<table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
