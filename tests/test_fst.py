@@ -158,9 +158,7 @@ def test_truncation_names_both_numbers(tmp_path: Path) -> None:
     write_fst(SMALL, tmp_path / "x.fst")
     whole = (tmp_path / "x.fst").read_bytes()
     (tmp_path / "x.fst").write_bytes(whole[:-1])
-    with pytest.raises(
-        InputError, match=f"the arcs needs? 32 bytes .* the file has {len(whole) - 1}"
-    ):
+    with pytest.raises(InputError, match=f"32 bytes at offset .* the file has {len(whole) - 1}"):
         read_fst(tmp_path / "x.fst")
 
 
@@ -190,11 +188,10 @@ def test_an_improper_fst_is_refused(
 
 def test_other_types_are_named(tmp_path: Path) -> None:
     write_fst(SMALL, tmp_path / "x.fst")
-    whole = (tmp_path / "x.fst").read_bytes()
-    for old, new in ((b"standard", b"lattice4"), (b"const", b"const")):
-        content = whole.replace(old, new) if old != new else b"not an FST at all"
+    lattice = (tmp_path / "x.fst").read_bytes().replace(b"standard", b"lattice4")
+    for content, part in ((lattice, "lattice4"), (b"no FST at all", "not a binary OpenFst file")):
         (tmp_path / "y.fst").write_bytes(content)
-        with pytest.raises(InputError, match="lattice4|not a binary OpenFst file"):
+        with pytest.raises(InputError, match=part):
             read_fst(tmp_path / "y.fst")
 
 
@@ -217,4 +214,4 @@ def test_forged_counts_neither_pass_nor_allocate(
             read_fst(tmp_path / "x.fst")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 1 << 20
+    assert peak < 4 << 20
