@@ -8,10 +8,9 @@ from bayes_asr.errors import InputError
 from bayes_asr.score.comparison import Comparison, compare
 from bayes_asr.score.scores import read_scores
 
-HELP = "compare the scores of two runs: intervals and paired tests"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument("a", type=Path, metavar="RUN_A", help="scored run directory")
     parser.add_argument("b", type=Path, metavar="RUN_B", help="scored run directory")
     parser.add_argument("--on", default="test", metavar="SET", help="dev or test (default)")
@@ -21,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    """Compare under each convention and print."""
     names = str(args.a), str(args.b)
     scores_a, scores_b = (
         {score.convention: score for score in read_scores(run / f"score_{args.on}.json")}

@@ -7,10 +7,9 @@ from bayes_asr.files import replacing
 from bayes_asr.report.runs import find_systems
 from bayes_asr.report.table import as_latex, as_markdown, as_text, results
 
-HELP = "print and write the error-rate table of runs; the last lines are the table"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN", help="scored run, or a folder of runs"
     )
@@ -18,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    """Write the report and print the table."""
     out = args.out or args.runs[0] / "report"
     table = results(find_systems(args.runs))
     for name, text in {"table.md": as_markdown(table), "table.tex": as_latex(table)}.items():

@@ -4,16 +4,17 @@ import argparse
 import json
 from pathlib import Path
 
-from bayes_asr.config import Config, SetConfig, load
+from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.score.scores import Score, write_scores
 from bayes_asr.score.sets import SetPaths, score_run
+from bayes_asr.train.corpus import located
 
-HELP = "score the decoded sets of a run; writes RUN/score_dev.json and RUN/score_test.json"
 SETS = ("dev", "test")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument("run", type=Path, metavar="RUN", help="run directory with decode_SET")
     parser.add_argument(
         "--oracle-lmwt",
@@ -24,13 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    """Score, write RUN/score_SET.json and print a line for each set and convention."""
     config = load([args.run / "config.yaml"])
     sets = {}
     for name in SETS:
         decode = args.run / f"decode_{name}"
         if decode.is_dir():
-            text = _reference(config, name)
-            sets[name] = SetPaths(text, decode, text.with_name("utt2spk"))
+            features = getattr(config.data, name).features
+            data = located(features, config.data, f"{name} reference")
+            sets[name] = SetPaths(data / "text", decode, data / "utt2spk")
     if not sets:
         raise InputError(f"{args.run}: no decode_dev; run bayes-asr decode first")
     how = config.score
@@ -57,14 +60,3 @@ def run(args: argparse.Namespace) -> None:
     for name in SETS:
         if name not in sets:
             print(f"{name}: not decoded")
-
-
-def _reference(config: Config, name: str) -> Path:
-    """The reference text of a set: in the first of its feature directories that exists."""
-    paths: SetConfig = getattr(config.data, name)
-    candidates = [Path(config.data.dir) / folder / "text" for folder in paths.features]
-    for candidate in candidates:
-        if candidate.exists():
-            return candidate
-    tried = ", ".join(map(str, candidates))
-    raise InputError(f"no reference for set {name}; tried {tried}")

@@ -10,10 +10,9 @@ from bayes_asr.score.scores import Score
 from bayes_asr.score.sets import score_utterances
 from bayes_asr.tables.text import read_mapping, read_text
 
-HELP = "count the errors of a hypothesis text against a reference text"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument("--ref", type=Path, required=True, help="reference, a Kaldi text")
     parser.add_argument("--hyp", type=Path, required=True, help="hypothesis, a Kaldi text")
     parser.add_argument(
@@ -33,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    """Count and print."""
     if args.by and not args.utt2spk:
         raise InputError("--by speaker needs --utt2spk FILE")
     forgiving = frozenset(args.forgive or ())
