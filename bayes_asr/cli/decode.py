@@ -4,55 +4,80 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from bayes_asr.config import load
 from bayes_asr.decode.archive import decode_archive
 from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.errors import InputError
+from bayes_asr.train.corpus import located
 
-HELP = "decode log-likelihoods with a graph: words, costs, lattices"
+SEARCH = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; names and defaults are those of latgen-faster-mapped."""
     default = DecodeOptions()
-    parser.add_argument("--loglikes", required=True, metavar="SCP|ARK", help="log-likelihoods")
-    parser.add_argument("--graph", required=True, type=Path, help="folder of HCLG.fst, words.txt")
-    parser.add_argument("--model", required=True, type=Path, help="final.mdl of the graph")
-    parser.add_argument("--out", required=True, type=Path, help="folder for the results")
-    parser.add_argument("--acoustic-scale", type=float, default=default.acoustic_scale)
-    parser.add_argument("--beam", type=float, default=default.beam)
-    parser.add_argument("--lattice-beam", type=float, default=default.lattice_beam)
-    parser.add_argument("--max-active", type=int, default=default.max_active)
-    parser.add_argument("--min-active", type=int, default=default.min_active)
+    parser.add_argument("run", nargs="?", type=Path, help="run that fills in what is not given")
+    parser.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
+    parser.add_argument("--loglikes", metavar="SCP|ARK", help="log-likelihoods")
+    parser.add_argument("--graph", type=Path, help="folder of HCLG.fst, words.txt")
+    parser.add_argument("--model", type=Path, help="final.mdl of the graph")
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    for name in SEARCH:
+        value = getattr(default, name)
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=type(value), help=f"without a run: {value}")
     parser.add_argument(
         "--allow-partial", action="store_true", help="keep words that reach no final state"
     )
-    parser.add_argument("--lmwt", type=float, nargs="+", default=[], help="LM weights to try")
-    parser.add_argument("--wip", type=float, nargs="+", default=[0.0], help="insertion penalties")
+    parser.add_argument("--lmwt", type=float, nargs="+", help="LM weights to try")
+    parser.add_argument("--wip", type=float, nargs="+", help="insertion penalties to try")
     parser.add_argument("--nj", type=int, default=1, help="processes")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
     """Decode the archive and print a summary."""
-    options = DecodeOptions(
-        acoustic_scale=args.acoustic_scale,
-        beam=args.beam,
-        max_active=args.max_active,
-        min_active=args.min_active,
-        lattice_beam=args.lattice_beam,
-        allow_partial=args.allow_partial,
-    )
+    filled = _from_run(args.run, args.on) if args.run else {"lmwt": [], "wip": [0.0]}
+    filled |= {key: value for key, value in vars(args).items() if value is not None}
+    missing = [f"--{key}" for key in ("loglikes", "graph", "model", "out") if key not in filled]
+    if missing:
+        raise InputError(f"give a run and --on SET, or {', '.join(missing)}")
     summary = decode_archive(
-        args.loglikes,
-        args.graph,
-        args.model,
-        args.out,
-        options,
-        lmwts=args.lmwt,
-        wips=args.wip,
+        filled["loglikes"],
+        filled["graph"],
+        filled["model"],
+        filled["out"],
+        DecodeOptions(
+            allow_partial=filled["allow_partial"],
+            **{name: filled[name] for name in SEARCH if name in filled},
+        ),
+        lmwts=filled["lmwt"],
+        wips=filled["wip"],
         nj=args.nj,
     )
     if args.json:
         print(json.dumps(asdict(summary)))
     else:
-        print(f"decoded {summary.utterances} utterances, {summary.frames} frames into {args.out}")
+        print(
+            f"decoded {summary.utterances} utterances, {summary.frames} frames into {filled['out']}"
+        )
+
+
+def _from_run(run: Path, on: str | None) -> dict[str, Any]:
+    """What a run knows: its log-likelihoods, graph, model and search options."""
+    if on is None:
+        raise InputError(f"{run}: say which set to decode: --on dev or --on test")
+    config = load([run / "config.yaml"])
+    alignments = located(config.data.train.alignments, config.data, "model")
+    return {
+        "loglikes": str(run / f"forward_{on}" / "loglikes.ark"),
+        "graph": located(config.data.graph, config.data, "graph"),
+        "model": alignments / "final.mdl",
+        "out": run / f"decode_{on}",
+        "lmwt": list(config.decode.lm_weights),
+        "wip": list(config.decode.insertion_penalties),
+        "allow_partial": True,
+        **{name: getattr(config.decode, name) for name in SEARCH},
+    }

@@ -1,10 +1,13 @@
 """Decode a whole archive of log-likelihoods into a folder of Kaldi files."""
 
+import gzip
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -13,10 +16,12 @@ from tqdm import tqdm
 
 from bayes_asr.decode.embedded import decode_utterance
 from bayes_asr.decode.network import Network, load_network
-from bayes_asr.decode.options import DecodeOptions, DecodeResult
+from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.sweep import Weights, sweep_words, weight_grid
 from bayes_asr.errors import InputError
+from bayes_asr.files import replacing
 from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.tables.lattice import lattice_bytes
 from bayes_asr.tables.text import read_symbols, write_text
 
 LOG = logging.getLogger(__name__)
@@ -33,6 +38,7 @@ class Decoded:
     acoustic_cost: float
     reached_final: bool
     sweep: list[list[int]]
+    lattice: bytes
     error: str = ""
 
 
@@ -47,20 +53,26 @@ class Summary:
     failed: list[str] = field(default_factory=list)
 
 
-class Worker:
-    """Decodes utterances one by one; each process builds its own from the two paths."""
+@dataclass(frozen=True)
+class Job:
+    """What all utterances share; small enough to travel to other processes."""
 
-    def __init__(self, network: Network, options: DecodeOptions, grid: Sequence[Weights]) -> None:
-        """Keep what all utterances share."""
-        self.network, self.options, self.grid = network, options, grid
+    graph: Path
+    model: Path
+    options: DecodeOptions
+    grid: tuple[Weights, ...]
 
-    def decode(self, utt: str, loglikes: np.ndarray) -> Decoded:
+    def decode(self, network: Network, utt: str, loglikes: np.ndarray) -> Decoded:
         """Decode one utterance; its own faults become `error`, not an exception."""
+        sweep: list[list[int]] = [[] for _ in self.grid]
         try:
-            result = decode_utterance(self.network, utt, loglikes, self.options)
+            result = decode_utterance(network, utt, loglikes, self.options)
         except InputError as error:
-            nothing: list[list[int]] = [[] for _ in self.grid]
-            return Decoded(utt, len(loglikes), [], np.inf, np.inf, False, nothing, str(error))
+            return Decoded(utt, len(loglikes), [], np.inf, np.inf, False, sweep, b"", str(error))
+        lattice = b""
+        if result.lattice is not None:
+            sweep = sweep_words(result.lattice, self.grid)
+            lattice = gzip.compress(lattice_bytes(utt, result.lattice), 3)
         return Decoded(
             utt,
             len(loglikes),
@@ -68,45 +80,47 @@ class Worker:
             result.graph_cost,
             result.acoustic_cost,
             result.reached_final,
-            self.rescore(result),
+            sweep,
+            lattice,
         )
 
-    def rescore(self, result: DecodeResult) -> list[list[int]]:
-        """Return the best words at every point of the grid."""
-        if result.lattice is None:
-            return [[] for _ in self.grid]
-        return sweep_words(result.lattice, self.grid, self.options.acoustic_scale)
+
+@cache
+def network_of(job: Job) -> Network:
+    """Load the decoding graph of the one job that a worker process has, once."""
+    return load_network(job.graph, job.model)
 
 
-def start_worker(graph: Path, model: Path, options: DecodeOptions, grid: Sequence[Weights]) -> None:
-    """Build the worker of a new process."""
-    global _worker
-    _worker = Worker(load_network(graph, model), options, grid)
+def decode_elsewhere(job: Job, utt: str, loglikes: np.ndarray) -> Decoded:
+    """Decode one utterance in a worker process."""
+    return job.decode(network_of(job), utt, loglikes)
 
 
-def decode_in_worker(utt: str, loglikes: np.ndarray) -> Decoded:
-    """Decode with the worker of this process."""
-    return _worker.decode(utt, loglikes)
+def with_width(
+    items: Iterator[tuple[str, np.ndarray]], num_pdfs: int, name: str
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Pass on the matrices once the first of them fits the model."""
+    first = next(items, None)
+    if first is None:
+        raise InputError(f"{name}: holds no utterance to decode")
+    if first[1].shape[1] != num_pdfs:
+        raise InputError(
+            f"{name}: {first[0]} has {first[1].shape[1]} columns, the model {num_pdfs} pdfs"
+        )
+    return chain([first], items)
 
 
 def decode_all(
-    items: Iterable[tuple[str, np.ndarray]],
-    graph: Path,
-    model: Path,
-    options: DecodeOptions,
-    grid: Sequence[Weights],
-    nj: int,
+    items: Iterable[tuple[str, np.ndarray]], job: Job, network: Network, nj: int
 ) -> Iterator[Decoded]:
     """Decode utterances in order, in this process or in `nj` others, a few ahead of the reader."""
     if nj == 1:
-        worker = Worker(load_network(graph, model), options, grid)
-        yield from (worker.decode(utt, loglikes) for utt, loglikes in items)
+        yield from (job.decode(network, utt, loglikes) for utt, loglikes in items)
         return
-    arguments = (graph, model, options, grid)
-    with ProcessPoolExecutor(nj, get_context("spawn"), start_worker, arguments) as pool:
+    with ProcessPoolExecutor(nj, get_context("spawn")) as pool:
         ahead: deque[Future[Decoded]] = deque()
         for utt, loglikes in items:
-            ahead.append(pool.submit(decode_in_worker, utt, loglikes))
+            ahead.append(pool.submit(decode_elsewhere, job, utt, loglikes))
             if len(ahead) > 2 * nj:
                 yield ahead.popleft().result()
         while ahead:
@@ -128,21 +142,25 @@ def decode_archive(
     """Decode every utterance of an ark or scp of log-likelihoods [T, num_pdfs], unscaled.
 
     Reads `graph`/HCLG.fst, `graph`/words.txt and the transition model of `model`.  Writes in `out`
-    words.txt, costs.txt (graph cost, unscaled acoustic cost) and a words.lmwtW.wipP.txt for each
-    pair of weights.  Every utterance appears in every file; one without a surviving path has no
-    words, and one that failed raises InputError, naming it, when all the others are written.
+    words.txt, costs.txt (graph cost, unscaled acoustic cost), lat.1.gz (word lattices with unscaled
+    acoustic costs) and a words.lmwtW.wipP.txt for each pair of weights.  Every utterance appears in
+    every text file; one without a surviving path has no words and infinite costs.  Raises
+    InputError at once for a graph, model and width that do not fit, and at the end, when all the
+    others are written, for utterances that could not be decoded, which it names.
     """
-    grid = weight_grid(lmwts, wips)
+    grid = tuple(weight_grid(lmwts, wips))
     symbols = {number: word for word, number in read_symbols(Path(graph) / "words.txt").items()}
-    matrices = iter_matrices(loglikes, finite=False)
+    job = Job(Path(graph), Path(model), options, grid)
+    network = load_network(job.graph, job.model)
+    matrices = with_width(iter_matrices(loglikes, finite=False), network.num_pdfs, str(loglikes))
     summary, done = Summary(), []
-    decoding = decode_all(matrices, graph, model, options, grid, nj)
-    for decoded in tqdm(decoding, desc="decode", unit="utt", disable=not progress):
-        count(summary, decoded)
-        done.append(decoded)
-    if not done:
-        raise InputError(f"{loglikes}: holds no utterance to decode")
+    decoding = decode_all(matrices, job, network, nj)
     out = Path(out)
+    with replacing(out / "lat.1.gz") as temporary, temporary.open("wb") as lattices:
+        for decoded in tqdm(decoding, desc="decode", unit="utt", disable=not progress):
+            count(summary, decoded)
+            lattices.write(decoded.lattice)
+            done.append(replace(decoded, lattice=b""))
     write_words({one.utt: one.words for one in done}, symbols, out / "words.txt")
     costs = ((one.utt, [f"{one.graph_cost:.7g}", f"{one.acoustic_cost:.7g}"]) for one in done)
     write_text(costs, out / "costs.txt")

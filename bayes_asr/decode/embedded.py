@@ -1,41 +1,59 @@
-"""Decode one utterance with the embedded search."""
+"""The embedded decoder: one utterance from log-likelihoods to words, costs and word lattice."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_asr.decode.lattice import best_arcs, raw_lattice
+from bayes_asr.decode.determinize import determinize
+from bayes_asr.decode.lattice import best_arcs, search
 from bayes_asr.decode.network import Network, check_loglikes
 from bayes_asr.decode.options import DecodeOptions, DecodeResult
-from bayes_asr.decode.tokens import Search, finish
-from bayes_asr.tables.lattice import Lattice
+from bayes_asr.tables.lattice import CompactLattice, Lattice, scale_acoustic
 
 
-def find_lattice(
-    network: Network, loglikes: np.ndarray, options: DecodeOptions
-) -> tuple[Lattice | None, bool]:
-    """Search log-likelihoods [T, num_pdfs]: the lattice (scaled costs), final state reached?"""
-    search = Search(network, options)
-    for frame in np.float32(options.acoustic_scale) * loglikes:
-        search.advance(frame)
-        if not len(search.frames[-1].state):
-            return None, False
-    ending, reached = finish(network, search.frames, options.lattice_beam)
-    return raw_lattice(network, search.frames, ending), reached
+@dataclass(frozen=True)
+class Engine:
+    """One implementation of the three steps; all implementations give the same results."""
+
+    name: str
+    search: Callable[[Network, np.ndarray, DecodeOptions], tuple[Lattice | None, bool]]
+    best_arcs: Callable[[Lattice], tuple[np.ndarray, int]]
+    determinize: Callable[[Lattice, np.ndarray, float], CompactLattice]
+
+
+NUMPY = Engine("numpy", search, best_arcs, determinize)
 
 
 def decode_utterance(
-    network: Network, utt: str, loglikes: np.ndarray, options: DecodeOptions
+    network: Network,
+    utt: str,
+    loglikes: np.ndarray,
+    options: DecodeOptions,
+    engine: Engine = NUMPY,
 ) -> DecodeResult:
-    """Decode unscaled log-likelihoods [T, num_pdfs]: best path with costs, lattice.
+    """Decode unscaled log-likelihoods [T, num_pdfs].
 
-    Without a surviving path, or with a partial one that is not allowed, words are empty.
+    Without a path to a final state there are no words, or with allow_partial those of the best
+    path that goes as far as any.  Raises InputError for a wrong width, no frames, NaN and +inf.
     """
-    lattice, reached = find_lattice(network, check_loglikes(network, utt, loglikes), options)
+    loglikes = check_loglikes(network, utt, loglikes)
+    lattice, reached = engine.search(
+        network, np.float32(options.acoustic_scale) * loglikes, options
+    )
     if lattice is None or not (reached or options.allow_partial):
-        return DecodeResult(utt, [], np.empty(0, np.int32), np.inf, np.inf, reached, None)
-    arcs, last = best_arcs(lattice)
+        return DecodeResult(utt, [], np.empty(0, np.int32), np.inf, np.inf, False, None)
+    arcs, last = engine.best_arcs(lattice)
     words, tids = lattice.olabel[arcs], lattice.ilabel[arcs]
-    graph = float(lattice.graph[arcs].sum(dtype=np.float64) + lattice.final_graph[last])
-    acoustic = float(lattice.acoustic[arcs].sum(dtype=np.float64)) / options.acoustic_scale
+    graph = lattice.graph[arcs].sum(dtype=np.float64) + lattice.final_graph[last]
+    acoustic = lattice.acoustic[arcs].sum(dtype=np.float64) / options.acoustic_scale
+    compact = engine.determinize(lattice, network.phone_start, options.lattice_beam)
     return DecodeResult(
-        utt, words[words > 0].tolist(), tids[tids > 0], graph, acoustic, reached, lattice
+        utt,
+        words[words > 0].tolist(),
+        tids[tids > 0],
+        float(graph),
+        float(acoustic),
+        reached,
+        scale_acoustic(compact, 1.0 / options.acoustic_scale),
     )

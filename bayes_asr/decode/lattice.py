@@ -1,10 +1,32 @@
-"""From surviving tokens to a state-level lattice, and its best path."""
+"""The search over a whole utterance, its state-level lattice, and the best path through it."""
 
 import numpy as np
 
 from bayes_asr.decode.network import Network
-from bayes_asr.decode.tokens import Frame
+from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.decode.tokens import Frame, Search, finish, no_links
 from bayes_asr.tables.lattice import Lattice
+
+
+def search(
+    network: Network, loglikes: np.ndarray, options: DecodeOptions
+) -> tuple[Lattice | None, bool]:
+    """Search scaled log-likelihoods [T, num_pdfs]: the lattice, and was a final state reached?
+
+    Where no token survives a frame, the lattice ends before it with allow_partial, else is None.
+    """
+    passing = Search(network, options)
+    for frame in loglikes:
+        passing.advance(frame)
+        if not len(passing.frames[-1].state):
+            if len(passing.frames) == 2 or not options.allow_partial:
+                return None, False
+            passing.frames.pop()
+            passing.frames[-1].outer = no_links()
+            break
+    complete = len(passing.frames) == len(loglikes) + 1
+    ending, reached = finish(network, passing.frames, options.lattice_beam, complete)
+    return raw_lattice(network, passing.frames, ending), reached
 
 
 def epsilon_order(frame: Frame) -> np.ndarray:
@@ -83,7 +105,7 @@ def raw_lattice(network: Network, frames: list[Frame], ending: np.ndarray) -> La
     )
 
 
-def best_arcs(lattice: Lattice) -> tuple[list[int], int]:
+def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:
     """Return the arcs of the cheapest path from the start and the state where it ends.
 
     Costs add up in float64; between equal costs the first arc wins.
@@ -101,4 +123,4 @@ def best_arcs(lattice: Lattice) -> tuple[list[int], int]:
     while choice[state] >= 0:
         arcs.append(choice[state])
         state = target[choice[state]]
-    return arcs, state
+    return np.array(arcs, np.int64), state

@@ -30,13 +30,17 @@ class Arcs:
 
 @dataclass(frozen=True)
 class Network:
-    """A checked HCLG: `column[arc]` is the pdf (column of the log-likelihoods) of an emitting arc."""
+    """A checked HCLG: `column` holds the pdf of each emitting arc, the column of its likelihood.
+
+    `phone_start` [transition-ids + 1] holds the phone that a transition-id begins, otherwise 0.
+    """
 
     start: int
     final: np.ndarray
     emitting: Arcs
     epsilon: Arcs
     column: np.ndarray
+    phone_start: np.ndarray
     num_pdfs: int
     name: str
 
@@ -94,6 +98,9 @@ def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Netw
         emitting=arcs_where(fst, source, emits),
         epsilon=arcs_where(fst, source, ~emits),
         column=np.ascontiguousarray(model.pdf[fst.ilabel[emits]], np.int32),
+        phone_start=np.where(
+            (model.hmm_state == 0) & ~model.self_loop & (np.arange(known + 1) > 0), model.phone, 0
+        ).astype(np.int32),
         num_pdfs=int(model.num_pdfs),
         name=name,
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.lattice import Lattice
+from bayes_asr.tables.lattice import CompactLattice
 
 UNLIMITED = 2**31 - 1
 
@@ -37,7 +37,11 @@ class DecodeOptions:
 
 @dataclass(frozen=True)
 class DecodeResult:
-    """The best path of one utterance and, when something survived, its state-level lattice."""
+    """The best path of one utterance and, when something survived, its word lattice.
+
+    Acoustic costs are unscaled; `tids` int32 [frames] is the alignment; without words the costs
+    are infinite.
+    """
 
     utt: str
     words: list[int]
@@ -45,4 +49,4 @@ class DecodeResult:
     graph_cost: float
     acoustic_cost: float
     reached_final: bool
-    lattice: Lattice | None
+    lattice: CompactLattice | None

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from bayes_asr.tables.lattice import Lattice
+from bayes_asr.tables.lattice import CompactLattice
 
 Weights = tuple[float, float]
 
@@ -15,17 +15,17 @@ def weight_grid(lmwts: Sequence[float], wips: Sequence[float]) -> list[Weights]:
     return list(product(lmwts, wips))
 
 
-def sweep_words(lattice: Lattice, grid: Sequence[Weights], scale: float) -> list[list[int]]:
+def sweep_words(lattice: CompactLattice, grid: Sequence[Weights]) -> list[list[int]]:
     """Return for each (LM weight, penalty) the words of the cheapest path.
 
-    The cost of a path is graph + penalty x words + acoustic / LM weight, where the acoustic costs
-    of the lattice bear `scale` (Kaldi: lattice-scale, lattice-add-penalty, lattice-best-path).
+    The cost of a path is graph + penalty x words + acoustic / LM weight, with unscaled acoustic
+    costs (in Kaldi: lattice-scale, lattice-add-penalty, lattice-best-path).
     """
-    lmwt = np.array([pair[0] for pair in grid]) * scale
+    lmwt = np.array([pair[0] for pair in grid])
     wip = np.array([pair[1] for pair in grid])
     arc_cost = (
         lattice.graph[:, None]
-        + wip * (lattice.olabel > 0)[:, None]
+        + wip * (lattice.word > 0)[:, None]
         + lattice.acoustic[:, None] / lmwt
     )
     best = lattice.final_graph[:, None] + lattice.final_acoustic[:, None] / lmwt
@@ -44,10 +44,10 @@ def sweep_words(lattice: Lattice, grid: Sequence[Weights], scale: float) -> list
     return [trace(lattice, choice[:, k]) for k in range(len(grid))]
 
 
-def trace(lattice: Lattice, choice: np.ndarray) -> list[int]:
+def trace(lattice: CompactLattice, choice: np.ndarray) -> list[int]:
     """Return the words along the chosen arc of each state (-1: the path ends)."""
     words, state = [], 0
     while (arc := int(choice[state])) >= 0:
-        words.append(int(lattice.olabel[arc]))
+        words.append(int(lattice.word[arc]))
         state = int(lattice.nextstate[arc])
     return [word for word in words if word > 0]

@@ -78,7 +78,7 @@ class Search:
     def advance(self, loglikes: np.ndarray) -> None:
         """Consume one frame: scaled log-likelihoods [num_pdfs], float32."""
         if (len(self.frames) - 1) % self.options.prune_interval == 0:
-            prune(self.frames, self.options.lattice_beam)
+            prune(self.frames, self.options.lattice_beam, self.options.prune_interval)
         last = self.frames[-1]
         cutoff, beam = choose_cutoff(last.cost, self.options)
         self.buckets = max(self.buckets, 2 * len(last.cost))
@@ -252,7 +252,7 @@ def drop_tokens(frame: Frame, before: Frame | None, kept: np.ndarray) -> None:
         before.outer = links.select(kept[links.target], same, number)
 
 
-def prune(frames: list[Frame], beam: float) -> None:
+def prune(frames: list[Frame], beam: float, interval: int) -> None:
     """Drop what no path within the lattice beam of any token of the last frame can use.
 
     Stops going back where the excess of the tokens no longer changes by a tenth of the beam.
@@ -260,22 +260,25 @@ def prune(frames: list[Frame], beam: float) -> None:
     for t in range(len(frames) - 2, -1, -1):
         frame, known = frames[t], frames[t].extra
         update_extra(frame, frames[t + 1], np.full(len(frame.state), INFINITY))
-        seen = t < len(frames) - 1 - 25
-        settled = seen and bool(np.all(np.abs(frame.extra - known) <= 0.1 * beam))
+        seen_before = t < len(frames) - 1 - interval
+        settled = seen_before and bool(np.all(np.abs(frame.extra - known) <= 0.1 * beam))
         kept = drop_links(frame, frames[t + 1], beam)
         drop_tokens(frame, frames[t - 1] if t else None, kept)
         if settled:
             break
 
 
-def finish(network: Network, frames: list[Frame], beam: float) -> tuple[np.ndarray, bool]:
+def finish(
+    network: Network, frames: list[Frame], beam: float, complete: bool
+) -> tuple[np.ndarray, bool]:
     """Prune with the final costs: the final cost of each last token, and whether any is final.
 
-    When no token is in a final state every last token may end a path, at no cost.
+    When no token is in a final state, or the frames are not `complete`, every last token may end
+    a path, at no cost.
     """
     last = frames[-1]
     ending = network.final[last.state]
-    reached = bool(np.isfinite(ending).any())
+    reached = complete and bool(np.isfinite(ending).any())
     if not reached:
         ending = np.zeros(len(ending), np.float32)
     total = last.cost + ending

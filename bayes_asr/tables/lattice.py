@@ -5,6 +5,7 @@ compressed rows (those of state s are offsets[s]:offsets[s + 1]).  Costs are pai
 acoustic, as in Kaldi's LatticeWeight.
 """
 
+import gzip
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -13,7 +14,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.tables.fst import EXPANDED, HEADER, MAGIC, MUTABLE
 from bayes_asr.tables.reader import ByteReader, open_bytes
@@ -95,14 +95,13 @@ def scale_acoustic(lattice: AnyLattice, scale: float) -> AnyLattice:
 
 def write_lattices(items: Iterable[tuple[str, Lattice | CompactLattice]], path: Path) -> int:
     """Write a binary archive, gzipped if named .gz, complete or not at all; returns how many."""
-    import gzip
-
     count = 0
     with replacing(Path(path)) as temporary:
-        opened = gzip.open(temporary, "wb") if path.suffix == ".gz" else temporary.open("wb")
-        with opened as file:
-            for count, (utt, lattice) in enumerate(items, 1):  # noqa: B007
-                file.write(lattice_bytes(utt, lattice))
+        pack = gzip.compress if path.suffix == ".gz" else bytes
+        with temporary.open("wb") as file:
+            for utt, lattice in items:
+                file.write(pack(lattice_bytes(utt, lattice)))
+                count += 1
     return count
 
 
@@ -172,10 +171,9 @@ def _read_lattice(source: ByteReader, utt: str) -> Lattice | CompactLattice:
     start, states = int(header["start"]), int(header["states"])
     if header["flags"] or not (0 <= start < states or (start, states) == (-1, 0)):
         raise source.fail(f"{utt} starts in state {start} of {states}, flags {header['flags']}")
-    read = _read_states if arc == STATE_LEVEL else _read_words
-    lattice = read(source, utt, states)
-    _check(lattice, source, utt)
-    return _sorted(lattice, start, source, utt)
+    if arc == STATE_LEVEL:
+        return _sorted(_read_states(source, utt, states), start, source, utt)
+    return _sorted(_read_words(source, utt, states), start, source, utt)
 
 
 def _read_states(source: ByteReader, utt: str, states: int) -> Lattice:
@@ -244,7 +242,8 @@ def _check(lattice: Lattice | CompactLattice, source: ByteReader, utt: str) -> N
 
 
 def _sorted(lattice: AnyLattice, start: int, source: ByteReader, utt: str) -> AnyLattice:
-    """Return the lattice with its states in topological order, the start first."""
+    """Return the lattice checked, with its states in topological order, the start first."""
+    _check(lattice, source, utt)
     owner = np.repeat(np.arange(lattice.num_states), np.diff(lattice.offsets))
     if start <= 0 and (lattice.nextstate > owner).all():
         return lattice
@@ -255,7 +254,7 @@ def _sorted(lattice: AnyLattice, start: int, source: ByteReader, utt: str) -> An
 
 
 def topological_order(offsets: np.ndarray, nextstate: np.ndarray, start: int) -> np.ndarray | None:
-    """Return the states that `start` reaches so that all arcs lead forward; None if there is a cycle.
+    """Return the states that `start` reaches so that all arcs lead forward; None for a cycle.
 
     Depth first, so that a path stays together; `offsets` [S + 1] are the rows of `nextstate` [A].
     """
@@ -277,6 +276,19 @@ def topological_order(offsets: np.ndarray, nextstate: np.ndarray, start: int) ->
         elif target not in done:
             return None
     return np.array(finished[::-1], np.int64)
+
+
+def connected(lattice: AnyLattice) -> AnyLattice:
+    """Return the part of the lattice that lies on paths from state 0 to an end, sorted."""
+    order = topological_order(lattice.offsets, lattice.nextstate, 0)
+    if order is None:
+        raise ValueError("a lattice with a cycle")
+    offsets = lattice.offsets.tolist()
+    useful = np.isfinite(lattice.final_graph)
+    for state in order[::-1].tolist():
+        after = lattice.nextstate[offsets[state] : offsets[state + 1]]
+        useful[state] |= useful[after].any()
+    return select_states(lattice, order[useful[order]])
 
 
 def select_states(lattice: AnyLattice, order: np.ndarray) -> AnyLattice:

@@ -1,0 +1,322 @@
+"""Lattice determinization with pruning: one path, its cheapest, for each word sequence.
+
+The algorithm of Kaldi's DeterminizeLatticePhonePruned (Povey et al., "Generating exact lattices in
+the WFST framework", ICASSP 2012): weighted subset construction over the lattice read as an acceptor
+of words, where the weight of a path is its pair of costs and its string of transition-ids, and of
+two equal word sequences the cheaper one stays.  Arcs are made in the order of the best path through
+them, so that the search can stop at the beam.  A first pass does the same over words and phones; it
+gives the second pass less to do.  This NumPy-free form is the reference of the one in C++.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bayes_asr.decode.acceptor import Acceptor, Arc, Weight, insert_phones, renumber
+from bayes_asr.tables.lattice import CompactLattice, Lattice, connected
+
+TOLERANCE = 1.0 / 1024  # between the weights of subsets that count as one state (OpenFst's kDelta)
+EMPTY = 0
+
+Element = tuple[int, int, float, float]  # state, string, graph, acoustic
+OutputArc = tuple[int, int, float, float, int]  # label, string, graph, acoustic, next state or -1
+
+
+class Strings:
+    """Sequences of transition-ids as nodes of a tree, so that equal sequences are one number."""
+
+    def __init__(self) -> None:
+        """Begin with the empty string, number 0."""
+        self.parent, self.label, self.depth = [0], [0], [0]
+        self.known: dict[tuple[int, int], int] = {}
+
+    def extend(self, string: int, tid: int) -> int:
+        """Return `string` with a transition-id appended; 0 appends nothing."""
+        if tid == 0:
+            return string
+        number = self.known.get((string, tid))
+        if number is None:
+            number = self.known[string, tid] = len(self.parent)
+            self.parent.append(string)
+            self.label.append(tid)
+            self.depth.append(self.depth[string] + 1)
+        return number
+
+    def labels(self, string: int, skip: int = 0) -> list[int]:
+        """Return the transition-ids of a string but for the first `skip`."""
+        found = []
+        for _ in range(self.depth[string] - skip):
+            found.append(self.label[string])
+            string = self.parent[string]
+        return found[::-1]
+
+    def concatenate(self, first: int, second: int, skip: int = 0) -> int:
+        """Return `first` followed by `second` without its first `skip` labels."""
+        if skip == 0 and first == EMPTY:
+            return second
+        for tid in self.labels(second, skip):
+            first = self.extend(first, tid)
+        return first
+
+    def common_prefix(self, first: int, second: int) -> int:
+        """Return the longest common prefix of two strings: their common ancestor."""
+        parent, depth = self.parent, self.depth
+        while first != second:
+            if depth[first] >= depth[second]:
+                first = parent[first]
+            else:
+                second = parent[second]
+        return first
+
+    def prefers(self, new: Element, old: Element) -> bool:
+        """Tell whether `new` is cheaper; ties go to the lower graph cost, then to the string."""
+        new_cost, old_cost = new[2] + new[3], old[2] + old[3]
+        if new_cost != old_cost:
+            return new_cost < old_cost
+        if new[2] != old[2] or new[1] == old[1]:
+            return new[2] < old[2]
+        if self.depth[new[1]] != self.depth[old[1]]:
+            return self.depth[new[1]] < self.depth[old[1]]
+        return self.labels(new[1]) > self.labels(old[1])
+
+
+@dataclass
+class Subset:
+    """A state of the result: where in the input it may be, what it costs to come here, its arcs."""
+
+    elements: list[Element]
+    forward: float
+    arcs: list[OutputArc] = field(default_factory=list)
+
+
+Found = tuple[int, int, float, float]  # state of the result, then string and weight left over
+
+
+class SubsetTable:
+    """Finds what belongs to a subset: equal states and strings, weights within the tolerance."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.rows: dict[tuple[int, ...], list[tuple[list[Element], Found]]] = {}
+
+    def row(self, subset: list[Element]) -> list[tuple[list[Element], Found]]:
+        """Return the entries with the same states and strings."""
+        key = tuple([number for element in subset for number in element[:2]])
+        return self.rows.setdefault(key, [])
+
+    def find(self, subset: list[Element]) -> Found | None:
+        """Return what was stored with an equal subset."""
+        for known, found in self.row(subset):
+            if all(
+                abs((a[2] + a[3]) - (b[2] + b[3])) <= TOLERANCE
+                for a, b in zip(known, subset, strict=True)
+            ):
+                return found
+        return None
+
+
+class Determinizer:
+    """One pass of determinization over an acceptor; `run` leaves the result in `subsets`."""
+
+    def __init__(self, acceptor: Acceptor, beam: float) -> None:
+        """Compute the cheapest way from each state to an end; paths past `beam` are cut."""
+        self.acceptor, self.strings = acceptor, Strings()
+        self.subsets: list[Subset] = []
+        self.minimal, self.initial = SubsetTable(), SubsetTable()
+        self.queue: list[tuple[float, int, int, int, list[Element]]] = []
+        self.tasks = 0
+        self.backward = backward_costs(acceptor)
+        self.cutoff = self.backward[0] + beam
+        self.speaks = [
+            final is not None or any(arc[0] for arc in arcs)
+            for arcs, final in zip(acceptor.arcs, acceptor.final, strict=True)
+        ]
+
+    def run(self) -> None:
+        """Expand subsets in the order of the best path through them."""
+        start = self.close([(0, EMPTY, 0.0, 0.0)])
+        self.add_subset(start, 0.0)
+        while self.queue:
+            _, _, owner, label, elements = heapq.heappop(self.queue)
+            forward = self.subsets[owner].forward
+            elements, string, graph, acoustic = self.normalize(elements)
+            state, rest, more_graph, more_acoustic = self.reach(
+                elements, forward + graph + acoustic
+            )
+            string = self.strings.concatenate(string, rest)
+            arc = (label, string, graph + more_graph, acoustic + more_acoustic, state)
+            self.subsets[owner].arcs.append(arc)
+
+    def reach(self, elements: list[Element], forward: float) -> Found:
+        """Return the state that the normalized `elements` lead to, and what is left over."""
+        found = self.initial.find(elements)
+        if found is None:
+            closed, string, graph, acoustic = self.normalize(self.close(elements))
+            known = self.minimal.find(closed)
+            if known is None:
+                state = self.add_subset(closed, forward + graph + acoustic)
+            else:
+                state = known[0]
+            found = (state, string, graph, acoustic)
+            self.initial.row(elements).append((elements, found))
+        return found
+
+    def close(self, elements: list[Element]) -> list[Element]:
+        """Follow arcs without label; keep the states that end or have labelled arcs."""
+        arcs, strings = self.acceptor.arcs, self.strings
+        best = {element[0]: element for element in elements}
+        heap = [element[0] for element in elements]
+        heapq.heapify(heap)
+        while heap:
+            state, string, graph, acoustic = best[heapq.heappop(heap)]
+            for label, tid, arc_graph, arc_acoustic, after in arcs[state]:
+                if label:
+                    continue
+                new_graph, new_acoustic = graph + arc_graph, acoustic + arc_acoustic
+                old = best.get(after)
+                if old is None:
+                    heapq.heappush(heap, after)
+                elif new_graph + new_acoustic > old[2] + old[3]:
+                    continue
+                new = (after, strings.extend(string, tid), new_graph, new_acoustic)
+                if old is None or strings.prefers(new, old):
+                    best[after] = new
+        return [best[state] for state in sorted(best) if self.speaks[state]]
+
+    def normalize(self, elements: list[Element]) -> tuple[list[Element], int, float, float]:
+        """Take out the common prefix of the strings and the weight of the cheapest element."""
+        strings = self.strings
+        prefix, cheapest = elements[0][1], elements[0]
+        for element in elements[1:]:
+            prefix = strings.common_prefix(prefix, element[1])
+            cost, least = element[2] + element[3], cheapest[2] + cheapest[3]
+            if cost < least or (cost == least and element[2] < cheapest[2]):
+                cheapest = element
+        _, _, graph, acoustic = cheapest
+        skip = strings.depth[prefix]
+        rest = [
+            (state, strings.concatenate(EMPTY, string, skip), g - graph, a - acoustic)
+            for state, string, g, a in elements
+        ]
+        return rest, prefix, graph, acoustic
+
+    def add_subset(self, elements: list[Element], forward: float) -> int:
+        """Make a new state of the result: its final weight, and tasks for its labels."""
+        number = len(self.subsets)
+        self.subsets.append(Subset(elements, forward))
+        self.minimal.row(elements).append((elements, (number, EMPTY, 0.0, 0.0)))
+        self.end_paths(number)
+        self.plan_arcs(number)
+        return number
+
+    def end_paths(self, number: int) -> None:
+        """Give the state the cheapest of its final weights, if that is within the beam."""
+        subset, best = self.subsets[number], None
+        for state, string, graph, acoustic in subset.elements:
+            final = self.acceptor.final[state]
+            if final is not None:
+                new = (state, string, graph + final[0], acoustic + final[1])
+                if best is None or self.strings.prefers(new, best):
+                    best = new
+        if best is not None and subset.forward + best[2] + best[3] <= self.cutoff:
+            subset.arcs.append((0, best[1], best[2], best[3], -1))
+
+    def plan_arcs(self, number: int) -> None:
+        """Queue one task for each label that leaves the subset within the beam."""
+        subset, strings, backward = self.subsets[number], self.strings, self.backward
+        ways: dict[int, dict[int, Element]] = {}
+        for state, string, graph, acoustic in subset.elements:
+            for label, tid, arc_graph, arc_acoustic, after in self.acceptor.arcs[state]:
+                if not label:
+                    continue
+                elements = ways.setdefault(label, {})
+                longer = strings.extend(string, tid)
+                new = (after, longer, graph + arc_graph, acoustic + arc_acoustic)
+                if after not in elements or strings.prefers(new, elements[after]):
+                    elements[after] = new
+        for label in sorted(ways):
+            reached = [ways[label][state] for state in sorted(ways[label])]
+            least = min(g + a + backward[state] for state, _, g, a in reached)
+            priority = subset.forward + least
+            if priority <= self.cutoff:
+                self.tasks += 1
+                heapq.heappush(self.queue, (priority, self.tasks, number, label, reached))
+
+
+def backward_costs(acceptor: Acceptor) -> list[float]:
+    """Return the cost of the cheapest way from each state to the end of a path."""
+    costs = [float("inf")] * len(acceptor.arcs)
+    for state in range(len(costs) - 1, -1, -1):
+        final = acceptor.final[state]
+        least = float("inf") if final is None else final[0] + final[1]
+        for _, _, graph, acoustic, after in acceptor.arcs[state]:
+            least = min(least, graph + acoustic + costs[after])
+        costs[state] = least
+    return costs
+
+
+def without_phones(done: Determinizer, first_phone: int) -> Acceptor:
+    """Return the result of the first pass as an acceptor of words, one transition-id an arc."""
+    arcs: list[list[Arc]] = [[] for _ in done.subsets]
+    final: list[Weight | None] = [None] * len(arcs)
+    for number, subset in enumerate(done.subsets):
+        for label, string, graph, acoustic, after in subset.arcs:
+            tids = done.strings.labels(string)
+            word = label if label < first_phone else 0
+            if after < 0 and not tids:
+                final[number] = (graph, acoustic)
+                continue
+            if after < 0:
+                after = len(arcs) + len(tids) - 1
+            state = number
+            for tid in tids[:-1]:
+                arcs[state].append((word, tid, graph, acoustic, len(arcs)))
+                word, graph, acoustic, state = 0, 0.0, 0.0, len(arcs)
+                arcs.append([])
+                final.append(None)
+            arcs[state].append((word, tids[-1] if tids else 0, graph, acoustic, after))
+            if after == len(arcs):
+                arcs.append([])
+                final.append((0.0, 0.0))
+    return renumber(arcs, final)
+
+
+def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> CompactLattice:
+    """Return the word lattice of a state-level lattice (same scale), pruned to `beam`."""
+    acceptor, first_phone = insert_phones(lattice, phone_start)
+    first = Determinizer(acceptor, beam)
+    first.run()
+    second = Determinizer(without_phones(first, first_phone), beam)
+    second.run()
+    return compact_lattice(second)
+
+
+def compact_lattice(done: Determinizer) -> CompactLattice:
+    """Return the result as arrays, topologically sorted, without states that lead nowhere."""
+    rows = [[arc for arc in subset.arcs if arc[4] >= 0] for subset in done.subsets]
+    none = (0, EMPTY, np.inf, np.inf, -1)
+    ends = [next((arc for arc in subset.arcs if arc[4] < 0), none) for subset in done.subsets]
+    arcs = [arc for row in rows for arc in row]
+    tids = [done.strings.labels(arc[1]) for arc in arcs]
+    final_tids = [done.strings.labels(end[1]) for end in ends]
+    lattice = CompactLattice(
+        offsets=row_offsets(rows),
+        word=np.array([arc[0] for arc in arcs], np.int32),
+        graph=np.array([arc[2] for arc in arcs], np.float32),
+        acoustic=np.array([arc[3] for arc in arcs], np.float32),
+        nextstate=np.array([arc[4] for arc in arcs], np.int32),
+        tid_offsets=row_offsets(tids),
+        tids=np.array([tid for row in tids for tid in row], np.int32),
+        final_graph=np.array([end[2] for end in ends], np.float32),
+        final_acoustic=np.array([end[3] for end in ends], np.float32),
+        final_tid_offsets=row_offsets(final_tids),
+        final_tids=np.array([tid for row in final_tids for tid in row], np.int32),
+    )
+    return connected(lattice)
+
+
+def row_offsets(rows: Sequence[Sequence]) -> np.ndarray:
+    """Return where each row begins when all are laid end to end, and where the last ends."""
+    return np.cumsum([0, *(len(row) for row in rows)], dtype=np.int64)
