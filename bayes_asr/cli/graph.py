@@ -116,7 +116,7 @@ def _silence(chosen: str | None, folder: Path, phones: dict[str, int]) -> list[s
     if chosen is None:
         files = [folder / "optional_silence.txt", folder / "silence_phones.txt"]
         listed = [word for file in files if file.exists() for word in file.read_text().split()]
-        by_name = [phone for phone in ("SIL", "sil") if phone in phones]
+        by_name: list[str] = [phone for phone in ("SIL", "sil") if phone in phones]
         found = list(dict.fromkeys(listed)) or by_name[:1]
     else:
         found = [chosen]

@@ -154,7 +154,7 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
 
 
 def _write_align_lexicon(graph: Graph, silence: Sequence[str], folder: Path) -> None:
-    entries = [(EPSILON, (phone,)) for phone in silence]
+    entries: list[tuple[str, tuple[str, ...]]] = [(EPSILON, (phone,)) for phone in silence]
     entries += [(entry.word, entry.phones) for entry in graph.lexicon]
     _write(folder / "align_lexicon.txt", (" ".join((w, w, *phones)) for w, phones in entries))
     numbers = ([graph.words[w]] * 2 + [graph.phones[p] for p in phones] for w, phones in entries)

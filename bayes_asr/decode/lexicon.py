@@ -109,14 +109,15 @@ def lexicon_fst(
     """
     start, loop, pause = 0, 1, 2
     arcs: list[Arc] = []
+    endings: list[tuple[int, float]]
     if silence_probability:
         skip, take = -math.log(1.0 - silence_probability), -math.log(silence_probability)
-        endings = ((loop, skip), (pause, take))
+        endings = [(loop, skip), (pause, take)]
         arcs += [(start, 0, 0, skip, loop), (start, 0, 0, take, pause)]
         states = _chain(arcs, pause, [phones[p] for p in silence], 0, 0.0, [(loop, 0.0)], 3)
     else:
         start = loop = 0
-        endings = ((loop, 0.0),)
+        endings = [(loop, 0.0)]
         states = 1
     for entry in lexicon:
         labels = [phones[phone] for phone in entry.phones]

@@ -48,7 +48,8 @@ def witten_bell(
     p(w|h) = (c(hw) + t(h) p(w|h')) / (c(h) + t(h)), where t(h) counts the distinct words after h
     and h' is h without its first word; below the unigrams lies a uniform distribution over all
     words, those of `vocabulary` included, and the sentence end. The backoff weight of h is
-    t(h)/(c(h) + t(h)), so every history sums to one. Raises InputError for an order below 1 or no sentences.
+    t(h)/(c(h) + t(h)), so every history sums to one.
+    Raises InputError for an order below 1 and for no sentences.
     """
     counts = _counts(sentences, order)
     words = {ngram[-1] for ngram in counts} | set(vocabulary) | {END}
