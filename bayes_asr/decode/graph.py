@@ -10,15 +10,13 @@ from pathlib import Path
 from bayes_asr.decode.algebra import drop_labels, from_kaldifst, load_kaldifst, to_kaldifst
 from bayes_asr.decode.hmm import add_self_loops, hmm_fst
 from bayes_asr.decode.lexicon import (
-    BACKOFF,
-    EPSILON,
     Pronunciation,
     disambiguate,
     lexicon_fst,
     with_positions,
     word_symbols,
 )
-from bayes_asr.decode.ngram import NgramModel, grammar_fst
+from bayes_asr.decode.ngram import BACKOFF, EPSILON, NgramModel, grammar_fst
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.tables.fst import Fst, write_fst

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.decode.algebra import Arc, fst_from_arcs
+from bayes_asr.decode.ngram import BACKOFF, END, EPSILON, START
 from bayes_asr.errors import InputError
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.reader import iter_lines
 
-EPSILON, BACKOFF, SENTENCE_START, SENTENCE_END = "<eps>", "#0", "<s>", "</s>"
-RESERVED = (EPSILON, BACKOFF, SENTENCE_START, SENTENCE_END)
+RESERVED = (EPSILON, BACKOFF, START, END)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _probability(text: str, where: str) -> float:
 def word_symbols(lexicon: Iterable[Pronunciation]) -> dict[str, int]:
     """Number the words as prepare_lang.sh does: <eps>, the words in byte order, #0, <s>, </s>."""
     words = sorted({entry.word for entry in lexicon}, key=str.encode)
-    return {w: i for i, w in enumerate((EPSILON, *words, BACKOFF, SENTENCE_START, SENTENCE_END))}
+    return {w: i for i, w in enumerate((EPSILON, *words, BACKOFF, START, END))}
 
 
 def with_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:

@@ -12,7 +12,7 @@ from bayes_asr.files import replacing
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.reader import iter_lines
 
-START, END = "<s>", "</s>"
+EPSILON, BACKOFF, START, END = "<eps>", "#0", "<s>", "</s>"
 UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts
 Ngram = tuple[str, ...]
 
@@ -164,6 +164,8 @@ def _entry(fields: Sequence[str], order: int, where: str) -> tuple[Ngram, float,
         ) from error
     if not all(math.isfinite(value) for value in numbers) or numbers[0] > 0:
         raise InputError(f"{where}: no finite log probability: {' '.join(fields)}")
+    if {EPSILON, BACKOFF} & {*fields[1:]}:
+        raise InputError(f"{where}: {BACKOFF} and {EPSILON} are no words: {' '.join(fields)}")
     return tuple(fields[1 : order + 1]), numbers[0], numbers[1] if len(numbers) == 2 else 0.0
 
 
@@ -174,11 +176,10 @@ def grammar_fst(model: NgramModel, words: Mapping[str, int], backoff: int) -> tu
     `backoff` (#0); <s> and </s> become the start and the final costs (Kaldi's arpa2fst
     --disambig-symbol=#0). Histories from which only the backoff leads away are skipped over.
     """
-    known = {
-        n: p for n, p in model.log_prob.items() if all(w in words for w in n) and n != (START,)
-    }
-    histories = {(), (START,)} | {n for n in known if len(n) < model.order and n[-1] != END}
-    useful = {n[:-1] for n in known} | {(), (START,)}
+    known = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
+    starts = {(), (START,)} if model.order > 1 else {()}
+    histories = starts | {n for n in known if len(n) < model.order and n[-1] != END}
+    useful = {n[:-1] for n in known} | starts
     states = {h: i for i, h in enumerate(sorted(histories & useful, key=lambda h: (len(h), h)))}
 
     def state_after(ngram: Ngram) -> tuple[int, float]:
@@ -208,4 +209,4 @@ def grammar_fst(model: NgramModel, words: Mapping[str, int], backoff: int) -> tu
     if not final or not arcs:
         raise InputError("the language model has no word of the lexicon, or no sentence end")
     unknown = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - {*words}
-    return fst_from_arcs(arcs, final, states[START,]), unknown
+    return fst_from_arcs(arcs, final, states.get((START,), states[()])), unknown
