@@ -7,6 +7,7 @@ import pickle
 import struct
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import kaldiio
@@ -458,3 +459,15 @@ def test_an_archive_is_the_same_bytes_each_time(tmp_path: Path) -> None:
     assert first == b"u \0B\4" + struct.pack("<i", 9) + b"".join(
         struct.pack("<bi", 4, i) for i in range(9)
     )
+
+
+def test_a_named_pipe_is_read_as_a_stream(tmp_path: Path) -> None:
+    """What a shell's <(command) gives: a file without a size."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    content = b"u " + binary(MATRIX)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(fifo.write_bytes, content)
+        ((utt, matrix),) = iter_matrices(fifo)
+    assert utt == "u"
+    np.testing.assert_array_equal(matrix, MATRIX)

@@ -20,7 +20,7 @@ from bayes_asr.tables.text import (
 )
 
 # Kaldi separates by ASCII white space only: a no-break space belongs to a word.
-words = st.text(st.characters(codec="utf-8", exclude_characters=" \t\n\r\v\f"), min_size=1)
+words = st.text(st.characters(codec="utf-8", exclude_characters=" \t\n\r\v\f\0"), min_size=1)
 
 
 def table(folder: Path, content: bytes) -> Path:
@@ -59,6 +59,7 @@ def test_windows_line_ends_blank_lines_and_a_byte_order_mark(tmp_path: Path) -> 
     [
         (b"a 1\nb 2\na 3\n", "line 3: a is there a second time"),
         (b"a 1\n\nb \xe4\n", "line 3: not UTF-8"),
+        (b"a 1\nb\0 2\n", "line 2: holds a zero byte"),
     ],
 )
 def test_repeated_keys_and_other_encodings(
@@ -76,7 +77,9 @@ def test_a_mapping_has_two_columns(tmp_path: Path, line: bytes) -> None:
         read_mapping(table(tmp_path, b"u0 a\n" + line + b"\n"))
 
 
-@pytest.mark.parametrize("line", ["a", "a b", "a -1", "a 1 2", "a 1.0", "a ²", "a 1_0"])
+@pytest.mark.parametrize(
+    "line", ["a", "a b", "a -1", "a 1 2", "a 1.0", "a ²", "a 1_0", "a " + "9" * 5000]
+)
 def test_a_symbol_has_an_id(tmp_path: Path, line: str) -> None:
     with pytest.raises(InputError, match="line 2: not a symbol and its id"):
         read_symbols(table(tmp_path, f"<eps> 0\n{line}\n".encode()))

@@ -7,6 +7,7 @@ trusts the header, asserts, and unpickles an archive that asks for it.
 
 import gzip
 import io
+import os
 import re
 import struct
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,9 @@ from bayes_asr.tables.compressed import compressed_size, expand
 from bayes_asr.tables.reader import ByteReader, KaldiReader, OpenPipe, iter_lines, open_bytes
 
 SIZED_INT = np.dtype([("width", "u1"), ("value", "<i4")])
-RXFILENAME = re.compile(r"(?P<path>.*?)(?::(?P<offset>\d+))?(?:\[(?P<range>[^\[\]]*)\])?", re.S)
+RXFILENAME = re.compile(
+    r"(?P<path>.*?)(?::(?P<offset>\d{1,18}))?(?:\[(?P<range>[^\[\]]*)\])?", re.S
+)
 RSPECIFIER = re.compile(r"(?P<kind>ark|scp)(?:,[a-z]+)*:(?P<name>.*)", re.S)
 RANGE_TOLERANCE = 3  # Kaldi cuts a range that ends up to 3 frames late: segments are rounded
 
@@ -173,9 +176,8 @@ def _parts(rxfilename: str) -> re.Match[str]:
 
 
 def _beside(name: str, scp: Path) -> str:
-    if not Path(name).is_absolute() and not Path(name).exists() and (scp.parent / name).exists():
-        return str(scp.parent / name)
-    return name
+    beside = os.path.join(scp.parent, name)
+    return beside if not os.path.exists(name) and os.path.exists(beside) else name
 
 
 def _kind_and_name(source: Path | str) -> tuple[str, str]:
@@ -201,7 +203,7 @@ def _opened(rxfilename: str, utt: str, open_pipe: OpenPipe | None) -> Iterator[B
 
 
 def _rows(matrix: np.ndarray, span: str, source: ByteReader, utt: str) -> np.ndarray:
-    match = re.fullmatch(r"(\d+):(\d+)", span)
+    match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", span)
     if not match:
         raise source.fail(f"{utt} has the range [{span}], not [first:last]")
     first, last = int(match[1]), int(match[2])
@@ -226,7 +228,8 @@ def _iter_keys(source: ByteReader) -> Iterator[tuple[str, bytes]]:
 def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> np.ndarray:
     head = source.take(1, utt)
     read = _read_binary if head == b"\0" else _read_text
-    matrix = read(source, utt, head).astype(dtype, order="C")
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found just below
+        matrix = read(source, utt, head).astype(dtype, order="C")
     if finite and not np.isfinite(matrix).all():
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         raise source.fail(f"{utt} holds {matrix[row, column]} at frame {row}, column {column}")

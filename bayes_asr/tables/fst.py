@@ -76,7 +76,8 @@ def read_fst(path: Path) -> Fst:
             raise source.fail("not a binary OpenFst file")
         kind, arc = _string(source), _string(source)
         if kind not in (b"const", b"vector") or arc != b"standard":
-            raise source.fail(f"an FST of type {kind!r} with {arc!r} arcs, not const or vector")
+            found = f"type {kind[:20]!r} with {arc[:20]!r} arcs"
+            raise source.fail(f"an FST of {found}, not const or vector with standard arcs")
         header = np.frombuffer(source.take(HEADER.itemsize, "the header"), HEADER)[0]
         for flag in HAS_SYMBOLS:
             if header["flags"] & flag:

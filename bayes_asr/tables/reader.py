@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import stat
 import struct
 import zlib
 from collections import deque
@@ -117,26 +118,33 @@ def open_bytes(path: Path) -> Iterator[ByteReader]:
             yield ByteReader(cast(BinaryIO, packed), str(path), None)
     else:
         with path.open("rb") as plain:
-            yield ByteReader(plain, str(path), os.fstat(plain.fileno()).st_size)
+            status = os.fstat(plain.fileno())
+            size = status.st_size if stat.S_ISREG(status.st_mode) else None  # /dev/fd has no size
+            yield ByteReader(plain, str(path), size)
 
 
 def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, fields) of a UTF-8 text table; blank lines are passed over.
 
     Fields are separated by ASCII white space, as in Kaldi, at most `splits` times; Windows line
-    ends and a byte order mark are accepted. A line that is not UTF-8 raises InputError.
+    ends and a byte order mark are accepted. A line that is no UTF-8 text raises InputError.
     """
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             raw = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             try:
                 fields = [field.decode() for field in raw.strip().split(None, splits)]
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{path}, line {number}: not UTF-8 text ({error.reason})"
-                ) from None
+            except UnicodeDecodeError:
+                raise InputError(f"{path}, line {number}: not UTF-8 text; convert it") from None
+            if b"\0" in raw:
+                raise InputError(f"{path}, line {number}: holds a zero byte, so it is not text")
             if fields:
                 yield number, fields
+
+
+def _single(values: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
+        return values.astype(np.float32)
 
 
 class KaldiReader:
@@ -208,11 +216,11 @@ class KaldiReader:
     def reals(self) -> np.ndarray:
         """Read a vector of floats, single or double, as float32 [N]."""
         if not self.binary:
-            return np.array([self._float(word) for word in self._bracketed()], np.float32)
+            return _single(np.array([self._float(word) for word in self._bracketed()]))
         kind = self.expect("FV", "DV")
         width, dtype = (4, "<f4") if kind == "FV" else (8, "<f8")
         raw = self.source.take(width * self.count(), "a vector")
-        return np.frombuffer(raw, dtype).astype(np.float32)
+        return _single(np.frombuffer(raw, dtype))
 
     def _sized(self, *widths: int) -> bytes:
         width = self.source.take(1, "a number")[0]

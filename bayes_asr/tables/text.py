@@ -1,5 +1,6 @@
 """Kaldi's text tables (text, utt2spk, words.txt) and data directories."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,8 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.tables.ark import read_scp
 from bayes_asr.tables.reader import OpenPipe, iter_lines
+
+SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
 
 
 def read_text(path: Path) -> dict[str, list[str]]:
@@ -38,8 +41,9 @@ def read_symbols(path: Path) -> dict[str, int]:
     table: dict[str, int] = {}
     lines: dict[int, int] = {}
     for number, fields in iter_lines(Path(path)):
-        if len(fields) != 2 or not (fields[1].isascii() and fields[1].isdecimal()):
-            raise InputError(f"{path}, line {number}: not a symbol and its id: {' '.join(fields)}")
+        if len(fields) != 2 or not SYMBOL_ID.fullmatch(fields[1]):
+            shown = " ".join(fields)[:40]
+            raise InputError(f"{path}, line {number}: not a symbol and its id: {shown}")
         symbol, identity = fields[0], int(fields[1])
         _refuse_repeated(table, symbol, path, number)
         if identity in lines:
