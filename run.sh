@@ -38,17 +38,19 @@ choose_recipe
 check_options
 set_up mini,report
 if [[ -z $kaldi_dir ]]; then
-    run_stage 0-2 prepare "$out" python "$recipe_dir/prepare.py" --out "$out" \
+    run_stage 0-2 prepare "$out" -- python "$recipe_dir/prepare.py" --out "$out" \
         ${corpus:+--corpus "$corpus"} ${dim:+--dim "$dim"} ${force:+--force}
 fi
 for ((seed = 1; seed <= seeds; seed++)); do
     run=$out/$system/seed$seed
-    run_stage 3 train "$run" bayes-asr train "$recipe_dir/config.yaml" "${config[@]}" \
-        --set=kaldi.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" --out "$run" ${force:+--new}
+    run_stage 3 train "$run" -- bayes-asr train "$recipe_dir/config.yaml" "${config[@]}" \
+        --set=data.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" --out "$run" ${force:+--new}
     for part in dev test; do
-        run_stage 4 "forward_$part" "$run" bayes-asr forward "$run" --on "$part"
-        run_stage 5 "decode_$part" "$run" bayes-asr decode "$run" --on "$part" --nj "$nj"
+        loglikes=$run/forward_$part/loglikes.ark words=$run/decode_$part/words.txt
+        run_stage 4 "forward_$part" "$run" "$run/best.pt" "$loglikes" -- bayes-asr forward "$run" --on "$part"
+        run_stage 5 "decode_$part" "$run" "$loglikes" "$words" -- bayes-asr decode "$run" --on "$part" --nj "$nj"
     done
-    run_stage 6 score "$run" bayes-asr score "$run"
+    run_stage 6 score "$run" "$run"/decode_{dev,test}/words.txt "$run"/score_{dev,test}.json -- \
+        bayes-asr score "$run"
 done
-run_stage 7 report "$out" bayes-asr report "$out"
+run_stage 7 report "$out" -- bayes-asr report "$out"

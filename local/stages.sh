@@ -44,17 +44,36 @@ check_options() {
     done
 }
 
-# run_stage STAGES NAME FOLDER COMMAND...: run the command of a stage (`3`) or of several (`0-2`) if it was asked
-# for; what it prints is added to FOLDER/log/NAME.log. Stops with the command's own status if it fails.
+# state FILE...: size and time of those that exist, to see whether they were written since.
+state() {
+    python -c 'import os, sys
+for file in filter(os.path.exists, sys.argv[1:]):
+    print(file, os.stat(file).st_size, os.stat(file).st_mtime_ns)' "$@"
+}
+
+# run_stage STAGES NAME FOLDER [FILE...] -- COMMAND...: run the command of a stage (`3`) or of several (`0-2`) if
+# it was asked for; what it prints is added to FOLDER/log/NAME.log. FILEs are what it reads and writes: while they
+# and the command are what they were when it last succeeded, it is complete and not repeated. Without FILEs the
+# command decides that itself. A failure stops everything with the command's own status.
 run_stage() {
-    local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log status=0
+    local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log done=$3/log/$2.done files=() status=0
     shift 3
     ((first <= stop_stage && last >= stage)) || return 0
+    while [[ $1 != -- ]]; do
+        files+=("$1")
+        shift
+    done
+    shift
     mkdir -p "${log%/*}"
+    if [[ -z $force && ${#files[@]} -gt 0 && -f $done && $(<"$done") == "$* $(state "${files[@]}")" ]]; then
+        echo "$title: complete"
+        return
+    fi
     { printf '[%(%F %T)T] %s:' -1 "$title" && printf ' %q' "$@" && echo; } | tee -a "$log"
     "$@" 2>&1 | tee -ia "$log" || status=${PIPESTATUS[0]}
-    ((status == 0)) || {
+    if ((status != 0)); then
         echo "Stage $first ($title) failed with status $status; its log is $log" >&2
         exit "$status"
-    }
+    fi
+    ((${#files[@]} == 0)) || echo "$* $(state "${files[@]}")" >"$done"
 }

