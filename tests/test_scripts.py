@@ -159,7 +159,7 @@ def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
         ["report", out],
     ]
     assert done.stdout.endswith("| system | dev | test |\n")
-    assert {log.name for log in Path(run, "log").iterdir()} == {
+    assert {log.name for log in Path(run, "log").glob("*.log")} == {
         *("train.log", "score.log"),
         *(f"{verb}_{part}.log" for verb in ("forward", "decode") for part in ("dev", "test")),
     }
