@@ -377,7 +377,8 @@ def test_forged_matrices_neither_pass_nor_allocate(
     ("content", "part"),
     [
         (b"u \0B\4" + struct.pack("<i", 2**31 - 1), "u (2147483647 integers) needs"),
-        (b"u \0B\4" + struct.pack("<i", -1), "-"),
+        (b"u \0B\4" + struct.pack("<i", -1), "u (-1 integers) has the size -5"),
+        (b"u 1\nv 2\nu 3\n", "u is there a second time, at offset 8"),
         (b"u \0B\4" + struct.pack("<ibi", 1, 8, 1), "no vector of int32"),
         (b"u \0BFM ____", "no vector of integers"),
         (b"u 1 2 x\n", "no line of integers"),

@@ -73,7 +73,7 @@ def read_matrix(
     CMVN statistics want `dtype` float64. Raises InputError naming the file, `utt` and both numbers
     where bytes are missing or, if `finite`, where a value is NaN or infinite.
     """
-    with _opened(rxfilename, utt, open_pipe) as source:
+    with _open(rxfilename, utt, open_pipe) as source:
         parts = None if is_pipe(rxfilename) else _parts(rxfilename)
         if parts and parts["offset"]:
             source.seek(int(parts["offset"]), utt)
@@ -83,7 +83,7 @@ def read_matrix(
 
 def read_vector(path: Path) -> np.ndarray:
     """Read a file that holds one vector, such as the output of analyze-counts, as float32 [N]."""
-    with _opened(str(path), "the vector", None) as source:
+    with _open(str(path), "the vector", None) as source:
         return KaldiReader(source).reals()
 
 
@@ -99,7 +99,7 @@ def iter_matrices(
         for utt, rxfilename in read_scp(Path(name), open_pipe=open_pipe).items():
             yield utt, read_matrix(rxfilename, utt, open_pipe=open_pipe, finite=finite)
         return
-    with _opened(name, "the archive", open_pipe) as stream:
+    with _open(name, "the archive", open_pipe) as stream:
         for utt, _ in _iter_keys(stream):
             yield utt, _read_one(stream, utt, finite, np.float32)
 
@@ -109,7 +109,7 @@ def iter_int_vectors(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Stream (utterance, int32 [T]) from an archive such as ali.1.gz, binary or text."""
     _, name = _kind_and_name(source)
-    with _opened(name, "the archive", open_pipe) as stream:
+    with _open(name, "the archive", open_pipe) as stream:
         for utt, after in _iter_keys(stream):
             head = b"\n" if after == b"\n" else stream.take(1, utt)
             if head == b"\0":
@@ -123,6 +123,7 @@ def write_matrices(
 ) -> int:
     """Write matrices [T, F] as a binary float32 archive, and its index; returns how many.
 
+    The index names the archive by its absolute path, so that it works in any directory.
     Both files appear only when all is written. Raises InputError, naming the utterance, for what
     is not a matrix of floats, is empty, holds NaN, or repeats an utterance.
     """
@@ -138,7 +139,7 @@ def write_matrices(
             checked = _checked_matrix(matrix, utt, ark)
             file.write(f"{utt} ".encode())
             if index:
-                index.write(f"{utt} {ark}:{file.tell()}\n")
+                index.write(f"{utt} {ark.absolute()}:{file.tell()}\n")
             write_array(file, checked)
     return len(written)
 
@@ -187,19 +188,15 @@ def _kind_and_name(source: Path | str) -> tuple[str, str]:
     return ("scp" if str(source).endswith(".scp") else "ark"), str(source)
 
 
-@contextmanager
-def _opened(rxfilename: str, utt: str, open_pipe: OpenPipe | None) -> Iterator[ByteReader]:
+def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:
     if is_pipe(rxfilename):
-        _refuse_pipe(rxfilename, utt, open_pipe)
-        with cast(OpenPipe, open_pipe)(rxfilename.strip().strip("|")) as pipe:
-            yield ByteReader(pipe, rxfilename, None)
-        return
-    with ExitStack() as stack:
-        try:
-            source = stack.enter_context(open_bytes(Path(_parts(rxfilename)["path"])))
-        except OSError as error:
-            raise InputError(f"{rxfilename}: cannot open it for {utt}: {error.strerror}") from None
-        yield source
+        _refuse_pipe(rxfilename, what, open_pipe)
+        pipe = cast(OpenPipe, open_pipe)(rxfilename.strip().strip("|"))
+        return ByteReader(pipe, rxfilename, None)
+    try:
+        return open_bytes(_parts(rxfilename)["path"])
+    except OSError as error:
+        raise InputError(f"{rxfilename}: cannot open {what}: {error.strerror}") from None
 
 
 def _rows(matrix: np.ndarray, span: str, source: ByteReader, utt: str) -> np.ndarray:
@@ -214,15 +211,20 @@ def _rows(matrix: np.ndarray, span: str, source: ByteReader, utt: str) -> np.nda
 
 def _iter_keys(source: ByteReader) -> Iterator[tuple[str, bytes]]:
     """Yield each utterance name and the byte after it; what follows is for the caller to read."""
+    seen = set()
     while True:
         start = source.position
-        name, after = source.word()
-        if not name:
+        raw, after = source.word()
+        if not raw:
             return
         try:
-            yield name.decode(), after
+            utt = raw.decode()
         except UnicodeDecodeError:
             raise source.fail(f"no utterance name at offset {start}: not an archive") from None
+        if utt in seen:
+            raise source.fail(f"{utt} is there a second time, at offset {start}")
+        seen.add(utt)
+        yield utt, after
 
 
 def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> np.ndarray:
@@ -276,7 +278,8 @@ def _read_text(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
             raise source.fail(f"{utt} has no ']' up to the end at {source.position}")
     widths = sorted({len(row) for row in rows}) or [0]
     if after.strip() or len(widths) > 1:
-        raise source.fail(f"{utt} is no matrix: rows of {widths} values, {after!r} after ']'")
+        found = f"rows of {widths[0]} to {widths[-1]} values, {after[:20]!r} after the ']'"
+        raise source.fail(f"{utt} is no matrix: {found}")
     return np.array(rows).reshape(len(rows), widths[0])
 
 

@@ -8,7 +8,6 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -33,6 +32,12 @@ class ByteReader:
         self.name = name
         self.size = size
         self.position = 0
+
+    def __enter__(self) -> "ByteReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
 
     def fail(self, message: str) -> InputError:
         """Return the error that says `message` about this file; the caller raises it."""
@@ -110,27 +115,25 @@ class ByteReader:
         return self.fail(f"cannot be read after {self.position} bytes: {error}")
 
 
-@contextmanager
-def open_bytes(path: Path) -> Iterator[ByteReader]:
+def open_bytes(path: Path | str) -> ByteReader:
     """Open a plain file, or a gzipped one if its name ends in .gz, as a ByteReader."""
-    if path.suffix == ".gz":
-        with gzip.open(path) as packed:
-            yield ByteReader(cast(BinaryIO, packed), str(path), None)
-    else:
-        with path.open("rb") as plain:
-            status = os.fstat(plain.fileno())
-            size = status.st_size if stat.S_ISREG(status.st_mode) else None  # /dev/fd has no size
-            yield ByteReader(plain, str(path), size)
+    name = str(path)
+    if name.endswith(".gz"):
+        return ByteReader(cast(BinaryIO, gzip.open(name)), name, None)
+    file = open(name, "rb")  # noqa: SIM115  the reader closes it
+    status = os.fstat(file.fileno())
+    size = status.st_size if stat.S_ISREG(status.st_mode) else None  # /dev/fd/N has none
+    return ByteReader(file, name, size)
 
 
 def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, fields) of a UTF-8 text table; blank lines are passed over.
+    """Yield (line number, fields) of a UTF-8 text table, or .gz; blank lines are passed over.
 
     Fields are separated by ASCII white space, as in Kaldi, at most `splits` times; Windows line
     ends and a byte order mark are accepted. A line that is no UTF-8 text raises InputError.
     """
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+    with open_bytes(path) as source:
+        for number, line in enumerate(iter(source.line, b""), 1):
             raw = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             try:
                 fields = [field.decode() for field in raw.strip().split(None, splits)]
