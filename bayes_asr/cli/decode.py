@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=type(value), help=f"without a run: {value}")
     parser.add_argument(
-        "--allow-partial", action="store_true", help="keep words that reach no final state"
+        "--allow-partial",
+        action="store_true",
+        default=None,
+        help="keep words that reach no final state; always so with a run",
     )
     parser.add_argument("--lmwt", type=float, nargs="+", help="LM weights to try")
     parser.add_argument("--wip", type=float, nargs="+", help="insertion penalties to try")
@@ -50,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
         filled["model"],
         filled["out"],
         DecodeOptions(
-            allow_partial=filled["allow_partial"],
+            allow_partial=filled.get("allow_partial", False),
             **{name: filled[name] for name in SEARCH if name in filled},
         ),
         lmwts=filled["lmwt"],

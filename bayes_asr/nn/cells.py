@@ -28,7 +28,9 @@ class Cell(Protocol):
     def __call__(self, a: Tensor, h: Tensor, mask: Tensor | None) -> Tensor:
         """Return the state after a frame [n, D, H]."""
 
-    def partials(self, a: Tensor, h: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def partials(
+        self, a: Tensor, h: Tensor, new: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Return the derivatives of the new state `new` by `a` [N, D, G, H] and by `h` [N, D, H]."""
 
 
@@ -45,7 +47,9 @@ class LiGRU:
         z, c = a.unbind(-2)
         return torch.lerp(h, masked(c.relu(), mask), z.sigmoid())
 
-    def partials(self, a: Tensor, h: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def partials(
+        self, a: Tensor, h: Tensor, new: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         z = a.select(-2, 0).sigmoid()
         c = masked(a.select(-2, 1).relu(), mask)
         by_gate = torch.empty_like(a)
@@ -75,7 +79,9 @@ class LiBRU:
         # log(1 - z) = log z - a_z
         return torch.logaddexp(candidate, log_z - a.select(-2, 0) + h)
 
-    def partials(self, a: Tensor, h: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def partials(
+        self, a: Tensor, h: Tensor, new: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         log_z = logsigmoid(a.select(-2, 0))
         z, c = a.sigmoid().unbind(-2)
         # The share of the old state in the new one, in [0, 1]; nothing is divided by a small probability.

@@ -12,15 +12,15 @@ _MIX = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # the multipliers of splitmix
 
 
 def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: float) -> Tensor:
-    """Return inverted dropout masks [B, *shape]: 0 with probability `dropout`, otherwise 1 / (1 - dropout).
+    """Return dropout masks [B, *shape]: 0 with probability `dropout`, otherwise 1.
 
     keys_B: one 64-bit integer for each sequence.
     stream: tells apart the masks of one sequence, such as those of different layers.
     """
     size = torch.Size(shape).numel()
-    position = torch.arange(stream * size, (stream + 1) * size, device=keys_B.device)
-    uniform = _uniform(keys_B[:, None] + _GOLDEN * (position + 1)[None, :])
-    return (uniform >= dropout).to(torch.get_default_dtype()).view(-1, *shape) / (1 - dropout)
+    position = torch.arange(1, size + 1, device=keys_B.device) + (stream << 32)
+    uniform = _uniform(keys_B[:, None] + _GOLDEN * position[None, :])
+    return (uniform >= dropout).to(torch.get_default_dtype()).view(-1, *shape)
 
 
 def _uniform(x: Tensor) -> Tensor:

@@ -75,9 +75,7 @@ def _product(x: Tensor, h: Tensor, V: Tensor, *, out: Tensor) -> None:
     if V.shape[0] == 1:
         torch.addmm(x.flatten(0, 1), h.flatten(0, 1), V[0], out=out.flatten(0, 1))
     else:
-        torch.baddbmm(
-            x.transpose(0, 1), h.transpose(0, 1), V, out=out.transpose(0, 1)
-        )
+        torch.baddbmm(x.transpose(0, 1), h.transpose(0, 1), V, out=out.transpose(0, 1))
 
 
 def _weight_gradient(before_NDH: Tensor, da_NDX: Tensor, V: Tensor) -> Tensor:

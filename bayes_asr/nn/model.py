@@ -32,6 +32,7 @@ class AcousticModel(nn.Module):
         tied_directions: bool = False,
         norm: str = "batch",
         dropout: float = 0.2,
+        input_dropout: float = 0.0,
         fused: bool = True,
     ) -> None:
         super().__init__()
@@ -46,6 +47,7 @@ class AcousticModel(nn.Module):
                 tied_directions=tied_directions,
                 norm=norm,
                 dropout=dropout,
+                input_dropout=input_dropout if i else 0.0,
                 stream=i,
                 fused=fused,
             )

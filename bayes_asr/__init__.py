@@ -1,0 +1,20 @@
+"""Speech recognition recipes with Bayesian recurrent units on Kaldi features and alignments."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bayes_asr.train.forward import LogLikelihoods
+
+__version__ = "0.1.0"
+
+
+def load(run: "str | Path") -> "LogLikelihoods":
+    """Load a trained run as a torch module: features [T, F] -> log-likelihoods [T, P].
+
+    Equal to what `bayes-asr forward` writes for the same features. InputError if `run` is none.
+    """
+    from bayes_asr.train.forward import load as load_run
+
+    return load_run(run)

@@ -1,0 +1,45 @@
+"""The command line: one file per verb."""
+
+import argparse
+import sys
+from importlib import import_module
+from types import ModuleType
+
+from bayes_asr import log
+from bayes_asr.errors import InputError
+
+VERBS = {
+    "train": "train a network, or go on with a run",
+    "forward": "compute log-likelihoods of a set or of any Kaldi data directory",
+    "decode": "decode log-likelihoods into words and lattices",
+    "score": "count errors of a run; the LM weight is chosen on dev",
+    "report": "tables and figures of runs",
+    "wer": "count errors of a hypothesis against a reference",
+    "compare": "statistics between two systems",
+    "graph": "build a decoding graph from a lexicon, a language model and a tree",
+    "doctor": "check inputs and tools before hours are spent",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb; returns the exit status: 0 only on success, 1 for bad input, 130 if interrupted."""
+    words = sys.argv[1:] if argv is None else argv
+    parser = argparse.ArgumentParser(prog="bayes-asr", description=__doc__, add_help=True)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    modules: dict[str, ModuleType] = {}
+    for verb, what in VERBS.items():
+        chosen = verbs.add_parser(verb, help=what, description=what)
+        if words[:1] == [verb]:
+            modules[verb] = import_module(f"bayes_asr.cli.{verb}")
+            modules[verb].add_arguments(chosen)
+    args = parser.parse_args(words)
+    log.to_screen()
+    try:
+        modules[args.verb].run(args)
+    except (InputError, OSError) as error:
+        print(f"bayes-asr {args.verb}: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"bayes-asr {args.verb}: interrupted", file=sys.stderr)
+        return 130
+    return 0

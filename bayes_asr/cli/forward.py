@@ -1,0 +1,27 @@
+"""bayes-asr forward: log-likelihoods of a set of a run, or of any Kaldi data directory."""
+
+import argparse
+from pathlib import Path
+
+from bayes_asr import log
+from bayes_asr.errors import InputError
+from bayes_asr.train.forward import forward
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
+    which.add_argument("--data", type=Path, help="any Kaldi data directory; no alignments needed")
+    parser.add_argument("--out", type=Path, help="folder to write (default: RUN/forward_SET)")
+    parser.add_argument("--counts", type=Path, help="pdf counts instead of the training ones")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Compute and write loglikes.{ark,scp}."""
+    if args.out is None and args.on is None:
+        raise InputError("--data needs --out, the folder to write")
+    out = args.out or args.run / f"forward_{args.on}"
+    with log.also_in(args.run / "forward.log"):
+        forward(args.run, out, data=args.data, on=args.on, counts=args.counts)

@@ -1,0 +1,23 @@
+"""bayes-asr train: from a configuration to a run directory."""
+
+import argparse
+from pathlib import Path
+
+from bayes_asr import log
+from bayes_asr.config import load
+from bayes_asr.train.training import train
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("config", nargs="+", type=Path, help="YAML files, the later win")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
+    parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="run directory")
+    parser.add_argument("--new", action="store_true", help="discard a run that is there")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train, or go on."""
+    config = load(args.config, args.set)
+    with log.also_in(args.out / "train.log"):
+        train(config, args.out, new=args.new)

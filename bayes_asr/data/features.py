@@ -1,0 +1,165 @@
+"""From stored features to what the network reads: speaker normalisation, deltas, context.
+
+Each step maps one utterance [T, F] to [T, F'] and never sees another one; only `Normalisation` and the speaker statistics carry
+numbers from elsewhere, from the training data and from the speaker.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.tables.ark import read_matrix
+from bayes_asr.tables.reader import OpenPipe
+from bayes_asr.tables.text import DataDir
+
+Cmvn = Literal["none", "mean", "mean-variance"]
+VARIANCE_FLOOR = 1e-20  # as Kaldi's apply-cmvn
+
+
+def statistics(matrices: Iterable[np.ndarray]) -> np.ndarray:
+    """Kaldi's CMVN statistics [2, F+1] of some utterances: sums and count, sums of squares and 0."""
+    total: np.ndarray | float = 0.0
+    for matrix in matrices:
+        x = matrix.astype(np.float64)
+        sums = np.append(x.sum(0), len(x))
+        total = total + np.stack((sums, np.append((x * x).sum(0), 0.0)))
+    return np.asarray(total)
+
+
+def mean_and_deviation(
+    stats: np.ndarray, floor: float = VARIANCE_FLOOR
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean [F] and standard deviation [F] from CMVN statistics [2, F+1]."""
+    mean = stats[0, :-1] / stats[0, -1]
+    variance = np.maximum(stats[1, :-1] / stats[0, -1] - mean**2, floor)
+    return mean, np.sqrt(variance)
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """One mean and deviation [F] for all utterances, from the training data; kept in the checkpoint."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(cls, matrices: Iterable[np.ndarray]) -> "Normalisation":
+        """Measure it on training features; a constant column gets deviation 1e-5, not 0."""
+        mean, deviation = mean_and_deviation(statistics(matrices), floor=1e-10)
+        return cls(mean.astype(np.float32), deviation.astype(np.float32))
+
+    def __call__(self, matrix: np.ndarray) -> np.ndarray:
+        """Normalise features [T, F]."""
+        return (matrix - self.mean) / self.deviation
+
+
+def deltas(matrix: np.ndarray, order: int, window: int = 2) -> np.ndarray:
+    """Append `order` derivatives over +-`window` frames [T, F * (order + 1)], as Kaldi's add-deltas.
+
+    Frames beyond an end repeat the frame at the end. Derivative i+1 applies the regression weights to those of derivative i.
+    """
+    step = np.arange(-window, window + 1) / sum(n * n for n in range(-window, window + 1))
+    weights, parts = np.ones(1), [matrix]
+    for _ in range(order):
+        weights = np.convolve(weights, step)
+        reach = len(weights) // 2
+        padded = np.pad(matrix, ((reach, reach), (0, 0)), mode="edge")
+        parts.append(sum(w * padded[i : i + len(matrix)] for i, w in enumerate(weights)))
+    return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def spliced(matrix: np.ndarray, left: int, right: int) -> np.ndarray:
+    """Each frame with its neighbours [T, F * (left + 1 + right)]; the ends repeat, as Kaldi's splice-feats."""
+    positions = np.arange(len(matrix))[:, None] + np.arange(-left, right + 1)
+    return matrix[positions.clip(0, len(matrix) - 1)].reshape(len(matrix), -1)
+
+
+def prepared(matrix: np.ndarray, *, order: int, left: int, right: int) -> np.ndarray:
+    """Append deltas of `order`, then context: [T, F] -> [T, F * (order + 1) * (left + 1 + right)]."""
+    if order:
+        matrix = deltas(matrix, order)
+    return spliced(matrix, left, right) if left or right else matrix
+
+
+def speaker_normalised(matrix: np.ndarray, cmvn: Cmvn, stats: np.ndarray) -> np.ndarray:
+    """Features [T, F] less the speaker's mean, by his deviation if asked, as Kaldi's apply-cmvn."""
+    mean, deviation = mean_and_deviation(stats)
+    centred = matrix - mean.astype(np.float32)
+    return centred / deviation.astype(np.float32) if cmvn == "mean-variance" else centred
+
+
+class Features:
+    """The features of a data directory, utterance by utterance; nothing is held but the tables.
+
+    data: the directory; cmvn: what is done per speaker, with the statistics of cmvn.scp or, where there is none, of the
+    speaker's own utterances; order: of derivatives; left, right: frames of context.
+    """
+
+    def __init__(
+        self,
+        data: DataDir,
+        *,
+        cmvn: Cmvn = "none",
+        order: int = 0,
+        left: int = 0,
+        right: int = 0,
+        open_pipe: OpenPipe | None = None,
+    ) -> None:
+        if data.feats is None:
+            raise InputError(f"{data.path}: there is no feats.scp; extract features first")
+        self._data, self._feats, self._open_pipe = data, data.feats, open_pipe
+        self._cmvn: Cmvn = cmvn
+        self._shape = {"order": order, "left": left, "right": right}
+        self._speakers: dict[str, np.ndarray] = {}
+
+    @property
+    def utterances(self) -> list[str]:
+        """All utterances of feats.scp in its order."""
+        return list(self._feats)
+
+    def where(self, utt: str) -> str:
+        """The file and offset of an utterance, for messages."""
+        return self._feats[utt]
+
+    def __getitem__(self, utt: str) -> np.ndarray:
+        """Features of one utterance, float32 [T, F']."""
+        matrix = self.stored(utt)
+        if self._cmvn != "none":
+            matrix = speaker_normalised(matrix, self._cmvn, self._statistics(utt, matrix.shape[1]))
+        return prepared(matrix, **self._shape)
+
+    def stored(self, utt: str) -> np.ndarray:
+        """Features of one utterance as they are on disk, float32 [T, F]."""
+        return read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe)
+
+    def _statistics(self, utt: str, dimensions: int) -> np.ndarray:
+        speaker = self._data.utt2spk[utt]
+        if speaker not in self._speakers:
+            self._speakers[speaker] = self._speaker_statistics(speaker)
+        stats = self._speakers[speaker]
+        if stats.shape != (2, dimensions + 1):
+            raise InputError(
+                f"{self._data.path / 'cmvn.scp'}: statistics of speaker {speaker} are for"
+                f" {stats.shape[1] - 1} dimensions, but {utt} in {self.where(utt)} has {dimensions};"
+                " compute them from these features"
+            )
+        return stats
+
+    def _speaker_statistics(self, speaker: str) -> np.ndarray:
+        if self._data.cmvn is None:
+            return statistics(self.stored(u) for u in self._utterances_of[speaker])
+        if speaker not in self._data.cmvn:
+            raise InputError(
+                f"{self._data.path / 'cmvn.scp'}: speaker {speaker} is missing; compute its statistics"
+            )
+        return read_matrix(self._data.cmvn[speaker], speaker, open_pipe=self._open_pipe)
+
+    @property
+    def _utterances_of(self) -> Mapping[str, list[str]]:
+        by_speaker: dict[str, list[str]] = {}
+        for utt in self._feats:
+            by_speaker.setdefault(self._data.utt2spk[utt], []).append(utt)
+        return by_speaker

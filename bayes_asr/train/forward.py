@@ -1,0 +1,152 @@
+"""Log-likelihoods: log posterior minus log prior of every pdf at every frame."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from bayes_asr.config import FeatureConfig
+from bayes_asr.config import load as load_config
+from bayes_asr.data.alignments import log_priors, read_counts
+from bayes_asr.data.features import prepared, speaker_normalised
+from bayes_asr.errors import InputError
+from bayes_asr.log import LOGGER
+from bayes_asr.nn.model import AcousticModel
+from bayes_asr.tables.ark import write_matrices
+from bayes_asr.tables.reader import OpenPipe
+from bayes_asr.tables.text import read_data_dir
+from bayes_asr.train import checkpoint
+from bayes_asr.train.corpus import data_dir, features_of
+
+BATCH_SEQUENCES, BATCH_FRAMES = 16, 20_000
+
+
+class LogLikelihoods(nn.Module):
+    """A trained network: features [T, F] -> log p(pdf|x) - log p(pdf) [T, P], unscaled float32.
+
+    Deltas, context and normalisation of the run are applied here, so the features are those on disk.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+    log_priors: Tensor
+
+    def __init__(self, content: dict[str, Tensor], features: FeatureConfig) -> None:
+        """Build it from the content of a checkpoint."""
+        super().__init__()
+        self.features = features
+        self.model: AcousticModel = checkpoint.built_model(content)
+        for name in ("mean", "deviation", "log_priors"):
+            self.register_buffer(name, content[name].float())
+        self.eval()
+
+    def forward(self, features: Tensor | np.ndarray, cmvn: np.ndarray | None = None) -> Tensor:
+        """Log-likelihoods [T, P] of one utterance [T, F].
+
+        cmvn: Kaldi's CMVN statistics [2, F+1] of the speaker, needed where the run normalises by speaker.
+        """
+        matrix = np.asarray(features, dtype=np.float32)
+        if self.features.cmvn != "none":
+            if cmvn is None:
+                raise ValueError(
+                    f"this run normalises by speaker (features.cmvn = {self.features.cmvn}): pass the"
+                    " speaker's CMVN statistics [2, F+1] as `cmvn`"
+                )
+            matrix = speaker_normalised(matrix, self.features.cmvn, cmvn)
+        options = self.features
+        return self.of_prepared(
+            [
+                prepared(
+                    matrix,
+                    order=options.deltas,
+                    left=options.left_context,
+                    right=options.right_context,
+                )
+            ]
+        )[0]
+
+    def of_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:
+        """Log-likelihoods [T, P] of utterances [T, F'] whose deltas and context are there already."""
+        inputs = [
+            (torch.from_numpy(x).to(self.mean) - self.mean) / self.deviation for x in matrices
+        ]
+        return [posteriors - self.log_priors for posteriors in self.model.log_posteriors(inputs)]
+
+
+def load(run: Path, counts: Path | None = None) -> LogLikelihoods:
+    """Load the best network of a run.
+
+    counts: a file of pdf counts, as Kaldi's analyze-counts writes it, instead of the training ones.
+    """
+    run = Path(run)
+    if not (run / "config.yaml").exists():
+        raise InputError(f"{run}: not a run directory, it has no config.yaml; train first")
+    content = checkpoint.read(run / "best.pt")
+    if counts is not None:
+        pdfs = content["architecture"]["outputs"][0]
+        content["log_priors"] = torch.from_numpy(log_priors(read_counts(counts, pdfs)))
+    return LogLikelihoods(content, load_config([run / "config.yaml"]).features)
+
+
+def forward(
+    run: Path,
+    out: Path,
+    *,
+    data: Path | None = None,
+    on: str | None = None,
+    counts: Path | None = None,
+    open_pipe: OpenPipe | None = None,
+) -> int:
+    """Write `out`/loglikes.{ark,scp} for the Kaldi directory `data` or the run's own set `on`.
+
+    Every utterance of feats.scp is computed, aligned or not. Returns how many there are.
+    """
+    config = load_config([run / "config.yaml"])
+    directory = (
+        read_data_dir(data, open_pipe=open_pipe)
+        if data
+        else data_dir(config, on or "dev", open_pipe)
+    )
+    features = features_of(directory, config.features, open_pipe)
+    network = load(run, counts)
+    utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)
+    items = _computed(network, ((utt, features[utt]) for utt in utterances), features.where)
+    written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
+    LOGGER.info("wrote the log-likelihoods of %d utterances to %s", written, out / "loglikes.scp")
+    return written
+
+
+@torch.no_grad()
+def _computed(
+    network: LogLikelihoods,
+    utterances: Iterable[tuple[str, np.ndarray]],
+    where: Callable[[str], str],
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Log-likelihoods utterance by utterance, a few of them at a time."""
+    expected = len(network.mean)
+    for group in _groups(utterances):
+        for utt, matrix in group:
+            if matrix.shape[1] != expected:
+                raise InputError(
+                    f"{where(utt)}: {utt} has {matrix.shape[1]} dimensions, but the network was trained"
+                    f" on {expected}; use the features it was trained on"
+                )
+        computed = network.of_prepared([matrix for _, matrix in group])
+        for (utt, _), loglikes in zip(group, computed, strict=True):
+            yield utt, loglikes.numpy()
+
+
+def _groups(utterances: Iterable[tuple[str, np.ndarray]]) -> Iterator[list[tuple[str, np.ndarray]]]:
+    group: list[tuple[str, np.ndarray]] = []
+    frames = 0
+    for item in utterances:
+        if group and (len(group) == BATCH_SEQUENCES or frames + len(item[1]) > BATCH_FRAMES):
+            yield group
+            group, frames = [], 0
+        group.append(item)
+        frames += len(item[1])
+    if group:
+        yield group

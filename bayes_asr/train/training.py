@@ -1,0 +1,256 @@
+"""Training: from a configuration to a run directory."""
+
+import json
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bayes_asr.config import Config, ModelConfig, TrainConfig, differences
+from bayes_asr.config import load as load_config
+from bayes_asr.data.alignments import log_priors
+from bayes_asr.data.batches import batches_of, in_order
+from bayes_asr.data.features import Normalisation
+from bayes_asr.errors import InputError
+from bayes_asr.files import replacing
+from bayes_asr.log import LOGGER
+from bayes_asr.nn.cells import CELLS
+from bayes_asr.nn.model import AcousticModel
+from bayes_asr.tables.reader import OpenPipe
+from bayes_asr.train import checkpoint
+from bayes_asr.train.batch import loader
+from bayes_asr.train.corpus import LabelledSet, training_and_dev
+from bayes_asr.train.loop import AveragedModel, Totals, Update, run_epoch
+from bayes_asr.train.schedule import next_rate
+
+MAY_CHANGE = {"train.epochs"}  # keys that a resumed run may change: more epochs can be added
+
+
+def train(
+    config: Config, run: Path, *, new: bool = False, open_pipe: OpenPipe | None = None
+) -> None:
+    """Train into `run`, or go on with the run that is there.
+
+    Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
+    dev frame error. `new` discards what is there. InputError where the run there has another config.
+    """
+    _claim(config, run, new)
+    torch.manual_seed(config.seed)
+    train_set, dev_set = training_and_dev(config, open_pipe)
+    session = _Session.start(config, run, train_set)
+    session.resume()
+    while len(session.history) < config.train.epochs:
+        session.run_epoch(train_set, dev_set)
+    best = min(session.history, key=lambda entry: float(entry["dev_error"]))
+    LOGGER.info("trained: best dev frame error %.4f in epoch %d", best["dev_error"], best["epoch"])
+
+
+def architecture(config: ModelConfig, inputs: int, outputs: list[int]) -> dict[str, Any]:
+    """The arguments of AcousticModel, as plain values for the checkpoint."""
+    if config.unit not in CELLS:
+        raise InputError(f"model.unit is {config.unit}; known units: {', '.join(CELLS)}")
+    return {
+        "inputs": inputs,
+        "outputs": outputs,
+        "unit": config.unit,
+        "units": [config.units] * config.layers,
+        "bidirectional": config.bidirectional,
+        "tied_directions": config.tied_directions,
+        "norm": config.norm,
+        "dropout": config.dropout,
+        "input_dropout": config.input_dropout,
+    }
+
+
+@dataclass
+class _Session:
+    """What changes while training, and where it is kept."""
+
+    config: Config
+    run: Path
+    model: AcousticModel
+    architecture: dict[str, Any]
+    optimizer: torch.optim.Optimizer
+    averaged: AveragedModel
+    normalisation: Normalisation
+    log_priors: np.ndarray
+    rate: float
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, config: Config, run: Path, data: LabelledSet) -> "_Session":
+        """Build everything for epoch 1."""
+        LOGGER.info("measuring the normalisation on %d training utterances", len(data.lengths))
+        normalisation = Normalisation.of(data.features[utt] for utt in data.lengths)
+        outputs = [data.alignments.model.num_pdfs]
+        if config.train.monophone_weight:
+            outputs.append(data.alignments.num_monophones)
+        plan = architecture(config.model, len(normalisation.mean), outputs)
+        model = AcousticModel(**plan)
+        LOGGER.info(
+            "%s, %d x %d units, %s directions: %d parameters (%d without the heads)",
+            config.model.unit,
+            config.model.layers,
+            config.model.units,
+            "tied" if config.model.tied_directions else "untied",
+            sum(p.numel() for p in model.parameters()),
+            sum(p.numel() for p in model.layers.parameters()),
+        )
+        return cls(
+            config,
+            run,
+            model,
+            plan,
+            _optimizer(config.train, model),
+            AveragedModel(config.train.average, model),
+            normalisation,
+            log_priors(data.alignments.pdf_counts(data.lengths)),
+            config.train.learning_rate,
+        )
+
+    def resume(self) -> None:
+        """Go on after the last epoch that was saved, if one was."""
+        path = self.run / "last.pt"
+        if not path.exists():
+            return
+        content = checkpoint.read(path)
+        self.model.load_state_dict(content["training"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        self.averaged.state, self.averaged.updates = content["model"], content["updates"]
+        self.rate, self.history = content["rate"], content["history"]
+        LOGGER.info("resuming after epoch %d of %d", len(self.history), self.config.train.epochs)
+
+    def run_epoch(self, train_set: LabelledSet, dev_set: LabelledSet) -> None:
+        """Train and validate once, and save."""
+        options, epoch = self.config.train, len(self.history) + 1
+        self.rate = next_rate(options, self.rate, [entry["dev_error"] for entry in self.history])
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate
+        trained = run_epoch(
+            self.model,
+            self._batches(train_set, epoch),
+            loader(
+                train_set,
+                self.normalisation,
+                seed=self.config.seed,
+                epoch=epoch,
+                noise=options.noise,
+            ),
+            update=Update(
+                self.model,
+                self.optimizer,
+                monophone_weight=options.monophone_weight,
+                max_gradient_norm=options.max_gradient_norm,
+                averaged=self.averaged,
+            ),
+            title=f"epoch {epoch}",
+        )
+        self._save(epoch, trained, self._validate(dev_set, epoch))
+
+    def _batches(self, data: LabelledSet, epoch: int) -> list[list[str]]:
+        return batches_of(
+            data.lengths,
+            sequences=self.config.train.batch_sequences,
+            frames=self.config.train.batch_frames,
+            seed=self.config.seed,
+            epoch=epoch,
+        )
+
+    def _validate(self, data: LabelledSet, epoch: int) -> Totals:
+        """Evaluate the averaged weights, which are the ones that are kept."""
+        model = AcousticModel(**self.architecture)
+        model.load_state_dict(self.averaged.state)
+        batches = in_order(data.lengths, sequences=32, frames=self.config.train.batch_frames)
+        load = loader(data, self.normalisation, seed=0, epoch=0)
+        return run_epoch(model, batches, load, title=f"epoch {epoch} dev")
+
+    def _save(self, epoch: int, trained: Totals, validated: Totals) -> None:
+        train, dev = trained.metrics(), validated.metrics()
+        entry = {
+            "epoch": epoch,
+            "train_loss": train["loss"],
+            "train_error": train["error"],
+            "dev_loss": dev["loss"],
+            "dev_error": dev["error"],
+            "learning_rate": self.rate,
+            "gradient_norm": trained.gradient_norm / trained.batches,
+            "frames_per_second": train["frames_per_second"],
+            "seconds": trained.seconds + validated.seconds,
+        }
+        is_best = all(entry["dev_error"] < old["dev_error"] for old in self.history)
+        self.history.append(entry)
+        LOGGER.info(
+            "epoch %d of %d: train loss %.3f, error %.3f; dev loss %.3f, error %.4f;"
+            " learning rate %.3g; %.0f frames/s",
+            epoch,
+            self.config.train.epochs,
+            *(entry[key] for key in ("train_loss", "train_error", "dev_loss", "dev_error")),
+            self.rate,
+            entry["frames_per_second"],
+        )
+        self._write(is_best)
+
+    def _write(self, is_best: bool) -> None:
+        """Write best.pt before last.pt: a run killed between them repeats the epoch and best.pt."""
+        content = {
+            "architecture": self.architecture,
+            "model": self.averaged.state,
+            "mean": torch.from_numpy(self.normalisation.mean),
+            "deviation": torch.from_numpy(self.normalisation.deviation),
+            "log_priors": torch.from_numpy(self.log_priors),
+        }
+        if is_best:
+            checkpoint.save(self.run / "best.pt", content)
+        checkpoint.save(
+            self.run / "last.pt",
+            {
+                **content,
+                "training": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "updates": self.averaged.updates,
+                "rate": self.rate,
+                "history": self.history,
+            },
+        )
+        with replacing(self.run / "history.jsonl") as temporary:
+            temporary.write_text("".join(json.dumps(entry) + "\n" for entry in self.history))
+
+
+def _optimizer(config: TrainConfig, model: AcousticModel) -> torch.optim.Optimizer:
+    """Adam, or RMSprop with pytorch-kaldi's constants."""
+    options = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "foreach": True}
+    if config.optimizer == "adam":
+        return torch.optim.AdamW(model.parameters(), **options)  # type: ignore[arg-type]
+    return torch.optim.RMSprop(model.parameters(), alpha=0.95, eps=1e-8, **options)  # type: ignore[arg-type]
+
+
+def _claim(config: Config, run: Path, new: bool) -> None:
+    """Make `run` the directory of this configuration."""
+    recorded = run / "config.yaml"
+    if new:
+        for name in ("config.yaml", "env.json", "history.jsonl", "last.pt", "best.pt"):
+            (run / name).unlink(missing_ok=True)
+    if recorded.exists():
+        changed = differences(load_config([recorded]), config)
+        for key, (old, now) in changed.items():
+            if key not in MAY_CHANGE:
+                raise InputError(
+                    f"{recorded}: {key} is {old} in this run, but {now} now; train into another"
+                    " folder, or start over with --new"
+                )
+    config.save(recorded)
+    with replacing(run / "env.json") as temporary:
+        temporary.write_text(json.dumps(_environment(), indent=1) + "\n")
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
