@@ -7,8 +7,10 @@ exp/graph. The same seed gives the same files.
 """
 
 import argparse
+import json
 import sys
 import wave
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,23 +52,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--out", type=Path, default=Path("exp/mini"), help="default %(default)s")
     parser.add_argument("--seed", type=int, default=1, help="of voices, sentences and noise")
+    parser.add_argument("--dim", type=int, default=40, help="mel bands (default %(default)s)")
+    parser.add_argument("--force", action="store_true", help="prepare again what is complete")
     args = parser.parse_args(argv)
+    recipe = {"seed": args.seed, "dim": args.dim, "version": version()}
+    stamp = args.out / "prepared.json"
+    if not args.force and stamp.exists() and json.loads(stamp.read_text()) == recipe:
+        print(f"{args.out} is prepared")
+        return 0
+    stamp.unlink(missing_ok=True)
     try:
-        prepare(args.out, args.seed)
+        prepare(args.out, args.seed, args.dim)
+        write_lines([json.dumps(recipe)], stamp)
     except (InputError, OSError) as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def prepare(out: Path, seed: int) -> None:
-    """Write the whole corpus below `out`."""
+def version() -> int:
+    """A number that changes with the files of this recipe."""
+    files = sorted(Path(__file__).parent.glob("*.[pt][yx]*"))
+    return zlib.crc32(b"".join(file.read_bytes() for file in files))
+
+
+def prepare(out: Path, seed: int, bands: int) -> None:
+    """Write the whole corpus below `out`, with features of so many mel bands."""
     synthesiser = Synthesiser(seed)
     model = monophone_model(list(PHONE_IDS.values()), STATES)
     sets = {}
     for name, count in PER_SPEAKER.items():
         spoken = utterances(name, synthesiser, count, seed)
-        sets[name] = [align(utterance, features(utterance.samples)) for utterance in spoken]
+        sets[name] = [align(utterance, features(utterance.samples, bands)) for utterance in spoken]
         write_data(out.resolve() / "wav", out.resolve() / "data" / name, sets[name])
         print(summary(name, sets[name]))
     tids = [transition_ids(a, model) for a in sets["train"]]
@@ -89,8 +106,8 @@ def prepare(out: Path, seed: int) -> None:
     print(f"graph: {graph.hclg.num_states} states, {graph.hclg.num_arcs} arcs")
 
 
-def features(samples: np.ndarray) -> np.ndarray:
-    """Log mel filter-bank energies float32 [T, 40] of int16 samples at 16 kHz, without dither."""
+def features(samples: np.ndarray, bands: int) -> np.ndarray:
+    """Log mel energies float32 [T, bands] of int16 samples at 16 kHz, without dither."""
     try:
         import kaldi_native_fbank as knf
     except ImportError as error:
@@ -98,7 +115,7 @@ def features(samples: np.ndarray) -> np.ndarray:
     options = knf.FbankOptions()
     options.frame_opts.samp_freq = SAMPLE_RATE
     options.frame_opts.dither = 0.0
-    options.mel_opts.num_bins = 40
+    options.mel_opts.num_bins = bands
     fbank = knf.OnlineFbank(options)
     fbank.accept_waveform(SAMPLE_RATE, samples.astype(np.float32).tolist())
     fbank.input_finished()
