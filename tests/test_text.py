@@ -1,5 +1,6 @@
 """Text tables and data directories: every odd line has a defined outcome."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,6 +90,11 @@ def test_symbols(tmp_path: Path) -> None:
     assert read_symbols(table(tmp_path, b"<eps> 0\nb 7\n#0 3\n")) == {"<eps>": 0, "b": 7, "#0": 3}
     with pytest.raises(InputError, match="line 3: c has the id 7 of line 2"):
         read_symbols(table(tmp_path, b"<eps> 0\nb 7\nc 7\n"))
+
+
+def test_a_gzipped_table(tmp_path: Path) -> None:
+    (tmp_path / "text.gz").write_bytes(gzip.compress(b"u1 a b\n"))
+    assert read_text(tmp_path / "text.gz") == {"u1": ["a", "b"]}
 
 
 def test_a_missing_table_is_named(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def iter_matrices(
             yield utt, read_matrix(rxfilename, utt, open_pipe=open_pipe, finite=finite)
         return
     with _open(name, "the archive", open_pipe) as stream:
-        for utt, _ in _iter_keys(stream):
+        for utt, _ in stream.utterances():
             yield utt, _read_one(stream, utt, finite, np.float32)
 
 
@@ -110,7 +110,7 @@ def iter_int_vectors(
     """Stream (utterance, int32 [T]) from an archive such as ali.1.gz, binary or text."""
     _, name = _kind_and_name(source)
     with _open(name, "the archive", open_pipe) as stream:
-        for utt, after in _iter_keys(stream):
+        for utt, after in stream.utterances():
             head = b"\n" if after == b"\n" else stream.take(1, utt)
             if head == b"\0":
                 yield utt, _binary_ints(stream, utt)
@@ -207,24 +207,6 @@ def _rows(matrix: np.ndarray, span: str, source: ByteReader, utt: str) -> np.nda
     if not first <= last < len(matrix) + RANGE_TOLERANCE or first >= len(matrix):
         raise source.fail(f"{utt} wants rows {first} to {last}, the matrix has {len(matrix)}")
     return matrix[first : last + 1]
-
-
-def _iter_keys(source: ByteReader) -> Iterator[tuple[str, bytes]]:
-    """Yield each utterance name and the byte after it; what follows is for the caller to read."""
-    seen = set()
-    while True:
-        start = source.position
-        raw, after = source.word()
-        if not raw:
-            return
-        try:
-            utt = raw.decode()
-        except UnicodeDecodeError:
-            raise source.fail(f"no utterance name at offset {start}: not an archive") from None
-        if utt in seen:
-            raise source.fail(f"{utt} is there a second time, at offset {start}")
-        seen.add(utt)
-        yield utt, after
 
 
 def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> np.ndarray:

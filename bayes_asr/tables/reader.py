@@ -105,6 +105,26 @@ class ByteReader:
                 raise self.fail(f"no word ends within {LONGEST_TOKEN} bytes before {self.position}")
         return bytes(letters), letter
 
+    def utterances(self) -> Iterator[tuple[str, bytes]]:
+        """Yield each utterance name of an archive and the byte after it.
+
+        What follows is for the caller to read, up to the next name, before the next step.
+        """
+        seen = set()
+        while True:
+            start = self.position
+            raw, after = self.word()
+            if not raw:
+                return
+            try:
+                utt = raw.decode()
+            except UnicodeDecodeError:
+                raise self.fail(f"no utterance name at offset {start}: not an archive") from None
+            if utt in seen:
+                raise self.fail(f"{utt} is there a second time, at offset {start}")
+            seen.add(utt)
+            yield utt, after
+
     def _too_short(self, count: int, start: int, size: int, what: str) -> InputError:
         return self.fail(
             f"{what} needs {count} bytes at offset {start}, the file has {size}: "
