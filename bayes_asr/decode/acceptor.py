@@ -62,3 +62,35 @@ def insert_phones(lattice: Lattice, phone_start: np.ndarray) -> tuple[Acceptor, 
     ]
     final += [None] * (len(arcs) - len(final))
     return renumber(arcs, final), first_phone
+
+
+def backward_costs(acceptor: Acceptor) -> list[float]:
+    """Return the cost of the cheapest way from each state to the end of a path."""
+    costs = [float("inf")] * len(acceptor.arcs)
+    for state in range(len(costs) - 1, -1, -1):
+        final = acceptor.final[state]
+        least = float("inf") if final is None else final[0] + final[1]
+        for _, _, graph, acoustic, after in acceptor.arcs[state]:
+            least = min(least, graph + acoustic + costs[after])
+        costs[state] = least
+    return costs
+
+
+def prune_acceptor(acceptor: Acceptor, beam: float) -> Acceptor:
+    """Return the acceptor without the arcs and ends that no path within the beam uses."""
+    backward = backward_costs(acceptor)
+    cutoff = backward[0] + beam
+    forward = [0.0] + [float("inf")] * (len(backward) - 1)
+    arcs: list[list[Arc]] = []
+    final: list[Weight | None] = []
+    for state, row in enumerate(acceptor.arcs):
+        arcs.append([])
+        for arc in row:
+            cost = forward[state] + (arc[2] + arc[3])
+            forward[arc[4]] = min(forward[arc[4]], cost)
+            if cost + backward[arc[4]] <= cutoff:
+                arcs[state].append(arc)
+        ending = acceptor.final[state]
+        over = ending is None or forward[state] + ending[0] + ending[1] > cutoff
+        final.append(None if over else ending)
+    return renumber(arcs, final)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from bayes_asr.decode.embedded import decode_utterance
+from bayes_asr.decode.embedded import ENGINES, choose_engine, decode_utterance
 from bayes_asr.decode.network import Network, load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.sweep import Weights, sweep_words, weight_grid
@@ -61,12 +61,13 @@ class Job:
     model: Path
     options: DecodeOptions
     grid: tuple[Weights, ...]
+    engine: str
 
     def decode(self, network: Network, utt: str, loglikes: np.ndarray) -> Decoded:
         """Decode one utterance; its own faults become `error`, not an exception."""
         sweep: list[list[int]] = [[] for _ in self.grid]
         try:
-            result = decode_utterance(network, utt, loglikes, self.options)
+            result = decode_utterance(network, utt, loglikes, self.options, ENGINES[self.engine])
         except InputError as error:
             return Decoded(utt, len(loglikes), [], np.inf, np.inf, False, sweep, b"", str(error))
         lattice = b""
@@ -150,7 +151,7 @@ def decode_archive(
     """
     grid = tuple(weight_grid(lmwts, wips))
     symbols = {number: word for word, number in read_symbols(Path(graph) / "words.txt").items()}
-    job = Job(Path(graph), Path(model), options, grid)
+    job = Job(Path(graph), Path(model), options, grid, choose_engine().name)
     network = load_network(job.graph, job.model)
     matrices = with_width(iter_matrices(loglikes, finite=False), network.num_pdfs, str(loglikes))
     summary, done = Summary(), []

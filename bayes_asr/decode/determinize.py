@@ -9,16 +9,30 @@ gives the second pass less to do.  This NumPy-free form is the reference of the 
 """
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from bayes_asr.decode.acceptor import Acceptor, Arc, Weight, insert_phones, renumber
+from bayes_asr.decode.acceptor import (
+    Acceptor,
+    Arc,
+    Weight,
+    backward_costs,
+    insert_phones,
+    prune_acceptor,
+    renumber,
+)
 from bayes_asr.tables.lattice import CompactLattice, Lattice, connected
 
 TOLERANCE = 1.0 / 1024  # between the weights of subsets that count as one state (OpenFst's kDelta)
 EMPTY = 0
+MAX_BYTES = (
+    50_000_000  # Kaldi's --max-mem, by Kaldi's estimate of what arcs, elements, strings take
+)
+ARC_BYTES, ELEMENT_BYTES, STRING_BYTES = 32, 24, 32
+RETRY_CUTOFF, MAX_TRIES = 0.5, 10
 
 Element = tuple[int, int, float, float]  # state, string, graph, acoustic
 OutputArc = tuple[int, int, float, float, int]  # label, string, graph, acoustic, next state or -1
@@ -69,6 +83,15 @@ class Strings:
             else:
                 second = parent[second]
         return first
+
+    def count_live(self, needed: set[int]) -> int:
+        """Return how many strings remain if only those `needed` and their prefixes are."""
+        live = set()
+        for string in needed:
+            while string != EMPTY and string not in live:
+                live.add(string)
+                string = self.parent[string]
+        return len(live)
 
     def prefers(self, new: Element, old: Element) -> bool:
         """Tell whether `new` is cheaper; ties go to the lower graph cost, then to the string."""
@@ -122,11 +145,11 @@ class Determinizer:
 
     def __init__(self, acceptor: Acceptor, beam: float) -> None:
         """Compute the cheapest way from each state to an end; paths past `beam` are cut."""
-        self.acceptor, self.strings = acceptor, Strings()
+        self.acceptor, self.strings, self.beam = acceptor, Strings(), beam
         self.subsets: list[Subset] = []
         self.minimal, self.initial = SubsetTable(), SubsetTable()
         self.queue: list[tuple[float, int, int, int, list[Element]]] = []
-        self.tasks = 0
+        self.tasks = self.arcs = self.elements = self.garbage = 0
         self.backward = backward_costs(acceptor)
         self.cutoff = self.backward[0] + beam
         self.speaks = [
@@ -134,11 +157,13 @@ class Determinizer:
             for arcs, final in zip(acceptor.arcs, acceptor.final, strict=True)
         ]
 
-    def run(self) -> None:
-        """Expand subsets in the order of the best path through them."""
+    def run(self) -> float:
+        """Expand subsets in the order of the best path through them; return the beam reached."""
         start = self.close([(0, EMPTY, 0.0, 0.0)])
         self.add_subset(start, 0.0)
         while self.queue:
+            if len(self.subsets) % 10 == 0 and self.is_too_large():
+                return self.queue[0][0] - self.backward[0]
             _, _, owner, label, elements = heapq.heappop(self.queue)
             forward = self.subsets[owner].forward
             elements, string, graph, acoustic = self.normalize(elements)
@@ -148,6 +173,8 @@ class Determinizer:
             string = self.strings.concatenate(string, rest)
             arc = (label, string, graph + more_graph, acoustic + more_acoustic, state)
             self.subsets[owner].arcs.append(arc)
+            self.arcs += 1
+        return self.beam
 
     def reach(self, elements: list[Element], forward: float) -> Found:
         """Return the state that the normalized `elements` lead to, and what is left over."""
@@ -161,6 +188,7 @@ class Determinizer:
                 state = known[0]
             found = (state, string, graph, acoustic)
             self.initial.row(elements).append((elements, found))
+            self.elements += len(elements)
         return found
 
     def close(self, elements: list[Element]) -> list[Element]:
@@ -207,6 +235,7 @@ class Determinizer:
         number = len(self.subsets)
         self.subsets.append(Subset(elements, forward))
         self.minimal.row(elements).append((elements, (number, EMPTY, 0.0, 0.0)))
+        self.elements += len(elements)
         self.end_paths(number)
         self.plan_arcs(number)
         return number
@@ -222,6 +251,7 @@ class Determinizer:
                     best = new
         if best is not None and subset.forward + best[2] + best[3] <= self.cutoff:
             subset.arcs.append((0, best[1], best[2], best[3], -1))
+            self.arcs += 1
 
     def plan_arcs(self, number: int) -> None:
         """Queue one task for each label that leaves the subset within the beam."""
@@ -244,17 +274,21 @@ class Determinizer:
                 self.tasks += 1
                 heapq.heappush(self.queue, (priority, self.tasks, number, label, reached))
 
-
-def backward_costs(acceptor: Acceptor) -> list[float]:
-    """Return the cost of the cheapest way from each state to the end of a path."""
-    costs = [float("inf")] * len(acceptor.arcs)
-    for state in range(len(costs) - 1, -1, -1):
-        final = acceptor.final[state]
-        least = float("inf") if final is None else final[0] + final[1]
-        for _, _, graph, acoustic, after in acceptor.arcs[state]:
-            least = min(least, graph + acoustic + costs[after])
-        costs[state] = least
-    return costs
+    def is_too_large(self) -> bool:
+        """Tell whether Kaldi would stop here; strings that nothing needs any more do not count."""
+        rest = self.arcs * ARC_BYTES + self.elements * ELEMENT_BYTES
+        strings = len(self.strings.parent) - 1
+        if rest + (strings - self.garbage) * STRING_BYTES <= MAX_BYTES:
+            return False
+        needed = {arc[1] for subset in self.subsets for arc in subset.arcs}
+        known = [entry for row in self.initial.rows.values() for entry in row]
+        needed |= {found[1] for _, found in known}
+        lists = [subset.elements for subset in self.subsets]
+        lists += [task[4] for task in self.queue] + [elements for elements, _ in known]
+        needed |= {element[1] for elements in lists for element in elements}
+        live = self.strings.count_live(needed)
+        self.garbage = strings - live
+        return rest + live * STRING_BYTES > MAX_BYTES * 0.8
 
 
 def without_phones(done: Determinizer, first_phone: int) -> Acceptor:
@@ -286,11 +320,21 @@ def without_phones(done: Determinizer, first_phone: int) -> Acceptor:
 def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> CompactLattice:
     """Return the word lattice of a state-level lattice (same scale), pruned to `beam`."""
     acceptor, first_phone = insert_phones(lattice, phone_start)
-    first = Determinizer(acceptor, beam)
-    first.run()
-    second = Determinizer(without_phones(first, first_phone), beam)
-    second.run()
+    first = determinize_acceptor(acceptor, beam)
+    second = determinize_acceptor(without_phones(first, first_phone), beam)
     return compact_lattice(second)
+
+
+def determinize_acceptor(acceptor: Acceptor, beam: float) -> Determinizer:
+    """Run one pass; where memory sets a much tighter beam, prune the input to about that, retry."""
+    for tried in range(1, MAX_TRIES + 1):
+        done = Determinizer(acceptor, beam)
+        reached = done.run()
+        if reached >= beam * RETRY_CUTOFF or tried == MAX_TRIES:
+            break
+        beam = max(beam * math.sqrt(max(reached, 0.0) / beam), 0.5 * beam)
+        acceptor = prune_acceptor(acceptor, beam)
+    return done
 
 
 def compact_lattice(done: Determinizer) -> CompactLattice:

@@ -1,15 +1,21 @@
 """The embedded decoder: one utterance from log-likelihoods to words, costs and word lattice."""
 
+import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from bayes_asr.decode import native
 from bayes_asr.decode.determinize import determinize
 from bayes_asr.decode.lattice import best_arcs, search
 from bayes_asr.decode.network import Network, check_loglikes
 from bayes_asr.decode.options import DecodeOptions, DecodeResult
+from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice, Lattice, scale_acoustic
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -22,7 +28,26 @@ class Engine:
     determinize: Callable[[Lattice, np.ndarray, float], CompactLattice]
 
 
-NUMPY = Engine("numpy", search, best_arcs, determinize)
+ENGINES = {
+    "numpy": Engine("numpy", search, best_arcs, determinize),
+    "native": Engine("native", native.search, native.best_arcs, native.determinize),
+}
+VARIABLE = "BAYES_ASR_DECODER"
+
+
+def choose_engine() -> Engine:
+    """Return the engine that BAYES_ASR_DECODER names, otherwise the C++ one if it was built."""
+    name = os.environ.get(VARIABLE, "")
+    if name not in ("", *ENGINES):
+        raise InputError(f"{VARIABLE}={name}: known engines are {', '.join(ENGINES)}")
+    if name == "numpy" or native.library() is not None:
+        return ENGINES[name or "native"]
+    if name == "native":
+        raise InputError(
+            f"{VARIABLE}={name}: {native.LIBRARY} is not built; reinstall with a compiler"
+        )
+    LOG.warning("%s is not built: decoding in NumPy, about 15 times slower", native.LIBRARY)
+    return ENGINES["numpy"]
 
 
 def decode_utterance(
@@ -30,7 +55,7 @@ def decode_utterance(
     utt: str,
     loglikes: np.ndarray,
     options: DecodeOptions,
-    engine: Engine = NUMPY,
+    engine: Engine,
 ) -> DecodeResult:
     """Decode unscaled log-likelihoods [T, num_pdfs].
 
