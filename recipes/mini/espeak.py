@@ -96,12 +96,14 @@ class Synthesiser:
         )
         if self.sample_rate <= 0:
             raise InputError(f"eSpeak NG cannot read its data in {data}: reinstall it ({INSTALL})")
+        self._variants = {path.name for path in (data / "voices" / "!v").iterdir()}
         self._library.espeak_ng_SetRandSeed(ctypes.c_long(seed))
 
     def speak(self, text: str, speaker: Speaker) -> Speech:
         """Say `text` as one utterance; InputError for an unknown voice or a failed synthesis."""
         voice = f"{self._language}+{speaker.variant}"
-        if self._library.espeak_SetVoiceByName(voice.encode()) != 0:
+        known = speaker.variant in self._variants  # the library takes any name, and ignores it
+        if not known or self._library.espeak_SetVoiceByName(voice.encode()) != 0:
             raise InputError(f"eSpeak NG has no voice {voice!r} (speaker {speaker.name})")
         for parameter, value in (
             (RATE, speaker.rate),
