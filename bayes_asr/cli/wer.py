@@ -5,16 +5,18 @@ import json
 from pathlib import Path
 
 from bayes_asr.errors import InputError
+from bayes_asr.score.glm import ENGLISH, read_glm
+from bayes_asr.score.nist import read_ctm, read_stm, score_segments
 from bayes_asr.score.phones import PhoneMap, fold, read_phone_map, timit_map
-from bayes_asr.score.scores import Score
+from bayes_asr.score.scores import Score, UtteranceScore
 from bayes_asr.score.sets import score_utterances
 from bayes_asr.tables.text import read_mapping, read_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--ref", type=Path, required=True, help="reference, a Kaldi text")
-    parser.add_argument("--hyp", type=Path, required=True, help="hypothesis, a Kaldi text")
+    parser.add_argument("--ref", type=Path, required=True, help="Kaldi text, or a NIST stm")
+    parser.add_argument("--hyp", type=Path, required=True, help="Kaldi text; a ctm if --ref is stm")
     parser.add_argument(
         "--costs",
         choices=("sclite", "levenshtein"),
@@ -26,49 +28,78 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--forgive", metavar="TOKEN", action="append", help="may be missing, e.g. sil"
     )
+    parser.add_argument("--glm", metavar="FILE", help="NIST mapping rules, or `english`; stm only")
+    parser.add_argument(
+        "--drop", metavar="WORD", action="append", help="recognised word that does not count"
+    )
     parser.add_argument("--by", choices=("speaker",), help="also count by speaker")
-    parser.add_argument("--utt2spk", type=Path, help="who speaks, for --by speaker")
+    parser.add_argument("--utt2spk", type=Path, help="who speaks, for --by speaker; an stm knows")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> None:
     """Count and print."""
-    if args.by and not args.utt2spk:
+    stm = args.ref.name == "stm" or args.ref.suffix == ".stm"
+    if args.by and not (args.utt2spk or stm):
         raise InputError("--by speaker needs --utt2spk FILE")
-    forgiving = frozenset(args.forgive or ())
-    score = _score(args, forgiving)
+    if stm and args.costs != "sclite":
+        raise InputError("an stm is scored with the costs of sclite; leave out --costs")
+    if args.glm and not stm:
+        raise InputError("--glm is for an stm; name the reference stm or FILE.stm")
+    utterances_of = _score_stm if stm else _score_text
+    phones = bool(args.map or args.forgive)
+    forgiven = frozenset(args.forgive or ["sil"])
+    conventions = (
+        {"strict": frozenset(), "forgiving": forgiven} if phones else {"plain": frozenset()}
+    )
+    asked = "forgiving" if args.forgive else next(iter(conventions))
+    scores = {
+        convention: Score(
+            set=None,
+            metric="per" if phones else "wer",
+            convention=convention,
+            optional=optional,
+            costs=args.costs,
+            lm_weight=None,
+            insertion_penalty=None,
+            utterances=utterances_of(args, optional),
+        )
+        for convention, optional in conventions.items()
+    }
     if args.json:
-        print(json.dumps(_as_dict(score, args.by), indent=1, ensure_ascii=False))
+        print(json.dumps(_as_dict(scores[asked], args.by), indent=1, ensure_ascii=False))
         return
-    # A PER says little without its other convention, so that one is printed too.
-    for shown in [_score(args, frozenset()), score] if forgiving else [score]:
-        print(shown.line())
+    for score in scores.values():
+        print(score.line())
     if args.by:
-        for speaker, counts in score.speakers.items():
+        for speaker, counts in scores[asked].speakers.items():
             print(f"{counts.kaldi_line()} {speaker}")
 
 
-def _score(args: argparse.Namespace, forgiving: frozenset[str]) -> Score:
-    phone_map: PhoneMap = {}
-    if args.map:
-        phone_map = timit_map(args.to) if args.map == "timit" else read_phone_map(args.map, args.to)
+def _phone_map(args: argparse.Namespace) -> PhoneMap:
+    if not args.map:
+        return {}
+    return timit_map(args.to) if args.map == "timit" else read_phone_map(args.map, args.to)
+
+
+def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[UtteranceScore]:
+    phone_map = _phone_map(args)
     reference, hypothesis = (
         {utterance: fold(tokens, phone_map) for utterance, tokens in read_text(path).items()}
         for path in (args.ref, args.hyp)
     )
+    dropped = dict.fromkeys(args.drop or ())
+    hypothesis = {utterance: fold(tokens, dropped) for utterance, tokens in hypothesis.items()}
     speakers = read_mapping(args.utt2spk) if args.utt2spk else None
-    phones = bool(args.map or args.forgive)
-    return Score(
-        set=None,
-        metric="per" if phones else "wer",
-        convention="forgiving" if forgiving else "strict" if phones else "plain",
-        optional=forgiving,
-        costs=args.costs,
-        lm_weight=None,
-        insertion_penalty=None,
-        utterances=score_utterances(
-            reference, hypothesis, args.hyp, args.costs, forgiving, speakers
-        ),
+    return score_utterances(reference, hypothesis, args.hyp, args.costs, optional, speakers)
+
+
+def _score_stm(args: argparse.Namespace, optional: frozenset[str]) -> list[UtteranceScore]:
+    rules = ENGLISH if args.glm == "english" else args.glm
+    ref_glm, hyp_glm = (read_glm(rules, "ref"), read_glm(rules, "hyp")) if rules else (None, None)
+    words = [word for word in read_ctm(args.hyp) if word.text not in (args.drop or ())]
+    return score_segments(
+        read_stm(args.ref), words, args.hyp, ref_glm, hyp_glm, optional, _phone_map(args)
     )
 
 
@@ -76,7 +107,7 @@ def _as_dict(score: Score, by: str | None) -> dict[str, object]:
     if not by:
         return score.as_dict()
     speakers = [
-        {"speaker": speaker, **counts.as_dict(), "rate": counts.rate}
+        {"speaker": speaker, **counts.as_dict(), "rate": counts.rate if counts.tokens else None}
         for speaker, counts in score.speakers.items()
     ]
     return {**score.as_dict(), "speakers": speakers}

@@ -1,5 +1,6 @@
 """Error counts of a hypothesis against a reference, aligned as sclite or as Kaldi does it."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -48,9 +49,10 @@ class ErrorCounts:
         return {name: getattr(self, name) for name in names}
 
     def kaldi_line(self) -> str:
-        """The line that Kaldi's compute-wer prints."""
+        """The line that Kaldi's compute-wer prints; `nan` where nothing was said."""
+        rate = self.rate if self.tokens else math.nan
         return (
-            f"%WER {self.rate:.2f} [ {self.errors} / {self.tokens}, {self.insertions} ins, "
+            f"%WER {rate:.2f} [ {self.errors} / {self.tokens}, {self.insertions} ins, "
             f"{self.deletions} del, {self.substitutions} sub ]"
         )
 
