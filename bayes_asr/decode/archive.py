@@ -17,7 +17,7 @@ from tqdm import tqdm
 from bayes_asr.decode.embedded import ENGINES, choose_engine, decode_utterance
 from bayes_asr.decode.network import Network, load_network
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.sweep import Weights, sweep_words, weight_grid
+from bayes_asr.decode.paths import Weights, sweep_words, weight_grid
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.tables.ark import iter_matrices
