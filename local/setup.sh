@@ -66,10 +66,10 @@ find_environment() {
         fail "The environment $environment has no Python $oldest_python or newer: deactivate it or make a new one."
 }
 
-# fingerprint EXTRAS: changes when an installation would turn out differently.
+# fingerprint: changes when an installation would turn out differently.
 fingerprint() {
     {
-        echo "$1" "$root"
+        echo "$root"
         "$environment/bin/python" --version
         cat "$root/setup.py" "$root/pyproject.toml" "$root/constraints.txt"
         find "$root/bayes_asr" -path '*/csrc/*' -type f -exec cat {} +
@@ -105,15 +105,23 @@ install() {
         fail "The installation failed, see above. Running this again continues it."
 }
 
+# ready EXTRAS FINGERPRINT: succeeds if these extras, or more, are installed as the fingerprint says.
+ready() {
+    local stamp
+    for stamp in "$environment/.bayes_asr-$1"*; do
+        [[ -f $stamp && $(<"$stamp") == "$2" ]] && return
+    done
+    return 1
+}
+
 # set_up EXTRAS: an environment with this checkout and its extras, first on the PATH; quick when it is there.
 set_up() {
-    local stamp now
+    local now
     find_environment
-    stamp=$environment/.bayes_asr-$1
-    now=$(fingerprint "$1")
-    if [[ ! -f $stamp || $(<"$stamp") != "$now" ]]; then
+    now=$(fingerprint)
+    if ! ready "$1" "$now"; then
         install "$1"
-        echo "$now" >"$stamp"
+        echo "$now" >"$environment/.bayes_asr-$1"
     fi
     export VIRTUAL_ENV=$environment PATH="$environment/bin:$PATH"
 }

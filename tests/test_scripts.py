@@ -234,6 +234,11 @@ def test_installing_happens_once_and_again_when_it_would_differ(checkout: Checko
         constraints.write("# another pin\n")
     prepared_only()
     assert len(pip_calls(checkout)) == 2
+    (checkout.environment / ".bayes_asr-mini,report").rename(
+        checkout.environment / ".bayes_asr-mini,report,test"
+    )
+    prepared_only()
+    assert len(pip_calls(checkout)) == 2, "more than is needed is there"
 
 
 def test_failed_installation_is_not_taken_for_done(checkout: Checkout) -> None:

@@ -1,0 +1,95 @@
+"""The mini recipe by ./run.sh: it ends in a real table, is quick to repeat, safe to interrupt."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _environment_of_the_scripts() -> None:
+    """Without it run.sh would install into the environment of whoever calls pytest."""
+    if not list(Path(sys.prefix).glob(".bayes_asr-mini,report*")):
+        pytest.skip("the environment was not made by ./test.sh")
+
+
+def start(*options: str | Path) -> subprocess.Popen[str]:
+    """Start run.sh in a process group of its own."""
+    return subprocess.Popen(
+        [ROOT / "run.sh", *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def table(*options: str | Path) -> str:
+    """The last lines of a run that succeeds: from the header of the table on."""
+    process = start(*options)
+    printed, _ = process.communicate()
+    assert process.returncode == 0, printed
+    return printed[printed.rindex("\nsystem ") :]
+
+
+@pytest.fixture(scope="module")
+def mini(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The default run: its folder and its table."""
+    out = tmp_path_factory.mktemp("a folder") / "mini"
+    return out, table("--out", out)
+
+
+def test_error_rate_is_far_from_both_ends(mini: tuple[Path, str]) -> None:
+    out, printed = mini
+    for name in ("dev", "test"):
+        scores = json.loads((out / f"mini/seed1/score_{name}.json").read_text())
+        assert {score["convention"] for score in scores} == {"strict", "forgiving"}
+        for score in scores:
+            assert 10 < score["rate"] < 60
+            assert f"{score['rate']:.2f}" in printed
+
+
+def test_repeating_it_changes_nothing(mini: tuple[Path, str]) -> None:
+    out, printed = mini
+
+    def results() -> dict[Path, int]:
+        run = out / "mini/seed1"
+        return {
+            f: f.stat().st_mtime_ns for f in run.rglob("*.[pajt][trsx]*") if "log" not in f.parts
+        }
+
+    before = results()
+    assert table("--out", out) == printed
+    assert results() == before
+
+
+def killed(options: list[str | Path], is_time: Callable[[], bool]) -> None:
+    """Start run.sh and kill it and all its children when it is time."""
+    process = start(*options)
+    while not is_time():
+        assert process.poll() is None, f"it ended too early: {process.communicate()[0]}"
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_an_interrupted_run_ends_in_the_same_table(mini: tuple[Path, str], tmp_path: Path) -> None:
+    options = ["--kaldi-dir", mini[0], "--set", "model.units=32", "--set", "train.epochs=3"]
+    whole = table(*options, "--out", tmp_path / "whole")
+    again = [*options, "--out", tmp_path / "again"]
+    run = tmp_path / "again/mini/seed1"
+    killed(again, (run / "history.jsonl").exists)
+    killed(again, (run / "forward_dev/loglikes.scp").exists)
+    assert table(*again) == whole
+    assert re.search(r"resuming after epoch [12] of 3", (run / "log/train.log").read_text())
