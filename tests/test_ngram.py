@@ -127,6 +127,15 @@ def test_foreign_words_are_left_out_and_named() -> None:
     assert set(fst.ilabel.tolist()) == {1, 2, 3}
 
 
+def test_ngrams_without_history_are_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    model = witten_bell([["a", "b", "c"]], 3)
+    log_prob = {ngram: p for ngram, p in model.log_prob.items() if ngram != ("a", "b")}
+    words = {"<eps>": 0, "a": 1, "b": 2, "c": 3, "#0": 4, START: 5, END: 6}
+    fst, _ = grammar_fst(NgramModel(3, log_prob, model.backoff), words, 4)
+    assert "1 n-grams without a history are left out, such as a b c" in caplog.text
+    assert (fst.ilabel == 3).sum() == 2
+
+
 ARPA = "\\data\\\nngram 1=2\n\n\\1-grams:\n-0.3 a\n-0.3 </s>\n\n\\end\\\n"
 
 

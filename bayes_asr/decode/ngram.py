@@ -1,5 +1,6 @@
 """Backoff n-gram models: Witten-Bell estimates, ARPA files, and the grammar G."""
 
+import logging
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from bayes_asr.files import replacing
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.reader import iter_lines
 
+LOG = logging.getLogger(__name__)
 EPSILON, BACKOFF, START, END = "<eps>", "#0", "<s>", "</s>"
 UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts
 Ngram = tuple[str, ...]
@@ -52,7 +54,7 @@ def witten_bell(
     Raises InputError for an order below 1 and for no sentences.
     """
     counts = _counts(sentences, order)
-    words = {ngram[-1] for ngram in counts} | set(vocabulary) | {END}
+    words = sorted({ngram[-1] for ngram in counts} | set(vocabulary) | {END})
     followers: defaultdict[Ngram, list[tuple[str, int]]] = defaultdict(list)
     for ngram, count in counts.items():
         followers[ngram[:-1]].append((ngram[-1], count))
@@ -192,6 +194,10 @@ def grammar_fst(model: NgramModel, words: Mapping[str, int], backoff: int) -> tu
 
     arcs: list[Arc] = []
     final: dict[int, float] = {}
+    orphans = [ngram for ngram in known if ngram[:-1] not in states]
+    if orphans:
+        first = " ".join(orphans[0])
+        LOG.warning("%d n-grams without a history are left out, such as %s", len(orphans), first)
     for ngram, log_prob in known.items():
         if ngram[:-1] not in states:
             continue
