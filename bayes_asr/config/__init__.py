@@ -1,0 +1,37 @@
+"""The configuration: typed data with a closed vocabulary.
+
+`conf/base.yaml` names every key once, with its default, unit and meaning; `schema` gives types and
+ranges; `reader` merges files and `--set a.b=c` over base.yaml; `explain` says what a key means.
+"""
+
+from bayes_asr.config.explain import explain
+from bayes_asr.config.reader import load
+from bayes_asr.config.schema import (
+    Config,
+    DataConfig,
+    DecodeConfig,
+    FeatureConfig,
+    ModelConfig,
+    ScoreConfig,
+    SetConfig,
+    TrainConfig,
+    as_yaml,
+    differences,
+    keys,
+)
+
+__all__ = [
+    "Config",
+    "DataConfig",
+    "DecodeConfig",
+    "FeatureConfig",
+    "ModelConfig",
+    "ScoreConfig",
+    "SetConfig",
+    "TrainConfig",
+    "as_yaml",
+    "differences",
+    "explain",
+    "keys",
+    "load",
+]

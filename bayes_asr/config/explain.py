@@ -1,0 +1,40 @@
+"""What a key means: its comment in conf/base.yaml, its type and range, its default."""
+
+from collections.abc import Iterator
+
+import yaml
+
+from bayes_asr.config.reader import CONF, compose, nearest
+from bayes_asr.config.schema import typed_keys
+from bayes_asr.config.values import described
+from bayes_asr.errors import InputError
+
+
+def explain(wanted: str) -> str:
+    """Explain the key or every key of the section `wanted`; InputError where there is none."""
+    path = CONF / "base.yaml"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    values = dict(_values(compose(path)))
+    chosen = [(k, hint) for k, hint in typed_keys() if f"{k}.".startswith(f"{wanted}.")]
+    if not chosen:
+        raise InputError(f"there is no key {wanted}; {nearest(wanted)}")
+    paragraphs = []
+    for key, hint in chosen:
+        value, meaning = _value_and_comment(lines, values[key])
+        paragraphs.append(f"{key}: {meaning}\n    {described(hint)}; default {value}")
+    return "\n".join(paragraphs)
+
+
+def _values(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, yaml.Node]]:
+    """The node of every value, by its key."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _values(value, f"{prefix}{key.value}.")
+    elif node is not None:
+        yield prefix.rstrip("."), node
+
+
+def _value_and_comment(lines: list[str], node: yaml.Node) -> tuple[str, str]:
+    """A value as it is written, and what stands behind it on its line."""
+    line, start, end = lines[node.end_mark.line], node.start_mark.column, node.end_mark.column
+    return line[start:end], line[end:].strip().lstrip("# ")

@@ -1,0 +1,188 @@
+"""Merging YAML files and settings into a checked configuration."""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bayes_asr.config.schema import Config, hints, keys
+from bayes_asr.config.values import converted, described
+from bayes_asr.errors import InputError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+# An installed package carries conf/ inside; a checkout has it beside.
+CONF = next((d for d in (PACKAGE / "conf", PACKAGE.parent / "conf") if d.exists()), PACKAGE)
+
+
+@dataclass(frozen=True)
+class Located:
+    """A value and where it was written."""
+
+    value: Any
+    where: str
+
+
+def load(files: Sequence[Path], settings: Sequence[str] = ()) -> Config:
+    """Merge base.yaml, `files` in order and `settings` (`a.b=c`, c is YAML) into a configuration.
+
+    A file's `include` (a name or a list) comes before the file. Raises InputError with the file and
+    line for a key that does not exist, a wrong type or a value out of range.
+    """
+    values: dict[str, Any] = {}
+    for path in (CONF / "base.yaml", *files):
+        for layer in _layers(Path(path), ()):
+            _overlay(values, layer)
+    for setting in settings:
+        _overlay(values, _parsed(setting))
+    config: Config = _built(Config, values, "")
+    return config
+
+
+def compose(path: Path) -> yaml.Node | None:
+    """The YAML nodes of a file, with their lines; None if it is empty."""
+    try:
+        return yaml.compose(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def nearest(key: str) -> str:
+    """Advice for a key that does not exist."""
+    known = list(keys())
+    near = difflib.get_close_matches(key, known, 1, 0.5) or [
+        other for other in known if other.rpartition(".")[2] == key.rpartition(".")[2]
+    ]
+    return f"did you mean {near[0]}?" if near else "conf/base.yaml lists all keys"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as plain data, in which 1e-3 is a number."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    list("-+0123456789."),
+)
+
+
+def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[dict[str, Any]]:
+    """The files that `path` includes, then itself, each as nested located values."""
+    path = path.resolve()
+    if path in including:
+        raise InputError(f"{path}: includes itself through {' -> '.join(map(str, including))}")
+    root = compose(path)
+    layer = _located(root, path) if root is not None else {}
+    if not isinstance(layer, dict):
+        raise InputError(f"{path}: a configuration is a mapping of keys to values")
+    include = layer.pop("include", Located([], str(path)))
+    names = include.value if isinstance(include, Located) else None
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{path}: include is a file name or a list of them")
+    for name in names:
+        yield from _layers(_included(name, path), (*including, path))
+    yield layer
+
+
+def _included(name: str, path: Path) -> Path:
+    for candidate in (path.parent / name, CONF / name):
+        if candidate.exists():
+            return candidate
+    raise InputError(f"{path}: includes {name}, which is neither beside it nor in {CONF}")
+
+
+def _located(node: yaml.Node, path: Path) -> Any:
+    """Nested dicts whose leaves remember their line; a repeated key is an error."""
+    where = f"{path}, line {node.start_mark.line + 1}"
+    if not isinstance(node, yaml.MappingNode):
+        try:
+            return Located(_Loader("").construct_object(node, deep=True), where)
+        except yaml.YAMLError as error:
+            raise InputError(f"{where}: {' '.join(str(error).split())}") from None
+    values: dict[str, Any] = {}
+    for key, value in node.value:
+        line = f"{path}, line {key.start_mark.line + 1}"
+        if not isinstance(key, yaml.ScalarNode):
+            raise InputError(f"{line}: a key is a word")
+        if key.value in values:
+            raise InputError(f"{line}: {key.value} is there a second time")
+        values[key.value] = _located(value, path)
+    return values
+
+
+def _parsed(setting: str) -> dict[str, Any]:
+    """`a.b=c` as nested located values."""
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise InputError(f"--set {setting}: write it as key=value, for instance train.epochs=24")
+    try:
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - _Loader is a SafeLoader
+    except yaml.YAMLError:
+        raise InputError(f"--set {setting}: the value is not YAML") from None
+    first, *below = key.split(".")
+    nested: Any = Located(value, f"--set {setting}")
+    for part in reversed(below):
+        nested = {part: nested}
+    return {first: nested}
+
+
+def _overlay(values: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for key, value in layer.items():
+        if isinstance(value, dict) and isinstance(values.get(key), dict):
+            _overlay(values[key], value)
+        else:
+            values[key] = value
+
+
+def _built(kind: type, values: Any, prefix: str) -> Any:
+    """Make the dataclass `kind` of nested located values, checking keys, types and ranges."""
+    if isinstance(values, Located):
+        raise InputError(
+            f"{values.where}: {prefix.rstrip('.')} is a section of keys, not {values.value!r}"
+        )
+    known = hints(kind)
+    for key, value in values.items():
+        if key not in known:
+            full, leaf = _first_leaf(prefix + key, value)
+            raise InputError(f"{leaf.where}: there is no key {full}; {nearest(full)}")
+    fields = {}
+    for key, hint in known.items():
+        if key not in values:
+            raise InputError(f"{CONF / 'base.yaml'}: {prefix}{key} has no value; give it one")
+        if dataclasses.is_dataclass(hint):
+            fields[key] = _built(hint, values[key], f"{prefix}{key}.")  # type: ignore[arg-type]
+        else:
+            fields[key] = _typed(hint, values[key], prefix + key)
+    try:
+        return kind(**fields)
+    except InputError as error:  # a rule of the section, whose message begins with a key
+        key = str(error).split()[0].removeprefix(prefix)
+        raise InputError(f"{values[key].where}: {error}") from None
+
+
+def _typed(hint: Any, located: Any, key: str) -> Any:
+    if isinstance(located, dict):
+        _, leaf = _first_leaf(key, located)
+        raise InputError(f"{leaf.where}: {key} is one value, not a section of keys")
+    try:
+        return converted(hint, located.value)
+    except ValueError:
+        raise InputError(
+            f"{located.where}: {key} is {located.value!r}; it must be {described(hint)}"
+        ) from None
+
+
+def _first_leaf(key: str, value: Any) -> tuple[str, Located]:
+    """The first value below `key` and its own full key."""
+    while isinstance(value, dict):
+        name, value = next(iter(value.items()), ("", Located(None, "an empty section")))
+        key = f"{key}.{name}"
+    return key, value

@@ -1,0 +1,186 @@
+"""The keys of a configuration, their types and ranges."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+import yaml
+
+from bayes_asr.errors import InputError
+from bayes_asr.files import replacing
+
+
+@dataclass(frozen=True)
+class Within:
+    """The range of a number, both ends included."""
+
+    low: float
+    high: float
+
+
+Share = Annotated[float, Within(0, 1)]
+Dropout = Annotated[float, Within(0, 0.95)]
+Count = Annotated[int, Within(1, 10_000_000)]
+Context = Annotated[int, Within(0, 50)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetConfig:
+    """Where one set is: directories tried in order, relative to `data.dir`."""
+
+    features: tuple[str, ...]
+    alignments: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Corpus directories and what is expected of them."""
+
+    dir: str
+    train: SetConfig
+    dev: SetConfig
+    test: SetConfig
+    graph: tuple[str, ...]
+    expected_dims: tuple[int, ...]
+    held_out: Annotated[float, Within(0, 0.5)]
+    max_skipped: Share
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureConfig:
+    """From stored features to the network's input."""
+
+    cmvn: Literal["none", "mean", "mean-variance"]
+    deltas: Annotated[int, Within(0, 3)]
+    left_context: Context
+    right_context: Context
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The network."""
+
+    unit: str
+    layers: Annotated[int, Within(1, 100)]
+    units: Annotated[int, Within(1, 100_000)]
+    bidirectional: bool
+    tied_directions: bool
+    norm: Literal["batch", "none"]
+    dropout: Dropout
+    input_dropout: Dropout
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How the network is trained."""
+
+    epochs: Count
+    batch_sequences: Count
+    batch_frames: Count
+    optimizer: Literal["adam", "rmsprop"]
+    learning_rate: Annotated[float, Within(1e-8, 10)]
+    schedule: Literal["newbob", "cosine"]
+    halving_factor: Annotated[float, Within(0.01, 1)]
+    improvement_threshold: Annotated[float, Within(-1, 1)]
+    weight_decay: Share
+    max_gradient_norm: Annotated[float, Within(1e-6, 1e9)]
+    monophone_weight: Annotated[float, Within(0, 100)]
+    noise: Annotated[float, Within(0, 10)]
+    average: Annotated[float, Within(0, 0.99999)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeConfig:
+    """Search options, with the names and meanings of Kaldi's latgen-faster-mapped."""
+
+    acoustic_scale: Annotated[float, Within(1e-6, 1e3)]
+    beam: Annotated[float, Within(1e-3, 1e6)]
+    lattice_beam: Annotated[float, Within(1e-3, 1e6)]
+    max_active: Annotated[int, Within(1, 2**31 - 1)]
+    min_active: Annotated[int, Within(0, 2**31 - 1)]
+    lm_weights: tuple[Annotated[float, Within(1e-3, 1e3)], ...]
+    insertion_penalties: tuple[Annotated[float, Within(-1e3, 1e3)], ...]
+
+    def __post_init__(self) -> None:
+        if self.min_active > self.max_active:
+            raise InputError(
+                f"decode.min_active is {self.min_active}, more than decode.max_active,"
+                f" {self.max_active}"
+            )
+        for key in ("lm_weights", "insertion_penalties"):
+            if not getattr(self, key):
+                raise InputError(f"decode.{key} is empty; name at least one value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreConfig:
+    """How errors are counted."""
+
+    metric: Literal["per", "wer"]
+    costs: Literal["sclite", "levenshtein"]
+    phone_map: Literal[48, 39] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything a run depends on."""
+
+    seed: Annotated[int, Within(0, 2**31 - 1)]
+    data: DataConfig
+    features: FeatureConfig
+    model: ModelConfig
+    train: TrainConfig
+    decode: DecodeConfig
+    score: ScoreConfig
+
+    def save(self, path: Path) -> None:
+        """Write it as YAML that `load` reads back to an equal configuration."""
+        with replacing(path) as temporary:
+            temporary.write_text(as_yaml(self), encoding="utf-8")
+
+
+def as_yaml(config: Config) -> str:
+    """Every key and value as YAML."""
+    return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True)
+
+
+def hints(kind: type) -> dict[str, Any]:
+    """The keys of a section and their types, ranges included."""
+    return get_type_hints(kind, include_extras=True)
+
+
+def typed_keys(kind: type = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key that a configuration has, as `section.key`, and its type."""
+    for name, hint in hints(kind).items():
+        if dataclasses.is_dataclass(hint):
+            yield from typed_keys(hint, f"{prefix}{name}.")  # type: ignore[arg-type]
+        else:
+            yield prefix + name, hint
+
+
+def keys() -> Iterator[str]:
+    """Every key that a configuration has, as `section.key`."""
+    return (key for key, _ in typed_keys())
+
+
+def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """Keys whose values differ, with both values."""
+    before, after = (dict(_flat(_plain(config))) for config in (old, new))
+    return {key: (before[key], after[key]) for key in before if before[key] != after[key]}
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses and tuples as dicts and lists."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

@@ -1,0 +1,61 @@
+"""Plain values as the types of the schema, and those types in words."""
+
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from bayes_asr.config.schema import Within
+
+NAMES = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    types.NoneType: "null",
+}
+
+
+def converted(hint: Any, value: Any) -> Any:
+    """`value` as the type `hint`; integers serve as floats, one value as a list of one.
+
+    Raises ValueError where it is of another type or out of its range.
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        number = converted(arguments[0], value)
+        if not arguments[1].low <= number <= arguments[1].high:
+            raise ValueError
+        return number
+    if origin in (Union, types.UnionType):
+        return _first_that_fits(arguments, value)
+    if origin is tuple:
+        items = value if isinstance(value, list) else [value]
+        return tuple(converted(arguments[0], item) for item in items)
+    if hint is float and type(value) is int:
+        return float(value)
+    if value in arguments if origin is Literal else type(value) is hint:
+        return value
+    raise ValueError
+
+
+def described(hint: Any) -> str:
+    """The type `hint` in words: "a number between 0 and 1"."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        span: Within = arguments[1]
+        return f"{described(arguments[0])} between {span.low:.10g} and {span.high:.10g}"
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if origin is tuple:
+        return f"a list, each of it {described(arguments[0])}"
+    if origin in (Union, types.UnionType):
+        return " or ".join(described(option) for option in arguments)
+    return NAMES[hint]
+
+
+def _first_that_fits(options: tuple[Any, ...], value: Any) -> Any:
+    for option in options:
+        try:
+            return converted(option, value)
+        except ValueError:
+            continue
+    raise ValueError
