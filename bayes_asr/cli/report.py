@@ -1,11 +1,11 @@
-"""bayes-asr report: tables and figures of scored runs."""
+"""bayes-asr report: tables, figures and one page about scored runs."""
 
 import argparse
 from pathlib import Path
 
-from bayes_asr.files import replacing
+from bayes_asr.report.page import NOTES, write_report
 from bayes_asr.report.runs import find_systems
-from bayes_asr.report.table import as_latex, as_markdown, as_text, results
+from bayes_asr.report.table import as_text, results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,13 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the report and print the table."""
+    """Write the report and print its table; the last lines are the table."""
     out = args.out or args.runs[0] / "report"
-    table = results(find_systems(args.runs))
-    for name, text in {"table.md": as_markdown(table), "table.tex": as_latex(table)}.items():
-        with replacing(out / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    print(
-        f"written to {out}. LM weights are picked on dev; ± is the standard deviation over seeds."
-    )
-    print(as_text(table))
+    systems = find_systems(args.runs)
+    if not write_report(systems, out):
+        print("no figures: matplotlib is not installed (pip install 'bayes_asr[report]')")
+    print(f"{out / 'report.html'}\n{NOTES}")
+    print(as_text(results(systems)))

@@ -1,0 +1,85 @@
+"""Where the errors are: by speaker, by pair of tokens, and utterance by utterance."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from bayes_asr.report.runs import System
+from bayes_asr.report.table import NONE
+from bayes_asr.score.counts import Edit
+from bayes_asr.score.scores import Score
+
+NOTHING = "–"
+"""What an inserted token stands against, and what a deleted one became."""
+
+Key = tuple[str, str]
+"""Set and convention."""
+
+
+def speaker_table(systems: Sequence[System], key: Key) -> pd.DataFrame:
+    """Error rates in per cent, mean over seeds: speakers in rows, systems in columns."""
+    scored = [system for system in systems if key in system.keys]
+    columns: dict[str, list[str]] = {"speaker": [], "tokens": []}
+    for speaker, counts in scored[0].runs[0].scores[key].speakers.items():
+        columns["speaker"].append(speaker)
+        columns["tokens"].append(str(counts.tokens))
+        for system in scored:
+            spoken = [run.scores[key].speakers.get(speaker) for run in system.runs]
+            rates = [c.rate for c in spoken if c and c.tokens]
+            columns.setdefault(system.name, []).append(f"{np.mean(rates):.1f}" if rates else NONE)
+    return pd.DataFrame(columns)
+
+
+def edits_of(scores: Iterable[Score]) -> Iterator[Edit]:
+    """All alignments, one after the other."""
+    for score in scores:
+        for utterance in score.utterances:
+            yield from score.alignment(utterance)
+
+
+def confusions(edits: Iterable[Edit]) -> pd.DataFrame:
+    """How often each reference token (row) was recognised as each token (column).
+
+    The last column counts deletions, the last row insertions. Tokens are in alphabetical order.
+    """
+    pairs = Counter((e.ref or NOTHING, e.hyp or NOTHING) for e in edits)
+    tokens = [*sorted({token for pair in pairs for token in pair} - {NOTHING}), NOTHING]
+    table = pd.DataFrame(0, index=tokens, columns=tokens)
+    for (ref, hyp), number in pairs.items():
+        table.loc[ref, hyp] = number
+    return table
+
+
+def frequent_errors(edits: Iterable[Edit], most: int = 20) -> pd.DataFrame:
+    """The most frequent errors: what was said, what was recognised, how often."""
+    pairs = Counter((e.ref or NOTHING, e.hyp or NOTHING) for e in edits if e.kind != "correct")
+    rows = [
+        (ref, hyp, str(number))
+        for (ref, hyp), number in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return pd.DataFrame(rows[:most], columns=["said", "recognised", "times"])
+
+
+def listing(score: Score) -> Iterator[str]:
+    """Every utterance with an error, the most errors first: REF, HYP and the kinds of errors."""
+    for u in sorted(score.utterances, key=lambda u: (-u.counts.errors, u.utterance)):
+        if u.counts.errors:
+            c = u.counts
+            yield (
+                f"{u.utterance}: {c.errors} errors of {c.tokens}, {c.insertions} ins, "
+                f"{c.deletions} del, {c.substitutions} sub\n{aligned(score.alignment(u))}"
+            )
+
+
+def aligned(edits: Sequence[Edit]) -> str:
+    """An alignment in three lines of equal columns: REF, HYP, and S, I or D below each error."""
+    marks = {"correct": "", "substitution": "S", "insertion": "I", "deletion": "D"}
+    lines = [["REF:"], ["HYP:"], ["    "]]
+    for edit in edits:
+        width = max(len(edit.ref or ""), len(edit.hyp or ""))
+        cells = edit.ref or "*" * width, edit.hyp or "*" * width, marks[edit.kind]
+        for line, cell in zip(lines, cells, strict=True):
+            line.append(cell.ljust(width))
+    return "".join(f"{' '.join(line).rstrip()}\n" for line in lines)

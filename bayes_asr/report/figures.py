@@ -1,0 +1,108 @@
+"""Figures of a report: bars with intervals, learning curves, confusions."""
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+
+from bayes_asr.report.details import Key
+from bayes_asr.report.runs import System
+
+BLUE = "#4477aa"
+mpl.rcParams["svg.hashsalt"] = "bayes_asr"  # the same figure is the same file
+
+
+def bar_chart(systems: Sequence[System], key: Key) -> Figure:
+    """A bar for each system, its mean over seeds, with the 95 % beta interval; dots are seeds.
+
+    The layout of the papers' figures. Long names turn, and the figure widens with their number.
+    """
+    scored = [system for system in systems if key in system.keys]
+    metric = scored[0].runs[0].scores[key].metric.upper()
+    names = [system.name for system in scored]
+    means = np.array([system.rates(key).mean() for system in scored])
+    figure = Figure(figsize=(max(4.5, 1.0 + 0.75 * len(scored)), 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    axes.bar(range(len(scored)), means, width=0.6, color=BLUE)
+    tops = [_interval(axes, x, system, key) for x, system in enumerate(scored)]
+    for x, (mean, top) in enumerate(zip(means, tops, strict=True)):
+        axes.annotate(
+            f"{mean:.1f}", (x, top), (0, 5), textcoords="offset points", ha="center", fontsize=9
+        )
+    turned = max(map(len, names)) > 8
+    axes.set_xticks(
+        range(len(scored)),
+        names,
+        rotation=40 if turned else 0,
+        ha="right" if turned else "center",
+        rotation_mode="anchor",
+    )
+    axes.set_ylim(0, 1.12 * max(tops))
+    axes.set_ylabel(f"{key[0]} {metric} ({key[1]}) / %")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _interval(axes: Axes, x: int, system: System, key: Key) -> float:
+    """Draw the interval and the seeds of one bar; return the highest point."""
+    rates, interval = system.rates(key), system.interval(key)
+    mean = float(rates.mean())
+    top = mean
+    if interval:
+        spread = [[max(0, mean - interval.low)], [max(0, interval.high - mean)]]
+        axes.errorbar(x, mean, spread, color="black", capsize=4, linewidth=1)
+        top = max(top, interval.high)
+    if len(rates) > 1:
+        at = x + np.linspace(-0.15, 0.15, len(rates))
+        axes.scatter(at, rates, s=12, color="white", edgecolor="black", linewidth=0.7, zorder=3)
+        top = max(top, float(rates.max()))
+    return top
+
+
+def learning_curves(systems: Sequence[System]) -> Figure | None:
+    """Frame error by epoch on training data and on dev, mean over seeds; None without a history."""
+    trained = [s for s in systems if all(run.history for run in s.runs)]
+    if not trained:
+        return None
+    figure = Figure(figsize=(9, 3.6 + 0.12 * len(trained)), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for i, system in enumerate(trained):
+        epochs = min(len(run.history) for run in system.runs)
+        style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
+        for axes, part in zip(panels, ("train", "dev"), strict=True):
+            errors = [[h[f"{part}_error"] for h in run.history[:epochs]] for run in system.runs]
+            mean = 100 * np.mean(errors, axis=0)
+            label = system.name if part == "dev" else None
+            axes.plot(range(1, epochs + 1), mean, label=label, linewidth=1.4, **style)
+    for axes, part in zip(panels, ("training data", "dev"), strict=True):
+        axes.set_title(part, fontsize=10)
+        axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("frame error / %")
+    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+    return figure
+
+
+def confusion_matrix(table: pd.DataFrame, title: str) -> Figure:
+    """Share of each reference token (row) that was recognised as each token (column).
+
+    The last column is deletions; the last row, insertions, as shares of all insertions.
+    """
+    counts = table.to_numpy(dtype=float)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    side = 2.2 + 0.19 * len(table)
+    figure = Figure(figsize=(side + 0.8, side), layout="constrained")
+    axes = figure.add_subplot()
+    image = axes.imshow(100 * shares, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=100))
+    figure.colorbar(image, ax=axes, shrink=0.7, label="share of the row / %")
+    axes.set_xticks(range(len(table)), table.columns, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(table)), table.index, fontsize=7)
+    axes.set_xlabel("recognised (last: deleted)")
+    axes.set_ylabel("said (last: inserted)")
+    axes.set_title(title, fontsize=10)
+    return figure
