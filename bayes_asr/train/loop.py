@@ -42,7 +42,7 @@ def losses(logits: Sequence[Tensor], batch: Batch) -> list[Tensor]:
 
 
 class Update:
-    """One step of the optimizer: the objective, clipped gradients, and the average of weights."""
+    """One step of the optimizer on the weighted losses of the heads, with clipped gradients."""
 
     def __init__(
         self,
@@ -51,10 +51,9 @@ class Update:
         *,
         monophone_weight: float,
         max_gradient_norm: float,
-        averaged: "AveragedModel | None" = None,
     ) -> None:
         """Keep what every step needs."""
-        self._model, self._optimizer, self._averaged = model, optimizer, averaged
+        self._model, self._optimizer = model, optimizer
         self._monophone_weight, self._max_norm = monophone_weight, max_gradient_norm
 
     def __call__(self, parts: list[Tensor]) -> float:
@@ -64,32 +63,7 @@ class Update:
         objective.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self._model.parameters(), self._max_norm)
         self._optimizer.step()
-        if self._averaged is not None:
-            self._averaged.update(self._model)
         return float(norm)
-
-
-class AveragedModel:
-    """Exponential moving average of a model's weights and statistics (Polyak averaging).
-
-    The decay grows from 0.1 towards `decay`, so that the random first weights are soon forgotten.
-    """
-
-    def __init__(self, decay: float, model: AcousticModel) -> None:
-        """Start at the model's values."""
-        self.decay, self.updates = decay, 0
-        self.state = {name: value.clone() for name, value in model.state_dict().items()}
-
-    @torch.no_grad()
-    def update(self, model: AcousticModel) -> None:
-        """Move towards the model's present values."""
-        weight = 1 - min(self.decay, (1 + self.updates) / (10 + self.updates))
-        for name, value in model.state_dict().items():
-            if value.is_floating_point():
-                self.state[name].lerp_(value, weight)
-            else:
-                self.state[name].copy_(value)
-        self.updates += 1
 
 
 def run_epoch(

@@ -23,7 +23,7 @@ from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.train import checkpoint
 from bayes_asr.train.batch import loader
 from bayes_asr.train.corpus import LabelledSet, training_and_dev
-from bayes_asr.train.loop import AveragedModel, Totals, Update, run_epoch
+from bayes_asr.train.loop import Totals, Update, run_epoch
 from bayes_asr.train.schedule import next_rate
 
 MAY_CHANGE = {"train.epochs"}  # keys that a resumed run may change: more epochs can be added
@@ -74,7 +74,6 @@ class _Session:
     model: AcousticModel
     architecture: dict[str, Any]
     optimizer: torch.optim.Optimizer
-    averaged: AveragedModel
     normalisation: Normalisation
     log_priors: np.ndarray
     rate: float
@@ -105,7 +104,6 @@ class _Session:
             model,
             plan,
             _optimizer(config.train, model),
-            AveragedModel(config.train.average, model),
             normalisation,
             log_priors(data.alignments.pdf_counts(data.lengths)),
             config.train.learning_rate,
@@ -117,9 +115,8 @@ class _Session:
         if not path.exists():
             return
         content = checkpoint.read(path)
-        self.model.load_state_dict(content["training"])
+        self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
-        self.averaged.state, self.averaged.updates = content["model"], content["updates"]
         self.rate, self.history = content["rate"], content["history"]
         LOGGER.info("resuming after epoch %d of %d", len(self.history), self.config.train.epochs)
 
@@ -144,7 +141,6 @@ class _Session:
                 self.optimizer,
                 monophone_weight=options.monophone_weight,
                 max_gradient_norm=options.max_gradient_norm,
-                averaged=self.averaged,
             ),
             title=f"epoch {epoch}",
         )
@@ -160,12 +156,9 @@ class _Session:
         )
 
     def _validate(self, data: LabelledSet, epoch: int) -> Totals:
-        """Evaluate the averaged weights, which are the ones that are kept."""
-        model = AcousticModel(**self.architecture)
-        model.load_state_dict(self.averaged.state)
         batches = in_order(data.lengths, sequences=32, frames=self.config.train.batch_frames)
         load = loader(data, self.normalisation, seed=0, epoch=0)
-        return run_epoch(model, batches, load, title=f"epoch {epoch} dev")
+        return run_epoch(self.model, batches, load, title=f"epoch {epoch} dev")
 
     def _save(self, epoch: int, trained: Totals, validated: Totals) -> None:
         train, dev = trained.metrics(), validated.metrics()
@@ -197,7 +190,7 @@ class _Session:
         """Write best.pt before last.pt: a run killed between them repeats the epoch and best.pt."""
         content = {
             "architecture": self.architecture,
-            "model": self.averaged.state,
+            "model": self.model.state_dict(),
             "mean": torch.from_numpy(self.normalisation.mean),
             "deviation": torch.from_numpy(self.normalisation.deviation),
             "log_priors": torch.from_numpy(self.log_priors),
@@ -208,9 +201,7 @@ class _Session:
             self.run / "last.pt",
             {
                 **content,
-                "training": self.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
-                "updates": self.averaged.updates,
                 "rate": self.rate,
                 "history": self.history,
             },
