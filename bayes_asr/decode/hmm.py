@@ -6,12 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_asr.decode.algebra import (
-    Arc,
-    fst_from_arcs,
-    sort_arcs,
-    sources,
-)
+from bayes_asr.decode.algebra import Arc, fst_from_arcs, sort_arcs, sources
 from bayes_asr.errors import InputError
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.mdl import TransitionModel
@@ -143,15 +138,15 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float) -> Fst:
     looping = np.flatnonzero(transitions.loop[entered])
     loop = transitions.loop[entered[looping]]
     leaving = -scale * transitions.leave[entered]
-    nothing, onward = np.zeros(len(loop), np.int64), np.zeros(parts.shape[1], np.int64)
+    new = fst.num_states + np.arange(parts.shape[1])
     return sort_arcs(
-        source=np.concatenate([source, fst.num_states + np.arange(parts.shape[1]), looping]),
-        ilabel=np.concatenate([fst.ilabel, onward, loop]),
-        olabel=np.concatenate([fst.olabel, onward, nothing]),
+        source=np.concatenate([source, new, looping]),
+        ilabel=np.concatenate([fst.ilabel, np.zeros_like(new), loop]),
+        olabel=np.concatenate([fst.olabel, np.zeros_like(new), np.zeros_like(loop)]),
         weight=np.concatenate(
-            [fst.weight + leaving[source], leaving[fst.num_states :], -scale * model.log_prob[loop]]
+            [fst.weight + leaving[source], leaving[new], -scale * model.log_prob[loop]]
         ),
         nextstate=np.concatenate([target, parts[0], looping]),
-        final=np.append(fst.final, np.full(parts.shape[1], np.inf)) + leaving,
+        final=np.append(fst.final, np.full(len(new), np.inf)) + leaving,
         start=fst.start,
     )

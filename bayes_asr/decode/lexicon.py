@@ -102,7 +102,7 @@ def lexicon_fst(
     silence: Sequence[str] = (),
     silence_probability: float = 0.0,
 ) -> Fst:
-    """Return L: phones to words, with `silence` before, between and after words if it is probable.
+    """Return L: phones to words, with `silence` before, between and after words if there is any.
 
     `silence` is a phone and what disambiguates it. The backoff symbol #0 passes through between
     words (make_lexicon_fst.py, then fstaddselfloops).
@@ -110,7 +110,7 @@ def lexicon_fst(
     start, loop, pause = 0, 1, 2
     arcs: list[Arc] = []
     endings: list[tuple[int, float]]
-    if silence_probability:
+    if silence:
         skip, take = -math.log(1.0 - silence_probability), -math.log(silence_probability)
         endings = [(loop, skip), (pause, take)]
         arcs += [(start, 0, 0, skip, loop), (start, 0, 0, take, pause)]
