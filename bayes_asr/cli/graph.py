@@ -13,7 +13,6 @@ from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
 from bayes_asr.tables.tree import read_tree
 
-HELP = "build a decoding graph (HCLG.fst) from lexicon, language model and tree, without Kaldi"
 SILENCE_PROBABILITY = 0.5  # the default of prepare_lang.sh
 
 
