@@ -88,6 +88,7 @@ class TrainConfig:
     max_gradient_norm: Annotated[float, Within(1e-6, 1e9)]
     monophone_weight: Annotated[float, Within(0, 100)]
     noise: Annotated[float, Within(0, 10)]
+    tempo: Annotated[float, Within(0, 0.5)]
 
 
 @dataclass(frozen=True, kw_only=True)

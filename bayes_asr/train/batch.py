@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bayes_asr.data.batches import key_of
 from bayes_asr.data.features import Normalisation
+from bayes_asr.data.perturbation import perturbed
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames, pack
 from bayes_asr.train.corpus import LabelledSet
@@ -16,7 +17,7 @@ from bayes_asr.train.corpus import LabelledSet
 
 @dataclass(frozen=True)
 class Batch:
-    """Packed features [N, F], the pdf and the monophone of each frame [N], and a key for each utterance [B]."""
+    """Packed features [N, F], pdf and monophone of each frame [N], a key for each utterance [B]."""
 
     x_NF: Tensor
     frames: Frames
@@ -26,28 +27,31 @@ class Batch:
 
 
 def loader(
-    data: LabelledSet, normalise: Normalisation, *, seed: int, epoch: int, noise: float = 0.0
+    data: LabelledSet,
+    normalise: Normalisation,
+    *,
+    seed: int,
+    epoch: int,
+    noise: float = 0.0,
+    tempo: float = 0.0,
 ) -> Callable[[list[str]], Batch]:
-    """Return the function that reads and packs the utterances of a batch.
+    """Return the function that reads, perturbs and packs the utterances of a batch.
 
-    noise: standard deviation of Gaussian noise on normalised features; it depends on (seed, epoch, utterance) only.
+    noise, tempo: see `perturbed`; what they do depends on (seed, epoch, utterance) only.
     """
 
     def load(utterances: list[str]) -> Batch:
         keys = [key_of(seed, epoch, utt) for utt in utterances]
-        matrices = []
+        matrices, pdfs, monophones = [], [], []
         for utt, key in zip(utterances, keys, strict=True):
-            matrix = normalise(_features(data, utt))
-            if noise:
-                rng = np.random.default_rng(key % 2**64)
-                matrix = matrix + noise * rng.standard_normal(matrix.shape, dtype=np.float32)
+            normalised = normalise(_features(data, utt))
+            matrix, nearest = perturbed(normalised, key, noise=noise, tempo=tempo)
             matrices.append(torch.from_numpy(matrix))
+            pdfs.append(torch.from_numpy(data.alignments.pdfs(utt)[nearest]).long())
+            monophones.append(torch.from_numpy(data.alignments.monophones(utt)[nearest]))
         x_NF, frames, order = pack(matrices)
-        pdfs, _, _ = pack([torch.from_numpy(data.alignments.pdfs(u)).long() for u in utterances])
-        monophones, _, _ = pack(
-            [torch.from_numpy(data.alignments.monophones(u)) for u in utterances]
-        )
-        return Batch(x_NF, frames, pdfs, monophones, torch.tensor(keys)[order])
+        keys_B = torch.tensor(keys)[order]
+        return Batch(x_NF, frames, pack(pdfs)[0], pack(monophones)[0], keys_B)
 
     return load
 

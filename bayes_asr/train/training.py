@@ -135,6 +135,7 @@ class _Session:
                 seed=self.config.seed,
                 epoch=epoch,
                 noise=options.noise,
+                tempo=options.tempo,
             ),
             update=Update(
                 self.model,
