@@ -1,13 +1,18 @@
 """NIST's sclite as an oracle, and the pairs of token sequences to ask it about."""
 
+import json
 import random
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+
+CONVENTIONS = {"strict": frozenset(), "forgiving": frozenset({"a"})}
+"""Reference tokens that may be missing."""
 
 
 def read_trn(path: Path) -> dict[str, list[str]]:
@@ -54,3 +59,18 @@ def sclite_scores(
         re.MULTILINE,
     )
     return [list(map(int, scores.split())) for _, scores in sorted(found)]
+
+
+def write_counts(path: Path) -> None:
+    """Store what the installed sclite counts in 1,000 random pairs."""
+    pairs = random_pairs(seed=1, number=1000)
+    with tempfile.TemporaryDirectory() as folder:
+        counts = {
+            name: sclite_scores(Path(folder), pairs, optional)
+            for name, optional in CONVENTIONS.items()
+        }
+    path.write_text(json.dumps(counts, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    write_counts(Path(__file__).with_name("sclite_counts.json"))

@@ -1,6 +1,7 @@
 """The report as a whole, its details, and its comparisons with the best system."""
 
 import argparse
+import json
 import re
 import sys
 from pathlib import Path
@@ -77,6 +78,13 @@ def test_page_without_matplotlib(
     assert "no figures: matplotlib is not installed" in capsys.readouterr().out
     assert "<img" not in (tmp_path / "report.html").read_text()
     assert not (tmp_path / "figures").exists()
+
+
+def test_json_is_the_table(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_report(out, "--out", tmp_path, "--json")
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["system"] for row in rows] == ["gru", "li & <bru>", "lstm"] * 2
+    assert rows[0].keys() == rows[5].keys() > {"rate", "LM weight", "dev %", "test 95 %"}
 
 
 def test_report_lies_beside_the_runs_and_may_be_repeated(out: Path) -> None:

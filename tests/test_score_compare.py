@@ -123,3 +123,8 @@ def test_runs_scored_differently(tmp_path: Path) -> None:
         write_scores([score(ref, ref, convention)], tmp_path / name / "score_test.json")
     with pytest.raises(InputError, match=r"is scored plain and .* strict; score both alike"):
         run_compare(*(str(tmp_path / name) for name in NAMES))
+
+
+def test_run_that_is_not_scored(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"score_test\.json: not there; run bayes-asr score first"):
+        run_compare(str(tmp_path), str(tmp_path))

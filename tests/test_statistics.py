@@ -278,3 +278,8 @@ def test_arrays_of_two_lengths_are_refused(function: Callable[..., object]) -> N
 def test_unknown_choices_list_the_known(call: Callable[..., object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call(np.ones(3))
+
+
+def test_exact_wilcoxon_refuses_what_it_cannot_count() -> None:
+    with pytest.raises(InputError, match="501 pairs are too many for exact; use normal"):
+        wilcoxon(np.arange(501), np.zeros(501), method="exact")

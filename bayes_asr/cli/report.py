@@ -1,6 +1,7 @@
 """bayes-asr report: tables, figures and one page about scored runs."""
 
 import argparse
+import json
 from pathlib import Path
 
 from bayes_asr.report.page import NOTES, write_report
@@ -14,13 +15,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs", type=Path, nargs="+", metavar="RUN", help="scored run, or a folder of runs"
     )
     parser.add_argument("--out", type=Path, help="where to write (default: the first RUN/report)")
+    parser.add_argument("--json", action="store_true", help="print the rows of the table as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the report and print its table; the last lines are the table."""
     out = args.out or args.runs[0] / "report"
     systems = find_systems(args.runs)
-    if not write_report(systems, out):
+    drawn = write_report(systems, out)
+    table = results(systems)
+    if args.json:
+        print(json.dumps(table.to_dict("records"), indent=1, ensure_ascii=False))
+        return
+    if not drawn:
         print("no figures: matplotlib is not installed (pip install 'bayes_asr[report]')")
     print(f"{out / 'report.html'}\n{NOTES}")
-    print(as_text(results(systems)))
+    print(as_text(table))

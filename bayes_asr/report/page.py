@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 LARGEST_MATRIX = 80
 """More tokens than these have no confusion matrix: their names could not be read."""
 
+LISTED = 100
+"""Utterances on the page, those with the most errors; the text file has all."""
+
 NOTES = (
     "LM weights are picked on dev. ± is the standard deviation over seeds; [low, high] is the 95 % "
     "beta interval of one run. A phone error rate is strict, or forgives missing silences; compare "
@@ -100,8 +103,8 @@ def _errors(system: System, key: Key, out: Path, drawn: bool) -> Iterator[str]:
     """Confusions over all seeds of a system, and the listing of its first seed."""
     edits = list(edits_of(run.scores[key] for run in system.runs))
     file = re.sub(r"[^\w.-]+", "_", "_".join([system.name, *key]))
-    lines = "\n".join(listing(system.runs[0].scores[key]))
-    _write(out / "errors" / f"{file}.txt", lines)
+    utterances = list(listing(system.runs[0].scores[key]))
+    _write(out / "errors" / f"{file}.txt", "\n".join(utterances))
     yield f"<details><summary>Errors of {escape(system.name)}</summary>"
     yield as_html(frequent_errors(edits))
     matrix = confusions(edits)
@@ -111,6 +114,8 @@ def _errors(system: System, key: Key, out: Path, drawn: bool) -> Iterator[str]:
         title = f"{system.name}, {key[0]}, {key[1]}"
         figure = confusion_matrix(matrix, title)
         yield _figure(figure, out / "figures" / f"confusions_{file}", "png")
+    yield f"<p>The worst {LISTED} utterances of {escape(str(system.runs[0].path))}:</p>"
+    lines = "\n".join(utterances[:LISTED])
     yield f"<pre>{escape(lines)}</pre></details>"
 
 

@@ -10,6 +10,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.scores import Score
 from bayes_asr.score.statistics import (
+    EXACT_LIMIT,
     Bootstrap,
     Interval,
     PairedBootstrap,
@@ -207,7 +208,8 @@ def _paired_tests(a: Score, b: Score) -> list[PairedTest]:
         rates = 100 * x / tokens, 100 * y / tokens
         n = len(tokens)
         rows.append(("Wilcoxon, normal as sc_stats", "speaker", n, *wilcoxon(*rates)))
-        rows.append(("Wilcoxon, exact", "speaker", n, *wilcoxon(*rates, method="exact")))
+        if n <= EXACT_LIMIT:
+            rows.append(("Wilcoxon, exact", "speaker", n, *wilcoxon(*rates, method="exact")))
         rows.append(("sign, exact", "speaker", n, *sign_test(*rates)))
     adjusted = holm([p for *_, p in rows])
     return [PairedTest(*row, float(holm_p)) for row, holm_p in zip(rows, adjusted, strict=True)]

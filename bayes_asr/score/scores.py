@@ -111,6 +111,8 @@ def write_scores(scores: Sequence[Score], path: Path) -> None:
 
 def read_scores(path: Path) -> list[Score]:
     """Read a score file, checking that its counts are those of its alignments."""
+    if not Path(path).exists():
+        raise InputError(f"{path}: not there; run bayes-asr score first")
     try:
         entries = json.loads(Path(path).read_text(encoding="utf-8"))
         return [_read_entry(entry) for entry in entries]

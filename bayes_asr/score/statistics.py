@@ -230,6 +230,10 @@ def _segments_of(a: Marks, b: Marks) -> list[list[int]]:
     return closed + ([current] if current else [])
 
 
+EXACT_LIMIT = 500
+"""More pairs than these have no exact Wilcoxon test: its cost grows with their third power."""
+
+
 class Test(NamedTuple):
     """A test statistic and its p-value."""
 
@@ -252,6 +256,8 @@ def wilcoxon(
     a, b = _same_length(a, b)
     difference = a - b
     if method == "exact":
+        if len(difference) > EXACT_LIMIT:
+            raise InputError(f"{len(difference)} pairs are too many for exact; use normal")
         return _exact_wilcoxon(difference[difference != 0], alternative)
     if method != "normal":
         raise InputError(f"unknown method {method!r}; known: normal, exact")
