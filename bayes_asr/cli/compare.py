@@ -58,6 +58,6 @@ def _shown(comparison: Comparison) -> str:
     for test in comparison.tests:
         units = f"{test.number} {test.unit}{'s' if test.number != 1 else ''}"
         lines.append(
-            f"{test.test:30} {units:>16} {test.statistic:10.3f} {test.p:9.5f} {test.adjusted:9.5f}"
+            f"{test.test:30} {units:>16} {test.statistic:10.3f} {test.p:9.3g} {test.adjusted:9.3g}"
         )
     return "\n".join(lines)

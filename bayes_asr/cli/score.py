@@ -7,7 +7,7 @@ from pathlib import Path
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.score.scores import Score, write_scores
-from bayes_asr.score.sets import SetPaths, score_run
+from bayes_asr.score.sets import SetPaths, find_hypotheses, score_run
 from bayes_asr.train.corpus import located
 
 SETS = ("dev", "test")
@@ -60,3 +60,10 @@ def run(args: argparse.Namespace) -> None:
     for name in SETS:
         if name not in sets:
             print(f"{name}: not decoded")
+    tried = sorted({weights[0] for weights in find_hypotheses(sets["dev"].decode)})
+    for score in scored["dev"]:
+        if len(tried) > 1 and score.lm_weight in (tried[0], tried[-1]):
+            print(
+                f"{score.convention}: dev picks LM weight {score.lm_weight:g}, the end of those "
+                f"tried ({tried[0]:g} to {tried[-1]:g}); widen decode.lm_weights"
+            )
