@@ -41,6 +41,7 @@ def train(
     torch.manual_seed(config.seed)
     train_set, dev_set = training_and_dev(config, open_pipe)
     session = _Session.start(config, run, train_set)
+    _record_environment(run, session.model)
     session.resume()
     while len(session.history) < config.train.epochs:
         session.run_epoch(train_set, dev_set)
@@ -234,15 +235,17 @@ def _claim(config: Config, run: Path, new: bool) -> None:
                     " folder, or start over with --new"
                 )
     config.save(recorded)
-    with replacing(run / "env.json") as temporary:
-        temporary.write_text(json.dumps(_environment(), indent=1) + "\n")
 
 
-def _environment() -> dict[str, Any]:
-    return {
+def _record_environment(run: Path, model: AcousticModel) -> None:
+    """Write env.json: what, besides the configuration, the numbers of a run may depend on."""
+    environment = {
+        "parameters": sum(p.numel() for p in model.parameters()),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
     }
+    with replacing(run / "env.json") as temporary:
+        temporary.write_text(json.dumps(environment, indent=1) + "\n")
