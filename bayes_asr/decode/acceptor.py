@@ -7,8 +7,15 @@ import numpy as np
 from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import Lattice, topological_order
 
-Weight = tuple[float, float]  # graph cost, acoustic cost
-Arc = tuple[int, int, float, float, int]  # label, transition-id, graph, acoustic, next state
+Cost = np.float32  # costs of paths add up and compare in float32, as in Kaldi: see determinize
+Weight = tuple[Cost, Cost]  # graph cost, acoustic cost
+Arc = tuple[int, int, Cost, Cost, int]  # label, transition-id, graph, acoustic, next state
+NOTHING = Cost(0)
+
+
+def cost_of(graph: Cost, acoustic: Cost) -> float:
+    """Return the sum in float64, in which the costs that guide the search add up."""
+    return float(graph) + float(acoustic)
 
 
 @dataclass
@@ -46,19 +53,21 @@ def insert_phones(lattice: Lattice, phone_start: np.ndarray) -> tuple[Acceptor, 
     phone[: lattice.offsets[1]] = 0
     arcs: list[list[Arc]] = [[] for _ in range(lattice.num_states)]
     source = np.repeat(np.arange(lattice.num_states), np.diff(lattice.offsets))
-    columns = (source, lattice.olabel, phone, lattice.ilabel, lattice.graph, lattice.acoustic)
-    rows = zip(*(column.tolist() for column in (*columns, lattice.nextstate)), strict=True)
-    for state, word, spoken, tid, graph, acoustic, after in rows:
+    numbers = (source, lattice.olabel, phone, lattice.ilabel, lattice.nextstate)
+    columns = (*(column.tolist() for column in numbers), lattice.graph, lattice.acoustic)
+    for state, word, spoken, tid, after, graph, acoustic in zip(*columns, strict=True):
         if word and spoken:
             arcs[state].append((word, tid, graph, acoustic, len(arcs)))
-            arcs.append([(first_phone + spoken, 0, 0.0, 0.0, after)])
+            arcs.append([(first_phone + spoken, 0, NOTHING, NOTHING, after)])
         else:
             label = first_phone + spoken if spoken else word
             arcs[state].append((label, tid, graph, acoustic, after))
     ends = np.isfinite(lattice.final_graph)
     final: list[Weight | None] = [
-        (float(g), float(a)) if end else None
-        for end, g, a in zip(ends, lattice.final_graph, lattice.final_acoustic, strict=True)
+        (graph, acoustic) if end else None
+        for end, graph, acoustic in zip(
+            ends, lattice.final_graph, lattice.final_acoustic, strict=True
+        )
     ]
     final += [None] * (len(arcs) - len(final))
     return renumber(arcs, final), first_phone
@@ -69,9 +78,9 @@ def backward_costs(acceptor: Acceptor) -> list[float]:
     costs = [float("inf")] * len(acceptor.arcs)
     for state in range(len(costs) - 1, -1, -1):
         final = acceptor.final[state]
-        least = float("inf") if final is None else final[0] + final[1]
+        least = float("inf") if final is None else cost_of(*final)
         for _, _, graph, acoustic, after in acceptor.arcs[state]:
-            least = min(least, graph + acoustic + costs[after])
+            least = min(least, cost_of(graph, acoustic) + costs[after])
         costs[state] = least
     return costs
 
@@ -86,11 +95,11 @@ def prune_acceptor(acceptor: Acceptor, beam: float) -> Acceptor:
     for state, row in enumerate(acceptor.arcs):
         arcs.append([])
         for arc in row:
-            cost = forward[state] + (arc[2] + arc[3])
+            cost = forward[state] + cost_of(arc[2], arc[3])
             forward[arc[4]] = min(forward[arc[4]], cost)
             if cost + backward[arc[4]] <= cutoff:
                 arcs[state].append(arc)
         ending = acceptor.final[state]
-        over = ending is None or forward[state] + ending[0] + ending[1] > cutoff
+        over = ending is None or forward[state] + cost_of(*ending) > cutoff
         final.append(None if over else ending)
     return renumber(arcs, final)

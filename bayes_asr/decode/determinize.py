@@ -5,7 +5,9 @@ the WFST framework", ICASSP 2012): weighted subset construction over the lattice
 of words, where the weight of a path is its pair of costs and its string of transition-ids, and of
 two equal word sequences the cheaper one stays.  Arcs are made in the order of the best path through
 them, so that the search can stop at the beam.  A first pass does the same over words and phones; it
-gives the second pass less to do.  This NumPy-free form is the reference of the one in C++.
+gives the second pass less to do.  Costs of paths are float32 and compared as sums in float32,
+because ties are frequent and Kaldi's results hang on how they round.  This form is the reference of
+the one in C++.
 """
 
 import heapq
@@ -16,10 +18,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bayes_asr.decode.acceptor import (
+    NOTHING,
     Acceptor,
     Arc,
+    Cost,
     Weight,
     backward_costs,
+    cost_of,
     insert_phones,
     prune_acceptor,
     renumber,
@@ -34,8 +39,8 @@ MAX_BYTES = (
 ARC_BYTES, ELEMENT_BYTES, STRING_BYTES = 32, 24, 32
 RETRY_CUTOFF, MAX_TRIES = 0.5, 10
 
-Element = tuple[int, int, float, float]  # state, string, graph, acoustic
-OutputArc = tuple[int, int, float, float, int]  # label, string, graph, acoustic, next state or -1
+Element = tuple[int, int, Cost, Cost]  # state, string, graph, acoustic
+OutputArc = tuple[int, int, Cost, Cost, int]  # label, string, graph, acoustic, next state or -1
 
 
 class Strings:
@@ -97,9 +102,9 @@ class Strings:
         """Tell whether `new` is cheaper; ties go to the lower graph cost, then to the string."""
         new_cost, old_cost = new[2] + new[3], old[2] + old[3]
         if new_cost != old_cost:
-            return new_cost < old_cost
+            return bool(new_cost < old_cost)
         if new[2] != old[2] or new[1] == old[1]:
-            return new[2] < old[2]
+            return bool(new[2] < old[2])
         if self.depth[new[1]] != self.depth[old[1]]:
             return self.depth[new[1]] < self.depth[old[1]]
         return self.labels(new[1]) > self.labels(old[1])
@@ -114,11 +119,14 @@ class Subset:
     arcs: list[OutputArc] = field(default_factory=list)
 
 
-Found = tuple[int, int, float, float]  # state of the result, then string and weight left over
+Found = tuple[int, int, Cost, Cost]  # state of the result, then string and weight left over
 
 
 class SubsetTable:
-    """Finds what belongs to a subset: equal states and strings, weights within the tolerance."""
+    """Finds what belongs to a subset: equal states and strings, weights within the tolerance.
+
+    Of several the one stored last counts, as in Kaldi's hash table.
+    """
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -131,7 +139,7 @@ class SubsetTable:
 
     def find(self, subset: list[Element]) -> Found | None:
         """Return what was stored with an equal subset."""
-        for known, found in self.row(subset):
+        for known, found in reversed(self.row(subset)):
             if all(
                 abs((a[2] + a[3]) - (b[2] + b[3])) <= TOLERANCE
                 for a, b in zip(known, subset, strict=True)
@@ -159,7 +167,7 @@ class Determinizer:
 
     def run(self) -> float:
         """Expand subsets in the order of the best path through them; return the beam reached."""
-        start = self.close([(0, EMPTY, 0.0, 0.0)])
+        start = self.close([(0, EMPTY, NOTHING, NOTHING)])
         self.add_subset(start, 0.0)
         while self.queue:
             if len(self.subsets) % 10 == 0 and self.is_too_large():
@@ -168,7 +176,7 @@ class Determinizer:
             forward = self.subsets[owner].forward
             elements, string, graph, acoustic = self.normalize(elements)
             state, rest, more_graph, more_acoustic = self.reach(
-                elements, forward + graph + acoustic
+                elements, forward + cost_of(graph, acoustic)
             )
             string = self.strings.concatenate(string, rest)
             arc = (label, string, graph + more_graph, acoustic + more_acoustic, state)
@@ -183,7 +191,7 @@ class Determinizer:
             closed, string, graph, acoustic = self.normalize(self.close(elements))
             known = self.minimal.find(closed)
             if known is None:
-                state = self.add_subset(closed, forward + graph + acoustic)
+                state = self.add_subset(closed, forward + cost_of(graph, acoustic))
             else:
                 state = known[0]
             found = (state, string, graph, acoustic)
@@ -213,7 +221,7 @@ class Determinizer:
                     best[after] = new
         return [best[state] for state in sorted(best) if self.speaks[state]]
 
-    def normalize(self, elements: list[Element]) -> tuple[list[Element], int, float, float]:
+    def normalize(self, elements: list[Element]) -> tuple[list[Element], int, Cost, Cost]:
         """Take out the common prefix of the strings and the weight of the cheapest element."""
         strings = self.strings
         prefix, cheapest = elements[0][1], elements[0]
@@ -234,7 +242,7 @@ class Determinizer:
         """Make a new state of the result: its final weight, and tasks for its labels."""
         number = len(self.subsets)
         self.subsets.append(Subset(elements, forward))
-        self.minimal.row(elements).append((elements, (number, EMPTY, 0.0, 0.0)))
+        self.minimal.row(elements).append((elements, (number, EMPTY, NOTHING, NOTHING)))
         self.elements += len(elements)
         self.end_paths(number)
         self.plan_arcs(number)
@@ -249,7 +257,7 @@ class Determinizer:
                 new = (state, string, graph + final[0], acoustic + final[1])
                 if best is None or self.strings.prefers(new, best):
                     best = new
-        if best is not None and subset.forward + best[2] + best[3] <= self.cutoff:
+        if best is not None and cost_of(best[2], best[3]) + subset.forward <= self.cutoff:
             subset.arcs.append((0, best[1], best[2], best[3], -1))
             self.arcs += 1
 
@@ -268,7 +276,7 @@ class Determinizer:
                     elements[after] = new
         for label in sorted(ways):
             reached = [ways[label][state] for state in sorted(ways[label])]
-            least = min(g + a + backward[state] for state, _, g, a in reached)
+            least = min(cost_of(g, a) + backward[state] for state, _, g, a in reached)
             priority = subset.forward + least
             if priority <= self.cutoff:
                 self.tasks += 1
@@ -307,13 +315,13 @@ def without_phones(done: Determinizer, first_phone: int) -> Acceptor:
             state = number
             for tid in tids[:-1]:
                 arcs[state].append((word, tid, graph, acoustic, len(arcs)))
-                word, graph, acoustic, state = 0, 0.0, 0.0, len(arcs)
+                word, graph, acoustic, state = 0, NOTHING, NOTHING, len(arcs)
                 arcs.append([])
                 final.append(None)
             arcs[state].append((word, tids[-1] if tids else 0, graph, acoustic, after))
             if after == len(arcs):
                 arcs.append([])
-                final.append((0.0, 0.0))
+                final.append((NOTHING, NOTHING))
     return renumber(arcs, final)
 
 
@@ -340,7 +348,7 @@ def determinize_acceptor(acceptor: Acceptor, beam: float) -> Determinizer:
 def compact_lattice(done: Determinizer) -> CompactLattice:
     """Return the result as arrays, topologically sorted, without states that lead nowhere."""
     rows = [[arc for arc in subset.arcs if arc[4] >= 0] for subset in done.subsets]
-    none = (0, EMPTY, np.inf, np.inf, -1)
+    none = (0, EMPTY, Cost(np.inf), Cost(np.inf), -1)
     ends = [next((arc for arc in subset.arcs if arc[4] < 0), none) for subset in done.subsets]
     arcs = [arc for row in rows for arc in row]
     tids = [done.strings.labels(arc[1]) for arc in arcs]

@@ -63,15 +63,14 @@ def decode_utterance(
     path that goes as far as any.  Raises InputError for a wrong width, no frames, NaN and +inf.
     """
     loglikes = check_loglikes(network, utt, loglikes)
-    lattice, reached = engine.search(
-        network, np.float32(options.acoustic_scale) * loglikes, options
-    )
+    scale = np.float32(options.acoustic_scale)
+    lattice, reached = engine.search(network, scale * loglikes, options)
     if lattice is None or not (reached or options.allow_partial):
         return DecodeResult(utt, [], np.empty(0, np.int32), np.inf, np.inf, False, None)
     arcs, last = engine.best_arcs(lattice)
     words, tids = lattice.olabel[arcs], lattice.ilabel[arcs]
     graph = lattice.graph[arcs].sum(dtype=np.float64) + lattice.final_graph[last]
-    acoustic = lattice.acoustic[arcs].sum(dtype=np.float64) / options.acoustic_scale
+    acoustic = lattice.acoustic[arcs].sum(dtype=np.float64) / float(scale)
     compact = engine.determinize(lattice, network.phone_start, options.lattice_beam)
     return DecodeResult(
         utt,
@@ -80,5 +79,5 @@ def decode_utterance(
         float(graph),
         float(acoustic),
         reached,
-        scale_acoustic(compact, 1.0 / options.acoustic_scale),
+        scale_acoustic(compact, 1.0 / float(scale)),
     )

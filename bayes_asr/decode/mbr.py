@@ -9,6 +9,7 @@ at nodes of one depth are treated at once.  Kaldi: lattice-mbr-decode, lattice-t
 Shapes: A arcs, N nodes, Q positions (words, and an empty position before and after each), W words.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -138,14 +139,23 @@ def arc_posteriors(
     layers: list[slice],
     nodes: int,
 ) -> np.ndarray:
-    """Return for each arc its share of all paths from the start to its target node, float64 [A]."""
-    alpha = np.full(nodes, -np.inf)
+    """Return for each arc its share of all paths from the start to its target node, float64 [A].
+
+    In scalars: NumPy rounds exp differently from one processor to another, and ties hang on it.
+    """
+    alpha = [-math.inf] * nodes
     alpha[0] = 0.0
     posterior = np.empty(len(source))
     for layer in layers:
-        total = alpha[source[layer]] + loglike[layer]
-        np.logaddexp.at(alpha, target[layer], total)
-        posterior[layer] = np.exp(total - alpha[target[layer]])
+        targets = target[layer].tolist()
+        before = (alpha[state] for state in source[layer].tolist())
+        totals = [sum(pair) for pair in zip(before, loglike[layer].tolist(), strict=True)]
+        for after, total in zip(targets, totals, strict=True):
+            more, less = max(alpha[after], total), min(alpha[after], total)
+            alpha[after] = more + math.log1p(math.exp(less - more))
+        posterior[layer] = [
+            math.exp(total - alpha[after]) for after, total in zip(targets, totals, strict=True)
+        ]
     return posterior
 
 

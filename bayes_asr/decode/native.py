@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bayes_asr.decode import determinize as reference
 from bayes_asr.decode.network import Arcs, Network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.tables.lattice import CompactLattice, Lattice
@@ -173,7 +174,11 @@ def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> Compa
     """Do what `determinize.determinize` does."""
     view = CompactView()
     held = needed_library().decoder_determinize(
-        c.byref(lattice_view(lattice)), pointer(phone_start), c.c_double(beam), c.byref(view)
+        c.byref(lattice_view(lattice)),
+        pointer(phone_start),
+        c.c_double(beam),
+        c.c_int64(reference.MAX_BYTES),
+        c.byref(view),
     )
     if not held:
         raise MemoryError("the determinization of a lattice ran out of memory")

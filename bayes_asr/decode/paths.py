@@ -46,14 +46,11 @@ def sweep_words(lattice: CompactLattice, grid: Sequence[Weights]) -> list[list[i
     The cost of a path is graph + penalty x words + acoustic / LM weight, with unscaled acoustic
     costs (in Kaldi: lattice-scale, lattice-add-penalty, lattice-best-path).
     """
-    lmwt = np.array([pair[0] for pair in grid])
-    wip = np.array([pair[1] for pair in grid])
-    arc_cost = (
-        lattice.graph[:, None]
-        + wip * (lattice.word > 0)[:, None]
-        + lattice.acoustic[:, None] / lmwt
-    )
-    best = lattice.final_graph[:, None] + lattice.final_acoustic[:, None] / lmwt
+    if not grid:
+        return []
+    weighed = [weigh(lattice, lmwt, wip) for lmwt, wip in grid]
+    arc_cost = np.stack([one.graph.astype(np.float64) + one.acoustic for one in weighed], 1)
+    best = np.stack([one.final_graph.astype(np.float64) + one.final_acoustic for one in weighed], 1)
     choice = np.full(best.shape, -1)
     offsets, target = lattice.offsets.tolist(), lattice.nextstate
     for state in range(lattice.num_states - 1, -1, -1):

@@ -1,4 +1,6 @@
-// Pruned lattice determinization, the twin of determinize.py: same steps, same results.
+// Pruned lattice determinization, the twin of determinize.py: same steps, same results.  Costs of paths
+// are floats and compared as sums of floats, because ties are frequent and Kaldi's results hang on
+// how they round; only the costs that guide the search are doubles.
 
 #include <algorithm>
 #include <cmath>
@@ -13,48 +15,53 @@
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr float kNone = std::numeric_limits<float>::infinity();
 constexpr double kTolerance = 1.0 / 1024;
 constexpr int32_t kEmpty = 0;
-constexpr int64_t kMaxBytes = 50000000, kArcBytes = 32, kElementBytes = 24, kStringBytes = 32;
+constexpr int64_t kArcBytes = 32, kElementBytes = 24, kStringBytes = 32;
 constexpr double kRetryCutoff = 0.5;
 constexpr int kMaxTries = 10;
 
 struct Arc {
   int32_t label;
   int32_t tid;
-  double graph;
-  double acoustic;
+  float graph;
+  float acoustic;
   int32_t next;
 };
 
 // Rows of a lattice whose labels are to be made deterministic; final costs infinite for none.
 struct Acceptor {
   std::vector<std::vector<Arc>> arcs;
-  std::vector<double> final_graph, final_acoustic;
+  std::vector<float> final_graph, final_acoustic;
 
   int32_t AddState() {
     arcs.emplace_back();
-    final_graph.push_back(kInfinity);
-    final_acoustic.push_back(kInfinity);
+    final_graph.push_back(kNone);
+    final_acoustic.push_back(kNone);
     return static_cast<int32_t>(arcs.size()) - 1;
   }
-  bool IsFinal(int32_t state) const { return final_graph[state] < kInfinity; }
+  bool IsFinal(int32_t state) const { return final_graph[state] < kNone; }
 };
+
+double Cost(float graph, float acoustic) {
+  return static_cast<double>(graph) + static_cast<double>(acoustic);
+}
 
 struct Element {
   int32_t state;
   int32_t string;
-  double graph;
-  double acoustic;
+  float graph;
+  float acoustic;
 
-  double cost() const { return graph + acoustic; }
+  float cost() const { return graph + acoustic; }
 };
 
 struct OutputArc {
   int32_t label;
   int32_t string;
-  double graph;
-  double acoustic;
+  float graph;
+  float acoustic;
   int32_t next;  // -1: this is the final weight
 };
 
@@ -99,9 +106,9 @@ void SortStates(Acceptor *acceptor) {
 std::vector<double> BackwardCosts(const Acceptor &acceptor) {
   std::vector<double> costs(acceptor.arcs.size());
   for (size_t state = costs.size(); state-- > 0;) {
-    costs[state] = acceptor.final_graph[state] + acceptor.final_acoustic[state];
+    costs[state] = Cost(acceptor.final_graph[state], acceptor.final_acoustic[state]);
     for (const Arc &arc : acceptor.arcs[state])
-      costs[state] = std::min(costs[state], arc.graph + arc.acoustic + costs[arc.next]);
+      costs[state] = std::min(costs[state], Cost(arc.graph, arc.acoustic) + costs[arc.next]);
   }
   return costs;
 }
@@ -116,16 +123,17 @@ void PruneAcceptor(double beam, Acceptor *acceptor) {
     std::vector<Arc> &row = acceptor->arcs[state];
     for (const Arc &arc : row)
       forward[arc.next] =
-          std::min(forward[arc.next], forward[state] + (arc.graph + arc.acoustic));
+          std::min(forward[arc.next], forward[state] + Cost(arc.graph, arc.acoustic));
     row.erase(std::remove_if(row.begin(), row.end(),
                              [&](const Arc &arc) {
-                               return forward[state] + (arc.graph + arc.acoustic) +
+                               return forward[state] + Cost(arc.graph, arc.acoustic) +
                                           backward[arc.next] >
                                       cutoff;
                              }),
               row.end());
-    if (forward[state] + acceptor->final_graph[state] + acceptor->final_acoustic[state] > cutoff)
-      acceptor->final_graph[state] = acceptor->final_acoustic[state] = kInfinity;
+    if (forward[state] + Cost(acceptor->final_graph[state], acceptor->final_acoustic[state]) >
+        cutoff)
+      acceptor->final_graph[state] = acceptor->final_acoustic[state] = kNone;
   }
   SortStates(acceptor);
 }
@@ -153,7 +161,8 @@ class Strings {
 
   void Labels(int32_t string, int32_t skip, std::vector<int32_t> *labels) const {
     labels->resize(depth_[string] - skip);
-    for (size_t i = labels->size(); i-- > 0; string = parent_[string]) (*labels)[i] = label_[string];
+    for (size_t i = labels->size(); i-- > 0; string = parent_[string])
+      (*labels)[i] = label_[string];
   }
 
   int32_t Concatenate(int32_t first, int32_t second, int32_t skip = 0) {
@@ -219,11 +228,12 @@ class Strings {
 struct Found {
   int32_t state = -1;
   int32_t string = kEmpty;
-  double graph = 0;
-  double acoustic = 0;
+  float graph = 0;
+  float acoustic = 0;
 };
 
-// Finds what belongs to a subset: equal states and strings, weights within the tolerance.
+// Finds what belongs to a subset: equal states and strings, weights within the tolerance.  Of
+// several the one stored last counts, as in Kaldi's hash table.
 class SubsetTable {
  public:
   struct Entry {
@@ -235,11 +245,9 @@ class SubsetTable {
   SubsetTable() : heads_(256, -1) {}
 
   const Found *Find(const std::vector<Element> &subset) const {
-    // Of several entries within the tolerance the one stored first counts, as in the reference.
-    const Found *found = nullptr;
     for (int64_t at = heads_[Hash(subset) & (heads_.size() - 1)]; at >= 0; at = entries_[at].next)
-      if (Equal(entries_[at].subset, subset)) found = &entries_[at].found;
-    return found;
+      if (Equal(entries_[at].subset, subset)) return &entries_[at].found;
+    return nullptr;
   }
 
   void Add(const std::vector<Element> &subset, const Found &found) {
@@ -304,11 +312,12 @@ struct Later {
 
 class Determinizer {
  public:
-  Determinizer(const Acceptor &acceptor, double beam)
+  Determinizer(const Acceptor &acceptor, double beam, int64_t max_bytes)
       : acceptor_(acceptor),
         backward_(BackwardCosts(acceptor)),
         cutoff_(backward_[0] + beam),
         beam_(beam),
+        max_bytes_(max_bytes),
         slot_(acceptor.arcs.size(), -1),
         speaks_(acceptor.arcs.size()) {
     for (size_t state = 0; state < speaks_.size(); ++state) {
@@ -329,7 +338,7 @@ class Determinizer {
       Task task = std::move(queue_.back());
       queue_.pop_back();
       Found before = Normalize(&task.elements);
-      const double forward = subsets_[task.owner].forward + before.graph + before.acoustic;
+      const double forward = subsets_[task.owner].forward + Cost(before.graph, before.acoustic);
       const Found after = Reach(task.elements, forward);
       const int32_t string = strings_.Concatenate(before.string, after.string);
       subsets_[task.owner].arcs.push_back({task.label, string, before.graph + after.graph,
@@ -349,7 +358,8 @@ class Determinizer {
     Close(&closed);
     Found rest = Normalize(&closed);
     const Found *known = minimal_.Find(closed);
-    rest.state = known ? known->state : AddSubset(closed, forward + rest.graph + rest.acoustic);
+    forward += Cost(rest.graph, rest.acoustic);
+    rest.state = known ? known->state : AddSubset(closed, forward);
     initial_.Add(elements, rest);
     num_elements_ += elements.size();
     return rest;
@@ -433,7 +443,7 @@ class Determinizer {
                           element.acoustic + acceptor_.final_acoustic[element.state]};
       if (best.state < 0 || strings_.Prefers(ended, best)) best = ended;
     }
-    if (best.state < 0 || !(subset.forward + best.graph + best.acoustic <= cutoff_)) return;
+    if (best.state < 0 || !(Cost(best.graph, best.acoustic) + subset.forward <= cutoff_)) return;
     subset.arcs.push_back({0, best.string, best.graph, best.acoustic, -1});
     ++num_arcs_;
   }
@@ -461,7 +471,7 @@ class Determinizer {
       }
       for (const Element &element : task.elements)
         task.priority = std::min(
-            task.priority, element.graph + element.acoustic + backward_[element.state]);
+            task.priority, Cost(element.graph, element.acoustic) + backward_[element.state]);
       task.priority = subsets_[number].forward + task.priority;
       if (!(task.priority <= cutoff_)) continue;
       task.number = ++num_tasks_;
@@ -474,7 +484,7 @@ class Determinizer {
   bool IsTooLarge() {
     const int64_t rest = num_arcs_ * kArcBytes + num_elements_ * kElementBytes;
     const int64_t strings = static_cast<int64_t>(strings_.size()) - 1;
-    if (rest + (strings - garbage_) * kStringBytes <= kMaxBytes) return false;
+    if (rest + (strings - garbage_) * kStringBytes <= max_bytes_) return false;
     std::vector<char> needed(strings_.size(), 0);
     auto need = [&](const std::vector<Element> &elements) {
       for (const Element &element : elements) needed[element.string] = 1;
@@ -490,12 +500,13 @@ class Determinizer {
     }
     const int64_t live = strings_.CountLive(needed);
     garbage_ = strings - live;
-    return rest + live * kStringBytes > kMaxBytes * 0.8;
+    return rest + live * kStringBytes > max_bytes_ * 0.8;
   }
 
   const Acceptor &acceptor_;
   const std::vector<double> backward_;
   const double cutoff_, beam_;
+  const int64_t max_bytes_;
   Strings strings_;
   std::vector<Subset> subsets_;
   SubsetTable minimal_, initial_;
@@ -508,9 +519,9 @@ class Determinizer {
 };
 
 // Determinizes; where memory sets a much tighter beam, prunes the input to about that and retries.
-std::unique_ptr<Determinizer> Determinize(Acceptor *acceptor, double beam) {
+std::unique_ptr<Determinizer> Determinize(Acceptor *acceptor, double beam, int64_t max_bytes) {
   for (int tried = 1;; ++tried) {
-    auto determinizer = std::make_unique<Determinizer>(*acceptor, beam);
+    auto determinizer = std::make_unique<Determinizer>(*acceptor, beam, max_bytes);
     const double reached = determinizer->Run();
     if (reached >= beam * kRetryCutoff || tried == kMaxTries) return determinizer;
     determinizer.reset();
@@ -600,7 +611,7 @@ void BuildWordLattice(const Determinizer &done, WordLattice *lattice) {
   lattice->offsets = lattice->tid_offsets = lattice->final_tid_offsets = {0};
   for (const int32_t state : order) {
     if (!useful[state]) continue;
-    double final_graph = kInfinity, final_acoustic = kInfinity;
+    float final_graph = kNone, final_acoustic = kNone;
     for (const OutputArc &arc : rows[state]) {
       if (arc.next >= 0 && number[arc.next] < 0) continue;
       done.strings().Labels(arc.string, 0, &tids);
@@ -629,17 +640,18 @@ void BuildWordLattice(const Determinizer &done, WordLattice *lattice) {
 extern "C" {
 
 // Determinizes a state-level lattice; phone_start[tid] is the phone that a transition-id begins,
-// or 0.  Returns a word lattice to be given back to decoder_free_words, or null if memory is short.
+// or 0; max_bytes bounds Kaldi's estimate of the memory.  Returns a word lattice to be given back
+// to decoder_free_words, or null if memory is short.
 void *decoder_determinize(const LatticeView *lattice, const int32_t *phone_start, double beam,
-                          CompactView *view) {
+                          int64_t max_bytes, CompactView *view) {
   try {
     int32_t first_phone = 1;
     for (int64_t arc = 0; arc < lattice->num_arcs; ++arc)
       first_phone = std::max(first_phone, lattice->olabel[arc] + 1);
     Acceptor acceptor = InsertPhones(*lattice, phone_start, first_phone);
-    std::unique_ptr<Determinizer> pass = Determinize(&acceptor, beam);
+    std::unique_ptr<Determinizer> pass = Determinize(&acceptor, beam, max_bytes);
     acceptor = WithoutPhones(*pass, first_phone);
-    pass = Determinize(&acceptor, beam);
+    pass = Determinize(&acceptor, beam, max_bytes);
     auto words = std::make_unique<WordLattice>();
     BuildWordLattice(*pass, words.get());
     *view = {static_cast<int64_t>(words->final_graph.size()),
