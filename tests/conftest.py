@@ -6,8 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_corpus import settings, write_corpus
+
+from bayes_asr.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
+BASE = ROOT / "conf" / "base.yaml"
 DATA = Path(os.environ.get("BAYES_ASR_DATA", ROOT.parent / "shared" / "data"))
 
 
@@ -42,3 +46,17 @@ def kaldi_corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
         return destination / corpus
 
     return lay_out
+
+
+@pytest.fixture(scope="session")
+def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A made-up Kaldi directory, not to be changed."""
+    return write_corpus(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def small_run(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run trained on the made-up corpus by the command line, not to be changed."""
+    run = tmp_path_factory.mktemp("run") / "small"
+    assert main(["train", str(BASE), *settings(small_corpus), f"--out={run}"]) == 0
+    return run

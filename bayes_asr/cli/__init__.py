@@ -17,12 +17,13 @@ VERBS = {
     "wer": "count errors of a hypothesis against a reference",
     "compare": "statistics between two systems",
     "graph": "build a decoding graph from a lexicon, a language model and a tree",
+    "config": "print a configuration as it is understood, or explain a key",
     "doctor": "check inputs and tools before hours are spent",
 }
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; returns the exit status: 0 only on success, 1 for bad input, 130 if interrupted."""
+    """Run one verb; returns 0 only on success, 1 for bad input, 130 if interrupted."""
     words = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(prog="bayes-asr", description=__doc__, add_help=True)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr import log
 from bayes_asr.errors import InputError
+from bayes_asr.kaldi import open_pipe
 from bayes_asr.train.forward import forward
 
 
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--data", type=Path, help="any Kaldi data directory; no alignments needed")
     parser.add_argument("--out", type=Path, help="folder to write (default: RUN/forward_SET)")
     parser.add_argument("--counts", type=Path, help="pdf counts instead of the training ones")
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -23,5 +24,5 @@ def run(args: argparse.Namespace) -> None:
     if args.out is None and args.on is None:
         raise InputError("--data needs --out, the folder to write")
     out = args.out or args.run / f"forward_{args.on}"
-    with log.also_in(args.run / "forward.log"):
-        forward(args.run, out, data=args.data, on=args.on, counts=args.counts)
+    pipes = open_pipe if args.allow_pipes else None
+    forward(args.run, out, data=args.data, on=args.on, counts=args.counts, open_pipe=pipes)

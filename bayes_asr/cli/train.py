@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bayes_asr import log
 from bayes_asr.config import load
+from bayes_asr.kaldi import open_pipe
 from bayes_asr.train.training import train
 
 
@@ -14,10 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
     parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="run directory")
     parser.add_argument("--new", action="store_true", help="discard a run that is there")
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
 
 
 def run(args: argparse.Namespace) -> None:
     """Train, or go on."""
     config = load(args.config, args.set)
     with log.also_in(args.out / "train.log"):
-        train(config, args.out, new=args.new)
+        train(config, args.out, new=args.new, open_pipe=open_pipe if args.allow_pipes else None)

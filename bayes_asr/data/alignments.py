@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import iter_int_vectors
+from bayes_asr.tables.ark import iter_int_vectors, read_vector
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+
+DISABLED = float(np.sqrt(np.finfo(np.float32).max))  # the log prior that makes a pdf impossible
 
 
 class Alignments:
@@ -34,7 +36,8 @@ class Alignments:
             frame = outside[0]
             raise InputError(
                 f"{path}: {utt}, frame {frame} has transition-id {transition_ids[frame]}, but"
-                f" {self.directory / 'final.mdl'} has 1 to {last}; use the model that made the alignment"
+                f" {self.directory / 'final.mdl'} has 1 to {last}; use the model that made the"
+                " alignment"
             )
         self._transition_ids[utt] = transition_ids
 
@@ -75,11 +78,7 @@ class Alignments:
 
 def read_counts(path: Path, pdfs: int) -> np.ndarray:
     """Pdf counts [P] from a file such as Kaldi's analyze-counts writes: [ 12.5 3.5 ... ]."""
-    words = Path(path).read_text(encoding="utf-8").replace("[", " ").replace("]", " ").split()
-    try:
-        counts = np.array([float(word) for word in words])
-    except ValueError as error:
-        raise InputError(f"{path}: not a list of counts: {error}") from None
+    counts = read_vector(path)
     if len(counts) != pdfs:
         raise InputError(f"{path}: {len(counts)} counts, but the network has {pdfs} pdfs")
     if not (np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() > 0):
@@ -90,11 +89,11 @@ def read_counts(path: Path, pdfs: int) -> np.ndarray:
 def log_priors(counts: np.ndarray, floor: float = 1e-10) -> np.ndarray:
     """Log prior [P] of each pdf from its count, as Kaldi's nnet-pdf-prior.
 
-    A pdf whose share is below `floor` gets a huge prior: subtracting it makes the pdf impossible, never likely.
+    A pdf whose share is below `floor` gets a huge prior: subtracting it makes the pdf impossible,
+    never likely.
     """
-    share = counts / counts.sum()
-    disabled = np.sqrt(np.finfo(np.float32).max)
-    return np.where(share < floor, disabled, np.log(np.maximum(share, floor)))
+    share = counts / counts.sum(dtype=np.float64)
+    return np.where(share < floor, DISABLED, np.log(np.maximum(share, floor)))
 
 
 def _archives(directory: Path) -> list[Path]:

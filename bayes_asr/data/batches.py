@@ -13,30 +13,25 @@ Loaded = TypeVar("Loaded")
 def batches_of(
     lengths: Mapping[str, int], *, sequences: int, frames: int, seed: int, epoch: int
 ) -> list[list[str]]:
-    """Group utterances of similar length into batches, in an order that depends on (seed, epoch) only.
+    """Group utterances of similar length into batches, by (seed, epoch) and nothing else.
 
-    sequences, frames: most utterances and most frames of a batch; an utterance longer than `frames` is a batch of its own.
-    No utterance is left out, and the last batch may be small.
+    sequences, frames: most utterances and most frames of a batch; an utterance longer than `frames`
+    is a batch of its own. No utterance is left out, and a batch may be small.
     """
     rng = np.random.default_rng((seed, epoch))
     utterances = sorted(lengths)
     # A tenth of noise on the length keeps batches from being the same in every epoch.
-    noisy = {
-        utt: lengths[utt] * noise
-        for utt, noise in zip(utterances, rng.uniform(0.9, 1.1, len(utterances)), strict=True)
-    }
-    batches = list(
-        _grouped(sorted(utterances, key=lambda utt: noisy[utt]), lengths, sequences, frames)
-    )
+    noise = dict(zip(utterances, rng.uniform(0.9, 1.1, len(utterances)), strict=True))
+    utterances.sort(key=lambda utt: lengths[utt] * noise[utt])
+    batches = list(_grouped(utterances, lengths, sequences, frames))
     rng.shuffle(batches)
     return batches
 
 
 def in_order(lengths: Mapping[str, int], *, sequences: int, frames: int) -> list[list[str]]:
-    """Group utterances by length for evaluation, longest first, so that a batch too large fails at once."""
-    return list(
-        _grouped(sorted(lengths, key=lambda utt: (-lengths[utt], utt)), lengths, sequences, frames)
-    )
+    """Group utterances by length for evaluation, longest first: a batch too large fails at once."""
+    utterances = sorted(lengths, key=lambda utt: (-lengths[utt], utt))
+    return list(_grouped(utterances, lengths, sequences, frames))
 
 
 def _grouped(
@@ -55,7 +50,7 @@ def _grouped(
 
 
 def key_of(seed: int, epoch: int, utt: str) -> int:
-    """A signed 64-bit integer that stands for an utterance in an epoch; dropout and noise are made from it."""
+    """A signed 64-bit integer for an utterance in an epoch: what makes its dropout and noise."""
     digest = hashlib.blake2b(f"{seed} {epoch} {utt}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
@@ -69,9 +64,8 @@ def read_ahead(
     """
     with ThreadPoolExecutor(max_workers=1) as pool:
         pending = [pool.submit(load, batch) for batch in batches[:ahead]]
-        for batch in [*batches[ahead:], None]:
-            if batch is not None:
-                pending.append(pool.submit(load, batch))
-                yield pending.pop(0).result()
+        for batch in batches[ahead:]:
+            pending.append(pool.submit(load, batch))
+            yield pending.pop(0).result()
         for future in pending:
             yield future.result()

@@ -1,14 +1,16 @@
 """From stored features to what the network reads: speaker normalisation, deltas, context.
 
-Each step maps one utterance [T, F] to [T, F'] and never sees another one; only `Normalisation` and the speaker statistics carry
-numbers from elsewhere, from the training data and from the speaker.
+Each step maps one utterance [T, F] to [T, F'] and never sees another one. Only `Normalisation` and
+the speaker statistics carry numbers from elsewhere: from the training data and from the speaker.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import read_matrix
@@ -20,7 +22,10 @@ VARIANCE_FLOOR = 1e-20  # as Kaldi's apply-cmvn
 
 
 def statistics(matrices: Iterable[np.ndarray]) -> np.ndarray:
-    """Kaldi's CMVN statistics [2, F+1] of some utterances: sums and count, sums of squares and 0."""
+    """Kaldi's CMVN statistics [2, F+1] of some utterances: sums and count, sums of squares and 0.
+
+    As compute-cmvn-stats.
+    """
     total: np.ndarray | float = 0.0
     for matrix in matrices:
         x = matrix.astype(np.float64)
@@ -40,7 +45,7 @@ def mean_and_deviation(
 
 @dataclass(frozen=True)
 class Normalisation:
-    """One mean and deviation [F] for all utterances, from the training data; kept in the checkpoint."""
+    """One mean and deviation [F] for all utterances, from training data; kept in the checkpoint."""
 
     mean: np.ndarray
     deviation: np.ndarray
@@ -57,9 +62,10 @@ class Normalisation:
 
 
 def deltas(matrix: np.ndarray, order: int, window: int = 2) -> np.ndarray:
-    """Append `order` derivatives over +-`window` frames [T, F * (order + 1)], as Kaldi's add-deltas.
+    """Append `order` derivatives over +-`window` frames [T, F * (order + 1)], as add-deltas.
 
-    Frames beyond an end repeat the frame at the end. Derivative i+1 applies the regression weights to those of derivative i.
+    Frames beyond an end repeat the frame at the end. Derivative i+1 applies the regression weights
+    to those of derivative i (Kaldi's feature-functions.cc, DeltaFeatures).
     """
     step = np.arange(-window, window + 1) / sum(n * n for n in range(-window, window + 1))
     weights, parts = np.ones(1), [matrix]
@@ -67,18 +73,21 @@ def deltas(matrix: np.ndarray, order: int, window: int = 2) -> np.ndarray:
         weights = np.convolve(weights, step)
         reach = len(weights) // 2
         padded = np.pad(matrix, ((reach, reach), (0, 0)), mode="edge")
-        parts.append(sum(w * padded[i : i + len(matrix)] for i, w in enumerate(weights)))
+        parts.append(sliding_window_view(padded, len(weights), axis=0) @ weights)
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
 def spliced(matrix: np.ndarray, left: int, right: int) -> np.ndarray:
-    """Each frame with its neighbours [T, F * (left + 1 + right)]; the ends repeat, as Kaldi's splice-feats."""
+    """Each frame with its neighbours [T, F * (left + 1 + right)], as Kaldi's splice-feats.
+
+    Frames beyond an end repeat the frame at the end.
+    """
     positions = np.arange(len(matrix))[:, None] + np.arange(-left, right + 1)
     return matrix[positions.clip(0, len(matrix) - 1)].reshape(len(matrix), -1)
 
 
 def prepared(matrix: np.ndarray, *, order: int, left: int, right: int) -> np.ndarray:
-    """Append deltas of `order`, then context: [T, F] -> [T, F * (order + 1) * (left + 1 + right)]."""
+    """Append deltas of `order`, then context: [T, F] -> [T, F * (order + 1) * (left+1+right)]."""
     if order:
         matrix = deltas(matrix, order)
     return spliced(matrix, left, right) if left or right else matrix
@@ -87,15 +96,16 @@ def prepared(matrix: np.ndarray, *, order: int, left: int, right: int) -> np.nda
 def speaker_normalised(matrix: np.ndarray, cmvn: Cmvn, stats: np.ndarray) -> np.ndarray:
     """Features [T, F] less the speaker's mean, by his deviation if asked, as Kaldi's apply-cmvn."""
     mean, deviation = mean_and_deviation(stats)
-    centred = matrix - mean.astype(np.float32)
-    return centred / deviation.astype(np.float32) if cmvn == "mean-variance" else centred
+    centred = matrix - mean
+    return (centred / deviation if cmvn == "mean-variance" else centred).astype(np.float32)
 
 
 class Features:
     """The features of a data directory, utterance by utterance; nothing is held but the tables.
 
-    data: the directory; cmvn: what is done per speaker, with the statistics of cmvn.scp or, where there is none, of the
-    speaker's own utterances; order: of derivatives; left, right: frames of context.
+    data: the directory; cmvn: what is done per speaker, with the statistics of cmvn.scp or, where
+    there is none, of the speaker's own utterances; order: of derivatives; left, right: frames of
+    context; open_pipe: runs the commands in scp files, which are refused without it.
     """
 
     def __init__(
@@ -108,8 +118,10 @@ class Features:
         right: int = 0,
         open_pipe: OpenPipe | None = None,
     ) -> None:
-        if data.feats is None:
-            raise InputError(f"{data.path}: there is no feats.scp; extract features first")
+        if not data.feats:
+            raise InputError(
+                f"{data.path / 'feats.scp'}: there are no features; extract them first"
+            )
         self._data, self._feats, self._open_pipe = data, data.feats, open_pipe
         self._cmvn: Cmvn = cmvn
         self._shape = {"order": order, "left": left, "right": right}
@@ -120,45 +132,63 @@ class Features:
         """All utterances of feats.scp in its order."""
         return list(self._feats)
 
+    @property
+    def missing(self) -> list[str]:
+        """Utterances of utt2spk that have no features."""
+        return [utt for utt in self._data.utt2spk if utt not in self._feats]
+
+    @cached_property
+    def dimensions(self) -> int:
+        """Size of the stored feature vectors, by the first utterance."""
+        first = self.utterances[0]
+        return read_matrix(self._feats[first], first, open_pipe=self._open_pipe).shape[1]
+
     def where(self, utt: str) -> str:
         """The file and offset of an utterance, for messages."""
         return self._feats[utt]
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """Features of one utterance, float32 [T, F']."""
-        matrix = self.stored(utt)
+        matrix = self._stored(utt)
         if self._cmvn != "none":
-            matrix = speaker_normalised(matrix, self._cmvn, self._statistics(utt, matrix.shape[1]))
+            matrix = speaker_normalised(matrix, self._cmvn, self._statistics(utt))
         return prepared(matrix, **self._shape)
 
-    def stored(self, utt: str) -> np.ndarray:
+    def _stored(self, utt: str) -> np.ndarray:
         """Features of one utterance as they are on disk, float32 [T, F]."""
-        return read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe)
+        matrix = read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe)
+        if not len(matrix) or matrix.shape[1] != self.dimensions:
+            raise InputError(
+                f"{self.where(utt)}: {utt} has {len(matrix)} frames of {matrix.shape[1]} values,"
+                f" but {self.utterances[0]} of the same feats.scp has {self.dimensions} values;"
+                " extract all features alike"
+            )
+        return matrix
 
-    def _statistics(self, utt: str, dimensions: int) -> np.ndarray:
+    def _statistics(self, utt: str) -> np.ndarray:
         speaker = self._data.utt2spk[utt]
         if speaker not in self._speakers:
             self._speakers[speaker] = self._speaker_statistics(speaker)
-        stats = self._speakers[speaker]
-        if stats.shape != (2, dimensions + 1):
-            raise InputError(
-                f"{self._data.path / 'cmvn.scp'}: statistics of speaker {speaker} are for"
-                f" {stats.shape[1] - 1} dimensions, but {utt} in {self.where(utt)} has {dimensions};"
-                " compute them from these features"
-            )
-        return stats
+        return self._speakers[speaker]
 
     def _speaker_statistics(self, speaker: str) -> np.ndarray:
         if self._data.cmvn is None:
-            return statistics(self.stored(u) for u in self._utterances_of[speaker])
+            return statistics(self._stored(utt) for utt in self._utterances_of[speaker])
+        scp = self._data.path / "cmvn.scp"
         if speaker not in self._data.cmvn:
+            raise InputError(f"{scp}: speaker {speaker} is missing; compute its statistics")
+        where = self._data.cmvn[speaker]
+        stats = read_matrix(where, speaker, open_pipe=self._open_pipe, dtype=np.float64)
+        if stats.shape != (2, self.dimensions + 1) or stats[0, -1] <= 0:
             raise InputError(
-                f"{self._data.path / 'cmvn.scp'}: speaker {speaker} is missing; compute its statistics"
+                f"{where}: statistics of speaker {speaker} are {list(stats.shape)} of"
+                f" {stats[0, -1] if stats.size else 0:g} frames, but features of {self.dimensions}"
+                f" dimensions need [2, {self.dimensions + 1}]; compute them from these features"
             )
-        return read_matrix(self._data.cmvn[speaker], speaker, open_pipe=self._open_pipe)
+        return stats
 
-    @property
-    def _utterances_of(self) -> Mapping[str, list[str]]:
+    @cached_property
+    def _utterances_of(self) -> dict[str, list[str]]:
         by_speaker: dict[str, list[str]] = {}
         for utt in self._feats:
             by_speaker.setdefault(self._data.utt2spk[utt], []).append(utt)

@@ -1,16 +1,15 @@
 """Batches as tensors."""
+# ruff: noqa: N815  the letters after an underscore are shapes
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from bayes_asr.data.batches import key_of
 from bayes_asr.data.features import Normalisation
 from bayes_asr.data.perturbation import perturbed
-from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames, pack
 from bayes_asr.train.corpus import LabelledSet
 
@@ -44,8 +43,7 @@ def loader(
         keys = [key_of(seed, epoch, utt) for utt in utterances]
         matrices, pdfs, monophones = [], [], []
         for utt, key in zip(utterances, keys, strict=True):
-            normalised = normalise(_features(data, utt))
-            matrix, nearest = perturbed(normalised, key, noise=noise, tempo=tempo)
+            matrix, nearest = perturbed(normalise(data[utt]), key, noise=noise, tempo=tempo)
             matrices.append(torch.from_numpy(matrix))
             pdfs.append(torch.from_numpy(data.alignments.pdfs(utt)[nearest]).long())
             monophones.append(torch.from_numpy(data.alignments.monophones(utt)[nearest]))
@@ -54,13 +52,3 @@ def loader(
         return Batch(x_NF, frames, pack(pdfs)[0], pack(monophones)[0], keys_B)
 
     return load
-
-
-def _features(data: LabelledSet, utt: str) -> np.ndarray:
-    matrix = data.features[utt]
-    if len(matrix) != data.lengths[utt]:
-        raise InputError(
-            f"{data.features.where(utt)}: {utt} has {len(matrix)} frames of features, but {data.lengths[utt]} in the alignment"
-            f" of {data.alignments.directory}; make both from the same features"
-        )
-    return matrix

@@ -1,9 +1,11 @@
-"""From the configuration's directories to labelled sets: what is found, what is skipped, what is said about it."""
+"""From the configuration's directories to labelled sets: what is found, what is skipped."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from bayes_asr.config import Config, DataConfig, FeatureConfig
 from bayes_asr.data.alignments import Alignments
@@ -24,10 +26,16 @@ class LabelledSet:
     alignments: Alignments
     lengths: dict[str, int]
 
-    @property
-    def frames(self) -> int:
-        """Frames of all utterances."""
-        return sum(self.lengths.values())
+    def __getitem__(self, utt: str) -> np.ndarray:
+        """Features of one utterance, float32 [T, F']; InputError unless T is the alignment's."""
+        matrix = self.features[utt]
+        if len(matrix) != self.lengths[utt]:
+            raise InputError(
+                f"{self.features.where(utt)}: {utt} has {len(matrix)} frames of features, but"
+                f" {self.lengths[utt]} in the alignment of {self.alignments.directory}; make both"
+                " from the same features"
+            )
+        return matrix
 
 
 def located(candidates: Sequence[str], data: DataConfig, what: str) -> Path:
@@ -66,82 +74,102 @@ def training_and_dev(
 ) -> tuple[LabelledSet, LabelledSet]:
     """Open the training set and the set that drives the learning rate.
 
-    The latter is dev where dev has alignments, otherwise some training speakers, who are then not trained on.
+    The latter is dev where dev has alignments, otherwise some training speakers, who are then not
+    trained on.
     """
     data = data_dir(config, "train", open_pipe)
-    train = _labelled(config, "train", data, open_pipe)
+    train = labelled(config, "train", data, open_pipe)
     _announce_dimension(train.features, config.data)
-    if any((Path(config.data.dir) / path).exists() for path in config.data.dev.alignments):
-        dev = _labelled(config, "dev", data_dir(config, "dev", open_pipe), open_pipe)
-        _check_same_pdfs(train.alignments, dev.alignments)
-        return train, dev
-    return _held_out(train, data.utt2spk, config.data.held_out)
+    if not any((Path(config.data.dir) / path).exists() for path in config.data.dev.alignments):
+        return _held_out(train, data.utt2spk, config.data.held_out)
+    dev = labelled(config, "dev", data_dir(config, "dev", open_pipe), open_pipe)
+    _check_alike(train, dev)
+    return train, dev
 
 
-def _labelled(config: Config, name: str, data: DataDir, open_pipe: OpenPipe | None) -> LabelledSet:
+def labelled(
+    config: Config, name: str, data: DataDir, open_pipe: OpenPipe | None = None
+) -> LabelledSet:
+    """Open the features and alignments of a set, and report which utterances lack either."""
     features = features_of(data, config.features, open_pipe)
     path = located(getattr(config.data, name).alignments, config.data, f"{name} alignments")
     alignments = Alignments(path)
-    found = {utt: alignments.length(utt) for utt in features.utterances if utt in alignments}
-    missing = [utt for utt in features.utterances if utt not in alignments]
-    _report_skipped(name, missing, len(features.utterances), path, config.data.max_skipped)
-    return LabelledSet(features, alignments, found)
+    total, limit = len(data.utt2spk), config.data.max_skipped
+    report_skipped(f"{name}: no features in {data.path}", features.missing, total, limit)
+    unaligned = [utt for utt in features.utterances if utt not in alignments]
+    report_skipped(f"{name}: no alignment in {path}", unaligned, total, limit)
+    lengths = {utt: alignments.length(utt) for utt in features.utterances if utt in alignments}
+    if not lengths:
+        raise InputError(
+            f"{name}: none of the {total} utterances of {data.path} has an alignment in {path}"
+        )
+    return LabelledSet(features, alignments, lengths)
 
 
-def _report_skipped(name: str, missing: list[str], total: int, path: Path, limit: float) -> None:
-    if not missing:
+def report_skipped(why: str, skipped: list[str], total: int, limit: float) -> None:
+    """Name and count what is skipped of `total` utterances; InputError if it is above `limit`."""
+    if not skipped:
         return
-    names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
-    message = f"{name}: {len(missing)} of {total} utterances have no alignment in {path}: {names}"
-    if len(missing) > limit * total:
+    names = ", ".join(skipped[:NAMED]) + (", ..." if len(skipped) > NAMED else "")
+    message = f"{why} for {len(skipped)} of {total} utterances: {names}"
+    if len(skipped) > limit * total:
         raise InputError(f"{message}; more than data.max_skipped = {limit:g} allows")
     LOGGER.warning("%s; they are skipped", message)
 
 
 def _announce_dimension(features: Features, data: DataConfig) -> None:
-    utt = features.utterances[0]
-    size = features.stored(utt).shape[1]
-    if data.expected_dims and size not in data.expected_dims:
+    if data.expected_dims and features.dimensions not in data.expected_dims:
         LOGGER.warning(
-            "the training features have %d dimensions (%s), not %s as this recipe expects: they are used as they are,"
-            " but results are not comparable",
-            size,
-            features.where(utt),
+            "the training features have %d dimensions (%s), not %s as this recipe expects: they are"
+            " used as they are, but results are not comparable",
+            features.dimensions,
+            features.where(features.utterances[0]),
             " or ".join(map(str, data.expected_dims)),
         )
 
 
-def _check_same_pdfs(train: Alignments, dev: Alignments) -> None:
-    ours, theirs = train.model.num_pdfs, dev.model.num_pdfs
-    if ours != theirs:
+def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
+    ours, theirs = train.alignments.model, dev.alignments.model
+    if not np.array_equal(ours.tuples, theirs.tuples):
         raise InputError(
-            f"{dev.directory / 'final.mdl'} has {theirs} pdfs, {train.directory / 'final.mdl'} has {ours};"
+            f"{dev.alignments.directory / 'final.mdl'} ({theirs.num_pdfs} pdfs) has other"
+            f" transitions than {train.alignments.directory / 'final.mdl'} ({ours.num_pdfs} pdfs);"
             " align dev with the model of the training alignments"
+        )
+    if train.features.dimensions != dev.features.dimensions:
+        utt = dev.features.utterances[0]
+        raise InputError(
+            f"{dev.features.where(utt)}: {utt} has {dev.features.dimensions} dimensions, but the"
+            f" training features have {train.features.dimensions}; extract all features alike"
         )
 
 
 def _held_out(
     train: LabelledSet, utt2spk: dict[str, str], share: float
 ) -> tuple[LabelledSet, LabelledSet]:
+    """Split off whole speakers, chosen by a hash of their names."""
     speakers = sorted(
         {utt2spk[utt] for utt in train.lengths}, key=lambda s: hashlib.sha256(s.encode()).digest()
     )
     count = max(1, round(share * len(speakers)))
     if share == 0 or count == len(speakers):
         raise InputError(
-            f"dev has no alignments and {len(speakers)} training speakers with data.held_out = {share:g}"
-            " leave none to hold out; align dev or raise data.held_out"
+            f"dev has no alignments, and of {len(speakers)} training speakers data.held_out ="
+            f" {share:g} cannot hold out some and leave some; align dev or change data.held_out"
         )
     held = set(speakers[:count])
     LOGGER.warning(
-        "dev has no alignments: %d of %d training speakers are held out to drive the learning rate: %s",
+        "dev has no alignments: %d of %d training speakers are held out to drive the learning rate:"
+        " %s",
         count,
         len(speakers),
-        " ".join(sorted(held)[:NAMED]),
+        ", ".join(sorted(held)[:NAMED]) + (", ..." if count > NAMED else ""),
     )
-    parts = (
-        {u: n for u, n in train.lengths.items() if (utt2spk[u] in held) == kept}
-        for kept in (False, True)
+    remaining, out = (
+        {u: n for u, n in train.lengths.items() if (utt2spk[u] in held) == chosen}
+        for chosen in (False, True)
     )
-    first, second = (LabelledSet(train.features, train.alignments, part) for part in parts)
-    return first, second
+    return (
+        LabelledSet(train.features, train.alignments, remaining),
+        LabelledSet(train.features, train.alignments, out),
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.text import read_data_dir
 from bayes_asr.train import checkpoint
-from bayes_asr.train.corpus import data_dir, features_of
+from bayes_asr.train.corpus import data_dir, features_of, report_skipped
 
 BATCH_SEQUENCES, BATCH_FRAMES = 16, 20_000
 
@@ -27,56 +28,51 @@ BATCH_SEQUENCES, BATCH_FRAMES = 16, 20_000
 class LogLikelihoods(nn.Module):
     """A trained network: features [T, F] -> log p(pdf|x) - log p(pdf) [T, P], unscaled float32.
 
-    Deltas, context and normalisation of the run are applied here, so the features are those on disk.
+    Deltas, context and normalisation of the run are applied here, so the features are those on
+    disk. It computes in double precision: in single, the sums of a matrix product depend on the
+    size of the batch, and four layers over hundreds of frames make that visible.
     """
 
     mean: Tensor
     deviation: Tensor
     log_priors: Tensor
 
-    def __init__(self, content: dict[str, Tensor], features: FeatureConfig) -> None:
+    def __init__(self, content: dict[str, Any], features: FeatureConfig) -> None:
         """Build it from the content of a checkpoint."""
         super().__init__()
         self.features = features
         self.model: AcousticModel = checkpoint.built_model(content)
         for name in ("mean", "deviation", "log_priors"):
-            self.register_buffer(name, content[name].float())
-        self.eval()
+            self.register_buffer(name, content[name])
+        self.double().eval().requires_grad_(False)
 
     def forward(self, features: Tensor | np.ndarray, cmvn: np.ndarray | None = None) -> Tensor:
         """Log-likelihoods [T, P] of one utterance [T, F].
 
-        cmvn: Kaldi's CMVN statistics [2, F+1] of the speaker, needed where the run normalises by speaker.
+        cmvn: Kaldi's CMVN statistics [2, F+1] of the speaker, needed where the run normalises by
+        speaker.
         """
-        matrix = np.asarray(features, dtype=np.float32)
-        if self.features.cmvn != "none":
+        matrix, options = np.asarray(features, dtype=np.float32), self.features
+        if options.cmvn != "none":
             if cmvn is None:
                 raise ValueError(
-                    f"this run normalises by speaker (features.cmvn = {self.features.cmvn}): pass the"
+                    f"this run normalises by speaker (features.cmvn = {options.cmvn}): pass the"
                     " speaker's CMVN statistics [2, F+1] as `cmvn`"
                 )
-            matrix = speaker_normalised(matrix, self.features.cmvn, cmvn)
-        options = self.features
-        return self.of_prepared(
-            [
-                prepared(
-                    matrix,
-                    order=options.deltas,
-                    left=options.left_context,
-                    right=options.right_context,
-                )
-            ]
-        )[0]
+            matrix = speaker_normalised(matrix, options.cmvn, cmvn)
+        left, right = options.left_context, options.right_context
+        return self.of_prepared([prepared(matrix, order=options.deltas, left=left, right=right)])[0]
 
     def of_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:
-        """Log-likelihoods [T, P] of utterances [T, F'] whose deltas and context are there already."""
+        """Log-likelihoods [T, P] of utterances [T, F'] with deltas and context already."""
         inputs = [
             (torch.from_numpy(x).to(self.mean) - self.mean) / self.deviation for x in matrices
         ]
-        return [posteriors - self.log_priors for posteriors in self.model.log_posteriors(inputs)]
+        posteriors = self.model.log_posteriors(inputs)
+        return [(log_posterior - self.log_priors).float() for log_posterior in posteriors]
 
 
-def load(run: Path, counts: Path | None = None) -> LogLikelihoods:
+def load(run: Path | str, counts: Path | None = None) -> LogLikelihoods:
     """Load the best network of a run.
 
     counts: a file of pdf counts, as Kaldi's analyze-counts writes it, instead of the training ones.
@@ -102,16 +98,18 @@ def forward(
 ) -> int:
     """Write `out`/loglikes.{ark,scp} for the Kaldi directory `data` or the run's own set `on`.
 
-    Every utterance of feats.scp is computed, aligned or not. Returns how many there are.
+    Every utterance of feats.scp is computed, aligned or not; those of utt2spk that lack features
+    are named. Returns how many are written.
     """
-    config = load_config([run / "config.yaml"])
-    directory = (
-        read_data_dir(data, open_pipe=open_pipe)
-        if data
-        else data_dir(config, on or "dev", open_pipe)
-    )
-    features = features_of(directory, config.features, open_pipe)
     network = load(run, counts)
+    config = load_config([run / "config.yaml"])
+    if data:
+        directory = read_data_dir(data, open_pipe=open_pipe)
+    else:
+        directory = data_dir(config, on or "dev", open_pipe)
+    features = features_of(directory, config.features, open_pipe)
+    why, total = f"no features in {directory.path}", len(directory.utt2spk)
+    report_skipped(why, features.missing, total, config.data.max_skipped)
     utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)
     items = _computed(network, ((utt, features[utt]) for utt in utterances), features.where)
     written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
@@ -119,7 +117,6 @@ def forward(
     return written
 
 
-@torch.no_grad()
 def _computed(
     network: LogLikelihoods,
     utterances: Iterable[tuple[str, np.ndarray]],
@@ -131,8 +128,8 @@ def _computed(
         for utt, matrix in group:
             if matrix.shape[1] != expected:
                 raise InputError(
-                    f"{where(utt)}: {utt} has {matrix.shape[1]} dimensions, but the network was trained"
-                    f" on {expected}; use the features it was trained on"
+                    f"{where(utt)}: {utt} has {matrix.shape[1]} dimensions, but the network was"
+                    f" trained on {expected}; use the features it was trained on"
                 )
         computed = network.of_prepared([matrix for _, matrix in group])
         for (utt, _), loglikes in zip(group, computed, strict=True):

@@ -1,5 +1,6 @@
 """One pass over batches, in training and in evaluation."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -11,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
 from bayes_asr.data.batches import read_ahead
+from bayes_asr.errors import InputError
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.train.batch import Batch
 
@@ -61,9 +63,14 @@ class Update:
         objective = sum((self._monophone_weight * part for part in parts[1:]), start=parts[0])
         self._optimizer.zero_grad()
         objective.backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self._model.parameters(), self._max_norm)
+        norm = float(nn.utils.clip_grad_norm_(self._model.parameters(), self._max_norm))
+        if not math.isfinite(norm):
+            raise InputError(
+                f"the gradient is {norm:g} at a loss of {objective.item():g}: training diverged;"
+                " lower train.learning_rate and start over with --new"
+            )
         self._optimizer.step()
-        return float(norm)
+        return norm
 
 
 def run_epoch(

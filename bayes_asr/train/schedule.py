@@ -15,7 +15,7 @@ def newbob(rate: float, before: float, now: float, *, threshold: float, factor: 
 
 
 def cosine(initial: float, epoch: int, epochs: int) -> float:
-    """Half a cosine from `initial` in epoch 1 towards 0 after the last (Loshchilov & Hutter 2017)."""
+    """Half a cosine from `initial` in epoch 1 to 0 after the last (Loshchilov & Hutter 2017)."""
     return initial * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / epochs))
 
 

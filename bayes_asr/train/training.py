@@ -2,7 +2,7 @@
 
 import json
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from bayes_asr.train.corpus import LabelledSet, training_and_dev
 from bayes_asr.train.loop import Totals, Update, run_epoch
 from bayes_asr.train.schedule import next_rate
 
-MAY_CHANGE = {"train.epochs"}  # keys that a resumed run may change: more epochs can be added
+WITHOUT_EFFECT = ("data.test.", "data.graph", "decode.", "score.")  # on training
+RECORDS = ("config.yaml", "env.json", "history.jsonl", "last.pt", "best.pt")
 
 
 def train(
@@ -35,17 +36,19 @@ def train(
     """Train into `run`, or go on with the run that is there.
 
     Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
-    dev frame error. `new` discards what is there. InputError where the run there has another config.
+    dev frame error. `new` discards what is there, once the data are found to be usable. InputError
+    where the run there has another configuration.
     """
-    _claim(config, run, new)
-    torch.manual_seed(config.seed)
+    # What is recorded must not depend on the working directory.
+    located = str(Path(config.data.dir).absolute())
+    config = replace(config, data=replace(config.data, dir=located))
+    if not new:
+        _check_same_run(config, run)
     train_set, dev_set = training_and_dev(config, open_pipe)
-    session = _Session.start(config, run, train_set)
-    _record_environment(run, session.model)
-    session.resume()
-    while len(session.history) < config.train.epochs:
-        session.run_epoch(train_set, dev_set)
-    best = min(session.history, key=lambda entry: float(entry["dev_error"]))
+    training = Training.start(config, run, train_set, new=new)
+    while len(training.history) < config.train.epochs:
+        training.run_epoch(train_set, dev_set)
+    best = min(training.history, key=lambda entry: float(entry["dev_error"]))
     LOGGER.info("trained: best dev frame error %.4f in epoch %d", best["dev_error"], best["epoch"])
 
 
@@ -67,8 +70,8 @@ def architecture(config: ModelConfig, inputs: int, outputs: list[int]) -> dict[s
 
 
 @dataclass
-class _Session:
-    """What changes while training, and where it is kept."""
+class Training:
+    """A run while it is trained: what changes, and where it is kept."""
 
     config: Config
     run: Path
@@ -81,25 +84,18 @@ class _Session:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def start(cls, config: Config, run: Path, data: LabelledSet) -> "_Session":
-        """Build everything for epoch 1."""
-        LOGGER.info("measuring the normalisation on %d training utterances", len(data.lengths))
-        normalisation = Normalisation.of(data.features[utt] for utt in data.lengths)
+    def start(cls, config: Config, run: Path, data: LabelledSet, *, new: bool) -> "Training":
+        """Build everything, and go on after the last epoch that was saved unless `new`."""
+        last = run / "last.pt"
+        saved = checkpoint.read(last) if last.exists() and not new else {}
+        normalisation = _normalisation(saved, data)
         outputs = [data.alignments.model.num_pdfs]
         if config.train.monophone_weight:
             outputs.append(data.alignments.num_monophones)
         plan = architecture(config.model, len(normalisation.mean), outputs)
+        torch.manual_seed(config.seed)
         model = AcousticModel(**plan)
-        LOGGER.info(
-            "%s, %d x %d units, %s directions: %d parameters (%d without the heads)",
-            config.model.unit,
-            config.model.layers,
-            config.model.units,
-            "tied" if config.model.tied_directions else "untied",
-            sum(p.numel() for p in model.parameters()),
-            sum(p.numel() for p in model.layers.parameters()),
-        )
-        return cls(
+        training = cls(
             config,
             run,
             model,
@@ -109,16 +105,27 @@ class _Session:
             log_priors(data.alignments.pdf_counts(data.lengths)),
             config.train.learning_rate,
         )
+        _describe(config.model, model)
+        if saved:
+            training._restore(saved)
+        elif new:
+            for name in RECORDS:
+                (run / name).unlink(missing_ok=True)
+        config.save(run / "config.yaml")
+        _record_environment(run, model)
+        return training
 
-    def resume(self) -> None:
-        """Go on after the last epoch that was saved, if one was."""
-        path = self.run / "last.pt"
-        if not path.exists():
-            return
-        content = checkpoint.read(path)
-        self.model.load_state_dict(content["model"])
-        self.optimizer.load_state_dict(content["optimizer"])
-        self.rate, self.history = content["rate"], content["history"]
+    def _restore(self, saved: dict[str, Any]) -> None:
+        last = self.run / "last.pt"
+        if saved["architecture"] != self.architecture:
+            raise InputError(
+                f"{last}: made for other data: its network is {saved['architecture']}, these data"
+                f" need {self.architecture}; start over with --new"
+            )
+        self.model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.rate, self.history = saved["rate"], saved["history"]
+        self._write_history()  # a run may have been killed between last.pt and its history
         LOGGER.info("resuming after epoch %d of %d", len(self.history), self.config.train.epochs)
 
     def run_epoch(self, train_set: LabelledSet, dev_set: LabelledSet) -> None:
@@ -208,33 +215,55 @@ class _Session:
                 "history": self.history,
             },
         )
+        self._write_history()
+
+    def _write_history(self) -> None:
         with replacing(self.run / "history.jsonl") as temporary:
             temporary.write_text("".join(json.dumps(entry) + "\n" for entry in self.history))
 
 
 def _optimizer(config: TrainConfig, model: AcousticModel) -> torch.optim.Optimizer:
     """Adam, or RMSprop with pytorch-kaldi's constants."""
-    options = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "foreach": True}
+    options: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    options["foreach"] = True
     if config.optimizer == "adam":
-        return torch.optim.AdamW(model.parameters(), **options)  # type: ignore[arg-type]
-    return torch.optim.RMSprop(model.parameters(), alpha=0.95, eps=1e-8, **options)  # type: ignore[arg-type]
+        return torch.optim.AdamW(model.parameters(), **options)
+    options |= {"alpha": 0.95, "eps": 1e-8}
+    return torch.optim.RMSprop(model.parameters(), **options)
 
 
-def _claim(config: Config, run: Path, new: bool) -> None:
-    """Make `run` the directory of this configuration."""
+def _check_same_run(config: Config, run: Path) -> None:
+    """Refuse to go on with a run that was started with another configuration."""
     recorded = run / "config.yaml"
-    if new:
-        for name in ("config.yaml", "env.json", "history.jsonl", "last.pt", "best.pt"):
-            (run / name).unlink(missing_ok=True)
-    if recorded.exists():
-        changed = differences(load_config([recorded]), config)
-        for key, (old, now) in changed.items():
-            if key not in MAY_CHANGE:
-                raise InputError(
-                    f"{recorded}: {key} is {old} in this run, but {now} now; train into another"
-                    " folder, or start over with --new"
-                )
-    config.save(recorded)
+    if not (run / "last.pt").exists():
+        return
+    for key, (old, now) in differences(load_config([recorded]), config).items():
+        # The cosine depends on its length; with newbob, epochs can be added to a run.
+        added = key == "train.epochs" and config.train.schedule == "newbob"
+        if not added and not key.startswith(WITHOUT_EFFECT):
+            raise InputError(
+                f"{recorded}: {key} is {old} in this run, but {now} now; train into another folder,"
+                " or start over with --new"
+            )
+
+
+def _normalisation(saved: dict[str, Any], data: LabelledSet) -> Normalisation:
+    if saved:
+        return Normalisation(saved["mean"].numpy(), saved["deviation"].numpy())
+    LOGGER.info("measuring the normalisation on %d training utterances", len(data.lengths))
+    return Normalisation.of(data[utt] for utt in data.lengths)
+
+
+def _describe(config: ModelConfig, model: AcousticModel) -> None:
+    LOGGER.info(
+        "%s, %d x %d units, %s directions: %d parameters (%d without the heads)",
+        config.unit,
+        config.layers,
+        config.units,
+        "tied" if config.tied_directions else "untied",
+        sum(p.numel() for p in model.parameters()),
+        sum(p.numel() for p in model.layers.parameters()),
+    )
 
 
 def _record_environment(run: Path, model: AcousticModel) -> None:

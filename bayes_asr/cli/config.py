@@ -1,0 +1,18 @@
+"""bayes-asr config: a configuration as it is understood, or the meaning of a key."""
+
+import argparse
+from pathlib import Path
+
+from bayes_asr.config import as_yaml, explain, load
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("config", nargs="*", type=Path, help="YAML files, the later win")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
+    parser.add_argument("--explain", metavar="KEY", help="say what a key, or a section, means")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print every key with its value, or explain one."""
+    print(explain(args.explain) if args.explain else as_yaml(load(args.config, args.set)).rstrip())

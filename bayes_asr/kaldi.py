@@ -1,0 +1,107 @@
+"""The only module that runs other programs: one call, one log, its status checked."""
+
+import io
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from bayes_asr.errors import InputError
+
+ROOT = "KALDI_ROOT"
+JOB = "JOB"
+SCRIPTS = ("egs/wsj/s5/utils/parallel", "egs/wsj/s5/utils")
+
+
+class CommandOutput(io.BufferedReader):
+    """What a shell command prints; closing it waits for the command and checks its status."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        # The user asked for it: this is what --allow-pipes allows.
+        self._process = subprocess.Popen(command, shell=True, bufsize=0, stdout=subprocess.PIPE)  # noqa: S602
+        super().__init__(self._process.stdout)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Close; InputError if the command failed, other than by our not reading to its end."""
+        if self.closed:
+            return
+        super().close()
+        status = self._process.wait()
+        if status not in (0, -signal.SIGPIPE, 128 + signal.SIGPIPE):
+            raise InputError(f"{self._command!r} failed with status {status}; run it by hand")
+
+
+def open_pipe(command: str) -> BinaryIO:
+    """Run a shell command, as Kaldi does for `command |` in an scp, and return its output."""
+    return CommandOutput(command)
+
+
+def find_program(name: str) -> str:
+    """Return the path of a Kaldi program or script: below KALDI_ROOT, else on PATH.
+
+    Raises InputError that says where it was looked for.
+    """
+    root = os.environ.get(ROOT, "")
+    if root:
+        folders = [*sorted(Path(root, "src").glob("*bin")), *(Path(root, s) for s in SCRIPTS)]
+        for folder in folders:
+            if (folder / name).is_file() and os.access(folder / name, os.X_OK):
+                return str(folder / name)
+    found = shutil.which(name)
+    if found is None:
+        where = f"below {ROOT}={root} nor on PATH" if root else f"on PATH, and {ROOT} is not set"
+        raise InputError(f"{name} is not {where}: build Kaldi, or set {ROOT} to where it lies")
+    return found
+
+
+def run_jobs(command: Sequence[str | Path], jobs: int, log: Path, cmd: str = "") -> None:
+    """Run a command as jobs 1 to `jobs`; JOB in its arguments and in `log` is the number.
+
+    `cmd` is what Kaldi's cmd.sh calls decode_cmd: run.pl, queue.pl or slurm.pl with its options; it
+    gets JOB=1:N, the log and the command.  Without it the jobs run here, all at once.  Raises
+    InputError with the log's last line if a job fails.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    arguments = [str(part) for part in command]
+    if cmd:
+        first, *options = shlex.split(cmd)
+        array = [find_program(first), *options, f"{JOB}=1:{jobs}", str(log), *arguments]
+        running = [(log, subprocess.Popen(array, stdin=subprocess.DEVNULL))]
+    else:
+        running = []
+        for job in range(1, jobs + 1):
+            own_log = Path(str(log).replace(JOB, str(job)))
+            own = [argument.replace(JOB, str(job)) for argument in arguments]
+            running.append((own_log, start(own, own_log)))
+    try:
+        statuses = [process.wait() for _, process in running]
+    except BaseException:
+        for _, process in running:
+            process.terminate()
+        raise
+    for (own_log, _), status in zip(running, statuses, strict=True):
+        if status:
+            raise InputError(
+                f"{Path(arguments[0]).name} failed with status {status}, see {own_log}: "
+                f"{last_line(own_log)}"
+            )
+
+
+def start(command: Sequence[str], log: Path) -> subprocess.Popen:
+    """Start a program with its command line, output and messages in `log`."""
+    with log.open("wb") as file:
+        file.write(f"# {shlex.join(command)}\n".encode())
+        file.flush()
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log; of all jobs' logs the first that is there."""
+    logs = [log] if log.exists() else sorted(log.parent.glob(log.name.replace(JOB, "*")))
+    lines = [line for one in logs[:1] for line in one.read_text(errors="replace").splitlines()]
+    return lines[-1] if lines else "no message"
