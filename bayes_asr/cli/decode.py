@@ -2,12 +2,13 @@
 
 import argparse
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bayes_asr.config import load
-from bayes_asr.decode.archive import decode_archive
+from bayes_asr.decode.archive import BACKENDS, decode_archive
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
 from bayes_asr.train.corpus import located
@@ -36,13 +37,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--lmwt", type=float, nargs="+", help="LM weights to try")
     parser.add_argument("--wip", type=float, nargs="+", help="insertion penalties to try")
-    parser.add_argument("--nj", type=int, default=1, help="processes")
+    parser.add_argument("--nj", type=int, default=1, help="processes, or Kaldi's jobs")
+    parser.add_argument(
+        "--backend", choices=BACKENDS, default="embedded", help="our search, or your Kaldi's"
+    )
+    parser.add_argument(  # the variable is the one that Kaldi's cmd.sh exports
+        "--cmd",
+        default=os.environ.get("decode_cmd", ""),  # noqa: SIM112
+        help="how Kaldi's jobs are run: run.pl, queue.pl, slurm.pl and options ($decode_cmd)",
+    )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
     """Decode the archive and print a summary."""
-    filled = _from_run(args.run, args.on) if args.run else {"lmwt": [], "wip": [0.0]}
+    filled: dict[str, Any] = (
+        _from_run(args.run, args.on) if args.run else {"lmwt": [], "wip": [0.0]}
+    )
     filled |= {key: value for key, value in vars(args).items() if value is not None}
     missing = [f"--{key}" for key in ("loglikes", "graph", "model", "out") if key not in filled]
     if missing:
@@ -59,6 +70,8 @@ def run(args: argparse.Namespace) -> None:
         lmwts=filled["lmwt"],
         wips=filled["wip"],
         nj=args.nj,
+        backend=args.backend,
+        cmd=args.cmd,
     )
     if args.json:
         print(json.dumps(asdict(summary)))

@@ -10,7 +10,7 @@ import numpy as np
 from bayes_asr.decode import native
 from bayes_asr.decode.determinize import determinize
 from bayes_asr.decode.lattice import best_arcs, search
-from bayes_asr.decode.network import Network, check_loglikes
+from bayes_asr.decode.network import Network
 from bayes_asr.decode.options import DecodeOptions, DecodeResult
 from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice, Lattice, scale_acoustic
@@ -57,12 +57,11 @@ def decode_utterance(
     options: DecodeOptions,
     engine: Engine,
 ) -> DecodeResult:
-    """Decode unscaled log-likelihoods [T, num_pdfs].
+    """Decode unscaled log-likelihoods [T, num_pdfs], which network.check_loglikes has passed.
 
     Without a path to a final state there are no words, or with allow_partial those of the best
-    path that goes as far as any.  Raises InputError for a wrong width, no frames, NaN and +inf.
+    path that goes as far as any.
     """
-    loglikes = check_loglikes(network, utt, loglikes)
     scale = np.float32(options.acoustic_scale)
     lattice, reached = engine.search(network, scale * loglikes, options)
     if lattice is None or not (reached or options.allow_partial):

@@ -115,19 +115,24 @@ def load_network(graph_dir: Path, model: Path) -> Network:
     return build_network(read_fst(path), read_transition_model(Path(model)), str(path))
 
 
-def check_loglikes(network: Network, utt: str, loglikes: np.ndarray) -> np.ndarray:
-    """Return `loglikes` as float32 [T, num_pdfs], or refuse a wrong width, emptiness, NaN, +inf."""
+def check_loglikes(network: Network, name: str, loglikes: np.ndarray | InputError) -> np.ndarray:
+    """Return `loglikes` as float32 [T, num_pdfs], or refuse a wrong width, emptiness, NaN, +inf.
+
+    Messages begin with `name`; an error that reading them gave is raised.
+    """
+    if isinstance(loglikes, InputError):
+        raise loglikes
     if loglikes.ndim != 2 or loglikes.shape[1] != network.num_pdfs:
         raise InputError(
-            f"{utt}: log-likelihoods of shape {list(loglikes.shape)}, "
+            f"{name}: log-likelihoods of shape {list(loglikes.shape)}, "
             f"but the model has {network.num_pdfs} pdfs"
         )
     if not len(loglikes):
-        raise InputError(f"{utt}: log-likelihoods without frames")
+        raise InputError(f"{name}: log-likelihoods without frames")
     bad = ~(loglikes < np.inf)
     if bad.any():
         frame, pdf = np.argwhere(bad)[0]
         raise InputError(
-            f"{utt}: log-likelihood {loglikes[frame, pdf]} at frame {frame}, pdf {pdf}"
+            f"{name}: log-likelihood {loglikes[frame, pdf]} at frame {frame}, pdf {pdf}"
         )
     return np.ascontiguousarray(loglikes, np.float32)

@@ -1,0 +1,138 @@
+"""The embedded decoder over an archive: utterances in parallel by processes."""
+
+import gzip
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.decode.embedded import ENGINES, choose_engine, decode_utterance
+from bayes_asr.decode.job import Decoded, Job, without_words
+from bayes_asr.decode.network import Network, check_loglikes, load_network
+from bayes_asr.decode.paths import sweep_words
+from bayes_asr.errors import InputError
+from bayes_asr.tables.ark import iter_matrices, read_matrix, read_scp
+from bayes_asr.tables.lattice import lattice_bytes
+
+COMPRESSION = 3  # of the lattices: half the time of gzip's own 6, one per cent more bytes
+Loglikes = np.ndarray | InputError  # what reading an utterance gave
+
+
+class EmbeddedDecoder:
+    """Decodes with the search of this package, in C++ or NumPy."""
+
+    def decode(self, job: Job, folder: Path) -> Iterator[Decoded]:
+        """Decode every utterance, in order, and write lattices as `folder`/lat.1.gz."""
+        network, engine = load_network(job.graph, job.model), choose_engine().name
+        utterances = read_utterances(job.loglikes, network)
+        with (folder / "lat.1.gz").open("wb") as lattices:
+            for decoded, lattice in decode_all(utterances, job, network, engine):
+                lattices.write(lattice)
+                yield decoded
+
+    def trouble(self) -> str:
+        """Say why this backend cannot be used here; it always can."""
+        return ""
+
+
+def read_utterances(source: str, network: Network) -> Iterator[tuple[str, Loglikes]]:
+    """Stream (utterance, log-likelihoods [T, P]), or the error that reading one of an scp gave.
+
+    Raises InputError where an archive is damaged, which hides what follows, and where the first
+    utterance does not fit the model: then none does.
+    """
+    empty, fits = True, False
+    for utt, loglikes in read_any(source):
+        empty = False
+        if not fits and not isinstance(loglikes, InputError):
+            fits = loglikes.shape[1] == network.num_pdfs
+            if not fits:
+                raise InputError(
+                    f"{source}: {utt} has {loglikes.shape[1]} columns, "
+                    f"the model {network.num_pdfs} pdfs"
+                )
+        yield utt, loglikes
+    if empty:
+        raise InputError(f"{source}: holds no utterance to decode")
+
+
+def read_any(source: str) -> Iterator[tuple[str, Loglikes]]:
+    """Stream the matrices of an archive or an scp; in an scp a damaged one stands alone."""
+    if not source.endswith(".scp"):
+        yield from iter_matrices(source, finite=False)
+        return
+    for utt, rxfilename in read_scp(Path(source)).items():
+        try:
+            yield utt, read_matrix(rxfilename, utt, finite=False)
+        except (InputError, OSError) as error:
+            yield utt, InputError(str(error))
+
+
+def decode_all(
+    utterances: Iterable[tuple[str, Loglikes]], job: Job, network: Network, engine: str
+) -> Iterator[tuple[Decoded, bytes]]:
+    """Decode in this process, or in job.nj others that stay a few utterances ahead."""
+    if job.nj == 1:
+        for utt, loglikes in utterances:
+            yield decode_one(network, job, engine, utt, loglikes)
+        return
+    with ProcessPoolExecutor(job.nj, get_context("spawn")) as pool:
+        ahead: deque[tuple[str, Future[tuple[Decoded, bytes]]]] = deque()
+        for utt, loglikes in utterances:
+            ahead.append((utt, pool.submit(decode_elsewhere, job, engine, utt, loglikes)))
+            if len(ahead) > 2 * job.nj:
+                yield result_of(*ahead.popleft())
+        while ahead:
+            yield result_of(*ahead.popleft())
+
+
+def result_of(utt: str, future: Future[tuple[Decoded, bytes]]) -> tuple[Decoded, bytes]:
+    """Wait for a worker; its death is an error that names the utterance."""
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        raise InputError(
+            f"{utt}: a decoding process died, perhaps for lack of memory; try a smaller nj"
+        ) from None
+
+
+def decode_elsewhere(job: Job, engine: str, utt: str, loglikes: Loglikes) -> tuple[Decoded, bytes]:
+    """Decode one utterance in a worker process."""
+    return decode_one(network_of(job), job, engine, utt, loglikes)
+
+
+@cache
+def network_of(job: Job) -> Network:
+    """Load the decoding graph of the one job that a worker process has, once."""
+    return load_network(job.graph, job.model)
+
+
+def decode_one(
+    network: Network, job: Job, engine: str, utt: str, loglikes: Loglikes
+) -> tuple[Decoded, bytes]:
+    """Decode one utterance: its record and its gzipped lattice; its faults are in the record."""
+    frames = 0 if isinstance(loglikes, InputError) else len(loglikes)
+    try:
+        checked = check_loglikes(network, f"{job.loglikes}: {utt}", loglikes)
+        result = decode_utterance(network, utt, checked, job.options, ENGINES[engine])
+    except InputError as error:
+        return without_words(utt, frames, job, str(error)), b""
+    except MemoryError as error:
+        return without_words(utt, frames, job, f"{job.loglikes}: {utt}: {error}"), b""
+    if result.lattice is None:
+        return without_words(utt, frames, job), b""
+    decoded = Decoded(
+        utt,
+        frames,
+        result.words,
+        result.graph_cost,
+        result.acoustic_cost,
+        result.reached_final,
+        sweep_words(result.lattice, job.grid),
+    )
+    return decoded, gzip.compress(lattice_bytes(utt, result.lattice), COMPRESSION)
