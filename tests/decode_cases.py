@@ -10,7 +10,9 @@ import numpy as np
 from bayes_asr.decode.network import Arcs, Network, load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.tables.fst import Fst, write_fst
 from bayes_asr.tables.lattice import CompactLattice, Lattice
+from bayes_asr.tables.mdl import monophone_model, write_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
 
 SCALES = {
@@ -165,3 +167,21 @@ def word_paths(
                     acoustic + float(lattice.acoustic[arc]),
                 )
             )
+
+
+def write_small_graph(folder: Path) -> Path:
+    """Write a graph dir that says "yes no" in two frames or more, and its final.mdl (3 pdfs)."""
+    folder.mkdir(parents=True)
+    fst = Fst(
+        start=0,
+        final=np.array([np.inf, np.inf, 0.25], np.float32),
+        offsets=np.array([0, 1, 3, 4], np.int64),
+        ilabel=np.array([1, 2, 3, 4], np.int32),
+        olabel=np.array([1, 0, 2, 0], np.int32),
+        weight=np.array([0.5, 0.1, 0.7, 0.2], np.float32),
+        nextstate=np.array([1, 1, 2, 2], np.int32),
+    )
+    write_fst(fst, folder / "HCLG.fst")
+    write_transition_model(monophone_model([1]), folder / "final.mdl")
+    (folder / "words.txt").write_text("<eps> 0\nyes 1\nno 2\n")
+    return folder

@@ -61,8 +61,8 @@ def decode_archive(
         for decoded in tqdm(decoding, desc="decode", unit="utt", disable=not progress):
             count(summary, decoded)
             done.append(decoded)
+        write_hypotheses(done, job, symbols, out)
         put_lattices(Path(folder), out)
-    write_hypotheses(done, job, symbols, out)
     if summary.failed:
         raise InputError("; ".join(summary.failed))
     return summary
@@ -83,8 +83,17 @@ def write_hypotheses(done: list[Decoded], job: Job, symbols: dict[int, str], out
 
     def write_words(path: Path, hypotheses: list[list[int]]) -> Path:
         named = zip(done, hypotheses, strict=True)
-        write_text(((one.utt, [symbols[word] for word in words]) for one, words in named), path)
+        write_text(((one.utt, spell(one.utt, words)) for one, words in named), path)
         return path
+
+    def spell(utt: str, words: list[int]) -> list[str]:
+        for word in words:
+            if word not in symbols:
+                raise InputError(
+                    f"{job.graph / 'words.txt'}: no symbol for word {word} in {utt}; "
+                    "take the words.txt of this graph"
+                )
+        return [symbols[word] for word in words]
 
     write_words(out / "words.txt", [one.words for one in done])
     costs = ((one.utt, [f"{one.graph_cost:.7g}", f"{one.acoustic_cost:.7g}"]) for one in done)
