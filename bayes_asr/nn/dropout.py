@@ -1,7 +1,8 @@
 """Dropout masks that depend on the sequence and on nothing else.
 
-A mask is a hash of (key of the sequence, stream, position). It has no generator state: the same utterance in the same epoch
-gets the same mask whatever its batch, its neighbours or the process that trains it, and a resumed run needs nothing restored.
+A mask is a hash of (key of the sequence, stream, position). It has no generator state: the same
+utterance in the same epoch gets the same mask whatever its batch, its neighbours or the process
+that trains it, and a resumed run needs nothing restored.
 """
 
 import torch

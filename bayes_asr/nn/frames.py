@@ -1,10 +1,12 @@
 """Ragged batches without padding.
 
-A batch of B sequences is sorted by decreasing length and its N = sum of lengths real frames are stored one time step after
-the other, as in `torch.nn.utils.rnn.PackedSequence`: time step t holds the frames of the first `sizes[t]` sequences. There is
-no padding, so nothing can leak from it: losses, batch statistics and the backward direction see real frames only.
+A batch of B sequences is sorted by decreasing length and its N = sum of lengths real frames are
+stored one time step after the other, as in `torch.nn.utils.rnn.PackedSequence`: time step t holds
+the frames of the first `sizes[t]` sequences. There is no padding, so nothing can
+leak from it: losses, batch statistics and the backward direction see real frames only.
 
-Legend: B batch, T time steps, N frames of a batch, F features, H hidden, G gates, D directions, P pdfs.
+Legend: B batch, T time steps, N frames of a batch, F features, H hidden, G gates, D directions,
+P pdfs.
 """
 
 from dataclasses import dataclass, field
@@ -59,7 +61,7 @@ class Frames:
 
     @cached_property
     def reverse(self) -> Tensor:
-        """Frame order of the time-reversed sequences [N]: frame t of a sequence of length L becomes L-1-t.
+        """Frame order of the time-reversed sequences [N]: frame t of L becomes L-1-t.
 
         It is its own inverse, and the reversed sequences have the same sizes and starts.
         """
@@ -78,7 +80,8 @@ class Frames:
 def pack(sequences: list[Tensor]) -> tuple[Tensor, Frames, list[int]]:
     """Pack sequences [T_b, ...] of any order into one tensor [N, ...].
 
-    Returns the packed frames, where they lie, and the order: `order[i]` is the position in `sequences` of packed sequence i.
+    Returns the packed frames, where they lie, and the order: `order[i]` is the position in
+    `sequences` of packed sequence i.
     """
     order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
     packed = torch.nn.utils.rnn.pack_sequence([sequences[i] for i in order])

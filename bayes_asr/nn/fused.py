@@ -1,73 +1,110 @@
-"""The recurrence with a hand-written backward pass: what `scan` computes, without one autograd node per operation and frame.
+"""The recurrence with a hand-written backward pass: what `scan` computes, without one autograd node
+per operation and frame.
 
-For a cell with state h and pre-activations a_t = x_t + V h_{t-1}, `Cell.partials` gives J_a = dh_t/da_t and, at fixed a_t,
-J_h = dh_t/dh_{t-1}; both are elementwise, so they are computed for all frames at once before the loop. With g_t the gradient
-that reaches h_t, the loop then only does da_t = J_a g_t and g_{t-1} += J_h g_t + da_t V^T. The gradient of V is one product
-over all frames after the loop.
+For a cell with states s and pre-activations a_t = x_t + V h_{t-1}, `Cell.partials` gives J_a =
+ds_t/da_t and, at fixed a_t, J_s = ds_t/ds_{t-1}; both are elementwise, so they are computed for all
+frames at once before the loop. With g_t the gradient that reaches s_t, the loop then only does da_t
+= J_a g_t and g_{t-1} += J_s g_t + da_t V^T. The gradients of V and of the cell's own parameters are
+computed over all frames after the loop.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
+from torch.autograd.function import FunctionCtx, once_differentiable
 
-from bayes_asr.nn.cells import Cell
+from bayes_asr.nn.cell import Cell
 from bayes_asr.nn.frames import Frames
 
 
 class FusedRecurrence(torch.autograd.Function):
-    """`apply(inputs_NDX, V, initial_BDH, mask_BDH, cell, frames)` -> states [N, D, H].
+    """`apply(cell, frames, inputs_NDX, V, mask_BDH, *initial_BDH, *cell.parameters())` -> states h
+    [N, D, H].
 
     inputs_NDX: feed-forward terms [N, D, G*H], each direction in its own order of time.
-    V: recurrent weights [1, H, G*H] shared by the directions or [D, H, G*H].
-    initial_BDH: state before the first frame; mask_BDH: recurrent dropout mask or None.
+    V: recurrent weights [1, H, G*H] shared by the directions or [D, H, G*H]; None for a cell
+    without.
+    mask_BDH: dropout mask or None; initial_BDH: each state before the first frame.
     """
 
     @staticmethod
     def forward(
         ctx: FunctionCtx,
-        inputs_NDX: Tensor,
-        V: Tensor,
-        initial_BDH: Tensor,
-        mask_BDH: Tensor | None,
         cell: Cell,
         frames: Frames,
+        inputs_NDX: Tensor,
+        V: Tensor | None,
+        mask_BDH: Tensor | None,
+        *tensors: Tensor,
     ) -> Tensor:
         N, D, X = inputs_NDX.shape
-        H = V.shape[1]
-        a_NDX = torch.empty_like(inputs_NDX)
-        h_NDH = inputs_NDX.new_empty(N, D, H)
-        h = initial_BDH
+        H = X // cell.gates
+        initial = tensors[: cell.states]
+        a_NDX = inputs_NDX if V is None else torch.empty_like(inputs_NDX)
+        after = [inputs_NDX.new_empty(N, D, H) for _ in initial]
+        state = list(initial)
         for start, n in zip(frames.starts, frames.sizes, strict=True):
             rows = slice(start, start + n)
-            _product(inputs_NDX[rows], h[:n], V, out=a_NDX[rows])
-            gates = a_NDX[rows].view(n, D, X // H, H)
-            h_NDH[rows] = cell(gates, h[:n], None if mask_BDH is None else mask_BDH[:n])
-            h = h_NDH[rows]
-        ctx.save_for_backward(a_NDX, h_NDH, V, initial_BDH, mask_BDH)
+            if V is not None:
+                _product(inputs_NDX[rows], state[0][:n], V, out=a_NDX[rows])
+            gates = a_NDX[rows].view(n, D, cell.gates, H)
+            mask = None if mask_BDH is None else mask_BDH[:n]
+            for s, new in zip(after, cell(gates, tuple(s[:n] for s in state), mask), strict=True):
+                s[rows] = new
+            state = [s[rows] for s in after]
+        ctx.save_for_backward(a_NDX, V, mask_BDH, *initial, *after)
         ctx.cell, ctx.frames = cell, frames  # type: ignore[attr-defined]
-        return h_NDH
+        return after[0]
 
     @staticmethod
-    def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad_NDH,) = grads
-        a_NDX, h_NDH, V, initial_BDH, mask_BDH = ctx.saved_tensors  # type: ignore[attr-defined]
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: FunctionCtx, grad_NDH: Tensor) -> tuple[Tensor | None, ...]:
+        cell: Cell = ctx.cell  # type: ignore[attr-defined]
         frames: Frames = ctx.frames  # type: ignore[attr-defined]
-        before_NDH = torch.cat((initial_BDH, h_NDH[frames.previous]))
-        by_gate, kept = ctx.cell.partials(  # type: ignore[attr-defined]
-            a_NDX.view(*h_NDH.shape[:2], -1, h_NDH.shape[2]),
-            before_NDH,
-            h_NDH,
-            None if mask_BDH is None else mask_BDH[frames.sequence],
-        )
-        g_BDH = torch.zeros_like(initial_BDH)
+        a_NDX, V, mask_BDH, *states = ctx.saved_tensors  # type: ignore[attr-defined]
+        initial, after = states[: cell.states], states[cell.states :]
+        before = [torch.cat((i, s[frames.previous])) for i, s in zip(initial, after, strict=True)]
+        mask_NDH = None if mask_BDH is None else mask_BDH[frames.sequence]
+        gates = a_NDX.view(*grad_NDH.shape[:2], cell.gates, -1)
+        by_gate, by_state = cell.partials(gates, before, after, mask_NDH)
+        parameters = list(cell.parameters())
+        reaching = [torch.empty_like(s) for s in after] if parameters else []
+        g_BDH = [torch.zeros_like(i) for i in initial]
         for start, n in zip(reversed(frames.starts), reversed(frames.sizes), strict=True):
             rows = slice(start, start + n)
-            g = g_BDH[:n].add_(grad_NDH[rows])
-            da = by_gate[rows].mul_(g.unsqueeze(-2))
-            g.mul_(kept[rows])
-            _product(g, da.flatten(2), V.transpose(1, 2), out=g)
-        da_NDX = by_gate.flatten(2)
-        return da_NDX, _weight_gradient(before_NDH, da_NDX, V), g_BDH, None, None, None
+            g = [s[:n] for s in g_BDH]
+            g[0].add_(grad_NDH[rows])
+            for kept, s in zip(reaching, g, strict=False):
+                kept[rows] = s
+            da = by_gate[0][rows].mul_(g[0].unsqueeze(-2))
+            for other, s in zip(by_gate[1:], g[1:], strict=True):
+                da.addcmul_(other[rows], s.unsqueeze(-2))
+            _step_back(g, by_state, rows)
+            if V is not None:
+                _product(g[0], da.flatten(2), V.transpose(1, 2), out=g[0])
+        da_NDX = by_gate[0].flatten(2)
+        by_V = None if V is None else _weight_gradient(before[0], da_NDX, V)
+        by_parameter: Sequence[Tensor | None] = []
+        if parameters:
+            with torch.enable_grad():  # type: ignore[no-untyped-call]
+                new = cell(gates, tuple(before), mask_NDH)
+                by_parameter = torch.autograd.grad(new, parameters, reaching, allow_unused=True)
+        return None, None, da_NDX, by_V, None, *g_BDH, *by_parameter
+
+
+def _step_back(
+    g: Sequence[Tensor], by_state: Sequence[Sequence[Tensor | None]], rows: slice
+) -> None:
+    """Turn gradients of the states after a frame into those before it, but for the product."""
+    sums: list[Tensor | None] = [None] * len(g)
+    for s, derivatives in zip(g, by_state, strict=True):
+        for i, d in enumerate(derivatives):
+            if d is not None:
+                total = sums[i]
+                sums[i] = s * d[rows] if total is None else torch.addcmul(total, s, d[rows])
+    for s, total in zip(g, sums, strict=True):
+        s.zero_() if total is None else s.copy_(total)
 
 
 def _product(x: Tensor, h: Tensor, V: Tensor, *, out: Tensor) -> None:

@@ -1,59 +1,92 @@
-"""One recurrent layer: input products, normalisation, both directions, the recurrence."""
+"""One layer: input products, normalisation, both directions, the recurrence."""
+
+from collections.abc import Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.cells import Cell
+from bayes_asr.errors import InputError
+from bayes_asr.nn.cell import Cell, State
+from bayes_asr.nn.cells import build_cell, cell_class
 from bayes_asr.nn.dropout import keep_mask
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.fused import FusedRecurrence
-from bayes_asr.nn.scan import State, directed, scan
+from bayes_asr.nn.norm import build_norm
+from bayes_asr.nn.scan import directed, scan
 
 
 class RecurrentLayer(nn.Module):
     """A layer of `units` cells in one or both directions of time.
 
-    The feed-forward term W x is computed for all frames at once and normalised over the real frames of the batch, separately
-    for every gate (and direction, where directions are not tied); the recurrent term is not normalised.
+    The feed-forward term W x is computed for all frames at once and normalised over the real frames
+    of the batch, separately for every gate (and direction, where directions are not tied); the
+    recurrent term is not normalised.
 
     inputs: size of the input vectors; units: cells per direction.
+    unit: name of the cell (`cells.CELLS`); options: its own options (`Cell.options`) and its form.
+    bidirectional: ignored by feed-forward layers, which have no direction.
     tied_directions: both directions share W, V and the normalisation, as in pytorch-kaldi.
-    norm: `batch` (momentum 0.05, as in pytorch-kaldi) or `none` (a bias instead).
+    norm: `batch`, `batch-shared`, `layer` (`norm`) or `none` (a bias instead).
     dropout: probability with which a candidate is dropped for a whole sequence.
+    dropout_scaling: `inverted` scales the other candidates up in training; `pytorch-kaldi` scales
+    all of them down in evaluation.
     input_dropout: probability with which an input is dropped for a whole sequence; the others are
     scaled up.
+    initial_state: `fixed` (`Cell.start` of 0) or `trained`.
+    hand_on: what units that compute probabilities hand on, `log` or `prob`.
+    input_init: `xavier` or `uniform` (torch's default) weights W of each gate; V is orthogonal for
+    each gate.
     stream: number of the layer, so that layers get different dropout masks.
-    fused: use the hand-written backward pass; `False` runs the same equations through `scan`.
+    fused: use the hand-written backward pass where there is one; `False` runs the same equations
+    through `scan`.
     """
 
     def __init__(
         self,
         inputs: int,
         units: int,
-        cell: Cell,
+        unit: str = "li-bru",
+        options: Mapping[str, Any] | None = None,
         *,
         bidirectional: bool = True,
         tied_directions: bool = False,
         norm: str = "batch",
         dropout: float = 0.0,
+        dropout_scaling: str = "pytorch-kaldi",
         input_dropout: float = 0.0,
+        initial_state: str = "fixed",
+        hand_on: str = "log",
+        input_init: str = "xavier",
         stream: int = 0,
         fused: bool = True,
     ) -> None:
         super().__init__()
-        self.units, self.cell, self.stream, self.fused = units, cell, stream, fused
+        self.units, self.stream, self.fused = units, stream, fused
         self.dropout, self.input_dropout = dropout, input_dropout
-        self.directions = 2 if bidirectional else 1
-        weights = 1 if tied_directions else self.directions
-        width = weights * cell.gates * units
-        self.W = nn.Linear(inputs, width, bias=norm == "none")
-        for gate in self.W.weight.data.view(-1, units, inputs):
-            nn.init.xavier_uniform_(gate)
-        self.norm = nn.BatchNorm1d(width, momentum=0.05) if norm == "batch" else nn.Identity()
-        self.V = nn.Parameter(torch.empty(weights, units, cell.gates * units))
-        for gate in self.V.data.split(units, dim=2):
-            for direction in gate:
-                direction.copy_(nn.init.orthogonal_(torch.empty(units, units)))
+        self.inverted = dropout_scaling == "inverted"
+        self.directions = 2 if bidirectional and cell_class(unit).states else 1
+        sets = 1 if tied_directions else self.directions
+        self.cell = build_cell(unit, units, sets, options or {})
+        if hand_on == "prob" and not self.cell.probabilistic:
+            raise InputError(f"hand_on is prob, but {unit} computes no probabilities; use log")
+        self.as_probability = hand_on == "prob"
+        width = self.cell.gates * units
+        self.W = nn.Linear(inputs, sets * width, bias=norm == "none")
+        if input_init == "xavier":
+            for gate in self.W.weight.data.view(-1, units, inputs):
+                nn.init.xavier_uniform_(gate)
+        self.norm = build_norm(norm, sets, self.cell.gates, units)
+        self.V = nn.Parameter(torch.empty(sets, units, width)) if self.cell.recurrent else None
+        if self.V is not None:
+            for gate in self.V.data.split(units, dim=2):
+                for direction in gate:
+                    direction.copy_(nn.init.orthogonal_(torch.empty(units, units)))
+        self.initial = (
+            nn.Parameter(torch.zeros(self.cell.states, sets, units))
+            if initial_state == "trained"
+            else None
+        )
 
     def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs of all directions side by side [N, D*H].
@@ -63,44 +96,69 @@ class RecurrentLayer(nn.Module):
         if keys_B is not None and self.input_dropout:
             mask = keep_mask(keys_B, 2 * self.stream + 1, x_NF.shape[1:], self.input_dropout)
             x_NF = x_NF * (mask / (1 - self.input_dropout)).to(x_NF.dtype)[frames.sequence]
-        a_NX = self.norm(self.W(x_NF))
-        weights = self.V.shape[0]
-        inputs_NDX = directed(
-            a_NX.view(len(x_NF), weights, -1).expand(-1, self.directions, -1), frames
-        )
-        shape = (self.directions, self.units)
-        initial = x_NF.new_full((len(frames.lengths), *shape), self.cell.initial)
-        mask = self._mask(initial, keys_B)
-        recurrence = self._fused if self.fused else self._scanned
-        h_NDH = recurrence(inputs_NDX.contiguous(), initial, mask, frames)
-        return directed(h_NDH, frames).flatten(1)
+        terms = self.norm(self.W(x_NF)).to(self.W.weight.dtype)
+        terms = terms.view(len(x_NF), -1, self.cell.gates * self.units)
+        mask_BDH = self._mask(terms, frames, keys_B)
+        with torch.autocast(terms.device.type, enabled=False):
+            h = self._states(terms.expand(-1, self.directions, -1), mask_BDH, frames)
+            return (
+                self.cell.probability(h) if self.as_probability else self.cell.handed_on(h)
+            ).flatten(1)
 
-    def _mask(self, like_BDH: Tensor, keys_B: Tensor | None) -> Tensor | None:
+    def _states(self, terms_NDX: Tensor, mask_BDH: Tensor | None, frames: Frames) -> Tensor:
+        """States h [N, D, H], in the order of time, for feed-forward terms [N, D, G*H]."""
+        if not self.cell.states:
+            a = terms_NDX.unflatten(-1, (self.cell.gates, -1))
+            return self.cell(a, (), None if mask_BDH is None else mask_BDH[frames.sequence])[0]
+        inputs = directed(terms_NDX, frames).contiguous()
+        h = self._run(self.cell, inputs, mask_BDH, frames)
+        later = self.cell.later()
+        if later is not None:
+            h = h + self._run(later, inputs[frames.reverse], mask_BDH, frames)[frames.reverse]
+        return directed(h, frames)
+
+    def _run(
+        self, cell: Cell, inputs_NDX: Tensor, mask_BDH: Tensor | None, frames: Frames
+    ) -> Tensor:
+        """The recurrence of a cell, each direction in its own order of time."""
+        initial = self._initial(cell, inputs_NDX, len(frames.lengths))
+        if self.fused and cell.fusible:
+            return FusedRecurrence.apply(  # type: ignore[no-untyped-call, no-any-return]
+                cell, frames, inputs_NDX, self.V, mask_BDH, *initial, *cell.parameters()
+            )
+
+        def step(x: Tensor, state: State, n: int) -> State:
+            gates = x.unflatten(-1, (cell.gates, -1))
+            return cell.step(
+                gates, state, self._product, None if mask_BDH is None else mask_BDH[:n]
+            )
+
+        return scan(step, initial, inputs_NDX, frames)
+
+    def _product(self, h: Tensor, gates: slice) -> Tensor:
+        """The recurrent terms h V [n, D, g, H] of some gates."""
+        V = cast(Tensor, self.V).unflatten(2, (self.cell.gates, -1))[:, :, gates]
+        return torch.einsum("ndh,dhgk->ndgk", h, V.expand(self.directions, -1, -1, -1))
+
+    def _initial(self, cell: Cell, like_NDX: Tensor, sequences: int) -> State:
+        """Each state before the first frame [B, D, H]."""
+        theta = like_NDX.new_zeros(cell.states, 1, self.units)
+        if self.initial is not None and cell is self.cell:
+            theta = self.initial
+        shape = (sequences, self.directions, self.units)
+        return tuple(cell.start(t).expand(shape).contiguous() for t in theta)
+
+    def _mask(self, terms: Tensor, frames: Frames, keys_B: Tensor | None) -> Tensor | None:
         """What candidates are multiplied by: 0 or 1 with keys, otherwise the mean of that.
 
-        Not scaled by 1 / (1 - dropout) in training, as in pytorch-kaldi: candidates that are linear for large inputs feed back
-        on themselves, and a gain above 1 in that loop grows without bound over a few hundred frames.
+        By default not scaled by 1 / (1 - dropout) in training, as in pytorch-kaldi: candidates that
+        are linear for large inputs feed back on themselves, and a gain above 1 in that loop grows
+        without bound over a few hundred frames.
         """
-        if not self.dropout:
+        shape = (self.directions, self.units)
+        if not self.dropout or (keys_B is None and self.inverted):
             return None
         if keys_B is None:
-            return torch.full_like(like_BDH, 1 - self.dropout)
-        return keep_mask(keys_B, 2 * self.stream, tuple(like_BDH.shape[1:]), self.dropout).to(
-            like_BDH.dtype
-        )
-
-    def _fused(
-        self, inputs: Tensor, initial: Tensor, mask: Tensor | None, frames: Frames
-    ) -> Tensor:
-        return FusedRecurrence.apply(inputs, self.V, initial, mask, self.cell, frames)  # type: ignore[no-untyped-call, no-any-return]
-
-    def _scanned(
-        self, inputs: Tensor, initial: Tensor, mask: Tensor | None, frames: Frames
-    ) -> Tensor:
-        def step(x: Tensor, state: State, n: int) -> State:
-            (h,) = state
-            a = x + torch.einsum("ndh,dhx->ndx", h, self.V.expand(self.directions, -1, -1))
-            gates = a.view(n, self.directions, self.cell.gates, self.units)
-            return (self.cell(gates, h, None if mask is None else mask[:n]),)
-
-        return scan(step, (initial,), inputs, frames)
+            return terms.new_full((len(frames.lengths), *shape), 1 - self.dropout)
+        mask = keep_mask(keys_B, 2 * self.stream, shape, self.dropout)
+        return (mask / (1 - self.dropout) if self.inverted else mask).to(terms.dtype)

@@ -1,11 +1,11 @@
 """The acoustic model: a stack of recurrent layers and its heads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.cells import CELLS
 from bayes_asr.nn.frames import Frames, pack, unpack
 from bayes_asr.nn.layer import RecurrentLayer
 
@@ -16,9 +16,9 @@ class AcousticModel(nn.Module):
     inputs: size of the feature vectors.
     outputs: size of each head, the pdfs first: `(P,)` or `(P, monophones)`.
     units: cells per direction of each layer.
-    unit: name of the cell (`bayes_asr.nn.cells.CELLS`).
-    input_dropout: probability with which an element of what a layer reads is dropped, on every frame anew.
-    Other options: `RecurrentLayer`.
+    unit: name of the cell (`bayes_asr.nn.cells.CELLS`); options: its own options and its form.
+    input_dropout: that of the layers after the first.
+    layer_options: the others of `RecurrentLayer`.
     """
 
     def __init__(
@@ -28,32 +28,28 @@ class AcousticModel(nn.Module):
         *,
         unit: str = "li-bru",
         units: Sequence[int] = (550, 550, 550, 550),
-        bidirectional: bool = True,
-        tied_directions: bool = False,
-        norm: str = "batch",
+        options: Mapping[str, Any] | None = None,
         dropout: float = 0.2,
         input_dropout: float = 0.0,
-        fused: bool = True,
+        **layer_options: Any,
     ) -> None:
         super().__init__()
-        directions = 2 if bidirectional else 1
-        sizes = [inputs, *(directions * n for n in units)]
-        self.layers = nn.ModuleList(
-            RecurrentLayer(
+        self.layers = nn.ModuleList()
+        size = inputs
+        for i, n in enumerate(units):
+            layer = RecurrentLayer(
                 size,
                 n,
-                CELLS[unit](),
-                bidirectional=bidirectional,
-                tied_directions=tied_directions,
-                norm=norm,
+                unit,
+                options,
                 dropout=dropout,
                 input_dropout=input_dropout if i else 0.0,
                 stream=i,
-                fused=fused,
+                **layer_options,
             )
-            for i, (size, n) in enumerate(zip(sizes[:-1], units, strict=True))
-        )
-        self.heads = nn.ModuleList(nn.Linear(sizes[-1], n) for n in outputs)
+            self.layers.append(layer)
+            size = layer.directions * n
+        self.heads = nn.ModuleList(nn.Linear(size, n) for n in outputs)
         for head in self.heads:
             nn.init.zeros_(head.bias)
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from bayes_asr.nn.cell import State
 from bayes_asr.nn.frames import Frames
 
-State = tuple[Tensor, ...]
 Step = Callable[[Tensor, State, int], State]
 
 
@@ -16,7 +16,7 @@ def scan(step: Step, state: State, inputs_NDX: Tensor, frames: Frames) -> Tensor
 
     step: (inputs [n, D, X], state, n) -> state; n sequences are alive at this time step.
     state: tensors [B, D, H] before the first frame; the first of them is what the layer outputs.
-    inputs_NDX: feed-forward terms [N, D, X], each direction already in its own order of time (`directed`).
+    inputs_NDX: feed-forward terms [N, D, X], each direction in its own order of time (`directed`).
     Returns the first state tensor at every frame [N, D, H], in the order of `inputs_NDX`.
     """
     outputs = []
@@ -27,7 +27,7 @@ def scan(step: Step, state: State, inputs_NDX: Tensor, frames: Frames) -> Tensor
 
 
 def directed(x_NDX: Tensor, frames: Frames) -> Tensor:
-    """Put direction 1 into reversed time and leave direction 0 as it is; applied twice it changes nothing.
+    """Put direction 1 into reversed time and leave direction 0; applied twice it changes nothing.
 
     The backward direction thus starts at the last real frame of each sequence.
     """

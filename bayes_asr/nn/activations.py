@@ -1,0 +1,132 @@
+"""Activation functions with their derivatives, fixed and parameterised."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from bayes_asr.errors import InputError
+
+
+class Activation(Protocol):
+    """A function of one number, applied to tensors [..., H]."""
+
+    def __call__(self, a: Tensor) -> Tensor:
+        """Return the value."""
+
+    def derivative(self, a: Tensor) -> Tensor:
+        """Return the derivative by `a`."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A function without parameters."""
+
+    function: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+
+    def __call__(self, a: Tensor) -> Tensor:
+        """Return the value."""
+        return self.function(a)
+
+    def derivative(self, a: Tensor) -> Tensor:
+        """Return the derivative by `a`."""
+        return self.slope(a)
+
+
+def softplus(a: Tensor) -> Tensor:
+    r"""log(1 + e^a) = -\log \sigma(-a), exact for large `a` too (torch's is linear above 20)."""
+    return -logsigmoid(-a)
+
+
+class PSigmoid(nn.Module):
+    r"""Parameterised sigmoid (Zhang & Woodland 2015): \eta \sigma(\gamma a - \theta).
+
+    eta, gamma, theta: one number for each unit, initially 1, 1, 0; those not in `trains` stay so.
+    """
+
+    initial: ClassVar = {"eta": 1.0, "gamma": 1.0, "theta": 0.0}
+
+    def __init__(self, units: int, sets: int, trains: Sequence[str]) -> None:
+        super().__init__()
+        self.eta, self.gamma, self.theta = _parameters(self.initial, units, sets, trains)
+
+    def forward(self, a: Tensor) -> Tensor:
+        """Return the value."""
+        return self.eta * torch.sigmoid(self.gamma * a - self.theta)
+
+    def derivative(self, a: Tensor) -> Tensor:
+        """Return the derivative by `a`."""
+        s = torch.sigmoid(self.gamma * a - self.theta)
+        return self.eta * self.gamma * s * (1 - s)
+
+
+class PReLU(nn.Module):
+    r"""Parameterised ReLU (Zhang & Woodland 2015): \alpha a for a > 0, otherwise \beta a.
+
+    alpha, beta: one number for each unit, initially 1 and 0.25; where `trains` lacks one, it is 1
+    or 0 for good.
+    """
+
+    initial: ClassVar = {"alpha": 1.0, "beta": 0.25}
+
+    def __init__(self, units: int, sets: int, trains: Sequence[str]) -> None:
+        super().__init__()
+        self.alpha, self.beta = _parameters(self.initial, units, sets, trains)
+        if "beta" not in trains:
+            self.beta = 0.0
+
+    def forward(self, a: Tensor) -> Tensor:
+        """Return the value."""
+        return self.alpha * a.relu() - self.beta * (-a).relu()
+
+    def derivative(self, a: Tensor) -> Tensor:
+        """Return the derivative by `a`."""
+        return torch.where(a > 0, self.alpha * torch.ones_like(a), self.beta)
+
+
+def _parameters(
+    initial: dict[str, float], units: int, sets: int, trains: Sequence[str]
+) -> list[nn.Parameter | float]:
+    unknown = set(trains) - set(initial)
+    if unknown:
+        raise InputError(
+            f"activation_trains has {', '.join(sorted(unknown))}; known here: {', '.join(initial)}"
+        )
+    return [
+        nn.Parameter(torch.full((sets, units), value)) if name in trains else value
+        for name, value in initial.items()
+    ]
+
+
+FIXED = {
+    "tanh": Fixed(torch.tanh, lambda a: 1 - a.tanh().square()),
+    "sigmoid": Fixed(torch.sigmoid, lambda a: a.sigmoid() * (-a).sigmoid()),
+    "relu": Fixed(torch.relu, lambda a: (a > 0).to(a.dtype)),
+    "softplus": Fixed(softplus, torch.sigmoid),
+    "log-sigmoid": Fixed(logsigmoid, lambda a: (-a).sigmoid()),
+}
+PARAMETERISED: dict[str, type[PSigmoid] | type[PReLU]] = {"p-sigmoid": PSigmoid, "p-relu": PReLU}
+ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", *PARAMETERISED)
+"""What `activation` of a unit may be."""
+
+
+def build_activation(
+    name: str, units: int, sets: int, trains: Sequence[str] | None = None
+) -> Activation:
+    """Return the activation `name` of `sets` times `units` units.
+
+    trains: names of the trained parameters, by default all. InputError for an unknown name, listing
+    the known ones.
+    """
+    if name in FIXED:
+        if trains:
+            raise InputError(f"activation {name} has no parameters that could be trained")
+        return FIXED[name]
+    if name not in PARAMETERISED:
+        raise InputError(f"activation is {name}; known: {', '.join(ACTIVATIONS)}")
+    parameterised = PARAMETERISED[name]
+    return parameterised(units, sets, tuple(parameterised.initial) if trains is None else trains)

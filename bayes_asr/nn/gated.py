@@ -1,0 +1,125 @@
+"""Gated units of the literature: each is its equation, with h_0 = 0. Shapes: `cell`."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from bayes_asr.nn.cell import ActivatedCell, Cell, Product, State, masked
+
+
+class LSTM(Cell):
+    r"""Long short-term memory (Hochreiter & Schmidhuber 1997) with a forget gate (Gers et al.).
+
+    i = \sigma(a_i + p_i c_{t-1}), f = \sigma(a_f + p_f c_{t-1}), c_t = f c_{t-1} + i \tanh a_c,
+    o = \sigma(a_o + p_o c_t), h_t = o \tanh c_t. The peepholes p are diagonal; they start at 0, as
+    an LSTM without them. The gates are in torch's order i, f, c, o.
+    """
+
+    gates = 4
+    states = 2
+    options: ClassVar = {"peepholes": (False, True)}
+
+    def __init__(self, units: int, sets: int, *, peepholes: bool = False) -> None:
+        super().__init__(units, sets)
+        self.peepholes = peepholes
+        if peepholes:
+            self.p_i, self.p_f, self.p_o = (nn.Parameter(torch.zeros(sets, units)) for _ in "ifo")
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return h and c after a frame."""
+        a_i, a_f, a_c, a_o = a.unbind(-2)
+        c = state[1]
+        if self.peepholes:
+            a_i, a_f = a_i + self.p_i * c, a_f + self.p_f * c
+        c = a_f.sigmoid() * c + a_i.sigmoid() * masked(a_c.tanh(), mask)
+        if self.peepholes:
+            a_o = a_o + self.p_o * c
+        return a_o.sigmoid() * c.tanh(), c
+
+
+class TorchLSTM(LSTM):
+    """What torch.nn.LSTM computes: an LSTM without peepholes."""
+
+    options: ClassVar = {}
+
+
+class GRU(ActivatedCell):
+    r"""Gated recurrent unit of Cho et al. (2014): the reset gate acts before the matrix product.
+
+    z = \sigma(a_z), r = \sigma(a_r), \tilde h = f(W x + V (r h_{t-1}) + b), h_t = (1 - z) h_{t-1} +
+    z \tilde h, f = tanh.
+    """
+
+    gates = 3
+    fusible = False
+
+    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        (h,) = state
+        gates = slice(0, 2)
+        z, r = (x[..., gates, :] + product(h, gates)).sigmoid().unbind(-2)
+        c = x.select(-2, 2) + product(r * h, slice(2, 3)).squeeze(-2)
+        return (torch.lerp(h, masked(self.activation(c), mask), z),)
+
+
+class TorchGRU(Cell):
+    r"""What torch.nn.GRU computes: the reset gate acts on the product, and z keeps the old state.
+
+    r = \sigma(a_r), z = \sigma(a_z), \tilde h = \tanh(W x + b + r (V h_{t-1} + b')), h_t = z
+    h_{t-1} + (1 - z) \tilde h. The gates are in torch's order r, z, h.
+    """
+
+    gates = 3
+    fusible = False
+
+    def __init__(self, units: int, sets: int) -> None:
+        super().__init__(units, sets)
+        self.recurrent_bias = nn.Parameter(torch.zeros(sets, units))
+
+    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        (h,) = state
+        y = product(h, slice(None))
+        r, z = (x + y)[..., :2, :].sigmoid().unbind(-2)
+        c = torch.tanh(x.select(-2, 2) + r * (y.select(-2, 2) + self.recurrent_bias))
+        return (torch.lerp(masked(c, mask), h, z),)
+
+
+class MGU(ActivatedCell):
+    r"""Minimal gated unit (Zhou et al. 2016): one gate forgets and resets.
+
+    f = \sigma(a_f), \tilde h = \tanh(W x + V (f h_{t-1}) + b), h_t = (1 - f) h_{t-1} + f \tilde h.
+    """
+
+    gates = 2
+    fusible = False
+
+    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        (h,) = state
+        f, c = self._gate_and_candidate(x, h, product, mask)
+        return (torch.lerp(h, c, f),)
+
+    def _gate_and_candidate(
+        self, x: Tensor, h: Tensor, product: Product, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        f = (x.select(-2, 0) + product(h, slice(0, 1)).squeeze(-2)).sigmoid()
+        c = x.select(-2, 1) + product(f * h, slice(1, 2)).squeeze(-2)
+        return f, masked(self.activation(c), mask)
+
+
+class MinimalGRU(MGU):
+    r"""pytorch-kaldi's `minimalGRU`: an MGU whose gate resets with one polarity and updates with
+    the other.
+
+    z = \sigma(a_z), \tilde h = \tanh(W x + V (z h_{t-1}) + b), h_t = z h_{t-1} + (1 - z) \tilde h.
+    It is another model than
+    `MGU`: no change of weights turns one into the other.
+    """
+
+    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        (h,) = state
+        z, c = self._gate_and_candidate(x, h, product, mask)
+        return (torch.lerp(c, h, z),)
