@@ -1,0 +1,37 @@
+"""Dropout masks: the published generator, and what they may depend on."""
+
+import pytest
+import torch
+
+from bayes_asr.nn.dropout import keep_mask
+
+# The first outputs of splitmix64 from state 0, as published with the generator.
+SPLITMIX64 = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC]
+
+
+@pytest.mark.parametrize("dropout", [0.01, 0.3, 0.5, 0.9, 0.98])
+def test_masks_are_splitmix64_against_the_probability(dropout: float) -> None:
+    expected = [float(output / 2**64 >= dropout) for output in SPLITMIX64]
+    assert keep_mask(torch.tensor([0]), 0, (4,), dropout).tolist() == [expected]
+
+
+def test_a_mask_does_not_depend_on_the_neighbours() -> None:
+    keys = torch.tensor([3, -7, 2**62])
+    together = keep_mask(keys, 1, (2, 5), 0.5)
+    for key, mask in zip(keys, together, strict=True):
+        assert torch.equal(keep_mask(key[None], 1, (2, 5), 0.5)[0], mask)
+    assert torch.equal(keep_mask(keys.flip(0), 1, (2, 5), 0.5).flip(0), together)
+
+
+def test_masks_differ_between_keys_streams_and_positions() -> None:
+    base = keep_mask(torch.tensor([1, 2]), 0, (400,), 0.5)
+    other_stream = keep_mask(torch.tensor([1, 2]), 1, (400,), 0.5)
+    for a, b in [(base[0], base[1]), (base, other_stream), (base[:, 1:], base[:, :-1])]:
+        # Independent halves agree half the time; 5 standard deviations at 400 is 0.125.
+        assert abs((a == b).double().mean().item() - 0.5) < 0.125
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2, 0.5])
+def test_as_many_are_dropped_as_asked_for(dropout: float) -> None:
+    kept = keep_mask(torch.arange(100), 3, (1000,), dropout).mean(dtype=torch.float64).item()
+    assert abs(kept - (1 - dropout)) <= 5 * (dropout * (1 - dropout) / 1e5) ** 0.5
