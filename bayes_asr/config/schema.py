@@ -63,13 +63,22 @@ class ModelConfig:
     """The network."""
 
     unit: str
+    form: Literal["prob", "log", "geometric"] | None
+    activation: str | None
+    activation_trains: tuple[str, ...]
+    peepholes: bool
+    smooth: bool
     layers: Annotated[int, Within(1, 100)]
     units: Annotated[int, Within(1, 100_000)]
     bidirectional: bool
     tied_directions: bool
-    norm: Literal["batch", "none"]
+    norm: Literal["batch", "batch-shared", "layer", "none"]
     dropout: Dropout
+    dropout_scaling: Literal["pytorch-kaldi", "inverted"]
     input_dropout: Dropout
+    initial_state: Literal["fixed", "trained"]
+    hand_on: Literal["log", "prob"]
+    input_init: Literal["xavier", "uniform"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,16 +56,15 @@ def architecture(config: ModelConfig, inputs: int, outputs: list[int]) -> dict[s
     """The arguments of AcousticModel, as plain values for the checkpoint."""
     if config.unit not in CELLS:
         raise InputError(f"model.unit is {config.unit}; known units: {', '.join(CELLS)}")
+    own = ("form", "activation", "activation_trains", "peepholes", "smooth")
+    shared = {k: v for k, v in vars(config).items() if k not in own and k != "layers"}
+    options = {k: getattr(config, k) for k in own}
     return {
+        **shared,
         "inputs": inputs,
         "outputs": outputs,
-        "unit": config.unit,
         "units": [config.units] * config.layers,
-        "bidirectional": config.bidirectional,
-        "tied_directions": config.tied_directions,
-        "norm": config.norm,
-        "dropout": config.dropout,
-        "input_dropout": config.input_dropout,
+        "options": {k: list(v) if isinstance(v, tuple) else v for k, v in options.items() if v},
     }
 
 
