@@ -1,4 +1,4 @@
-"""Where the tests find real speech: BAYES_ASR_DATA, by default ../shared/data beside the checkout."""
+"""Where tests find real speech: BAYES_ASR_DATA, by default ../shared/data beside the checkout."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from small_corpus import settings, write_corpus
 from bayes_asr.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
-BASE = ROOT / "conf" / "base.yaml"
+CONF = ROOT / "conf"
 DATA = Path(os.environ.get("BAYES_ASR_DATA", ROOT.parent / "shared" / "data"))
 
 
@@ -58,5 +58,5 @@ def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_run(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run trained on the made-up corpus by the command line, not to be changed."""
     run = tmp_path_factory.mktemp("run") / "small"
-    assert main(["train", str(BASE), *settings(small_corpus), f"--out={run}"]) == 0
+    assert main(["train", str(CONF / "base.yaml"), *settings(small_corpus), f"--out={run}"]) == 0
     return run

@@ -115,12 +115,13 @@ class Training:
         return training
 
     def _restore(self, saved: dict[str, Any]) -> None:
-        last = self.run / "last.pt"
-        if saved["architecture"] != self.architecture:
-            raise InputError(
-                f"{last}: made for other data: its network is {saved['architecture']}, these data"
-                f" need {self.architecture}; start over with --new"
-            )
+        for key in ("inputs", "outputs"):
+            old, now = saved["architecture"][key], self.architecture[key]
+            if old != now:
+                raise InputError(
+                    f"{self.run / 'last.pt'}: made for other data: its network has {key} {old}, but"
+                    f" these data need {now}; start over with --new"
+                )
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.rate, self.history = saved["rate"], saved["history"]
