@@ -16,13 +16,13 @@ from bayes_asr.nn.model import AcousticModel
 def variants() -> Iterator[dict[str, Any]]:
     """Every unit in every form with every value of every option.
 
-    Activations are varied where their derivatives are part of a hand-written backward pass only.
+    Activations are varied where their derivatives are written by hand in `Cell.partials` only.
     """
     for unit in CELLS:
         for form in FORMS.get(unit, {None: None}):
             cell = cell_class(unit, form)
             options = dict(cell.options)
-            if not (cell.fusible and cell.recurrent):
+            if cell.resets or not cell.recurrent:
                 options.pop("activation", None)
             fixed = {} if form is None else {"form": form}
             for values in itertools.product(*(dict.fromkeys(v) for v in options.values())):

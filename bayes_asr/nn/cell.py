@@ -32,7 +32,8 @@ class Cell(nn.Module):
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
     recurrent: ClassVar[bool] = True  # False: no V
-    fusible: ClassVar[bool] = True  # False: `step` is not a_t = W x_t + V h_{t-1} + b and `forward`
+    resets: ClassVar[bool] = False  # V multiplies `reset` instead of h for the last gate
+    fusible: ClassVar[bool] = True  # False: `step` has an equation of its own
     probabilistic: ClassVar[bool] = False  # h says how probable something is
     options: ClassVar[dict[str, tuple[Any, ...]]] = {}
     """Keyword arguments of the constructor, each with its values, the default first."""
@@ -46,8 +47,18 @@ class Cell(nn.Module):
 
     def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
         """Return the state after a frame from the feed-forward terms x = W x_t + b [n, D, G, H]."""
-        a = x + product(state[0], slice(None)) if self.recurrent else x
+        a = x
+        if self.resets:
+            first = x[..., :-1, :] + product(state[0], slice(0, -1))
+            last = x[..., -1:, :] + product(self.reset(first, state[0]), slice(-1, None))
+            a = torch.cat((first, last), dim=-2)
+        elif self.recurrent:
+            a = x + product(state[0], slice(None))
         return tuple(self(a, state, mask))
+
+    def reset(self, a: Tensor, h: Tensor) -> Tensor:
+        """Return what V multiplies for the last gate, given the other gates a [n, D, G-1, H]."""
+        raise NotImplementedError
 
     def start(self, theta: Tensor) -> Tensor:
         """Return the state before the first frame for any number; 0 is the fixed choice."""
@@ -74,7 +85,7 @@ class Cell(nn.Module):
         the second, for each new state, those by each old state at fixed pre-activations [n, D, H],
         None for 0. By automatic differentiation, unless a cell knows them in closed form.
         """
-        with torch.enable_grad():  # type: ignore[no-untyped-call]
+        with torch.enable_grad():
             wanted = [t.detach().requires_grad_() for t in (a, *before)]
             new = self(wanted[0], tuple(wanted[1:]), mask)
             by = [

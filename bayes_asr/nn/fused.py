@@ -9,6 +9,7 @@ computed over all frames after the loop.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -47,18 +48,18 @@ class FusedRecurrence(torch.autograd.Function):
         for start, n in zip(frames.starts, frames.sizes, strict=True):
             rows = slice(start, start + n)
             if V is not None:
-                _product(inputs_NDX[rows], state[0][:n], V, out=a_NDX[rows])
+                _pre_activations(cell, inputs_NDX[rows], state[0][:n], V, out=a_NDX[rows])
             gates = a_NDX[rows].view(n, D, cell.gates, H)
             mask = None if mask_BDH is None else mask_BDH[:n]
             for s, new in zip(after, cell(gates, tuple(s[:n] for s in state), mask), strict=True):
                 s[rows] = new
             state = [s[rows] for s in after]
-        ctx.save_for_backward(a_NDX, V, mask_BDH, *initial, *after)
+        ctx.save_for_backward(a_NDX, V, mask_BDH, *initial, *after)  # type: ignore[arg-type]
         ctx.cell, ctx.frames = cell, frames  # type: ignore[attr-defined]
         return after[0]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: FunctionCtx, grad_NDH: Tensor) -> tuple[Tensor | None, ...]:
         cell: Cell = ctx.cell  # type: ignore[attr-defined]
         frames: Frames = ctx.frames  # type: ignore[attr-defined]
@@ -68,6 +69,7 @@ class FusedRecurrence(torch.autograd.Function):
         mask_NDH = None if mask_BDH is None else mask_BDH[frames.sequence]
         gates = a_NDX.view(*grad_NDH.shape[:2], cell.gates, -1)
         by_gate, by_state = cell.partials(gates, before, after, mask_NDH)
+        reset = _Reset.of(cell, gates, before[0]) if cell.resets else None
         parameters = list(cell.parameters())
         reaching = [torch.empty_like(s) for s in after] if parameters else []
         g_BDH = [torch.zeros_like(i) for i in initial]
@@ -82,12 +84,12 @@ class FusedRecurrence(torch.autograd.Function):
                 da.addcmul_(other[rows], s.unsqueeze(-2))
             _step_back(g, by_state, rows)
             if V is not None:
-                _product(g[0], da.flatten(2), V.transpose(1, 2), out=g[0])
+                _through_product(g[0], da, V, reset, rows)
         da_NDX = by_gate[0].flatten(2)
-        by_V = None if V is None else _weight_gradient(before[0], da_NDX, V)
+        by_V = None if V is None else _weight_gradient(before[0], da_NDX, V, reset)
         by_parameter: Sequence[Tensor | None] = []
         if parameters:
-            with torch.enable_grad():  # type: ignore[no-untyped-call]
+            with torch.enable_grad():
                 new = cell(gates, tuple(before), mask_NDH)
                 by_parameter = torch.autograd.grad(new, parameters, reaching, allow_unused=True)
         return None, None, da_NDX, by_V, None, *g_BDH, *by_parameter
@@ -107,6 +109,47 @@ def _step_back(
         s.zero_() if total is None else s.copy_(total)
 
 
+def _pre_activations(cell: Cell, x: Tensor, h: Tensor, V: Tensor, *, out: Tensor) -> None:
+    """Write x + h V into `out` [n, D, G*H], the last gate with what was reset instead of h."""
+    if not cell.resets:
+        _product(x, h, V, out=out)
+        return
+    H = h.shape[-1]
+    _product(x[..., :-H], h, V[..., :-H], out=out[..., :-H])
+    u = cell.reset(out.unflatten(-1, (cell.gates, H))[..., :-1, :], h)
+    _product(x[..., -H:], u, V[..., -H:], out=out[..., -H:])
+
+
+@dataclass(frozen=True)
+class _Reset:
+    """What V multiplied for the last gate [N, D, H], and its derivatives by the others and by h."""
+
+    value: Tensor
+    by_gate: Tensor
+    by_h: Tensor
+
+    @classmethod
+    def of(cls, cell: Cell, gates: Tensor, h_NDH: Tensor) -> "_Reset":
+        with torch.enable_grad():
+            wanted = [t.detach().requires_grad_() for t in (gates[..., :-1, :], h_NDH)]
+            u = cell.reset(*wanted)
+            by_gate, by_h = torch.autograd.grad(u, wanted, torch.ones_like(u))
+        return cls(u.detach(), by_gate, by_h)
+
+
+def _through_product(g: Tensor, da: Tensor, V: Tensor, reset: _Reset | None, rows: slice) -> None:
+    """Add to `g`, of the old h, what comes through V, and to `da` what comes through the reset."""
+    if reset is not None:
+        H = g.shape[-1]
+        last, da = da[..., -1, :], da[..., :-1, :]
+        du = torch.zeros_like(g)
+        _product(du, last, V[..., -H:].transpose(1, 2), out=du)
+        da.addcmul_(reset.by_gate[rows], du.unsqueeze(-2))
+        g.addcmul_(reset.by_h[rows], du)
+        V = V[..., :-H]
+    _product(g, da.flatten(2), V.transpose(1, 2), out=g)
+
+
 def _product(x: Tensor, h: Tensor, V: Tensor, *, out: Tensor) -> None:
     """Write x + h V into `out`, for [n, D, *] tensors and V of one or D directions."""
     if V.shape[0] == 1:
@@ -115,8 +158,14 @@ def _product(x: Tensor, h: Tensor, V: Tensor, *, out: Tensor) -> None:
         torch.baddbmm(x.transpose(0, 1), h.transpose(0, 1), V, out=out.transpose(0, 1))
 
 
-def _weight_gradient(before_NDH: Tensor, da_NDX: Tensor, V: Tensor) -> Tensor:
-    """Gradient of the recurrent weights, one product over all frames."""
+def _weight_gradient(
+    before_NDH: Tensor, da_NDX: Tensor, V: Tensor, reset: _Reset | None = None
+) -> Tensor:
+    """Gradient of the recurrent weights, one product over all frames for what V multiplied."""
+    if reset is not None:
+        H = before_NDH.shape[-1]
+        first = _weight_gradient(before_NDH, da_NDX[..., :-H], V)
+        return torch.cat((first, _weight_gradient(reset.value, da_NDX[..., -H:], V)), dim=2)
     if V.shape[0] == 1:
         return (before_NDH.flatten(0, 1).T @ da_NDX.flatten(0, 1)).unsqueeze(0)
     return torch.bmm(before_NDH.permute(1, 2, 0), da_NDX.transpose(0, 1))

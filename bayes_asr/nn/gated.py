@@ -47,27 +47,28 @@ class TorchLSTM(LSTM):
 class GRU(ActivatedCell):
     r"""Gated recurrent unit of Cho et al. (2014): the reset gate acts before the matrix product.
 
-    z = \sigma(a_z), r = \sigma(a_r), \tilde h = f(W x + V (r h_{t-1}) + b), h_t = (1 - z) h_{t-1} +
-    z \tilde h, f = tanh.
+    z = \sigma(a_z), r = \sigma(a_r), \tilde h = f(W x + V (r h_{t-1}) + b) with f = tanh,
+    h_t = (1 - z) h_{t-1} + z \tilde h.
     """
 
     gates = 3
-    fusible = False
+    resets = True
 
-    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+    def reset(self, a: Tensor, h: Tensor) -> Tensor:
+        """Return r h_{t-1}."""
+        return a.select(-2, 1).sigmoid() * h
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
-        (h,) = state
-        gates = slice(0, 2)
-        z, r = (x[..., gates, :] + product(h, gates)).sigmoid().unbind(-2)
-        c = x.select(-2, 2) + product(r * h, slice(2, 3)).squeeze(-2)
-        return (torch.lerp(h, masked(self.activation(c), mask), z),)
+        z = a.select(-2, 0).sigmoid()
+        return (torch.lerp(state[0], masked(self.activation(a.select(-2, 2)), mask), z),)
 
 
 class TorchGRU(Cell):
     r"""What torch.nn.GRU computes: the reset gate acts on the product, and z keeps the old state.
 
-    r = \sigma(a_r), z = \sigma(a_z), \tilde h = \tanh(W x + b + r (V h_{t-1} + b')), h_t = z
-    h_{t-1} + (1 - z) \tilde h. The gates are in torch's order r, z, h.
+    r = \sigma(a_r), z = \sigma(a_z), \tilde h = \tanh(W x + b + r (V h_{t-1} + b')),
+    h_t = z h_{t-1} + (1 - z) \tilde h. The gates are in torch's order r, z, h.
     """
 
     gates = 3
@@ -93,33 +94,26 @@ class MGU(ActivatedCell):
     """
 
     gates = 2
-    fusible = False
+    resets = True
 
-    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+    def reset(self, a: Tensor, h: Tensor) -> Tensor:
+        """Return f h_{t-1}."""
+        return a.squeeze(-2).sigmoid() * h
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
-        (h,) = state
-        f, c = self._gate_and_candidate(x, h, product, mask)
-        return (torch.lerp(h, c, f),)
-
-    def _gate_and_candidate(
-        self, x: Tensor, h: Tensor, product: Product, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        f = (x.select(-2, 0) + product(h, slice(0, 1)).squeeze(-2)).sigmoid()
-        c = x.select(-2, 1) + product(f * h, slice(1, 2)).squeeze(-2)
-        return f, masked(self.activation(c), mask)
+        f, c = a.unbind(-2)
+        return (torch.lerp(state[0], masked(self.activation(c), mask), f.sigmoid()),)
 
 
 class MinimalGRU(MGU):
-    r"""pytorch-kaldi's `minimalGRU`: an MGU whose gate resets with one polarity and updates with
-    the other.
+    r"""pytorch-kaldi's `minimalGRU`: a gate that resets with one polarity, updates with the other.
 
     z = \sigma(a_z), \tilde h = \tanh(W x + V (z h_{t-1}) + b), h_t = z h_{t-1} + (1 - z) \tilde h.
-    It is another model than
-    `MGU`: no change of weights turns one into the other.
+    It is another model than `MGU`: no change of weights turns one into the other.
     """
 
-    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
-        (h,) = state
-        z, c = self._gate_and_candidate(x, h, product, mask)
-        return (torch.lerp(c, h, z),)
+        z, c = a.unbind(-2)
+        return (torch.lerp(masked(self.activation(c), mask), state[0], z.sigmoid()),)

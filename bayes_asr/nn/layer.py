@@ -123,7 +123,7 @@ class RecurrentLayer(nn.Module):
         """The recurrence of a cell, each direction in its own order of time."""
         initial = self._initial(cell, inputs_NDX, len(frames.lengths))
         if self.fused and cell.fusible:
-            return FusedRecurrence.apply(  # type: ignore[no-untyped-call, no-any-return]
+            return FusedRecurrence.apply(
                 cell, frames, inputs_NDX, self.V, mask_BDH, *initial, *cell.parameters()
             )
 

@@ -49,9 +49,10 @@ class AcousticModel(nn.Module):
             )
             self.layers.append(layer)
             size = layer.directions * n
-        self.heads = nn.ModuleList(nn.Linear(size, n) for n in outputs)
-        for head in self.heads:
+        heads = [nn.Linear(size, n) for n in outputs]
+        for head in heads:
             nn.init.zeros_(head.bias)
+        self.heads = nn.ModuleList(heads)
 
     def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> list[Tensor]:
         """Return the logits of each head [N, outputs] for the packed features `x_NF` [N, F].
