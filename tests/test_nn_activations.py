@@ -1,0 +1,92 @@
+"""Activations: closed forms, and the parameterised ones of Zhang & Woodland (2015)."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+
+from bayes_asr.errors import InputError
+from bayes_asr.nn.activations import ACTIVATIONS, FIXED, PReLU, PSigmoid, build_activation
+from bayes_asr.nn.model import AcousticModel
+
+A = torch.linspace(-5, 5, 1001, dtype=torch.float64)
+
+
+def p_sigmoid(eta: float, gamma: float, theta: float) -> np.ndarray:
+    """The function with these parameters on A."""
+    activation = PSigmoid(1, 1, ("eta", "gamma", "theta")).double()
+    with torch.no_grad():
+        for name, value in (("eta", eta), ("gamma", gamma), ("theta", theta)):
+            getattr(activation, name).fill_(value)
+        return activation(A[:, None]).numpy()[:, 0]
+
+
+@pytest.mark.parametrize("name", [*FIXED, *ACTIVATIONS])
+def test_derivative_is_that_of_the_function(name: str) -> None:
+    torch.manual_seed(0)
+    activation = build_activation(name, 3, 1)
+    a = (3 * torch.randn(50, 1, 3, dtype=torch.float64)).requires_grad_()
+    if isinstance(activation, torch.nn.Module):
+        activation.double()
+        for parameter in activation.parameters():
+            parameter.data.add_(torch.rand_like(parameter))
+        assert torch.autograd.gradcheck(lambda a, *_: activation(a), (a, *activation.parameters()))
+    (by_a,) = torch.autograd.grad(activation(a).sum(), a)
+    torch.testing.assert_close(activation.derivative(a), by_a)
+
+
+def test_initial_parameters_are_those_of_the_plain_functions() -> None:
+    a = A[:, None]
+    assert torch.equal(build_activation("p-sigmoid", 1, 1)(a), a.sigmoid())
+    assert torch.equal(build_activation("p-relu", 1, 1, ("alpha",))(a), a.relu())
+    leaky = torch.nn.functional.leaky_relu(a, 0.25)
+    assert torch.equal(build_activation("p-relu", 1, 1)(a), leaky)
+
+
+def test_derivatives_by_the_parameters_are_those_of_the_paper() -> None:
+    activation = PSigmoid(1, 1, ("eta", "gamma", "theta")).double()
+    values = {"eta": 0.7, "gamma": -1.3, "theta": 0.4}
+    for name, value in values.items():
+        getattr(activation, name).data.fill_(value)
+    a = torch.tensor([[0.9]], dtype=torch.float64)
+    activation(a).sum().backward()
+    s = expit(values["gamma"] * 0.9 - values["theta"])
+    assert activation.eta.grad.item() == pytest.approx(s)
+    assert activation.gamma.grad.item() == pytest.approx(0.9 * values["eta"] * s * (1 - s))
+    assert activation.theta.grad.item() == pytest.approx(-values["eta"] * s * (1 - s))
+
+
+def test_shapes_that_the_paper_names() -> None:
+    a = A.numpy()
+    assert np.abs(p_sigmoid(1, 30, 0) - (a > 0))[np.abs(a) > 0.2].max() < 0.0025
+    assert np.abs(p_sigmoid(4, 1, 2) - np.logaddexp(0, a)).max() == pytest.approx(1.2, abs=0.01)
+    # Printed as p-Sigmoid(3, -2, 3), which falls: it is the ReLU of -a, and (3, 2, 3) that of a.
+    for gamma, mirrored in ((-2, -1), (2, 1)):
+        near = (mirrored * a >= -5) & (mirrored * a <= 3)
+        difference = np.abs(p_sigmoid(3, gamma, 3) - np.maximum(mirrored * a, 0))
+        assert difference[near].max() == pytest.approx(0.21, abs=0.01)
+
+
+@pytest.mark.parametrize("trains", [(), ("beta",), ("alpha",), ("alpha", "beta")])
+def test_only_named_parameters_are_trained(trains: tuple[str, ...]) -> None:
+    activation = PReLU(4, 2, trains)
+    assert [name for name, _ in activation.named_parameters()] == list(trains)
+    assert "beta" in trains or activation.beta == 0
+
+
+def test_unknown_parameter_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match="has alpha; known here: eta, gamma, theta"):
+        build_activation("p-sigmoid", 1, 1, ("alpha",))
+
+
+def test_scaling_costs_a_two_thousandth_of_the_parameters() -> None:
+    counts = []
+    for name in ("sigmoid", "p-sigmoid"):
+        options = {"activation": name, **({"activation_trains": ["eta"]} if "p-" in name else {})}
+        with torch.device("meta"):
+            net = AcousticModel(
+                378, [6005], unit="mlp", units=[1000] * 5, options=options, norm="none"
+            )
+        counts.append(sum(p.numel() for p in net.parameters()))
+    assert counts[1] - counts[0] == 5000
+    assert 100 * 5000 / counts[0] == pytest.approx(0.048, abs=5e-4)  # the paper says 0.06
