@@ -21,7 +21,7 @@ class CommandOutput(io.BufferedReader):
     """What a shell command prints; closing it waits for the command and checks its status."""
 
     def __init__(self, command: str) -> None:
-        self._command = command
+        self._command = command.strip()
         # The user asked for it: this is what --allow-pipes allows.
         self._process = subprocess.Popen(command, shell=True, bufsize=0, stdout=subprocess.PIPE)  # noqa: S602
         super().__init__(self._process.stdout)  # type: ignore[arg-type]

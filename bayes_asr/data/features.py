@@ -19,6 +19,7 @@ from bayes_asr.tables.text import DataDir
 
 Cmvn = Literal["none", "mean", "mean-variance"]
 VARIANCE_FLOOR = 1e-20  # as Kaldi's apply-cmvn
+LEAST_DEVIATION = 1e-5  # what varies less over all training data counts as constant
 
 
 def statistics(matrices: Iterable[np.ndarray]) -> np.ndarray:
@@ -34,12 +35,10 @@ def statistics(matrices: Iterable[np.ndarray]) -> np.ndarray:
     return np.asarray(total)
 
 
-def mean_and_deviation(
-    stats: np.ndarray, floor: float = VARIANCE_FLOOR
-) -> tuple[np.ndarray, np.ndarray]:
+def mean_and_deviation(stats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean [F] and standard deviation [F] from CMVN statistics [2, F+1]."""
     mean = stats[0, :-1] / stats[0, -1]
-    variance = np.maximum(stats[1, :-1] / stats[0, -1] - mean**2, floor)
+    variance = np.maximum(stats[1, :-1] / stats[0, -1] - mean**2, VARIANCE_FLOOR)
     return mean, np.sqrt(variance)
 
 
@@ -52,8 +51,12 @@ class Normalisation:
 
     @classmethod
     def of(cls, matrices: Iterable[np.ndarray]) -> "Normalisation":
-        """Measure it on training features; a constant column gets deviation 1e-5, not 0."""
-        mean, deviation = mean_and_deviation(statistics(matrices), floor=1e-10)
+        """Measure it on training features.
+
+        A column that is constant there gets deviation 1: elsewhere it must not grow beyond measure.
+        """
+        mean, deviation = mean_and_deviation(statistics(matrices))
+        deviation = np.where(deviation > LEAST_DEVIATION, deviation, 1.0)
         return cls(mean.astype(np.float32), deviation.astype(np.float32))
 
     def __call__(self, matrix: np.ndarray) -> np.ndarray:

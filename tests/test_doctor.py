@@ -1,0 +1,133 @@
+"""What the doctor says of an environment and of a corpus."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import CONF, ROOT
+from small_corpus import settings, write_corpus
+from test_bad_input import (
+    damaged_model,
+    empty_scp,
+    foreign_transition_id,
+    long_alignment,
+    missing_ark,
+    no_gzip,
+)
+
+from bayes_asr import doctor
+from bayes_asr.cli import main
+
+
+def checks_of(
+    capsys: pytest.CaptureFixture[str], *arguments: object
+) -> tuple[int, dict[str, list[tuple[str, str]]]]:
+    """The exit status, and (state, message) of the checks by their names."""
+    status = main(["doctor", *map(str, arguments), "--json"])
+    found: dict[str, list[tuple[str, str]]] = {}
+    for check in json.loads(capsys.readouterr().out):
+        found.setdefault(check["name"], []).append((check["state"], check["message"]))
+    return status, found
+
+
+def test_environment_alone_needs_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("KALDI_ROOT", raising=False)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    status, found = checks_of(capsys)
+    assert status == 0
+    assert "latgen-faster-mapped: not found" in found["Kaldi"][0][1]
+    assert "(not needed)" in found["NIST"][0][1]
+    assert found["extra report"] == [
+        ("ok", "without matplotlib, jinja2: pip install bayes_asr[report]")
+    ]
+    assert {"python", "torch", "native decoder", "disk"} <= found.keys()
+
+
+def test_programs_are_found_below_kaldi_root(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for folder, name in (("src/latbin", "latgen-faster-mapped"), ("src/featbin", "copy-feats")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / name).write_text("#!/bin/sh\n")
+        (tmp_path / folder / name).chmod(0o755)
+    monkeypatch.setenv("KALDI_ROOT", str(tmp_path))
+    _, found = checks_of(capsys)
+    assert f"copy-feats: {tmp_path / 'src/featbin/copy-feats'}" in found["Kaldi"][0][1]
+    assert "not needed" not in found["Kaldi"][0][1]
+
+
+def test_real_corpus_is_described(
+    kaldi_corpus: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = kaldi_corpus("timit_sample")
+    recipe = ROOT / "recipes" / "timit" / "config.yaml"
+    status, found = checks_of(capsys, recipe, f"--set=data.dir={root}")
+    assert status == 0
+    # Kaldi's aligner gave up on two of the 80 training utterances.
+    warnings = [said for state, said in found["training data"] if state == "warning"]
+    assert len(warnings) == 1
+    assert "for 2 of 80 utterances" in warnings[0]
+    assert ("ok", f"train features: {root / 'data' / 'train'}") in found["training data"]
+    assert found["train"][0][1].startswith("78 utterances, ")
+    assert "40 dimensions (40 for the network), 152 pdfs" in found["train"][0][1]
+    assert found["test set"][-1] == ("ok", "32 utterances with features and text; 10 read")
+    assert found["graph"][-1][0] == "ok"
+    assert "152 pdfs" in found["graph"][-1][1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "part"),
+    [
+        (no_gzip, "ali.1.gz"),
+        (foreign_transition_id, "transition-id 99"),
+        (damaged_model, "final.mdl"),
+        (missing_ark, "No such file"),
+        (empty_scp, "there are no features"),
+        (long_alignment, "train1-4 has"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_blocks_training_is_an_error(
+    damage: Callable[[Path], None],
+    part: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "SAMPLE", 12)
+    root = write_corpus(tmp_path)
+    damage(root)
+    status, found = checks_of(capsys, *settings(root))
+    assert status == 1
+    (error,) = [said for state, said in found["training data"] if state == "error"]
+    assert part in error
+
+
+def test_what_does_not_block_training_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_corpus(tmp_path)
+    (root / "data" / "test" / "text").write_text("test0-0 a\n")
+    status, found = checks_of(capsys, *settings(root, "data.dev.alignments=[]"))
+    assert status == 0
+    assert any("are held out" in said for _, said in found["training data"])
+    (state, said) = found["test set"][-1]
+    assert (state, "2 of 3 lack a text: test0-1, test0-2" in said) == ("warning", True)
+    assert found["graph"][-1][0] == "warning"  # there is none
+
+
+def test_lines_are_printed_and_the_unit_is_checked(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["doctor", str(CONF / "base.yaml"), *settings(small_corpus)]
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "ok      train: 12 utterances, " in "\n".join(lines)
+    assert main([*arguments, "--set=model.unit=gruu"]) == 1
+    printed = capsys.readouterr()
+    assert "error   training data: model.unit is gruu; known units: " in printed.out
+    assert "checks would keep a training from running" in printed.err
