@@ -62,7 +62,7 @@ class Update:
         """Take a step on the losses of the heads; returns the gradient norm before clipping."""
         objective = sum((self._monophone_weight * part for part in parts[1:]), start=parts[0])
         self._optimizer.zero_grad()
-        objective.backward()  # type: ignore[no-untyped-call]
+        objective.backward()
         norm = float(nn.utils.clip_grad_norm_(self._model.parameters(), self._max_norm))
         if not math.isfinite(norm):
             raise InputError(
