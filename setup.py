@@ -12,14 +12,15 @@ from setuptools.command.build_py import build_py
 
 NATIVE = {"decode": "_decoder", "nn": "_recurrence"}  # bayes_asr/ROOM/csrc/*.cpp: its library
 
-DECODE = ["kaldifst>=1.7", "kaldilm>=1.15"]
+DECODE = ["kaldifst>=1.7"]
 EXTRAS = {
     "decode": DECODE,
-    "report": ["matplotlib>=3.8", "jinja2>=3.1"],
+    "report": ["matplotlib>=3.8"],
     "mini": [*DECODE, "espeakng-loader>=0.2.4", "kaldi-native-fbank>=1.19"],
     "test": [
         "hypothesis>=6.100",
         "kaldialign>=0.9",
+        "kaldilm>=1.15",
         "mypy>=1.10",
         "pandas-stubs",
         "pytest>=8",
@@ -81,6 +82,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["bayes_asr", "bayes_asr.*"]),
+    package_data={"bayes_asr.score": ["*.glm"]},
     ext_modules=native_libraries(),
     cmdclass={"build_ext": PlainLibrary, "build_py": WithConfigurations},
     entry_points={"console_scripts": ["bayes-asr = bayes_asr.cli:main"]},

@@ -34,8 +34,8 @@ from bayes_asr.train.training import architecture
 
 State = Literal["ok", "warning", "error"]
 EXTRAS = {
-    "decode": ("kaldifst", "kaldilm"),
-    "report": ("matplotlib", "jinja2"),
+    "decode": ("kaldifst",),
+    "report": ("matplotlib",),
     "mini": ("espeakng_loader", "kaldi_native_fbank"),
 }
 PROGRAMS = {"Kaldi": ("latgen-faster-mapped", "copy-feats"), "NIST": ("sclite", "hubscr.pl")}
