@@ -1,0 +1,89 @@
+"""Feed-forward networks without the parameters of their activations (Zhang & Woodland 2015)."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from bayes_asr.errors import InputError
+from bayes_asr.nn.activations import FIXED, PReLU, PSigmoid
+from bayes_asr.nn.cells import MLP
+from bayes_asr.nn.layer import RecurrentLayer
+from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.norm import BatchNorm, SharedBatchNorm
+
+
+@torch.no_grad()
+def fold(model: AcousticModel) -> tuple[dict[str, Any], AcousticModel]:
+    """Return the arguments of a plain network, and that network: in evaluation it equals `model`.
+
+    gamma and theta, and the statistics of batch normalisation, go into the weights before an
+    activation; eta and alpha, and the scaling of dropout, into those after it. InputError where
+    that is impossible: layers that are not `mlp`, layer normalisation, p-relu with a beta.
+    """
+    layers = [layer for layer in model.layers if isinstance(layer, RecurrentLayer)]
+    heads = [head for head in model.heads if isinstance(head, nn.Linear)]
+    names = {_plain_activation(layer) for layer in layers}
+    architecture: dict[str, Any] = {
+        "inputs": layers[0].W.in_features,
+        "outputs": [head.out_features for head in heads],
+        "unit": "mlp",
+        "units": [layer.units for layer in layers],
+        "options": {"activation": names.pop()},
+        "norm": "none",
+        "dropout": 0.0,
+    }
+    weights: dict[str, Tensor] = {}
+    gain = torch.ones_like(layers[0].W.weight[0])
+    for i, layer in enumerate(layers):
+        weight, bias = _affine(layer)
+        gamma, theta, eta = _scales(layer)
+        weights[f"layers.{i}.W.weight"] = gamma[:, None] * weight * gain
+        weights[f"layers.{i}.W.bias"] = gamma * bias - theta
+        gain = eta if layer.inverted else eta * (1 - layer.dropout)
+    for i, head in enumerate(heads):
+        weights[f"heads.{i}.weight"], weights[f"heads.{i}.bias"] = head.weight * gain, head.bias
+    plain = AcousticModel(**architecture).to(gain)
+    plain.load_state_dict(weights)
+    return architecture, plain
+
+
+def _plain_activation(layer: RecurrentLayer) -> str:
+    """The name of the activation that is left."""
+    if not isinstance(layer.cell, MLP):
+        raise InputError("only networks of unit mlp can be folded")
+    activation = layer.cell.activation
+    if isinstance(activation, PSigmoid):
+        return "sigmoid"
+    if isinstance(activation, PReLU):
+        if isinstance(activation.beta, Tensor):
+            raise InputError("p-relu with a trained beta has no plain network that equals it")
+        return "relu"
+    return next(name for name, fixed in FIXED.items() if fixed is activation)
+
+
+def _affine(layer: RecurrentLayer) -> tuple[Tensor, Tensor]:
+    """Weights [H, F] and bias [H] of the pre-activations, normalisation included."""
+    weight, norm = layer.W.weight, layer.norm
+    if isinstance(norm, SharedBatchNorm):
+        norm = norm.norm
+    if isinstance(norm, BatchNorm):
+        mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
+        scale = norm.weight * torch.rsqrt(variance + norm.eps)
+        return scale[:, None] * weight, norm.bias - scale * mean
+    if layer.W.bias is None:
+        raise InputError("layer normalisation depends on the input: it cannot be folded")
+    return weight, layer.W.bias
+
+
+def _scales(layer: RecurrentLayer) -> tuple[Tensor, Tensor, Tensor]:
+    """gamma and theta inside the activation, and what its value is multiplied by, each [H]."""
+    activation = layer.cell.activation
+    one = layer.W.weight.new_ones(layer.units)
+    if isinstance(activation, PSigmoid):
+        values = (activation.gamma, activation.theta, activation.eta)
+        gamma, theta, eta = ((one * value).view(-1) for value in values)
+        return gamma, theta, eta
+    if isinstance(activation, PReLU):
+        return one, 0 * one, (one * activation.alpha).view(-1)
+    return one, 0 * one, one
