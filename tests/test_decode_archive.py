@@ -35,9 +35,7 @@ def decode(graph: Path, items: dict[str, np.ndarray], **more: object):
     """Decode with the small graph into `graph`/../out."""
     source = graph.parent / "loglikes.ark"
     write_unchecked(items, source)
-    return decode_archive(
-        source, graph, graph / "final.mdl", graph.parent / "out", OPTIONS, progress=False, **more
-    )
+    return decode_archive(source, graph, graph / "final.mdl", graph.parent / "out", OPTIONS, **more)
 
 
 def write_unchecked(items: dict[str, np.ndarray], path: Path) -> None:
@@ -75,9 +73,7 @@ def test_partial_words_are_counted_and_named(graph: Path, caplog: pytest.LogCapt
     source = graph.parent / "loglikes.ark"
     write_matrices([("short", loglikes(1))], source)
     options = DecodeOptions(acoustic_scale=0.5, allow_partial=True)
-    summary = decode_archive(
-        source, graph, graph / "final.mdl", graph.parent / "out", options, progress=False
-    )
+    summary = decode_archive(source, graph, graph / "final.mdl", graph.parent / "out", options)
     assert summary.partial == ["short"]
     assert "short: no path reached a final state; partial words" in caplog.text
     assert read_text(graph.parent / "out" / "words.txt") == {"short": ["yes"]}
@@ -108,7 +104,7 @@ def test_damaged_entry_of_an_scp_stands_alone(graph: Path) -> None:
     scp.write_text(f"a {good}:4\nb {cut}:4\nc gone.ark:4\nd {good}:4\n")
     out = graph.parent / "out"
     with pytest.raises(InputError, match=r"cut\.ark.* b .*; .*gone\.ark"):
-        decode_archive(str(scp), graph, graph / "final.mdl", out, OPTIONS, progress=False)
+        decode_archive(str(scp), graph, graph / "final.mdl", out, OPTIONS)
     words = read_text(out / "words.txt")
     assert words == {"a": ["yes", "no"], "b": [], "c": [], "d": ["yes", "no"]}
 
@@ -120,7 +116,7 @@ def test_truncated_archive_leaves_earlier_results(graph: Path) -> None:
     source = graph.parent / "loglikes.ark"
     source.write_bytes(source.read_bytes()[:-5])
     with pytest.raises(InputError, match=r"loglikes\.ark: two.* needs \d+ bytes .* has \d+"):
-        decode_archive(source, graph, graph / "final.mdl", out, OPTIONS, progress=False)
+        decode_archive(source, graph, graph / "final.mdl", out, OPTIONS)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 

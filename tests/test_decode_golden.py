@@ -133,7 +133,6 @@ def test_archive_is_written_as_kaldi_writes_it(golden: Golden, nj: int, tmp_path
         lmwts=lmwts,
         wips=[0.0, 1.0],
         nj=nj,
-        progress=False,
     )
     expected = golden.words("a.words")
     assert read_text(tmp_path / "words.txt") == expected

@@ -83,9 +83,7 @@ def inputs(tmp_path: Path) -> dict[str, Path]:
 
 def decode(inputs: dict[str, Path], source: str = "loglikes.ark", **more: object):
     loglikes = inputs["graph"].parent / source
-    return decode_archive(
-        loglikes, **inputs, options=OPTIONS, backend="kaldi", progress=False, **more
-    )
+    return decode_archive(loglikes, **inputs, options=OPTIONS, backend="kaldi", **more)
 
 
 def test_programs_get_kaldis_options(calls: Path, inputs: dict[str, Path]) -> None:
@@ -208,7 +206,6 @@ def test_real_kaldi_gives_what_the_embedded_decoder_gives(
             lmwts=[3.0, 1 / golden.scale, 20.0],
             wips=[0.0, 1.0],
             backend=backend,
-            progress=False,
         )
         folder = tmp_path / backend
         results[backend] = {path.name: read_text(path) for path in folder.glob("*.txt")}

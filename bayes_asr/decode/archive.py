@@ -39,7 +39,6 @@ def decode_archive(
     nj: int = 1,
     backend: str = "embedded",
     cmd: str = "",
-    progress: bool = True,
 ) -> Summary:
     """Decode every utterance of an ark or scp of log-likelihoods [T, num_pdfs], unscaled.
 
@@ -58,7 +57,7 @@ def decode_archive(
     summary, done = Summary(), []
     with tempfile.TemporaryDirectory(dir=out, prefix=".decode.") as folder:
         decoding = decoder.decode(job, Path(folder))
-        for decoded in tqdm(decoding, desc="decode", unit="utt", disable=not progress):
+        for decoded in tqdm(decoding, desc="decode", unit="utt", leave=False, disable=None):
             count(summary, decoded)
             done.append(decoded)
         write_hypotheses(done, job, symbols, out)
