@@ -158,7 +158,7 @@ def _spread(utterances: list[str]) -> list[str]:
 
 def _graph(config: Config) -> str:
     """Compare the transition-ids of the graph with those of the training alignments' model."""
-    folder = located(config.data.graph, config.data, "graph")
+    folder = located(config.data.graph, config.data, "decoding graph")
     aligned = located(config.data.train.alignments, config.data, "train alignments")
     model = read_transition_model(aligned / "final.mdl")
     graph = read_fst(folder / "HCLG.fst")

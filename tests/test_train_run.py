@@ -133,13 +133,17 @@ def test_run_killed_at_any_write_and_resumed_is_bit_for_bit_the_run_that_was_not
     assert_same(states(tmp_path), undisturbed)
 
 
-def test_finished_run_is_left_as_it_is_and_needs_no_features(
+def test_finished_run_is_left_as_it_is_and_reads_one_utterance(
     small_run: Path, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = shutil.copytree(small_run, tmp_path / "run")
     before = {name: (run / name).read_bytes() for name in ("best.pt", "last.pt", "history.jsonl")}
-    monkeypatch.setattr(LabelledSet, "__getitem__", None)  # reading any would fail
+    read, getitem = [], LabelledSet.__getitem__
+    monkeypatch.setattr(
+        LabelledSet, "__getitem__", lambda self, utt: read.append(utt) or getitem(self, utt)
+    )
     train(load([run / "config.yaml"]), run)
+    assert read == ["train0-0"]
     assert before == {name: (run / name).read_bytes() for name in before}
 
 
@@ -192,14 +196,24 @@ def test_new_starts_over(small_run: Path, small_corpus: Path, tmp_path: Path) ->
     assert load([run / "config.yaml"]).seed == 2
 
 
-def test_other_data_under_an_old_run_is_refused(tmp_path: Path) -> None:
+def test_other_data_under_an_old_run_are_refused(tmp_path: Path) -> None:
     root = write_corpus(tmp_path)
     train(config_of(root, "train.epochs=1"), tmp_path / "run")
+    for name, count in (("train", 12), ("dev", 4)):
+        longer = {utt: np.repeat(x, 2, axis=1) for utt, x in made_up(name, count)[0].items()}
+        write_data_dir(root / "data" / name, longer)
+    with pytest.raises(
+        InputError, match=r"its network has inputs 5, but these data need 10; start"
+    ):
+        train(config_of(root, "train.epochs=1"), tmp_path / "run")
+    write_corpus(root)
     for folder in ("ali", "ali_dev"):
         write_transition_model(
             monophone_model((2, 3, 7, 8), 2), root / "exp" / folder / "final.mdl"
         )
-    with pytest.raises(InputError, match=r"last.pt: made for other data: .* start over with --new"):
+    with pytest.raises(
+        InputError, match=r"network has outputs \[6, 3\], but these data need \[8, 4\]"
+    ):
         train(config_of(root, "train.epochs=1"), tmp_path / "run")
 
 

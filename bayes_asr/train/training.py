@@ -26,7 +26,14 @@ from bayes_asr.train.corpus import LabelledSet, training_and_dev
 from bayes_asr.train.loop import Totals, Update, run_epoch
 from bayes_asr.train.schedule import next_rate
 
-WITHOUT_EFFECT = ("data.test.", "data.graph", "decode.", "score.")  # on training
+WITHOUT_EFFECT = (  # on training: these keys may change when a run is resumed
+    "data.expected_dims",
+    "data.graph",
+    "data.max_skipped",
+    "data.test.",
+    "decode.",
+    "score.",
+)
 RECORDS = ("config.yaml", "env.json", "history.jsonl", "last.pt", "best.pt")
 
 
@@ -91,7 +98,8 @@ class Training:
         outputs = [data.alignments.model.num_pdfs]
         if config.train.monophone_weight:
             outputs.append(data.alignments.num_monophones)
-        plan = architecture(config.model, len(normalisation.mean), outputs)
+        inputs = data[min(data.lengths)].shape[1]
+        plan = architecture(config.model, inputs, outputs)
         torch.manual_seed(config.seed)
         model = AcousticModel(**plan)
         training = cls(
