@@ -27,6 +27,7 @@ import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
+from bayes_asr.kaldi import open_pipe
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.tables.ark import iter_matrices, write_matrices
 from bayes_asr.train import checkpoint
@@ -358,6 +359,11 @@ def test_failing_pipe_is_an_error(
     arguments = ["forward", str(small_run), "--data", str(tmp_path), "--out", str(tmp_path / "o")]
     assert main([*arguments, "--allow-pipes"]) == 1
     assert "exit 3' failed with status 3" in capsys.readouterr().err
+
+
+def test_what_is_not_read_of_a_pipe_is_no_failure() -> None:
+    with open_pipe("yes") as pipe:
+        assert pipe.read(4) == b"y\ny\n"
 
 
 def test_a_checkpoint_is_never_executed(

@@ -30,7 +30,8 @@ class LogLikelihoods(nn.Module):
 
     Deltas, context and normalisation of the run are applied here, so the features are those on
     disk. It computes in double precision: in single, the sums of a matrix product depend on the
-    size of the batch, and four layers over hundreds of frames make that visible.
+    size of the batch, and the neighbours of an utterance moved its log-likelihoods by 1.1e-5 in a
+    trained network of 3 x 256 units.
     """
 
     mean: Tensor
