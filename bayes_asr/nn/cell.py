@@ -117,6 +117,30 @@ class ActivatedCell(Cell):
         self.activation = build_activation(name, units, sets, activation_trains)
 
 
+class MixingCell(ActivatedCell):
+    r"""A cell that mixes its candidate, the last gate, with the old state.
+
+    h_t = z \tilde h + (1 - z) h_{t-1} with z = \sigma of the first gate.
+    """
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        candidate = masked(self.activation(a.select(-2, -1)), mask)
+        return (torch.lerp(state[0], candidate, a.select(-2, 0).sigmoid()),)
+
+    def partials(
+        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`."""
+        z = a.select(-2, 0).sigmoid()
+        candidate = masked(self.activation(a.select(-2, -1)), mask)
+        by_gate = torch.zeros_like(a)
+        torch.mul(z * (1 - z), candidate - before[0], out=by_gate.select(-2, 0))
+        slope = self.activation.derivative(a.select(-2, -1))
+        torch.mul(masked(z, mask), slope, out=by_gate.select(-2, -1))
+        return [by_gate], [[1 - z]]
+
+
 class LogProbability(Cell):
     """A cell whose state is l = log p of probabilities p; the next layer reads l."""
 

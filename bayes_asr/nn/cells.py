@@ -17,6 +17,7 @@ from bayes_asr.nn.cell import (
     ActivatedCell,
     Cell,
     LogProbability,
+    MixingCell,
     NegativeLogProbability,
     Partials,
     State,
@@ -52,8 +53,7 @@ class MLP(RNN):
 
 
 class BRU(LogProbability, RNN):
-    r"""Bayesian recurrent unit, equation 13: h_t = \sigma(W x_t + V \log h_{t-1} + b), with h_0 =
-    1/2.
+    r"""Bayesian recurrent unit, equation 13: h_t = \sigma(W x_t + V \log h_{t-1} + b), h_0 = 1/2.
 
     The state is l = \log h, so that no logarithm of a small number is ever taken; the next layer
     reads l, as in the paper.
@@ -66,11 +66,10 @@ class BRU(LogProbability, RNN):
 
 
 class LogBRU(NegativeLogProbability, RNN):
-    r"""Bayesian recurrent unit, equation 14: h_t = softplus(W x_t + V h_{t-1} + b), with h_0 = \log
-    2.
+    r"""Bayesian recurrent unit, equation 14: h_t = softplus(W x_t + V h_{t-1} + b).
 
     h = -\log p of the probability p of equation 13 with W and b negated and the same V; p_0 = 1/2
-    gives h_0.
+    gives h_0 = \log 2.
     """
 
     options: ClassVar = {}
@@ -79,46 +78,28 @@ class LogBRU(NegativeLogProbability, RNN):
         super().__init__(units, sets, activation="softplus")
 
 
-class LiGRU(ActivatedCell):
+class LiGRU(MixingCell):
     r"""Light gated recurrent unit (Ravanelli et al. 2018), equation 8 of Bittar & Garner's poster.
 
-    z = \sigma(a_z), \tilde h = f(a_h), h_t = z \tilde h + (1 - z) h_{t-1}, with h_0 = 0 and f =
-    ReLU.
+    z = \sigma(a_z), \tilde h = f(a_h), h_t = z \tilde h + (1 - z) h_{t-1}, h_0 = 0, f = ReLU.
     """
 
     gates = 2
     options: ClassVar = {"activation": ("relu", *ACTIVATIONS), "activation_trains": (None,)}
 
-    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
-        """Return the state after a frame."""
-        z, c = a.unbind(-2)
-        return (torch.lerp(state[0], masked(self.activation(c), mask), z.sigmoid()),)
-
-    def partials(
-        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
-    ) -> Partials:
-        """Return the derivatives of `forward`."""
-        z = a.select(-2, 0).sigmoid()
-        c = masked(self.activation(a.select(-2, 1)), mask)
-        by_gate = torch.empty_like(a)
-        torch.mul(z * (1 - z), c - before[0], out=by_gate.select(-2, 0))
-        slope = self.activation.derivative(a.select(-2, 1))
-        torch.mul(masked(z, mask), slope, out=by_gate.select(-2, 1))
-        return [by_gate], [[1 - z]]
-
 
 class LiBRU(LogProbability):
     r"""Light Bayesian recurrent unit (Bittar & Garner 2021), equations 19a-c, in the log domain.
 
-    z = \sigma(a_z), \tilde h = \sigma(a_h), h_t = z \tilde h + (1 - z) h_{t-1}, where a = W x + V
-    \log h_{t-1} + b.
+    z = \sigma(a_z), \tilde h = \sigma(a_h), h_t = z \tilde h + (1 - z) h_{t-1},
+    where a = W x + V \log h_{t-1} + b.
 
     The state is l = \log h, so that no logarithm of a small number is ever taken (no epsilon):
-    l_t = logaddexp(\log z + \log \tilde h, \log(1 - z) + l_{t-1}). The next layer reads l, as in
-    the paper. The paper does not say how the recurrence starts: here h_0 = 1/2, the prior of a
-    feature of which nothing is known. Dropout multiplies \log \tilde h, which keeps it the
-    logarithm of a probability; a dropped candidate has \log \tilde h = 0 and adds nothing to the
-    sums in which log-probabilities appear.
+    l_t = logaddexp(\log z + \log \tilde h, \log(1 - z) + l_{t-1}).
+    The next layer reads l, as in the paper. The paper does not say how the recurrence starts: here
+    h_0 = 1/2, the prior of a feature of which nothing is known. Dropout multiplies \log \tilde h,
+    which keeps it the logarithm of a probability; a dropped candidate has \log \tilde h = 0 and
+    adds nothing to the sums in which log-probabilities appear.
     """
 
     gates = 2

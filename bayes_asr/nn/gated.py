@@ -1,11 +1,12 @@
 """Gated units of the literature: each is its equation, with h_0 = 0. Shapes: `cell`."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.cell import ActivatedCell, Cell, Product, State, masked
+from bayes_asr.nn.cell import Cell, MixingCell, Partials, Product, State, masked
 
 
 class LSTM(Cell):
@@ -37,6 +38,25 @@ class LSTM(Cell):
             a_o = a_o + self.p_o * c
         return a_o.sigmoid() * c.tanh(), c
 
+    def partials(
+        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`; those of h go through c, but for its own gate."""
+        a_i, a_f, a_c, a_o = a.unbind(-2)
+        old, new = before[1], after[1]
+        if self.peepholes:
+            a_i, a_f, a_o = a_i + self.p_i * old, a_f + self.p_f * old, a_o + self.p_o * new
+        i, f, o, g, t = a_i.sigmoid(), a_f.sigmoid(), a_o.sigmoid(), a_c.tanh(), new.tanh()
+        by_i, by_f = i * (1 - i) * masked(g, mask), f * (1 - f) * old
+        by_c = torch.stack((by_i, by_f, masked(i, mask) * (1 - g * g), torch.zeros_like(g)), -2)
+        by_o, through_c, kept = t * o * (1 - o), o * (1 - t * t), f
+        if self.peepholes:
+            through_c = through_c + self.p_o * by_o
+            kept = kept + self.p_i * by_i + self.p_f * by_f
+        by_h = by_c * through_c.unsqueeze(-2)
+        by_h.select(-2, 3).copy_(by_o)
+        return [by_h, by_c], [[None, through_c * kept], [None, kept]]
+
 
 class TorchLSTM(LSTM):
     """What torch.nn.LSTM computes: an LSTM without peepholes."""
@@ -44,7 +64,7 @@ class TorchLSTM(LSTM):
     options: ClassVar = {}
 
 
-class GRU(ActivatedCell):
+class GRU(MixingCell):
     r"""Gated recurrent unit of Cho et al. (2014): the reset gate acts before the matrix product.
 
     z = \sigma(a_z), r = \sigma(a_r), \tilde h = f(W x + V (r h_{t-1}) + b) with f = tanh,
@@ -57,11 +77,6 @@ class GRU(ActivatedCell):
     def reset(self, a: Tensor, h: Tensor) -> Tensor:
         """Return r h_{t-1}."""
         return a.select(-2, 1).sigmoid() * h
-
-    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
-        """Return the state after a frame."""
-        z = a.select(-2, 0).sigmoid()
-        return (torch.lerp(state[0], masked(self.activation(a.select(-2, 2)), mask), z),)
 
 
 class TorchGRU(Cell):
@@ -87,7 +102,7 @@ class TorchGRU(Cell):
         return (torch.lerp(masked(c, mask), h, z),)
 
 
-class MGU(ActivatedCell):
+class MGU(MixingCell):
     r"""Minimal gated unit (Zhou et al. 2016): one gate forgets and resets.
 
     f = \sigma(a_f), \tilde h = \tanh(W x + V (f h_{t-1}) + b), h_t = (1 - f) h_{t-1} + f \tilde h.
@@ -100,11 +115,6 @@ class MGU(ActivatedCell):
         """Return f h_{t-1}."""
         return a.squeeze(-2).sigmoid() * h
 
-    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
-        """Return the state after a frame."""
-        f, c = a.unbind(-2)
-        return (torch.lerp(state[0], masked(self.activation(c), mask), f.sigmoid()),)
-
 
 class MinimalGRU(MGU):
     r"""pytorch-kaldi's `minimalGRU`: a gate that resets with one polarity, updates with the other.
@@ -112,6 +122,8 @@ class MinimalGRU(MGU):
     z = \sigma(a_z), \tilde h = \tanh(W x + V (z h_{t-1}) + b), h_t = z h_{t-1} + (1 - z) \tilde h.
     It is another model than `MGU`: no change of weights turns one into the other.
     """
+
+    partials = Cell.partials
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""

@@ -1,7 +1,6 @@
-r"""The unit-wise Bayesian recurrent unit (Garner & Tong 2020; Bittar & Garner 2022): a two-state
-hidden Markov model a unit.
+r"""The unit-wise Bayesian recurrent unit (Garner & Tong 2020; Bittar & Garner 2022).
 
-A feature is present at a frame with probability p_1 where it was present before, and p_2 where it
+Each unit is a hidden Markov model of two states. A feature is present at a frame with probability p_1 where it was present before, and p_2 where it
 was not; a = W x + b is the logarithm of p(x|present) / p(x|absent). Everything is computed with
 log-odds: no probability is ever divided by, and inputs of any size are exact.
 """
@@ -16,8 +15,7 @@ from bayes_asr.nn.cell import Cell, State, masked
 
 
 class UBRU(Cell):
-    r"""The filter: h_t = logit P(present | x_1..x_t) = a + logit(p_1 P_{t-1} + p_2 (1 - P_{t-1})),
-    with P_0 = 1/2.
+    r"""h_t = logit P(present | x_1..x_t) = a + logit(p_1 P_{t-1} + p_2 (1 - P_{t-1})), P_0 = 1/2.
 
     smooth: h_t = logit P(present | x_1..x_T), by the backward pass over what is still to come.
     p_1 = \sigma(stay) and p_2 = \sigma(enter) are trained; they start at 0.88 and 0.12, since a
