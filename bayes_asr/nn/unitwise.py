@@ -1,8 +1,9 @@
 r"""The unit-wise Bayesian recurrent unit (Garner & Tong 2020; Bittar & Garner 2022).
 
-Each unit is a hidden Markov model of two states. A feature is present at a frame with probability p_1 where it was present before, and p_2 where it
-was not; a = W x + b is the logarithm of p(x|present) / p(x|absent). Everything is computed with
-log-odds: no probability is ever divided by, and inputs of any size are exact.
+Each unit is a hidden Markov model of two states: a feature is present at a frame with probability
+p_1 where it was present before, and p_2 where it was not; a = W x + b is the logarithm of
+p(x|present) / p(x|absent). Everything is computed with log-odds: no probability is ever divided by,
+and inputs of any size are exact.
 """
 
 from typing import ClassVar
