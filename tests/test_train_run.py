@@ -2,7 +2,11 @@
 
 import json
 import logging
+import os
 import shutil
+import subprocess
+import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import ROOT
 from small_corpus import (
     DIMENSIONS,
     MODEL,
@@ -131,6 +136,35 @@ def test_run_killed_at_any_write_and_resumed_is_bit_for_bit_the_run_that_was_not
     torch.manual_seed(write)  # another process has another state
     train(config, tmp_path)
     assert_same(states(tmp_path), undisturbed)
+
+
+@pytest.mark.slow
+def test_run_killed_at_any_time_and_resumed_is_bit_for_bit_the_run_that_was_not(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    """Promise 7 with real processes, killed while they train."""
+    options = ("train.epochs=60", "train.noise=0.2", "train.halving_factor=1")
+    run, config = tmp_path / "run", config_of(small_corpus, *options)
+    config.save(tmp_path / "config.yaml")
+    command = [sys.executable, "-m", "bayes_asr", "train", tmp_path / "config.yaml", "--out", run]
+    threads = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    for least in (2, 20):
+        with subprocess.Popen(command, cwd=ROOT, env=threads, stderr=subprocess.DEVNULL) as process:
+            while epochs_of(run) < least:
+                assert process.poll() is None, "it ended before it could be killed"
+                time.sleep(0.02)
+            process.kill()
+    assert epochs_of(run) < 60
+    (run / ".last.1.partial.pt").write_bytes(b"half a checkpoint")
+    assert subprocess.run(command, cwd=ROOT, env=threads, stderr=subprocess.DEVNULL).returncode == 0
+    assert not list(run.glob(".*"))
+    train(config, tmp_path / "undisturbed")
+    assert_same(states(run), states(tmp_path / "undisturbed"))
+
+
+def epochs_of(run: Path) -> int:
+    history = run / "history.jsonl"
+    return len(history.read_text().splitlines()) if history.exists() else 0
 
 
 def test_finished_run_is_left_as_it_is_and_reads_one_utterance(

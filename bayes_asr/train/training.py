@@ -118,6 +118,8 @@ class Training:
         elif new:
             for name in RECORDS:
                 (run / name).unlink(missing_ok=True)
+        for unfinished in run.glob(".*.partial*"):  # of a process that was killed while writing
+            unfinished.unlink()
         config.save(run / "config.yaml")
         _record_environment(run, model)
         return training
