@@ -1,0 +1,58 @@
+"""Perturbed utterances: by their key alone, labels with their frames, closed forms."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayes_asr.data.perturbation import perturbed
+
+KEYS = st.integers(-(2**63), 2**63 - 1)
+
+
+def ramp(frames: int) -> np.ndarray:
+    """Two columns that grow with the frame: interpolated, they tell the place they are from."""
+    return np.outer(np.arange(frames), [1, -2]).astype(np.float32)
+
+
+def test_nothing_asked_changes_nothing() -> None:
+    matrix = ramp(7)
+    found, nearest = perturbed(matrix, 1, noise=0, tempo=0)
+    np.testing.assert_array_equal(found, matrix)
+    assert nearest.tolist() == list(range(7))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 60), KEYS, st.sampled_from([0.05, 0.3]))
+def test_tempo_stretches_evenly_and_labels_follow(frames: int, key: int, tempo: float) -> None:
+    found, nearest = perturbed(ramp(frames), key, noise=0, tempo=tempo)
+    assert found.dtype == np.float32
+    assert len(found) == len(nearest) > 0
+    assert frames / (1 + tempo) - 1 <= len(found) <= frames / (1 - tempo) + 1
+    places = found[:, 0]
+    np.testing.assert_allclose(found[:, 1], -2 * places, atol=1e-4)
+    assert places[0] == 0
+    assert 0 <= nearest.min() <= nearest.max() < frames
+    assert (np.abs(nearest - places) <= 0.5001).all()
+    steps = np.diff(places[:-1])  # the last may be cut at the end
+    np.testing.assert_allclose(steps, steps[0] if len(steps) else 0, atol=1e-4)
+    assert ((steps >= 1 - tempo - 1e-4) & (steps <= 1 + tempo + 1e-4)).all()
+
+
+def test_noise_has_the_deviation_that_was_asked() -> None:
+    matrix = np.full((4000, 5), 3, np.float32)
+    found, _ = perturbed(matrix, 7, noise=0.5, tempo=0)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose((found - 3).mean(0), 0, atol=0.03)
+    np.testing.assert_allclose((found - 3).std(0), 0.5, atol=0.03)
+    assert (matrix == 3).all()
+
+
+@pytest.mark.parametrize(("noise", "tempo"), [(0.5, 0.0), (0.0, 0.3)])
+def test_it_depends_on_the_key_and_on_nothing_else(noise: float, tempo: float) -> None:
+    def again(key: int) -> np.ndarray:
+        np.random.standard_normal(3)  # the global state must not matter
+        return perturbed(ramp(50), key, noise=noise, tempo=tempo)[0]
+
+    np.testing.assert_array_equal(again(-5), again(-5))
+    assert not np.array_equal(again(-5)[:30], again(6)[:30])
