@@ -27,28 +27,27 @@ class Acceptor:
 
 
 def renumber(arcs: list[list[Arc]], final: list[Weight | None]) -> Acceptor:
-    """Return the reachable part with its states in topological order."""
+    """Return the reachable part with its states in topological order; `arcs` are used up."""
     offsets = np.cumsum([0, *(len(row) for row in arcs)])
     after = np.array([arc[4] for row in arcs for arc in row])
     order = topological_order(offsets, after, 0)
     if order is None:
         raise InputError("the lattice has a cycle")
-    number = {state: new for new, state in enumerate(order.tolist())}
-    sorted_arcs = [
-        [(label, tid, graph, acoustic, number[after]) for label, tid, graph, acoustic, after in row]
-        for row in (arcs[state] for state in order)
-    ]
-    return Acceptor(sorted_arcs, [final[state] for state in order])
+    number = np.empty(len(arcs), np.int64)
+    number[order] = np.arange(len(order))
+    places = number.tolist()
+    for row in arcs:
+        row[:] = [(label, tid, g, a, places[after]) for label, tid, g, a, after in row]
+    return Acceptor([arcs[state] for state in order], [final[state] for state in order])
 
 
-def insert_phones(lattice: Lattice, phone_start: np.ndarray) -> tuple[Acceptor, int]:
-    """Return the lattice as an acceptor of words and phones, and the label of the first phone.
+def insert_phones(lattice: Lattice, phone_start: np.ndarray, first_phone: int) -> Acceptor:
+    """Return the lattice as an acceptor of words, and of phones as `first_phone` + phone.
 
     A phone stands on the arc of its first transition-id, after the word if there is one there;
     those on arcs out of the start are left out, as in Kaldi.  `phone_start` [transition-ids + 1]
     holds the phone that a transition-id begins, otherwise 0.
     """
-    first_phone = int(lattice.olabel.max(initial=0)) + 1
     phone = phone_start[lattice.ilabel]
     phone[: lattice.offsets[1]] = 0
     arcs: list[list[Arc]] = [[] for _ in range(lattice.num_states)]
@@ -70,7 +69,7 @@ def insert_phones(lattice: Lattice, phone_start: np.ndarray) -> tuple[Acceptor, 
         )
     ]
     final += [None] * (len(arcs) - len(final))
-    return renumber(arcs, final), first_phone
+    return renumber(arcs, final)
 
 
 def backward_costs(acceptor: Acceptor) -> list[float]:

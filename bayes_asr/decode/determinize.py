@@ -148,6 +148,14 @@ class SubsetTable:
         return None
 
 
+@dataclass(frozen=True)
+class Deterministic:
+    """The result of a pass: the arcs of each state, and the strings that they name."""
+
+    arcs: list[list[OutputArc]]
+    strings: Strings
+
+
 class Determinizer:
     """One pass of determinization over an acceptor; `run` leaves the result in `subsets`."""
 
@@ -299,12 +307,12 @@ class Determinizer:
         return rest + live * STRING_BYTES > MAX_BYTES * 0.8
 
 
-def without_phones(done: Determinizer, first_phone: int) -> Acceptor:
+def without_phones(done: Deterministic, first_phone: int) -> Acceptor:
     """Return the result of the first pass as an acceptor of words, one transition-id an arc."""
-    arcs: list[list[Arc]] = [[] for _ in done.subsets]
+    arcs: list[list[Arc]] = [[] for _ in done.arcs]
     final: list[Weight | None] = [None] * len(arcs)
-    for number, subset in enumerate(done.subsets):
-        for label, string, graph, acoustic, after in subset.arcs:
+    for number, row in enumerate(done.arcs):
+        for label, string, graph, acoustic, after in row:
             tids = done.strings.labels(string)
             word = label if label < first_phone else 0
             if after < 0 and not tids:
@@ -327,13 +335,14 @@ def without_phones(done: Determinizer, first_phone: int) -> Acceptor:
 
 def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> CompactLattice:
     """Return the word lattice of a state-level lattice (same scale), pruned to `beam`."""
-    acceptor, first_phone = insert_phones(lattice, phone_start)
-    first = determinize_acceptor(acceptor, beam)
-    second = determinize_acceptor(without_phones(first, first_phone), beam)
-    return compact_lattice(second)
+    first_phone = int(lattice.olabel.max(initial=0)) + 1
+    both = determinize_acceptor(insert_phones(lattice, phone_start, first_phone), beam)
+    words = without_phones(both, first_phone)
+    del both  # hundreds of megabytes if the utterance is long
+    return compact_lattice(determinize_acceptor(words, beam))
 
 
-def determinize_acceptor(acceptor: Acceptor, beam: float) -> Determinizer:
+def determinize_acceptor(acceptor: Acceptor, beam: float) -> Deterministic:
     """Run one pass; where memory sets a much tighter beam, prune the input to about that, retry."""
     for tried in range(1, MAX_TRIES + 1):
         done = Determinizer(acceptor, beam)
@@ -342,14 +351,14 @@ def determinize_acceptor(acceptor: Acceptor, beam: float) -> Determinizer:
             break
         beam = max(beam * math.sqrt(max(reached, 0.0) / beam), 0.5 * beam)
         acceptor = prune_acceptor(acceptor, beam)
-    return done
+    return Deterministic([subset.arcs for subset in done.subsets], done.strings)
 
 
-def compact_lattice(done: Determinizer) -> CompactLattice:
+def compact_lattice(done: Deterministic) -> CompactLattice:
     """Return the result as arrays, topologically sorted, without states that lead nowhere."""
-    rows = [[arc for arc in subset.arcs if arc[4] >= 0] for subset in done.subsets]
+    rows = [[arc for arc in row if arc[4] >= 0] for row in done.arcs]
     none = (0, EMPTY, Cost(np.inf), Cost(np.inf), -1)
-    ends = [next((arc for arc in subset.arcs if arc[4] < 0), none) for subset in done.subsets]
+    ends = [next((arc for arc in row if arc[4] < 0), none) for row in done.arcs]
     arcs = [arc for row in rows for arc in row]
     tids = [done.strings.labels(arc[1]) for arc in arcs]
     final_tids = [done.strings.labels(end[1]) for end in ends]

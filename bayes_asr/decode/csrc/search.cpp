@@ -31,6 +31,18 @@ struct Frame {
   float offset = 0;
 
   size_t size() const { return state.size(); }
+
+  // Gives memory back once half of it is free.
+  void Shrink() {
+    auto shrink = [](auto *column) {
+      if (column->capacity() > 2 * column->size()) column->shrink_to_fit();
+    };
+    shrink(&state);
+    shrink(&cost);
+    shrink(&extra);
+    shrink(&inner);
+    shrink(&outer);
+  }
 };
 
 struct Cutoff {
@@ -351,7 +363,7 @@ void Search::Prune() {
       settled = std::fabs(frame.extra[token] - known_[token]) <= 0.1f * options_.lattice_beam;
     DropLinks(&frame, &frames_[t + 1]);
     DropTokens(&frame, t ? &frames_[t - 1] : nullptr, nullptr);
-    frame.outer.shrink_to_fit();
+    frame.Shrink();
     if (settled) break;
   }
 }

@@ -1,0 +1,26 @@
+"""A long utterance on a large graph stays small: the benchmark's own figure."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.decode import native
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(native.library() is None, reason="the C++ decoder is not built")
+def test_a_minute_on_35000_states_needs_less_than_500_megabytes(tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "benchmarks" / "decode.py", "--only", "long"]
+    command += ["--engine", "native", "--json", tmp_path / "rows.json"]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
+    (row,) = json.loads((tmp_path / "rows.json").read_text())
+    assert row["frames"] == 6000
+    assert row["words"] > 50
+    assert row["peak_megabytes"] < 500
