@@ -44,16 +44,21 @@ class FusedRecurrence(torch.autograd.Function):
         initial = tensors[: cell.states]
         a_NDX = inputs_NDX if V is None else torch.empty_like(inputs_NDX)
         after = [inputs_NDX.new_empty(N, D, H) for _ in initial]
-        state = list(initial)
-        for start, n in zip(frames.starts, frames.sizes, strict=True):
-            rows = slice(start, start + n)
+        state, mask = initial, mask_BDH
+        # Splitting once is much cheaper than slicing at every time step.
+        rows = [t.split(frames.sizes) for t in (inputs_NDX, a_NDX, *after)]
+        for x, a, *new in zip(*rows, strict=True):
+            n = len(x)
+            if n < len(state[0]):
+                state = tuple(s[:n] for s in state)
+            if mask is not None and n < len(mask):
+                mask = mask[:n]
             if V is not None:
-                _pre_activations(cell, inputs_NDX[rows], state[0][:n], V, out=a_NDX[rows])
-            gates = a_NDX[rows].view(n, D, cell.gates, H)
-            mask = None if mask_BDH is None else mask_BDH[:n]
-            for s, new in zip(after, cell(gates, tuple(s[:n] for s in state), mask), strict=True):
-                s[rows] = new
-            state = [s[rows] for s in after]
+                _pre_activations(cell, x, state[0], V, out=a)
+            computed = cell.forward(a.view(n, D, cell.gates, H), state, mask)
+            for s, value in zip(new, computed, strict=True):
+                s.copy_(value)
+            state = tuple(new)
         ctx.save_for_backward(a_NDX, V, mask_BDH, *initial, *after)  # type: ignore[arg-type]
         ctx.cell, ctx.frames = cell, frames  # type: ignore[attr-defined]
         return after[0]
@@ -73,18 +78,20 @@ class FusedRecurrence(torch.autograd.Function):
         parameters = list(cell.parameters())
         reaching = [torch.empty_like(s) for s in after] if parameters else []
         g_BDH = [torch.zeros_like(i) for i in initial]
-        for start, n in zip(reversed(frames.starts), reversed(frames.sizes), strict=True):
-            rows = slice(start, start + n)
-            g = [s[:n] for s in g_BDH]
-            g[0].add_(grad_NDH[rows])
-            for kept, s in zip(reaching, g, strict=False):
-                kept[rows] = s
-            da = by_gate[0][rows].mul_(g[0].unsqueeze(-2))
-            for other, s in zip(by_gate[1:], g[1:], strict=True):
-                da.addcmul_(other[rows], s.unsqueeze(-2))
-            _step_back(g, by_state, rows)
+        grads, *das = (t.split(frames.sizes) for t in (grad_NDH, *by_gate))
+        kept = [[d if d is None else d.split(frames.sizes) for d in row] for row in by_state]
+        saved = [s.split(frames.sizes) for s in reaching]
+        for t in reversed(range(len(frames.sizes))):
+            g = [s[: len(grads[t])] for s in g_BDH]
+            g[0].add_(grads[t])
+            for copies, s in zip(saved, g, strict=False):
+                copies[t].copy_(s)
+            da = das[0][t].mul_(g[0].unsqueeze(-2))
+            for other, s in zip(das[1:], g[1:], strict=True):
+                da.addcmul_(other[t], s.unsqueeze(-2))
+            _step_back(g, kept, t)
             if V is not None:
-                _through_product(g[0], da, V, reset, rows)
+                _through_product(g[0], da, V, reset, frames.starts[t])
         da_NDX = by_gate[0].flatten(2)
         by_V = None if V is None else _weight_gradient(before[0], da_NDX, V, reset)
         by_parameter: Sequence[Tensor | None] = []
@@ -96,17 +103,17 @@ class FusedRecurrence(torch.autograd.Function):
 
 
 def _step_back(
-    g: Sequence[Tensor], by_state: Sequence[Sequence[Tensor | None]], rows: slice
+    g: Sequence[Tensor], by_state: Sequence[Sequence[Sequence[Tensor] | None]], t: int
 ) -> None:
-    """Turn gradients of the states after a frame into those before it, but for the product."""
-    sums: list[Tensor | None] = [None] * len(g)
-    for s, derivatives in zip(g, by_state, strict=True):
-        for i, d in enumerate(derivatives):
-            if d is not None:
-                total = sums[i]
-                sums[i] = s * d[rows] if total is None else torch.addcmul(total, s, d[rows])
-    for s, total in zip(g, sums, strict=True):
-        s.zero_() if total is None else s.copy_(total)
+    """Turn gradients of the states after frame t into those before it, but for the product."""
+    old = g if len(g) == 1 else [s.clone() for s in g]
+    for i, s in enumerate(g):
+        pairs = zip(old, by_state, strict=True)
+        derivatives = [(o, d) for o, row in pairs if (d := row[i]) is not None]
+        if not derivatives:
+            s.zero_()
+        for k, (o, d) in enumerate(derivatives):
+            torch.mul(o, d[t], out=s) if k == 0 else s.addcmul_(o, d[t])
 
 
 def _pre_activations(cell: Cell, x: Tensor, h: Tensor, V: Tensor, *, out: Tensor) -> None:
@@ -137,9 +144,10 @@ class _Reset:
         return cls(u.detach(), by_gate, by_h)
 
 
-def _through_product(g: Tensor, da: Tensor, V: Tensor, reset: _Reset | None, rows: slice) -> None:
+def _through_product(g: Tensor, da: Tensor, V: Tensor, reset: _Reset | None, start: int) -> None:
     """Add to `g`, of the old h, what comes through V, and to `da` what comes through the reset."""
     if reset is not None:
+        rows = slice(start, start + len(g))
         H = g.shape[-1]
         last, da = da[..., -1, :], da[..., :-1, :]
         du = torch.zeros_like(g)
