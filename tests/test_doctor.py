@@ -41,9 +41,8 @@ def test_environment_alone_needs_nothing(
     assert status == 0
     assert "latgen-faster-mapped: not found" in found["Kaldi"][0][1]
     assert "(not needed)" in found["NIST"][0][1]
-    assert found["extra report"] == [
-        ("ok", "without matplotlib, jinja2: pip install bayes_asr[report]")
-    ]
+    said = "without espeakng_loader, kaldi_native_fbank: pip install bayes_asr[mini]"
+    assert found["extra mini"] == [("ok", said)]
     assert {"python", "torch", "native decoder", "disk"} <= found.keys()
 
 
