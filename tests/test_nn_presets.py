@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bayes_asr.config import load
+from bayes_asr.errors import InputError
 from bayes_asr.nn.cells import CELLS
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.train.training import architecture
@@ -62,6 +63,15 @@ def test_paper_preset_is_the_light_bayesian_unit_at_its_size() -> None:
     assert (model.unit, model.layers, model.units, model.dropout) == ("li-bru", 4, 550, 0.2)
     assert (model.norm, model.bidirectional, model.hand_on) == ("batch", True, "log")
     assert (train.epochs, train.optimizer) == (24, "adam")
+
+
+def test_each_layer_may_have_a_size_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "sizes.yaml"
+    file.write_text("model: {layers: 3, units: [30, 20, 10]}")
+    assert [layer.units for layer in built(file).layers] == [30, 20, 10]
+    file.write_text("model: {layers: 2, units: [30, 20, 10]}")
+    with pytest.raises(InputError, match=r"model.units has 3 numbers, but model.layers is 2"):
+        built(file)
 
 
 TRAINED = {

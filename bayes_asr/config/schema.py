@@ -22,6 +22,7 @@ class Within:
 
 Share = Annotated[float, Within(0, 1)]
 Dropout = Annotated[float, Within(0, 0.95)]
+Units = Annotated[int, Within(1, 100_000)]
 Count = Annotated[int, Within(1, 10_000_000)]
 Context = Annotated[int, Within(0, 50)]
 
@@ -69,7 +70,7 @@ class ModelConfig:
     peepholes: bool
     smooth: bool
     layers: Annotated[int, Within(1, 100)]
-    units: Annotated[int, Within(1, 100_000)]
+    units: Units | tuple[Units, ...]
     bidirectional: bool
     tied_directions: bool
     norm: Literal["batch", "batch-shared", "layer", "none"]

@@ -63,6 +63,12 @@ def architecture(config: ModelConfig, inputs: int, outputs: list[int]) -> dict[s
     """The arguments of AcousticModel, as plain values for the checkpoint."""
     if config.unit not in CELLS:
         raise InputError(f"model.unit is {config.unit}; known units: {', '.join(CELLS)}")
+    units = [config.units] * config.layers if isinstance(config.units, int) else config.units
+    if len(units) != config.layers:
+        raise InputError(
+            f"model.units has {len(units)} numbers, but model.layers is {config.layers}; give one"
+            " number for each layer, or one for all"
+        )
     own = ("form", "activation", "activation_trains", "peepholes", "smooth")
     shared = {k: v for k, v in vars(config).items() if k not in own and k != "layers"}
     options = {k: getattr(config, k) for k in own}
@@ -70,7 +76,7 @@ def architecture(config: ModelConfig, inputs: int, outputs: list[int]) -> dict[s
         **shared,
         "inputs": inputs,
         "outputs": outputs,
-        "units": [config.units] * config.layers,
+        "units": list(units),
         "options": {k: list(v) if isinstance(v, tuple) else v for k, v in options.items() if v},
     }
 
@@ -266,11 +272,13 @@ def _normalisation(saved: dict[str, Any], data: LabelledSet) -> Normalisation:
 
 def _describe(config: ModelConfig, model: AcousticModel) -> None:
     LOGGER.info(
-        "%s, %d x %d units, %s directions: %d parameters (%d without the heads)",
+        "%s, %d layers of %s units, %s directions, %s initial state: %d parameters (%d without the"
+        " heads)",
         config.unit,
         config.layers,
         config.units,
         "tied" if config.tied_directions else "untied",
+        config.initial_state,
         sum(p.numel() for p in model.parameters()),
         sum(p.numel() for p in model.layers.parameters()),
     )
