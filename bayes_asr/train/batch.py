@@ -1,5 +1,4 @@
 """Batches as tensors."""
-# ruff: noqa: N815  the letters after an underscore are shapes
 
 from collections.abc import Callable
 from dataclasses import dataclass
