@@ -1,12 +1,8 @@
 """The embedded decoder over an archive: utterances in parallel by processes."""
 
 import gzip
-from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from functools import cache
-from multiprocessing import get_context
+from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +10,7 @@ import numpy as np
 from bayes_asr.decode.embedded import ENGINES, choose_engine, decode_utterance
 from bayes_asr.decode.job import Decoded, Job, without_words
 from bayes_asr.decode.network import Network, check_loglikes, load_network
+from bayes_asr.decode.parallel import map_utterances
 from bayes_asr.decode.paths import sweep_words
 from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import iter_matrices, read_matrix, read_scp
@@ -30,8 +27,11 @@ class EmbeddedDecoder:
         """Decode every utterance, in order, and write lattices as `folder`/lat.1.gz."""
         network, engine = load_network(job.graph, job.model), choose_engine().name
         utterances = read_utterances(job.loglikes, network)
+        here = partial(decode_one, network, job, engine)
+        elsewhere = partial(decode_elsewhere, job, engine)  # the graph does not travel
+        decode = here if job.nj == 1 else elsewhere
         with (folder / "lat.1.gz").open("wb") as lattices:
-            for decoded, lattice in decode_all(utterances, job, network, engine):
+            for decoded, lattice in map_utterances(decode, utterances, job.nj):
                 lattices.write(lattice)
                 yield decoded
 
@@ -71,34 +71,6 @@ def read_any(source: str) -> Iterator[tuple[str, Loglikes]]:
             yield utt, read_matrix(rxfilename, utt, finite=False)
         except (InputError, OSError) as error:
             yield utt, InputError(str(error))
-
-
-def decode_all(
-    utterances: Iterable[tuple[str, Loglikes]], job: Job, network: Network, engine: str
-) -> Iterator[tuple[Decoded, bytes]]:
-    """Decode in this process, or in job.nj others that stay a few utterances ahead."""
-    if job.nj == 1:
-        for utt, loglikes in utterances:
-            yield decode_one(network, job, engine, utt, loglikes)
-        return
-    with ProcessPoolExecutor(job.nj, get_context("spawn")) as pool:
-        ahead: deque[tuple[str, Future[tuple[Decoded, bytes]]]] = deque()
-        for utt, loglikes in utterances:
-            ahead.append((utt, pool.submit(decode_elsewhere, job, engine, utt, loglikes)))
-            if len(ahead) > 2 * job.nj:
-                yield result_of(*ahead.popleft())
-        while ahead:
-            yield result_of(*ahead.popleft())
-
-
-def result_of(utt: str, future: Future[tuple[Decoded, bytes]]) -> tuple[Decoded, bytes]:
-    """Wait for a worker; its death is an error that names the utterance."""
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        raise InputError(
-            f"{utt}: a decoding process died, perhaps for lack of memory; try a smaller nj"
-        ) from None
 
 
 def decode_elsewhere(job: Job, engine: str, utt: str, loglikes: Loglikes) -> tuple[Decoded, bytes]:

@@ -1,0 +1,37 @@
+"""bayes-asr rescore: lattices at other weights; n-best lists, least expected error, times."""
+
+import argparse
+from pathlib import Path
+
+from bayes_asr.decode.rescore import FRAME_SHIFT, rescore_lattices
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("--lattices", nargs="+", required=True, type=Path, metavar="lat.N.gz")
+    parser.add_argument("--graph", required=True, type=Path, help="folder of words.txt")
+    parser.add_argument("--out", required=True, type=Path, help="folder for the results")
+    parser.add_argument("--lmwt", type=float, nargs="+", required=True, help="LM weights")
+    parser.add_argument("--wip", type=float, nargs="+", default=[0.0], help="insertion penalties")
+    parser.add_argument("--nbest", type=int, default=0, metavar="N", help="list the N best paths")
+    parser.add_argument(
+        "--mbr", action="store_true", help="words of least expected error; a CTM of them"
+    )
+    parser.add_argument("--frame-shift", type=float, default=FRAME_SHIFT, help="seconds a frame")
+    parser.add_argument("--nj", type=int, default=1, help="processes")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read the lattices and write what was asked for."""
+    count = rescore_lattices(
+        args.lattices,
+        args.graph / "words.txt",
+        args.out,
+        lmwts=args.lmwt,
+        wips=args.wip,
+        nbest=args.nbest,
+        mbr=args.mbr,
+        frame_shift=args.frame_shift,
+        nj=args.nj,
+    )
+    print(f"read {count} lattices at {len(args.lmwt) * len(args.wip)} weights into {args.out}")
