@@ -1,11 +1,15 @@
 """Folding: a plain network computes what one with trained activations did."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from nn_units import batch, model
+from small_corpus import DIMENSIONS, TINY
 
+import bayes_asr
+from bayes_asr.cli import main
 from bayes_asr.errors import InputError
 from bayes_asr.nn.fold import fold
 from bayes_asr.nn.model import AcousticModel
@@ -37,6 +41,38 @@ def test_folded_network_is_plain_and_equal(
     assert {k: v.shape for k, v in plain.state_dict().items()} == {
         k: v.shape for k, v in ordinary.state_dict().items()
     }
+
+
+def test_run_with_trained_activations_becomes_a_plain_run(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    where = [f"data.dir={small_corpus}", *TINY]
+    unit = Path(__file__).resolve().parent.parent / "conf" / "units" / "mlp-S1.yaml"
+    options = [f"--set={setting}" for setting in (*where, "train.freeze_activations=1")]
+    run, plain = tmp_path / "run", tmp_path / "plain"
+    assert main(["train", str(unit), *options, "--out", str(run)]) == 0
+    assert main(["fold", str(run), "--out", str(plain)]) == 0
+    x = torch.randn(7, DIMENSIONS)
+    before, after = bayes_asr.load(run), bayes_asr.load(plain)
+    torch.testing.assert_close(after(x), before(x), rtol=0, atol=1e-5)
+    assert not [n for n, _ in after.named_parameters() if "cell" in n]
+    assert main(["fold", str(run), "--out", str(plain)]) == 1  # it is not overwritten
+
+
+def test_activations_are_frozen_for_as_many_epochs_as_asked_for(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    unit = Path(__file__).resolve().parent.parent / "conf" / "units" / "mlp-R1-.yaml"
+    alphas = []
+    for epochs in (1, 2):
+        settings = [f"data.dir={small_corpus}", *TINY, f"train.epochs={epochs}"]
+        run = tmp_path / str(epochs)
+        arguments = [f"--set={setting}" for setting in settings]
+        assert main(["train", str(unit), *arguments, "--out", str(run)]) == 0
+        last = torch.load(run / "last.pt", weights_only=True)
+        alphas.append(last["model"]["layers.0.cell.activation.alpha"])
+    assert (alphas[0] == 1).all()
+    assert (alphas[1] != 1).all()
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,16 @@ def test_hand_written_backward_is_that_of_the_scan(
         assert (a - b).norm() <= backward * max(b.norm().item(), 1e-3)
 
 
+@pytest.mark.parametrize("unit", ["lstm", "ubru"])
+def test_frozen_parameters_of_a_cell_get_no_gradient(unit: str) -> None:
+    net = layer(unit=unit, options={"peepholes": True} if unit == "lstm" else {})
+    frozen, *others = net.cell.parameters()
+    frozen.requires_grad_(False)
+    net(*batch()).square().sum().backward()
+    assert frozen.grad is None
+    assert all(p.grad is not None for p in others)
+
+
 @every_unit
 @every_direction
 def test_neighbours_padding_and_order_change_nothing(

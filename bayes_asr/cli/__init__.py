@@ -17,6 +17,7 @@ VERBS = {
     "wer": "count errors of a hypothesis against a reference",
     "compare": "statistics between two systems",
     "graph": "build a decoding graph from a lexicon, a language model and a tree",
+    "fold": "turn a network with trained activations into a plain one",
     "config": "print a configuration as it is understood, or explain a key",
     "doctor": "check inputs and tools before hours are spent",
 }

@@ -97,6 +97,7 @@ class TrainConfig:
     weight_decay: Share
     max_gradient_norm: Annotated[float, Within(1e-6, 1e9)]
     monophone_weight: Annotated[float, Within(0, 100)]
+    freeze_activations: Annotated[int, Within(0, 100_000)]
     noise: Annotated[float, Within(0, 10)]
     tempo: Annotated[float, Within(0, 0.5)]
 

@@ -75,7 +75,7 @@ class FusedRecurrence(torch.autograd.Function):
         gates = a_NDX.view(*grad_NDH.shape[:2], cell.gates, -1)
         by_gate, by_state = cell.partials(gates, before, after, mask_NDH)
         reset = _Reset.of(cell, gates, before[0]) if cell.resets else None
-        parameters = list(cell.parameters())
+        parameters = [p for p in cell.parameters() if p.requires_grad]
         reaching = [torch.empty_like(s) for s in after] if parameters else []
         g_BDH = [torch.zeros_like(i) for i in initial]
         grads, *das = (t.split(frames.sizes) for t in (grad_NDH, *by_gate))
@@ -94,12 +94,14 @@ class FusedRecurrence(torch.autograd.Function):
                 _through_product(g[0], da, V, reset, frames.starts[t])
         da_NDX = by_gate[0].flatten(2)
         by_V = None if V is None else _weight_gradient(before[0], da_NDX, V, reset)
-        by_parameter: Sequence[Tensor | None] = []
+        by_parameter: dict[Tensor, Tensor | None] = {}
         if parameters:
             with torch.enable_grad():
                 new = cell(gates, tuple(before), mask_NDH)
-                by_parameter = torch.autograd.grad(new, parameters, reaching, allow_unused=True)
-        return None, None, da_NDX, by_V, None, *g_BDH, *by_parameter
+                found = torch.autograd.grad(new, parameters, reaching, allow_unused=True)
+            by_parameter = dict(zip(parameters, found, strict=True))
+        of_cell = (by_parameter.get(p) for p in cell.parameters())
+        return None, None, da_NDX, by_V, None, *g_BDH, *of_cell
 
 
 def _step_back(

@@ -63,6 +63,13 @@ class AcousticModel(nn.Module):
             x_NF = layer(x_NF, frames, keys_B)
         return [head(x_NF) for head in self.heads]
 
+    def train_activations(self, on: bool) -> None:
+        """Train the parameters of activations, or freeze them."""
+        for layer in self.layers:
+            for name, parameter in layer.named_parameters():
+                if name.startswith("cell.activation."):
+                    parameter.requires_grad_(on)
+
     def log_posteriors(self, sequences: list[Tensor]) -> list[Tensor]:
         """Log-posteriors of the pdfs [T, P] of each feature sequence [T, F]."""
         x_NF, frames, order = pack(sequences)

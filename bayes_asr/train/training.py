@@ -150,6 +150,7 @@ class Training:
         self.rate = next_rate(options, self.rate, [entry["dev_error"] for entry in self.history])
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate
+        self.model.train_activations(epoch > options.freeze_activations)
         trained = run_epoch(
             self.model,
             self._batches(train_set, epoch),
