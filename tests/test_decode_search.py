@@ -231,6 +231,8 @@ def test_bad_loglikes_are_refused(loglikes: np.ndarray, message: str) -> None:
         {"lattice_beam": -1.0},
         {"acoustic_scale": 0.0},
         {"max_active": 1},
+        {"max_active": 2**31},
+        {"lattice_beam": float("inf")},
         {"max_active": 10, "min_active": 11},
         {"min_active": -1},
     ],

@@ -18,6 +18,7 @@ from bayes_asr.tables.text import read_symbols, write_text
 
 LOG = logging.getLogger(__name__)
 BACKENDS = ("embedded", "kaldi")
+MOST_NAMED = 5  # failed utterances in the message; all are in the log
 
 
 def choose_decoder(backend: str, logs: Path, cmd: str = "") -> Decoder:
@@ -63,7 +64,11 @@ def decode_archive(
         write_hypotheses(done, job, symbols, out)
         put_lattices(Path(folder), out)
     if summary.failed:
-        raise InputError("; ".join(summary.failed))
+        named = "; ".join(summary.failed[:MOST_NAMED])
+        more = " and others, see the log" if len(summary.failed) > MOST_NAMED else ""
+        raise InputError(
+            f"{len(summary.failed)} of {summary.utterances} utterances failed: {named}{more}"
+        )
     return summary
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bayes_asr.decode.job import Decoded, Job, without_words
 from bayes_asr.decode.network import Network, check_loglikes, load_network
 from bayes_asr.decode.paths import Weights
-from bayes_asr.decode.workers import read_utterances
+from bayes_asr.decode.workers import is_index, read_utterances
 from bayes_asr.errors import InputError
 from bayes_asr.kaldi import find_program, run_jobs
 from bayes_asr.tables.ark import iter_matrices, read_scp, write_matrices
@@ -129,10 +129,11 @@ def check_utterances(job: Job, network: Network) -> tuple[dict[str, int], dict[s
 def split_input(job: Job, excluded: set[str], folder: Path) -> tuple[str, int]:
     """Return the rspecifier of the input, with JOB in it, and the number of jobs.
 
-    An scp is split into contiguous parts; an archive has no index and is one job.
+    An scp is split into contiguous parts.  An archive has no index and is one job; one that Kaldi
+    cannot read as it is, or that holds an excluded utterance, is copied.
     """
-    if not job.loglikes.endswith(".scp"):
-        if not excluded:
+    if not is_index(job.loglikes):
+        if not excluded and job.loglikes.endswith(".ark") and ":" not in job.loglikes:
             return f"ark:{job.loglikes}", 1
         kept = ((u, m) for u, m in iter_matrices(job.loglikes, finite=False) if u not in excluded)
         write_matrices(kept, folder / "loglikes.ark")

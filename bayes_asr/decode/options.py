@@ -26,11 +26,11 @@ class DecodeOptions:
     def __post_init__(self) -> None:
         """Refuse values that no search can run with."""
         for name in ("acoustic_scale", "beam", "lattice_beam", "beam_delta", "prune_interval"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(f"decode: {name} must be positive, not {getattr(self, name)}")
-        if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:
+        if not (1 < self.max_active <= UNLIMITED and 0 <= self.min_active <= self.max_active):
             raise InputError(
-                f"decode: max_active must exceed 1 and be at least min_active, "
+                f"decode: max_active must be above 1, up to {UNLIMITED} and at least min_active, "
                 f"not {self.max_active} and {self.min_active}"
             )
 

@@ -61,9 +61,14 @@ def read_utterances(source: str, network: Network) -> Iterator[tuple[str, Loglik
         raise InputError(f"{source}: holds no utterance to decode")
 
 
+def is_index(source: str) -> bool:
+    """Say whether this is the name of an scp; archives and rspecifiers are not."""
+    return source.endswith(".scp") and ":" not in source
+
+
 def read_any(source: str) -> Iterator[tuple[str, Loglikes]]:
     """Stream the matrices of an archive or an scp; in an scp a damaged one stands alone."""
-    if not source.endswith(".scp"):
+    if not is_index(source):
         yield from iter_matrices(source, finite=False)
         return
     for utt, rxfilename in read_scp(Path(source)).items():
