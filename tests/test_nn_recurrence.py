@@ -225,6 +225,16 @@ def test_autocast_keeps_the_recurrence_in_single_precision(unit: dict[str, Any])
     assert (logits - expected).abs().max() < 0.05 * expected.abs().max()
 
 
+@pytest.mark.gpu
+@every_unit
+def test_cuda_computes_what_the_cpu_does(unit: dict[str, Any]) -> None:
+    net = model(**unit, dropout=0.4, norm="layer")
+    x, frames = batch()
+    (expected,) = net(x, frames, KEYS)
+    (computed,) = net.cuda()(x.cuda(), Frames(frames.lengths, torch.device("cuda")), KEYS.cuda())
+    torch.testing.assert_close(computed.cpu(), expected, rtol=0, atol=1e-10)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::")  # those of the compiler about itself
 @pytest.mark.parametrize("unit", ["li-bru", "torch-gru"])
