@@ -45,12 +45,15 @@ for ((seed = 1; seed <= seeds; seed++)); do
     run=$out/$system/seed$seed
     run_stage 3 train "$run" -- bayes-asr train "$recipe_dir/config.yaml" "${config[@]}" \
         --set=data.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" --out "$run" ${force:+--new}
+    settings=$run/config.yaml
     for part in dev test; do
         loglikes=$run/forward_$part/loglikes.ark words=$run/decode_$part/words.txt
-        run_stage 4 "forward_$part" "$run" "$run/best.pt" "$loglikes" -- bayes-asr forward "$run" --on "$part"
-        run_stage 5 "decode_$part" "$run" "$loglikes" "$words" -- bayes-asr decode "$run" --on "$part" --nj "$nj"
+        run_stage 4 "forward_$part" "$run" "$settings" "$run/best.pt" "$loglikes" -- \
+            bayes-asr forward "$run" --on "$part"
+        run_stage 5 "decode_$part" "$run" "$settings" "$loglikes" "$words" -- \
+            bayes-asr decode "$run" --on "$part" --nj "$nj"
     done
-    run_stage 6 score "$run" "$run"/decode_{dev,test}/words.txt "$run"/score_{dev,test}.json -- \
+    run_stage 6 score "$run" "$settings" "$run"/{decode_{dev,test}/words.txt,score_{dev,test}.json} -- \
         bayes-asr score "$run"
 done
 run_stage 7 report "$out" -- bayes-asr report "$out"

@@ -70,6 +70,9 @@ def test_recipe_is_valid_and_comes_back_from_its_saved_form(path: Path, tmp_path
     config.save(tmp_path / "saved.yaml")
     assert load([tmp_path / "saved.yaml"]) == config
     assert config.train.learning_rate == 1e-5
+    written_first = (tmp_path / "saved.yaml").stat()
+    config.save(tmp_path / "saved.yaml")
+    assert (tmp_path / "saved.yaml").stat() == written_first, "whoever reads it need not read again"
 
 
 def test_differences_name_the_keys_and_both_values() -> None:

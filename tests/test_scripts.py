@@ -216,6 +216,9 @@ def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(
     assert verbs("--nj", "2") == "train decode score report"
     (run / "best.pt").write_text("another network")
     assert verbs("--nj", "2") == everything
+    assert verbs("--nj", "2") == "train report"
+    (run / "config.yaml").write_text("another beam, which train has recorded")
+    assert verbs("--nj", "2") == everything
 
 
 def pip_calls(checkout: Checkout) -> list[list[str]]:

@@ -147,9 +147,12 @@ class Config:
     score: ScoreConfig
 
     def save(self, path: Path) -> None:
-        """Write it as YAML that `load` reads back to an equal configuration."""
+        """Write it as YAML that `load` reads back; a file that says it already is left untouched."""
+        text = as_yaml(self)
+        if path.exists() and path.read_bytes() == text.encode():
+            return
         with replacing(path) as temporary:
-            temporary.write_text(as_yaml(self), encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8")
 
 
 def as_yaml(config: Config) -> str:
