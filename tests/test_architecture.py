@@ -15,7 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "bayes_asr"
 FLOORS = [
-    {"errors", "files"},
+    {"errors"},
+    {"files"},
     {"config", "tables", "kaldi", "log"},
     {"data", "nn", "score"},
     {"train", "decode", "report", "compat"},
