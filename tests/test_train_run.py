@@ -162,6 +162,26 @@ def test_run_killed_at_any_time_and_resumed_is_bit_for_bit_the_run_that_was_not(
     assert_same(states(run), states(tmp_path / "undisturbed"))
 
 
+def test_run_that_another_process_trains_is_refused(
+    small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    before = states(run)
+    held = f"import fcntl; f = open({str(run / 'train.log')!r}); fcntl.flock(f, fcntl.LOCK_EX)"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{held}; print(); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()  # it has the lock
+        with pytest.raises(InputError, match=rf"{run}: another process is at work"):
+            train(config_of(small_corpus, "train.epochs=3"), run, new=True)
+        assert_same(states(run), before)
+        other.kill()
+    train(config_of(small_corpus), run)  # a killed process leaves no lock
+
+
 def epochs_of(run: Path) -> int:
     history = run / "history.jsonl"
     return len(history.read_text().splitlines()) if history.exists() else 0
@@ -171,7 +191,9 @@ def test_finished_run_is_left_as_it_is_and_reads_one_utterance(
     small_run: Path, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = shutil.copytree(small_run, tmp_path / "run")
-    before = {name: (run / name).read_bytes() for name in ("best.pt", "last.pt", "history.jsonl")}
+    (run / "env.json").write_text("what it was trained with")
+    names = ("best.pt", "last.pt", "history.jsonl", "env.json")
+    before = {name: (run / name).read_bytes() for name in names}
     read, getitem = [], LabelledSet.__getitem__
     monkeypatch.setattr(
         LabelledSet, "__getitem__", lambda self, utt: read.append(utt) or getitem(self, utt)

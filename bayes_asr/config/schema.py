@@ -147,7 +147,7 @@ class Config:
     score: ScoreConfig
 
     def save(self, path: Path) -> None:
-        """Write it as YAML that `load` reads back; a file that says it already is left untouched."""
+        """Write it as YAML that `load` reads back; one that says so already stays."""
         text = as_yaml(self)
         if path.exists() and path.read_bytes() == text.encode():
             return

@@ -23,6 +23,7 @@ from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.train import checkpoint
 from bayes_asr.train.batch import loader
 from bayes_asr.train.corpus import LabelledSet, training_and_dev
+from bayes_asr.train.lock import in_use
 from bayes_asr.train.loop import Totals, Update, run_epoch
 from bayes_asr.train.schedule import next_rate
 
@@ -44,8 +45,13 @@ def train(
 
     Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
     dev frame error. `new` discards what is there, once the data are found to be usable. InputError
-    where the run there has another configuration.
+    where the run there has another configuration, or is being trained by another process.
     """
+    with in_use(run / "train.log"):
+        _train(config, run, new, open_pipe)
+
+
+def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> None:
     # What is recorded must not depend on the working directory.
     located = str(Path(config.data.dir).absolute())
     config = replace(config, data=replace(config.data, dir=located))
@@ -127,7 +133,8 @@ class Training:
         for unfinished in run.glob(".*.partial*"):  # of a process that was killed while writing
             unfinished.unlink()
         config.save(run / "config.yaml")
-        _record_environment(run, model)
+        if len(training.history) < config.train.epochs:  # else it says what the run came from
+            _record_environment(run, model)
         return training
 
     def _restore(self, saved: dict[str, Any]) -> None:
