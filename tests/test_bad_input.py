@@ -166,6 +166,14 @@ def test_forward_names_what_is_wrong_and_keeps_the_old_archive(
         (["forward", ".", "--data=x"], ("--data needs --out",)),
         (["forward", "damaged", "--on=dev"], ("damaged/best.pt", "cannot be read as a checkpoint")),
         (["forward", "without", "--on=dev"], ("without/best.pt", "there is no checkpoint")),
+        (
+            ["decode", "--loglikes=x", "--graph=x", "--model=x", "--out=new", "--lmwt=0"],
+            ("LM weight 0:",),
+        ),
+        (
+            ["decode", "--loglikes=x", "--graph=x", "--model=x", "--out=new", "--wip=0.25"],
+            ("insertion penalty 0.25: write it with one decimal",),
+        ),
         (["doctor", "absent.yaml"], ("No such file", "absent.yaml")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

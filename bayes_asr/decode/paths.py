@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice
 
 Weights = tuple[float, float]  # LM weight, word insertion penalty
@@ -22,7 +23,17 @@ class Path:
 
 
 def weight_grid(lmwts: Sequence[float], wips: Sequence[float]) -> list[Weights]:
-    """Return every pair (LM weight, word insertion penalty), in the order of the arguments."""
+    """Return every pair (LM weight, word insertion penalty), in the order of the arguments.
+
+    Raises InputError for a weight that is not positive, and for a penalty of more than one decimal,
+    the number of those that stand in the name of a file of hypotheses.
+    """
+    for lmwt in lmwts:
+        if not 0 < lmwt < np.inf:
+            raise InputError(f"LM weight {lmwt:g}: it must be positive")
+    for wip in wips:
+        if not abs(wip - round(wip, 1)) < 1e-9:  # nan too
+            raise InputError(f"insertion penalty {wip:g}: write it with one decimal, as {wip:.1f}")
     return list(product(lmwts, wips))
 
 
