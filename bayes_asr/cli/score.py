@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
             features = getattr(config.data, name).features
             data = located(features, config.data, f"{name} reference")
             sets[name] = SetPaths(data / "text", decode, data / "utt2spk")
-    if not sets:
+    if "dev" not in sets:
         raise InputError(f"{args.run}: no decode_dev; run bayes-asr decode first")
     how = config.score
     scored = score_run(sets, how.metric, how.costs, how.phone_map)
