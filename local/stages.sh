@@ -28,6 +28,7 @@ prepares_with() {
 check_options() {
     local file
     ((seeds > 0)) || refuse "--seeds $seeds: at least one is needed"
+    ((nj > 0)) || refuse "--nj $nj: at least one is needed"
     ((nproc == 1)) || refuse "--nproc $nproc: training in several processes is not available yet"
     [[ -z $experiment ]] || refuse "--experiment $experiment: experiments are not available yet"
     [[ -z $corpus || -z $kaldi_dir ]] || refuse "--corpus and --kaldi-dir exclude each other"
