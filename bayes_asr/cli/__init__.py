@@ -12,6 +12,7 @@ VERBS = {
     "train": "train a network, or go on with a run",
     "forward": "compute log-likelihoods of a set or of any Kaldi data directory",
     "decode": "decode log-likelihoods into words and lattices",
+    "rescore": "read lattices at other weights: n-best lists, least expected error, times",
     "score": "count errors of a run; the LM weight is chosen on dev",
     "report": "tables and figures of runs",
     "wer": "count errors of a hypothesis against a reference",
