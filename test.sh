@@ -29,4 +29,5 @@ if command -v shellcheck >/dev/null; then
 else
     echo "shellcheck is not installed: the scripts are not checked"
 fi
-pytest "${tests[@]}" "$@"
+# One process for each processor: torch gets one thread (above), and most tests are single-threaded anyway.
+pytest --numprocesses auto --maxprocesses 8 --dist worksteal "${tests[@]}" "$@"
