@@ -247,7 +247,9 @@ def test_cosine_run_cannot_be_lengthened(small_corpus: Path, tmp_path: Path) -> 
 
 def test_new_starts_over(small_run: Path, small_corpus: Path, tmp_path: Path) -> None:
     run = shutil.copytree(small_run, tmp_path / "run")
+    (run / "score_test.json").write_text("of the network that is discarded")
     train(config_of(small_corpus, "seed=2", "train.epochs=1"), run, new=True)
+    assert not (run / "score_test.json").exists(), "a report would show it beside the new network"
     assert len((run / "history.jsonl").read_text().splitlines()) == 1
     assert load([run / "config.yaml"]).seed == 2
 

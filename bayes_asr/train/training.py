@@ -35,7 +35,10 @@ WITHOUT_EFFECT = (  # on training: these keys may change when a run is resumed
     "decode.",
     "score.",
 )
-RECORDS = ("config.yaml", "env.json", "history.jsonl", "last.pt", "best.pt")
+RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
+    *("config.yaml", "env.json", "history.jsonl", "last.pt", "best.pt"),
+    *("score_dev.json", "score_test.json"),
+)
 
 
 def train(
