@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.model import AcousticModel
 
-INPUTS, OUTPUTS = 50, 48
+INPUTS, OUTPUTS, DROPOUT = 50, 48, 0.2
 OURS: list[tuple[str, dict[str, Any]]] = [
     ("li-gru", {"tied_directions": True}),
     ("li-gru", {}),
@@ -55,10 +55,11 @@ class TimeStepLoop(nn.Module):
             for W, norm in zip(self.W, self.norms, strict=True)
         ]
         h = x.new_zeros(x.shape[1], terms[0].shape[2])
+        mask = torch.bernoulli(torch.full_like(h, 1 - DROPOUT))
         outputs = []
         for x_z, x_h in zip(*terms, strict=True):
             z = torch.sigmoid(x_z + self.V[0](h))
-            h = z * h + (1 - z) * torch.relu(x_h + self.V[1](h))
+            h = z * h + (1 - z) * (torch.relu(x_h + self.V[1](h)) * mask)
             outputs.append(h)
         forward, backward = torch.stack(outputs).chunk(2, 1)
         return torch.cat((forward, backward.flip(0)), 2)
@@ -103,13 +104,18 @@ def variants(args: argparse.Namespace) -> dict[tuple[str, bool], Callable[[], No
     for name, kind in (("torch.nn.LSTM", nn.LSTM), ("torch.nn.GRU", nn.GRU)):
         theirs = Torchs(kind, args.layers, args.units)
         found[name, False] = training(lambda net=theirs: net(x), theirs)
-    packed = x.flatten(0, 1)
+    packed, keys = x.flatten(0, 1), torch.arange(args.batch)
     for unit, options in OURS:
         ours = AcousticModel(
-            INPUTS, [OUTPUTS], unit=unit, units=[args.units] * args.layers, dropout=0.0, **options
+            INPUTS,
+            [OUTPUTS],
+            unit=unit,
+            units=[args.units] * args.layers,
+            dropout=DROPOUT,
+            **options,
         )
         tied = bool(options.get("tied_directions"))
-        found[unit, tied] = training(lambda net=ours: net(packed, frames)[0], ours)
+        found[unit, tied] = training(lambda net=ours: net(packed, frames, keys)[0], ours)
     return found
 
 
