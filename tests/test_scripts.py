@@ -327,6 +327,7 @@ def test_test_script_stops_at_the_first_failure(checkout: Checkout) -> None:
     (checkout.folder / ".ci").mkdir()
     assert checkout.run("./test.sh", "--slow", "-k", "two words").returncode == 0
     assert checkout.calls("ruff") == [["check"], ["format", "--check"]]
-    assert checkout.calls("pytest") == [["-m", "not kaldi and not gpu", "-k", "two words"]]
+    (arguments,) = checkout.calls("pytest")
+    assert arguments[-4:] == ["-m", "not kaldi and not gpu", "-k", "two words"]
     assert checkout.run("./test.sh", FAILING="format").returncode == 3
     assert len(checkout.calls("pytest")) == 1
