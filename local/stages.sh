@@ -40,6 +40,8 @@ check_options() {
         refuse "the recipe $name starts from the data and exp folders of a Kaldi experiment: name it by --kaldi-dir"
     [[ -z $kaldi_dir || -d $kaldi_dir ]] || refuse "--kaldi-dir $kaldi_dir: there is no such folder"
     [[ " ${set[*]}" != *' seed='* ]] || refuse "--set seed: the seeds are chosen by --seeds N"
+    ((stage <= 3 || ${#set[@]} == 0)) ||
+        refuse "--set ${set[0]}: a run takes its configuration from stage 3, so start there (complete stages are quick)"
     for file in "${config[@]}"; do
         [[ -f $file ]] || refuse "--config $file: there is no such file"
     done

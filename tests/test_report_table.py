@@ -10,7 +10,7 @@ from report_runs import make_run
 
 from bayes_asr.errors import InputError
 from bayes_asr.report.runs import find_systems
-from bayes_asr.report.table import as_html, as_latex, as_markdown, as_text, results, results_text
+from bayes_asr.report.table import as_html, as_latex, as_markdown, as_text, results
 from bayes_asr.score.counts import count_errors
 from bayes_asr.score.scores import Score, UtteranceScore, read_scores, write_scores
 from bayes_asr.score.statistics import beta_interval
@@ -109,7 +109,7 @@ def test_broken_records_are_named(out: Path, name: str) -> None:
 
 
 def test_text_is_aligned(out: Path) -> None:
-    lines = results_text(out).splitlines()
+    lines = as_text(results(find_systems([out]))).splitlines()
     assert len(lines) == 5
     columns = {line.index("PER") for line in lines[1:]} | {lines[0].index("rate")}
     assert len(columns) == 1

@@ -120,6 +120,7 @@ def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
         (["--recipe", "made", "--seeds", "0"], "--seeds 0: at least one"),
         (["--recipe", "made", "--nj", "0"], "--nj 0: at least one"),
         (["--recipe", "made", "--set", "seed=3"], "the seeds are chosen by --seeds"),
+        (["--recipe", "made", "--stage", "4", "--set", "a.b=1"], "takes its configuration from"),
         (["--recipe", "made", "--nproc", "2"], "--nproc 2: training in several processes"),
         (["--recipe", "made", "--experiment", "figure1"], "--experiment figure1"),
     ],

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bayes_asr.cli.arguments import positive
 from bayes_asr.config import load
 from bayes_asr.decode.archive import BACKENDS, decode_archive
 from bayes_asr.decode.options import DecodeOptions
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--lmwt", type=float, nargs="+", help="LM weights to try")
     parser.add_argument("--wip", type=float, nargs="+", help="insertion penalties to try")
-    parser.add_argument("--nj", type=int, default=1, help="processes, or Kaldi's jobs")
+    parser.add_argument("--nj", type=positive, default=1, help="processes, or Kaldi's jobs")
     parser.add_argument(
         "--backend", choices=BACKENDS, default="embedded", help="our search, or your Kaldi's"
     )

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from bayes_asr.cli.arguments import positive
 from bayes_asr.decode.rescore import FRAME_SHIFT, rescore_lattices
 
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mbr", action="store_true", help="words of least expected error; a CTM of them"
     )
     parser.add_argument("--frame-shift", type=float, default=FRAME_SHIFT, help="seconds a frame")
-    parser.add_argument("--nj", type=int, default=1, help="processes")
+    parser.add_argument("--nj", type=positive, default=1, help="processes")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
 import pandas as pd
 
-from bayes_asr.report.runs import System, find_systems
+from bayes_asr.report.runs import System
 
 NONE = "–"
 
@@ -66,11 +65,6 @@ def _rate(system: System, key: tuple[str, str]) -> str:
 def _interval(system: System, key: tuple[str, str]) -> str:
     interval = system.interval(key)
     return f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else NONE
-
-
-def results_text(out: Path) -> str:
-    """The table of every scored run below a folder: the last lines of a recipe."""
-    return as_text(results(find_systems([out])))
 
 
 def as_text(table: pd.DataFrame) -> str:
