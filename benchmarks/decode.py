@@ -204,15 +204,20 @@ def main() -> None:
     parser.add_argument("--beam", type=float, default=13.0, help="for made-up speech")
     args = parser.parse_args()
     rows: list[Row] = []
+
+    def show(found: list[Row]) -> None:
+        rows.extend(found)
+        for row in found:
+            values = (f"{k} {v:.3g}" if isinstance(v, float) else str(v) for k, v in row.items())
+            print("  ".join(values), flush=True)
+
     if args.only != "long":
         for corpus, kind in SCALES:
-            rows += time_golden(corpus, kind, args.data, args.rounds)
+            show(time_golden(corpus, kind, args.data, args.rounds))
     if args.only != "golden":
         for engine in [args.engine] if args.engine else engine_names():
             with get_context("spawn").Pool(1) as pool:
-                rows.append(pool.apply(decode_long, (engine, args.seconds, args.noise, args.beam)))
-    for row in rows:
-        print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else str(v) for k, v in row.items()))
+                show([pool.apply(decode_long, (engine, args.seconds, args.noise, args.beam))])
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
 
