@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import iter_int_vectors, read_matrix
@@ -130,40 +128,6 @@ def test_resampling_removes_what_16_khz_cannot_hold(recipe: Callable[[str], Modu
     tone = np.sin(2 * np.pi * 9000 * np.arange(22050) / 22050)
     out, _ = recipe("corpus").resample(tone, np.array([0]), 22050)
     assert np.abs(out).max() < 1e-6
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(1, 2000), min_size=1, max_size=12))
-def test_each_phone_has_a_frame_a_state(
-    recipe: Callable[[str], ModuleType], lengths: list[int]
-) -> None:
-    """Phones whose middle frames suffice are not moved, unless a short neighbour needs room."""
-    prepare = recipe("prepare")
-    starts = np.cumsum([0, *lengths[:-1]])
-    count = max(3 * len(lengths), (sum(lengths) - 400) // 160 + 1)
-    utterance = recipe("corpus").Utterance(
-        "u", "s", np.zeros(0, np.int16), ["sil"] * len(lengths), starts, []
-    )
-    aligned = prepare.align(utterance, np.zeros((count, 1)))
-    sizes = np.diff(aligned.ends, prepend=0)
-    assert sizes.min() >= 3
-    assert aligned.ends[-1] == count
-    phone_at = np.searchsorted(starts, np.arange(count) * 160 + 200, side="right") - 1
-    exact = np.bincount(phone_at, minlength=len(lengths))
-    assert aligned.short == (exact < 3).sum()
-    if aligned.short == 0:
-        assert sizes.tolist() == exact.tolist()
-        assert aligned.moved == 0
-
-
-def test_utterances_without_room_for_their_phones_are_named(
-    recipe: Callable[[str], ModuleType],
-) -> None:
-    utterance = recipe("corpus").Utterance(
-        "u7", "s", np.zeros(0, np.int16), ["sil", "aa"], np.array([0, 400]), []
-    )
-    with pytest.raises(InputError, match="u7: 5 frames do not hold 2 phones"):
-        recipe("prepare").align(utterance, np.zeros((5, 1)))
 
 
 def prepare_in(folder: Path) -> str:

@@ -18,10 +18,9 @@ from bayes_asr.decode.lexicon import (
 )
 from bayes_asr.decode.ngram import BACKOFF, EPSILON, NgramModel, grammar_fst
 from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
 from bayes_asr.tables.fst import Fst, write_fst
 from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.text import write_mapping
+from bayes_asr.tables.text import write_lines, write_mapping
 from bayes_asr.tables.tree import Tree
 
 
@@ -135,8 +134,8 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_mapping(graph.words.items(), out / "words.txt")
     write_mapping(graph.phones.items(), out / "phones.txt")
-    _write(out / "num_pdfs", [graph.num_pdfs])
-    _write(out / "disambig_tid.int", graph.disambiguation)
+    write_lines([graph.num_pdfs], out / "num_pdfs")
+    write_lines(graph.disambiguation, out / "disambig_tid.int")
     hashes = [symbol for symbol in graph.phones if symbol.startswith("#")]
     for name, symbols in (
         ("disambig", hashes),
@@ -144,9 +143,9 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
         ("optional_silence", silence[:1]),
     ):
         numbers = [graph.phones[symbol] for symbol in symbols]
-        _write(folder / f"{name}.txt", symbols)
-        _write(folder / f"{name}.int", numbers)
-        _write(folder / f"{name}.csl", [":".join(map(str, numbers))])
+        write_lines(symbols, folder / f"{name}.txt")
+        write_lines(numbers, folder / f"{name}.int")
+        write_lines([":".join(map(str, numbers))], folder / f"{name}.csl")
     _write_align_lexicon(graph, silence[:1], folder)
     write_fst(graph.hclg, out / "HCLG.fst")
 
@@ -154,11 +153,6 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
 def _write_align_lexicon(graph: Graph, silence: Sequence[str], folder: Path) -> None:
     entries: list[tuple[str, tuple[str, ...]]] = [(EPSILON, (phone,)) for phone in silence]
     entries += [(entry.word, entry.phones) for entry in graph.lexicon]
-    _write(folder / "align_lexicon.txt", (" ".join((w, w, *phones)) for w, phones in entries))
+    write_lines((" ".join((w, w, *phones)) for w, phones in entries), folder / "align_lexicon.txt")
     numbers = ([graph.words[w]] * 2 + [graph.phones[p] for p in phones] for w, phones in entries)
-    _write(folder / "align_lexicon.int", (" ".join(map(str, row)) for row in numbers))
-
-
-def _write(path: Path, lines: Iterable[object]) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write_lines((" ".join(map(str, row)) for row in numbers), folder / "align_lexicon.int")

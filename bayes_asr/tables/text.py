@@ -56,12 +56,55 @@ def read_symbols(path: Path) -> dict[str, int]:
 
 def write_text(items: Iterable[tuple[str, Sequence[str]]], path: Path) -> int:
     """Write `utterance word word ...` lines, complete or not at all; returns how many."""
-    return _write_lines((" ".join((utt, *words)) for utt, words in items), path)
+    return write_lines((" ".join((utt, *words)) for utt, words in items), path)
 
 
 def write_mapping(items: Iterable[tuple[str, str | int]], path: Path) -> int:
     """Write two columns (utt2spk, words.txt), complete or not at all; returns how many lines."""
-    return _write_lines((f"{key} {value}" for key, value in items), path)
+    return write_lines((f"{key} {value}" for key, value in items), path)
+
+
+def write_lines(lines: Iterable[object], path: Path) -> int:
+    """Write a text file, complete or not at all; returns how many lines."""
+    count = 0
+    with (
+        replacing(Path(path)) as temporary,
+        temporary.open("w", encoding="utf-8", newline="\n") as file,
+    ):
+        for line in lines:
+            file.write(f"{line}\n")
+            count += 1
+    return count
+
+
+def write_speakers(utt2spk: Mapping[str, str], directory: Path) -> None:
+    """Write utt2spk and spk2utt, both in byte order, as Kaldi requires."""
+    by_speaker: dict[str, list[str]] = {}
+    for utt, speaker in sorted(utt2spk.items()):
+        by_speaker.setdefault(speaker, []).append(utt)
+    write_mapping(sorted(utt2spk.items()), directory / "utt2spk")
+    write_text(sorted(by_speaker.items()), directory / "spk2utt")
+
+
+def write_dictionary(
+    lexicon: Iterable[tuple[str, Sequence[str]]],
+    directory: Path,
+    *,
+    silence: Sequence[str],
+    questions: Iterable[Sequence[str]] = (),
+) -> None:
+    """Write the folder that Kaldi's prepare_lang.sh reads: lexicon.txt and lists of phones.
+
+    lexicon: words and their phones, in byte order of the words; silence: phones of silence and
+    noise, the optional one first; questions: sets of phones that a tree may ask about.
+    """
+    entries = sorted((word, tuple(phones)) for word, phones in lexicon)
+    spoken = {phone for _, phones in entries for phone in phones} - {*silence}
+    write_text(entries, directory / "lexicon.txt")
+    write_lines(silence, directory / "silence_phones.txt")
+    write_lines(silence[:1], directory / "optional_silence.txt")
+    write_lines(sorted(spoken), directory / "nonsilence_phones.txt")
+    write_lines((" ".join(phones) for phones in questions), directory / "extra_questions.txt")
 
 
 @dataclass(frozen=True)
@@ -107,15 +150,3 @@ def _refuse_strangers(file: Path, table: Mapping[str, object], utt2spk: Mapping[
             f"{file}: {len(strangers)} of {len(table)} utterances are not in utt2spk, "
             f"the first is {strangers[0]}"
         )
-
-
-def _write_lines(lines: Iterable[str], path: Path) -> int:
-    count = 0
-    with (
-        replacing(Path(path)) as temporary,
-        temporary.open("w", encoding="utf-8", newline="\n") as file,
-    ):
-        for line in lines:
-            file.write(line + "\n")
-            count += 1
-    return count
