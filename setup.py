@@ -13,10 +13,12 @@ from setuptools.command.build_py import build_py
 NATIVE = {"decode": "_decoder", "nn": "_recurrence"}  # bayes_asr/ROOM/csrc/*.cpp: its library
 
 DECODE = ["kaldifst>=1.7"]
+AUDIO = ["kaldi-native-fbank>=1.19"]
 EXTRAS = {
+    "audio": AUDIO,
     "decode": DECODE,
     "report": ["matplotlib>=3.8"],
-    "mini": [*DECODE, "espeakng-loader>=0.2.4", "kaldi-native-fbank>=1.19"],
+    "mini": [*DECODE, *AUDIO, "espeakng-loader>=0.2.4"],
     "test": [
         "hypothesis>=6.100",
         "kaldialign>=0.9",
