@@ -60,7 +60,11 @@ def test_run_holds_tensors_and_plain_values(small_run: Path) -> None:
     assert history[1]["train_loss"] < history[0]["train_loss"]
     best = torch.load(small_run / "best.pt", weights_only=True)
     assert best["architecture"]["outputs"] == [MODEL.num_pdfs, 3]
-    assert set(json.loads((small_run / "env.json").read_text())) >= {"torch", "python", "threads"}
+    assert set(json.loads((small_run / "env.json").read_text())) >= {
+        "torch",
+        "bayes_asr",
+        "threads",
+    }
     assert "epoch 2 of 2" in (small_run / "train.log").read_text()
 
 
@@ -72,6 +76,29 @@ def test_normalisation_of_the_training_data_travels_in_the_checkpoint(
     best = checkpoint.read(small_run / "best.pt")
     np.testing.assert_allclose(best["mean"], frames.mean(0), rtol=1e-4)
     np.testing.assert_allclose(best["deviation"], frames.std(0), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [(None, None), ('{"kind": "fbank", "bins": 40}', {"kind": "fbank", "bins": 40})],
+)
+def test_front_end_of_the_training_data_travels_in_the_checkpoint(
+    text: str | None, found: Any, tmp_path: Path
+) -> None:
+    root, run = write_corpus(tmp_path), tmp_path / "run"
+    if text:
+        (root / "data" / "train" / "frontend.json").write_text(text)
+    train(config_of(root, "train.epochs=1"), run)
+    assert checkpoint.read(run / "best.pt")["frontend"] == found
+    assert json.loads((run / "env.json").read_text())["frontend"] == found
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_damaged_front_end_is_named(text: str, tmp_path: Path) -> None:
+    root = write_corpus(tmp_path)
+    (root / "data" / "train" / "frontend.json").write_text(text)
+    with pytest.raises(InputError, match=r"train/frontend.json: not a JSON object; compute"):
+        train(config_of(root, "train.epochs=1"), tmp_path / "run")
 
 
 # --- resuming

@@ -7,6 +7,7 @@ the speaker statistics carry numbers from elsewhere: from the training data and 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -129,6 +130,11 @@ class Features:
         self._cmvn: Cmvn = cmvn
         self._shape = {"order": order, "left": left, "right": right}
         self._speakers: dict[str, np.ndarray] = {}
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self._data.path
 
     @property
     def utterances(self) -> list[str]:

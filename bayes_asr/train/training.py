@@ -3,6 +3,7 @@
 import json
 import platform
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,7 @@ class Training:
     normalisation: Normalisation
     log_priors: np.ndarray
     rate: float
+    front_end: dict[str, Any] | None
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -126,6 +128,7 @@ class Training:
             normalisation,
             log_priors(data.alignments.pdf_counts(data.lengths)),
             config.train.learning_rate,
+            _front_end(data),
         )
         _describe(config.model, model)
         if saved:
@@ -137,7 +140,7 @@ class Training:
             unfinished.unlink()
         config.save(run / "config.yaml")
         if len(training.history) < config.train.epochs:  # else it says what the run came from
-            _record_environment(run, model)
+            _record_environment(run, model, training.front_end)
         return training
 
     def _restore(self, saved: dict[str, Any]) -> None:
@@ -230,6 +233,7 @@ class Training:
             "mean": torch.from_numpy(self.normalisation.mean),
             "deviation": torch.from_numpy(self.normalisation.deviation),
             "log_priors": torch.from_numpy(self.log_priors),
+            "frontend": self.front_end,
         }
         if is_best:
             checkpoint.save(self.run / "best.pt", content)
@@ -295,9 +299,25 @@ def _describe(config: ModelConfig, model: AcousticModel) -> None:
     )
 
 
-def _record_environment(run: Path, model: AcousticModel) -> None:
+def _front_end(data: LabelledSet) -> dict[str, Any] | None:
+    """What computed the features from sound, as the data directory says; None where it does not."""
+    path = data.features.directory / "frontend.json"
+    if not path.exists():
+        return None
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise InputError(f"{path}: not a JSON object; compute the features again")
+    return fields
+
+
+def _record_environment(run: Path, model: AcousticModel, front_end: dict[str, Any] | None) -> None:
     """Write env.json: what, besides the configuration, the numbers of a run may depend on."""
     environment = {
+        "bayes_asr": version("bayes_asr"),
+        "frontend": front_end,
         "parameters": sum(p.numel() for p in model.parameters()),
         "python": platform.python_version(),
         "torch": torch.__version__,
