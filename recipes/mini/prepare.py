@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 from corpus import PHONES, SAMPLE_RATE, SILENCE, Utterance, utterances
-from espeak import INSTALL, Synthesiser
+from espeak import Synthesiser
 
-from bayes_asr.data.features import statistics
+from bayes_asr.data.frontend import FrontEnd, write_features
 from bayes_asr.data.marks import (
     STATES,
     PhoneFrames,
@@ -34,7 +34,7 @@ from bayes_asr.decode.lexicon import Pronunciation
 from bayes_asr.decode.ngram import witten_bell, write_arpa
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
-from bayes_asr.tables.ark import write_matrices
+from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.mdl import TransitionModel, monophone_model
 from bayes_asr.tables.text import (
     write_dictionary,
@@ -51,10 +51,9 @@ PHONE_IDS = {phone: number for number, phone in enumerate(PHONES, 1)}
 
 @dataclass(frozen=True)
 class Aligned:
-    """An utterance with its features [T, F] and the frames of its phones."""
+    """An utterance and the frames of its phones."""
 
     utterance: Utterance
-    features: np.ndarray
     phones: PhoneFrames
 
 
@@ -92,9 +91,12 @@ def prepare(out: Path, seed: int, bands: int) -> None:
     synthesiser = Synthesiser(seed)
     sets = {}
     for name, count in PER_SPEAKER.items():
-        spoken = utterances(name, synthesiser, count, seed)
-        sets[name] = [align(utterance, bands) for utterance in spoken]
-        write_data(out.resolve() / "wav", out.resolve() / "data" / name, sets[name])
+        spoken = list(utterances(name, synthesiser, count, seed))
+        directory = out.resolve() / "data" / name
+        write_data(out.resolve() / "wav", directory, spoken)
+        write_features(directory, FrontEnd("fbank", SAMPLE_RATE, bands))
+        frames = {utt: len(matrix) for utt, matrix in iter_matrices(directory / "feats.ark")}
+        sets[name] = [align(utterance, frames[utterance.name]) for utterance in spoken]
         print(summary(name, sets[name]))
     model = monophone_model(list(PHONE_IDS.values()), STATES)
     tids = {name: {a.utterance.name: labels(a, model) for a in sets[name]} for name in sets}
@@ -112,30 +114,12 @@ def prepare(out: Path, seed: int, bands: int) -> None:
     print(f"graph: {graph.hclg.num_states} states, {graph.hclg.num_arcs} arcs")
 
 
-def features(samples: np.ndarray, bands: int) -> np.ndarray:
-    """Log mel energies float32 [T, bands] of int16 samples at 16 kHz, without dither."""
+def align(utterance: Utterance, frames: int) -> Aligned:
+    """Find the frames of the phones of an utterance that has so many."""
     try:
-        import kaldi_native_fbank as knf
-    except ImportError as error:
-        raise InputError(f"the mini recipe needs kaldi-native-fbank: {INSTALL}") from error
-    options = knf.FbankOptions()
-    options.frame_opts.samp_freq = SAMPLE_RATE
-    options.frame_opts.dither = 0.0
-    options.mel_opts.num_bins = bands
-    fbank = knf.OnlineFbank(options)
-    fbank.accept_waveform(SAMPLE_RATE, samples.astype(np.float32).tolist())
-    fbank.input_finished()
-    return np.stack([fbank.get_frame(i) for i in range(fbank.num_frames_ready)])
-
-
-def align(utterance: Utterance, bands: int) -> Aligned:
-    """Compute the features of an utterance and find the frames of its phones."""
-    matrix = features(utterance.samples, bands)
-    try:
-        phones = frames_of_phones(utterance.starts, len(matrix), SAMPLE_RATE)
+        return Aligned(utterance, frames_of_phones(utterance.starts, frames, SAMPLE_RATE))
     except InputError as error:
         raise InputError(f"{utterance.name}: {error}") from error
-    return Aligned(utterance, matrix, phones)
 
 
 def labels(aligned: Aligned, model: TransitionModel) -> np.ndarray:
@@ -144,30 +128,16 @@ def labels(aligned: Aligned, model: TransitionModel) -> np.ndarray:
     return transition_ids(phones, aligned.phones.ends, model)
 
 
-def write_data(wavs: Path, directory: Path, aligned: Sequence[Aligned]) -> None:
-    """Write the sound and a Kaldi data directory with features and CMVN statistics by speaker."""
+def write_data(wavs: Path, directory: Path, utts: Sequence[Utterance]) -> None:
+    """Write the sound and the tables of a Kaldi data directory."""
     wavs.mkdir(parents=True, exist_ok=True)
-    utts = [a.utterance for a in aligned]
     for utt in utts:
         write_wav(utt.samples, wavs / f"{utt.name}.wav")
-    by_speaker: dict[str, list[Aligned]] = {}
-    for a in aligned:
-        by_speaker.setdefault(a.utterance.speaker, []).append(a)
     write_mapping(((u.name, str(wavs / f"{u.name}.wav")) for u in utts), directory / "wav.scp")
     write_speakers({u.name: u.speaker for u in utts}, directory)
     write_text(((u.name, u.phones) for u in utts), directory / "text")
     write_text(((u.name, u.words) for u in utts), directory / "words")
     write_lines(ctm(utts), directory / "phones.ctm")
-    write_matrices(
-        ((a.utterance.name, a.features) for a in aligned),
-        directory / "feats.ark",
-        directory / "feats.scp",
-    )
-    write_matrices(
-        ((s, statistics(a.features for a in group)) for s, group in by_speaker.items()),
-        directory / "cmvn.ark",
-        directory / "cmvn.scp",
-    )
 
 
 def write_wav(samples: np.ndarray, path: Path) -> None:
