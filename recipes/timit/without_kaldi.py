@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Features, alignments and decoding graph of a prepared TIMIT without Kaldi.
+
+Reads OUT/data as prepare.py writes it. Writes features and CMVN statistics there, alignments from
+the hand-marked times to OUT/exp/marks_ali{,_dev,_test}, and the graph of the phone bigram to
+OUT/exp/marks/graph.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.data.frontend import FrontEnd, write_features
+from bayes_asr.data.marks import (
+    STATES,
+    PhoneFrames,
+    described,
+    frames_of_phones,
+    transition_ids,
+    with_counted_transitions,
+    write_alignments,
+)
+from bayes_asr.decode.graph import build_graph, write_graph
+from bayes_asr.decode.lexicon import read_lexicon
+from bayes_asr.decode.ngram import read_arpa
+from bayes_asr.errors import InputError
+from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.tables.mdl import TransitionModel, monophone_model
+from bayes_asr.tables.reader import iter_lines
+from bayes_asr.tables.tree import read_tree
+
+ALIGNMENTS = {"train": "marks_ali", "dev": "marks_ali_dev", "test": "marks_ali_test"}
+FRONT_ENDS = {"mfcc": FrontEnd("mfcc"), "fbank": FrontEnd("fbank", bands=40)}
+RATE = 16000  # samples a second
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what is asked for; return 0, or 1 after one line that says what is wrong."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("what", choices=["features", "alignments"])
+    parser.add_argument("--out", type=Path, required=True, help="what prepare.py wrote")
+    parser.add_argument("--front-end", choices=FRONT_ENDS, default="mfcc")
+    args = parser.parse_args(argv)
+    try:
+        if args.what == "features":
+            for name in ALIGNMENTS:
+                write_features(args.out / "data" / name, FRONT_ENDS[args.front_end])
+        else:
+            align(args.out)
+    except (InputError, OSError) as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def align(out: Path) -> None:
+    """Write the alignments of all sets, and the graph."""
+    lexicon = read_lexicon(out / "data/local/dict/lexicon.txt")
+    phones = {entry.word: number for number, entry in enumerate(lexicon, 1)}
+    model = monophone_model([*phones.values()], STATES)
+    sets = {name: alignments(out / "data" / name, phones, model) for name in ALIGNMENTS}
+    model = with_counted_transitions(model, sets["train"].values())
+    for name, folder in ALIGNMENTS.items():
+        write_alignments(sets[name].items(), model, phones, out / "exp" / folder)
+    graph = build_graph(
+        lexicon,
+        read_arpa(out / "data/local/lm.arpa"),
+        phones,
+        model,
+        read_tree(out / "exp" / ALIGNMENTS["train"] / "tree"),
+    )
+    silence = (out / "data/local/dict/silence_phones.txt").read_text(encoding="utf-8").split()
+    write_graph(graph, out / "exp/marks/graph", silence)
+    print(f"graph: {graph.hclg.num_states} states, {graph.hclg.num_arcs} arcs")
+
+
+def alignments(
+    data: Path, phones: Mapping[str, int], model: TransitionModel
+) -> dict[str, np.ndarray]:
+    """The transition-ids int32 [T] of the utterances of a set; prints how the marks were met.
+
+    An utterance with a phone that nobody says in training gets none.
+    """
+    marks = read_marks(data / "phones.ctm")
+    aligned: dict[str, np.ndarray] = {}
+    frames: list[PhoneFrames] = []
+    for utt, matrix in iter_matrices(data / "feats.scp"):
+        names = [phone for phone, _ in marks[utt]]
+        unknown = sorted({*names} - phones.keys())
+        if unknown:
+            print(f"{data.name}: {utt} is not aligned: training has no {' '.join(unknown)}")
+            continue
+        starts = np.array([start for _, start in marks[utt]])
+        try:
+            frames.append(frames_of_phones(starts, len(matrix), RATE))
+        except InputError as error:
+            raise InputError(f"{data / 'phones.ctm'}: {utt}: {error}") from error
+        aligned[utt] = transition_ids([phones[p] for p in names], frames[-1].ends, model)
+    print(f"{data.name}: {described(frames)}")
+    return aligned
+
+
+def read_marks(path: Path) -> dict[str, list[tuple[str, int]]]:
+    """Read `utterance 1 start duration phone` lines: each phone and its first sample."""
+    marks: dict[str, list[tuple[str, int]]] = {}
+    for _, (utt, _, start, _, phone) in iter_lines(path):
+        marks.setdefault(utt, []).append((phone, round(float(start) * RATE)))
+    return marks
+
+
+if __name__ == "__main__":
+    sys.exit(main())
