@@ -113,10 +113,10 @@ def test_pruned_acceptor_keeps_the_paths_within_the_beam(seed: int) -> None:
         found, stack = [], [(0, 0.0)]
         while stack:
             state, cost = stack.pop()
-            final = chosen.final[state]
-            if final is not None:
-                found.append(cost + sum(final))
-            stack += [(arc[4], cost + arc[2] + arc[3]) for arc in chosen.arcs[state]]
+            ending = float(chosen.final_graph[state] + chosen.final_acoustic[state])
+            if ending < np.inf:
+                found.append(cost + ending)
+            stack += [(arc[4], cost + arc[2] + arc[3]) for arc in chosen.leaving(state)]
         return sorted(found)
 
     everything, beam = costs(acceptor), 1.0

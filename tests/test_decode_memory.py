@@ -13,11 +13,16 @@ from bayes_asr.decode import native
 ROOT = Path(__file__).resolve().parent.parent
 
 
+needs_native = pytest.mark.skipif(native.library() is None, reason="the C++ decoder is not built")
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(native.library() is None, reason="the C++ decoder is not built")
-def test_a_minute_on_35000_states_needs_less_than_500_megabytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["numpy", pytest.param("native", marks=needs_native)])
+def test_a_minute_on_35000_states_needs_less_than_500_megabytes(
+    engine: str, tmp_path: Path
+) -> None:
     command = [sys.executable, ROOT / "benchmarks" / "decode.py", "--only", "long"]
-    command += ["--engine", "native", "--json", tmp_path / "rows.json"]
+    command += ["--engine", engine, "--json", tmp_path / "rows.json"]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
     (row,) = json.loads((tmp_path / "rows.json").read_text())

@@ -1,5 +1,6 @@
 """A lattice as the determinization reads it: arcs labelled with words, and phones among them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,6 @@ from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import Lattice, topological_order
 
 Cost = np.float32  # costs of paths add up and compare in float32, as in Kaldi: see determinize
-Weight = tuple[Cost, Cost]  # graph cost, acoustic cost
 Arc = tuple[int, int, Cost, Cost, int]  # label, transition-id, graph, acoustic, next state
 NOTHING = Cost(0)
 
@@ -18,27 +18,79 @@ def cost_of(graph: Cost, acoustic: Cost) -> float:
     return float(graph) + float(acoustic)
 
 
-@dataclass
+@dataclass(frozen=True)
+class Arcs:
+    """Arcs in any order, those of one state in theirs: each column int32 or float32 [A]."""
+
+    source: np.ndarray
+    label: np.ndarray
+    tid: np.ndarray
+    graph: np.ndarray
+    acoustic: np.ndarray
+    nextstate: np.ndarray
+
+
+@dataclass(frozen=True)
 class Acceptor:
-    """A topologically sorted lattice whose labels are what is to be made deterministic."""
+    """A topologically sorted lattice whose labels are what is to be made deterministic.
 
-    arcs: list[list[Arc]]
-    final: list[Weight | None]
+    The arcs of state s are offsets[s]:offsets[s + 1] of the columns [A]; final costs are infinite
+    where no path ends.  Columns, because as Python's objects the arcs of a minute are 150 MB.
+    """
+
+    offsets: list[int]
+    label: np.ndarray
+    tid: np.ndarray
+    graph: np.ndarray
+    acoustic: np.ndarray
+    nextstate: np.ndarray
+    final_graph: np.ndarray
+    final_acoustic: np.ndarray
+
+    def leaving(self, state: int) -> Iterator[Arc]:
+        """Yield the arcs of a state."""
+        own = slice(self.offsets[state], self.offsets[state + 1])
+        return zip(
+            self.label[own].tolist(),
+            self.tid[own].tolist(),
+            self.graph[own],
+            self.acoustic[own],
+            self.nextstate[own].tolist(),
+            strict=True,
+        )
+
+    def sources(self) -> np.ndarray:
+        """Return the source state of each arc, int64 [A]."""
+        return np.repeat(np.arange(len(self.final_graph)), np.diff(self.offsets))
 
 
-def renumber(arcs: list[list[Arc]], final: list[Weight | None]) -> Acceptor:
-    """Return the reachable part with its states in topological order; `arcs` are used up."""
-    offsets = np.cumsum([0, *(len(row) for row in arcs)])
-    after = np.array([arc[4] for row in arcs for arc in row])
-    order = topological_order(offsets, after, 0)
+def renumber(arcs: Arcs, final_graph: np.ndarray, final_acoustic: np.ndarray) -> Acceptor:
+    """Return the part that state 0 reaches with its states in topological order."""
+    states = len(final_graph)
+    rows = np.argsort(arcs.source, kind="stable")
+    offsets = row_bounds(arcs.source, states)
+    order = topological_order(offsets, arcs.nextstate[rows], 0)
     if order is None:
         raise InputError("the lattice has a cycle")
-    number = np.empty(len(arcs), np.int64)
-    number[order] = np.arange(len(order))
-    places = number.tolist()
-    for row in arcs:
-        row[:] = [(label, tid, g, a, places[after]) for label, tid, g, a, after in row]
-    return Acceptor([arcs[state] for state in order], [final[state] for state in order])
+    number = np.full(states, -1, np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    source = number[arcs.source]
+    rows = np.argsort(source, kind="stable")[np.count_nonzero(source < 0) :]
+    return Acceptor(
+        row_bounds(source[rows], len(order)).tolist(),
+        arcs.label[rows],
+        arcs.tid[rows],
+        arcs.graph[rows],
+        arcs.acoustic[rows],
+        number[arcs.nextstate[rows]],
+        final_graph[order],
+        final_acoustic[order],
+    )
+
+
+def row_bounds(source: np.ndarray, states: int) -> np.ndarray:
+    """Return where the arcs of each state begin when sorted by their sources, int64 [S + 1]."""
+    return np.concatenate([[0], np.cumsum(np.bincount(source, minlength=states))])
 
 
 def insert_phones(lattice: Lattice, phone_start: np.ndarray, first_phone: int) -> Acceptor:
@@ -48,57 +100,66 @@ def insert_phones(lattice: Lattice, phone_start: np.ndarray, first_phone: int) -
     those on arcs out of the start are left out, as in Kaldi.  `phone_start` [transition-ids + 1]
     holds the phone that a transition-id begins, otherwise 0.
     """
-    phone = phone_start[lattice.ilabel]
+    word, phone = lattice.olabel, phone_start[lattice.ilabel]
     phone[: lattice.offsets[1]] = 0
-    arcs: list[list[Arc]] = [[] for _ in range(lattice.num_states)]
-    source = np.repeat(np.arange(lattice.num_states), np.diff(lattice.offsets))
-    numbers = (source, lattice.olabel, phone, lattice.ilabel, lattice.nextstate)
-    columns = (*(column.tolist() for column in numbers), lattice.graph, lattice.acoustic)
-    for state, word, spoken, tid, after, graph, acoustic in zip(*columns, strict=True):
-        if word and spoken:
-            arcs[state].append((word, tid, graph, acoustic, len(arcs)))
-            arcs.append([(first_phone + spoken, 0, NOTHING, NOTHING, after)])
-        else:
-            label = first_phone + spoken if spoken else word
-            arcs[state].append((label, tid, graph, acoustic, after))
-    ends = np.isfinite(lattice.final_graph)
-    final: list[Weight | None] = [
-        (graph, acoustic) if end else None
-        for end, graph, acoustic in zip(
-            ends, lattice.final_graph, lattice.final_acoustic, strict=True
-        )
-    ]
-    final += [None] * (len(arcs) - len(final))
-    return renumber(arcs, final)
+    source = np.repeat(np.arange(lattice.num_states, dtype=np.int32), np.diff(lattice.offsets))
+    both = (word > 0) & (phone > 0)
+    split = int(both.sum())
+    between = np.arange(lattice.num_states, lattice.num_states + split, dtype=np.int32)
+    target = lattice.nextstate.astype(np.int32)
+    target[both] = between
+    spoken = first_phone + phone
+    nothing = np.zeros(split, np.float32)
+    arcs = Arcs(
+        np.concatenate([source, between]),
+        np.concatenate([np.where((phone > 0) & ~both, spoken, word), spoken[both]]),
+        np.concatenate([lattice.ilabel, np.zeros(split, np.int32)]),
+        np.concatenate([lattice.graph, nothing]),
+        np.concatenate([lattice.acoustic, nothing]),
+        np.concatenate([target, lattice.nextstate[both]]),
+    )
+    no_end = np.full(split, np.inf, np.float32)
+    return renumber(
+        arcs,
+        np.concatenate([lattice.final_graph, no_end]),
+        np.concatenate([lattice.final_acoustic, no_end]),
+    )
 
 
 def backward_costs(acceptor: Acceptor) -> list[float]:
     """Return the cost of the cheapest way from each state to the end of a path."""
-    costs = [float("inf")] * len(acceptor.arcs)
+    costs = (acceptor.final_graph.astype(np.float64) + acceptor.final_acoustic).tolist()
+    cost = (acceptor.graph.astype(np.float64) + acceptor.acoustic).tolist()
+    after, offsets = acceptor.nextstate.tolist(), acceptor.offsets
     for state in range(len(costs) - 1, -1, -1):
-        final = acceptor.final[state]
-        least = float("inf") if final is None else cost_of(*final)
-        for _, _, graph, acoustic, after in acceptor.arcs[state]:
-            least = min(least, cost_of(graph, acoustic) + costs[after])
-        costs[state] = least
+        for arc in range(offsets[state], offsets[state + 1]):
+            costs[state] = min(costs[state], cost[arc] + costs[after[arc]])
+    return costs
+
+
+def forward_costs(acceptor: Acceptor) -> list[float]:
+    """Return the cost of the cheapest way from the start to each state."""
+    costs = [0.0] + [float("inf")] * (len(acceptor.final_graph) - 1)
+    cost = (acceptor.graph.astype(np.float64) + acceptor.acoustic).tolist()
+    after, offsets = acceptor.nextstate.tolist(), acceptor.offsets
+    for state, here in enumerate(costs):
+        for arc in range(offsets[state], offsets[state + 1]):
+            costs[after[arc]] = min(costs[after[arc]], here + cost[arc])
     return costs
 
 
 def prune_acceptor(acceptor: Acceptor, beam: float) -> Acceptor:
     """Return the acceptor without the arcs and ends that no path within the beam uses."""
-    backward = backward_costs(acceptor)
+    backward, forward = np.array(backward_costs(acceptor)), np.array(forward_costs(acceptor))
     cutoff = backward[0] + beam
-    forward = [0.0] + [float("inf")] * (len(backward) - 1)
-    arcs: list[list[Arc]] = []
-    final: list[Weight | None] = []
-    for state, row in enumerate(acceptor.arcs):
-        arcs.append([])
-        for arc in row:
-            cost = forward[state] + cost_of(arc[2], arc[3])
-            forward[arc[4]] = min(forward[arc[4]], cost)
-            if cost + backward[arc[4]] <= cutoff:
-                arcs[state].append(arc)
-        ending = acceptor.final[state]
-        over = ending is None or forward[state] + cost_of(*ending) > cutoff
-        final.append(None if over else ending)
-    return renumber(arcs, final)
+    source = acceptor.sources()
+    through = forward[source] + (acceptor.graph.astype(np.float64) + acceptor.acoustic)
+    kept = through + backward[acceptor.nextstate] <= cutoff
+    columns = (acceptor.label, acceptor.tid, acceptor.graph, acceptor.acoustic, acceptor.nextstate)
+    ending = forward + (acceptor.final_graph.astype(np.float64) + acceptor.final_acoustic)
+    over = ending > cutoff
+    return renumber(
+        Arcs(source[kept], *(column[kept] for column in columns)),
+        np.where(over, np.float32(np.inf), acceptor.final_graph),
+        np.where(over, np.float32(np.inf), acceptor.final_acoustic),
+    )

@@ -12,6 +12,7 @@ the one in C++.
 
 import heapq
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -20,9 +21,8 @@ import numpy as np
 from bayes_asr.decode.acceptor import (
     NOTHING,
     Acceptor,
-    Arc,
+    Arcs,
     Cost,
-    Weight,
     backward_costs,
     cost_of,
     insert_phones,
@@ -48,16 +48,17 @@ class Strings:
 
     def __init__(self) -> None:
         """Begin with the empty string, number 0."""
-        self.parent, self.label, self.depth = [0], [0], [0]
-        self.known: dict[tuple[int, int], int] = {}
+        self.parent, self.label, self.depth = (array("i", [0]) for _ in range(3))
+        self.known: dict[int, int] = {}
 
     def extend(self, string: int, tid: int) -> int:
         """Return `string` with a transition-id appended; 0 appends nothing."""
         if tid == 0:
             return string
-        number = self.known.get((string, tid))
+        key = string << 32 | tid  # half the memory of a pair
+        number = self.known.get(key)
         if number is None:
-            number = self.known[string, tid] = len(self.parent)
+            number = self.known[key] = len(self.parent)
             self.parent.append(string)
             self.label.append(tid)
             self.depth.append(self.depth[string] + 1)
@@ -168,10 +169,9 @@ class Determinizer:
         self.tasks = self.arcs = self.elements = self.garbage = 0
         self.backward = backward_costs(acceptor)
         self.cutoff = self.backward[0] + beam
-        self.speaks = [
-            final is not None or any(arc[0] for arc in arcs)
-            for arcs, final in zip(acceptor.arcs, acceptor.final, strict=True)
-        ]
+        speaks = np.isfinite(acceptor.final_graph)
+        speaks[acceptor.sources()[acceptor.label > 0]] = True
+        self.speaks = speaks.tolist()
 
     def run(self) -> float:
         """Expand subsets in the order of the best path through them; return the beam reached."""
@@ -209,13 +209,13 @@ class Determinizer:
 
     def close(self, elements: list[Element]) -> list[Element]:
         """Follow arcs without label; keep the states that end or have labelled arcs."""
-        arcs, strings = self.acceptor.arcs, self.strings
+        leaving, strings = self.acceptor.leaving, self.strings
         best = {element[0]: element for element in elements}
         heap = [element[0] for element in elements]
         heapq.heapify(heap)
         while heap:
             state, string, graph, acoustic = best[heapq.heappop(heap)]
-            for label, tid, arc_graph, arc_acoustic, after in arcs[state]:
+            for label, tid, arc_graph, arc_acoustic, after in leaving(state):
                 if label:
                     continue
                 new_graph, new_acoustic = graph + arc_graph, acoustic + arc_acoustic
@@ -260,9 +260,10 @@ class Determinizer:
         """Give the state the cheapest of its final weights, if that is within the beam."""
         subset, best = self.subsets[number], None
         for state, string, graph, acoustic in subset.elements:
-            final = self.acceptor.final[state]
-            if final is not None:
-                new = (state, string, graph + final[0], acoustic + final[1])
+            ending = self.acceptor.final_graph[state]
+            if ending < np.inf:
+                more = self.acceptor.final_acoustic[state]
+                new = (state, string, graph + ending, acoustic + more)
                 if best is None or self.strings.prefers(new, best):
                     best = new
         if best is not None and cost_of(best[2], best[3]) + subset.forward <= self.cutoff:
@@ -274,7 +275,7 @@ class Determinizer:
         subset, strings, backward = self.subsets[number], self.strings, self.backward
         ways: dict[int, dict[int, Element]] = {}
         for state, string, graph, acoustic in subset.elements:
-            for label, tid, arc_graph, arc_acoustic, after in self.acceptor.arcs[state]:
+            for label, tid, arc_graph, arc_acoustic, after in self.acceptor.leaving(state):
                 if not label:
                     continue
                 elements = ways.setdefault(label, {})
@@ -309,28 +310,34 @@ class Determinizer:
 
 def without_phones(done: Deterministic, first_phone: int) -> Acceptor:
     """Return the result of the first pass as an acceptor of words, one transition-id an arc."""
-    arcs: list[list[Arc]] = [[] for _ in done.arcs]
-    final: list[Weight | None] = [None] * len(arcs)
-    for number, row in enumerate(done.arcs):
-        for label, string, graph, acoustic, after in row:
+    states = len(done.arcs)
+    ends: dict[int, tuple[Cost, Cost]] = {}
+    columns: tuple[array, ...] = tuple(array(kind) for kind in "iiiffi")
+
+    def add(*arc: float | Cost) -> None:
+        for column, value in zip(columns, arc, strict=True):
+            column.append(value)
+
+    for number, arcs in enumerate(done.arcs):
+        for label, string, graph, acoustic, after in arcs:
             tids = done.strings.labels(string)
             word = label if label < first_phone else 0
             if after < 0 and not tids:
-                final[number] = (graph, acoustic)
+                ends[number] = (graph, acoustic)
                 continue
             if after < 0:
-                after = len(arcs) + len(tids) - 1
+                after = states + len(tids) - 1
+                ends[after] = (NOTHING, NOTHING)
             state = number
             for tid in tids[:-1]:
-                arcs[state].append((word, tid, graph, acoustic, len(arcs)))
-                word, graph, acoustic, state = 0, NOTHING, NOTHING, len(arcs)
-                arcs.append([])
-                final.append(None)
-            arcs[state].append((word, tids[-1] if tids else 0, graph, acoustic, after))
-            if after == len(arcs):
-                arcs.append([])
-                final.append((NOTHING, NOTHING))
-    return renumber(arcs, final)
+                add(state, word, tid, graph, acoustic, states)
+                word, graph, acoustic, state, states = 0, NOTHING, NOTHING, states, states + 1
+            add(state, word, tids[-1] if tids else 0, graph, acoustic, after)
+            states = max(states, after + 1)
+    final = np.full((2, states), np.inf, np.float32)
+    for number, weight in ends.items():
+        final[:, number] = weight
+    return renumber(Arcs(*map(np.array, columns)), final[0], final[1])
 
 
 def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> CompactLattice:
@@ -351,6 +358,7 @@ def determinize_acceptor(acceptor: Acceptor, beam: float) -> Deterministic:
             break
         beam = max(beam * math.sqrt(max(reached, 0.0) / beam), 0.5 * beam)
         acceptor = prune_acceptor(acceptor, beam)
+    done.strings.known.clear()  # nothing is added any more, and it is the largest part
     return Deterministic([subset.arcs for subset in done.subsets], done.strings)
 
 

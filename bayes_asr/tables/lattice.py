@@ -260,20 +260,21 @@ def topological_order(offsets: np.ndarray, nextstate: np.ndarray, start: int) ->
     """
     first, after = offsets.tolist(), nextstate.tolist()
     place = first[:]
-    opened, finished, stack = {start}, [], [start]
-    done: set[int] = set()
+    finished, stack = [], [start]
+    seen = bytearray(len(place))  # 1: on the way that is being followed, 2: finished
+    seen[start] = 1
     while stack:
         state = stack[-1]
         if place[state] == first[state + 1]:
-            done.add(stack.pop())
-            finished.append(state)
+            seen[state] = 2
+            finished.append(stack.pop())
             continue
         target = after[place[state]]
         place[state] += 1
-        if target not in opened:
-            opened.add(target)
+        if seen[target] == 0:
+            seen[target] = 1
             stack.append(target)
-        elif target not in done:
+        elif seen[target] == 1:
             return None
     return np.array(finished[::-1], np.int64)
 
