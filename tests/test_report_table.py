@@ -1,5 +1,6 @@
 """The table of error rates: means over seeds, the LM weights of dev, and its four formats."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -69,6 +70,17 @@ def test_weights_of_the_seeds_are_listed(out: Path) -> None:
     make_run(out / "bru" / "seed3", 0.3, 3)
     table = results(find_systems([out]))
     assert table["LM weight"].tolist() == ["5, 6", "6", "5, 6", "6"]
+
+
+def test_features_of_the_built_in_front_end_are_said_to_lack_fmllr(out: Path) -> None:
+    assert "features" not in results(find_systems([out]))
+    environment = {"parameters": 5, "frontend": {"kind": "mfcc", "cepstra": 13}}
+    (out / "gru" / "seed1" / "env.json").write_text(json.dumps(environment))
+    table = results(find_systems([out]))
+    assert dict(zip(table.system, table.features, strict=True)) == {
+        "bru": "–",
+        "gru": "MFCC, no fMLLR",
+    }
 
 
 def test_set_that_is_not_scored_is_a_dash(out: Path) -> None:

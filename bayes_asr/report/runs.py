@@ -26,6 +26,8 @@ class Run:
     """By (set, convention)."""
     history: list[dict[str, Any]]
     parameters: int | None
+    front_end: str | None
+    """The built-in front end that made the features (mfcc, fbank), where it did."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,15 @@ def _read_run(path: Path) -> Run:
         if (path / f"score_{name}.json").exists()
         for score in read_scores(path / f"score_{name}.json")
     }
-    return Run(path, scores, _read_history(path), _read_parameters(path))
+    environment = _read_environment(path)
+    front_end = environment.get("frontend") or {}
+    return Run(
+        path,
+        scores,
+        history=_read_history(path),
+        parameters=environment.get("parameters"),
+        front_end=front_end.get("kind"),
+    )
 
 
 def _read_history(path: Path) -> list[dict[str, Any]]:
@@ -119,12 +129,12 @@ def _read_history(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{file}: not lines of JSON ({error}); train the run again") from error
 
 
-def _read_parameters(path: Path) -> int | None:
+def _read_environment(path: Path) -> dict[str, Any]:
     file = path / "env.json"
     if not file.exists():
-        return None
+        return {}
     try:
-        parameters: int | None = json.loads(file.read_text(encoding="utf-8")).get("parameters")
-    except (ValueError, AttributeError) as error:
+        environment: dict[str, Any] = dict(json.loads(file.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
         raise InputError(f"{file}: not a JSON object ({error})") from error
-    return parameters
+    return environment

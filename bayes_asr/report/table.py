@@ -14,7 +14,8 @@ def results(systems: Sequence[System]) -> pd.DataFrame:
     """One row for each system and convention: mean, spread over seeds, and 95 % beta interval.
 
     With several seeds a rate is `mean ± standard deviation`, and the LM weights are all those
-    that dev picked. Cells are text.
+    that dev picked. Where any features come from the built-in front end, a column says so: they
+    are not adapted to the speaker as Kaldi's fMLLR is. Cells are text.
     """
     rows = [
         _row(system, convention)
@@ -22,13 +23,15 @@ def results(systems: Sequence[System]) -> pd.DataFrame:
         for system in systems
         if any(c == convention for _, c in system.keys)
     ]
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    return table if (table["features"] != NONE).any() else table.drop(columns="features")
 
 
 def _row(system: System, convention: str) -> dict[str, str]:
     first = next(s for (_, c), s in system.runs[0].scores.items() if c == convention)
     row = {
         "system": system.name,
+        "features": _features(system.runs[0].front_end),
         "parameters": _millions(system.runs[0].parameters),
         "seeds": str(len(system.runs)),
         "rate": f"{first.metric.upper()} {convention}",
@@ -43,6 +46,10 @@ def _row(system: System, convention: str) -> dict[str, str]:
 
 def _millions(parameters: int | None) -> str:
     return NONE if parameters is None else f"{parameters / 1e6:.3g} M"
+
+
+def _features(front_end: str | None) -> str:
+    return f"{front_end.upper()}, no fMLLR" if front_end else NONE
 
 
 def _weights(system: System, convention: str) -> str:
