@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayes_asr.decode.graph import build_graph, write_graph
+from bayes_asr.decode.lang import (
+    SILENCE_PROBABILITY,
+    pause_probability,
+    phone_table,
+    silence_phones,
+)
 from bayes_asr.decode.lexicon import Pronunciation, read_lexicon
 from bayes_asr.decode.ngram import NgramModel, read_arpa, witten_bell, write_arpa
 from bayes_asr.errors import InputError
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
 from bayes_asr.tables.tree import read_tree
-
-SILENCE_PROBABILITY = 0.5  # the default of prepare_lang.sh
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,10 +57,10 @@ def run(args: argparse.Namespace) -> None:
     """Build the graph, write its directory and print its size."""
     lexicon = read_lexicon(args.lexicon)
     beside = args.model.parent
-    phones = read_symbols(args.phones or _phone_table(args.model, args.lexicon))
+    phones = read_symbols(args.phones or phone_table(args.model, args.lexicon))
     probability = args.silence_prob
     if probability is None:
-        probability = 0.0 if all(len(e.phones) == 1 for e in lexicon) else SILENCE_PROBABILITY
+        probability = pause_probability(lexicon)
     elif not 0.0 <= probability < 1.0:
         raise InputError(f"--silence-prob must be at least 0 and below 1, not {probability}")
     silence = _silence(args.silence, args.lexicon.parent, phones)
@@ -99,24 +103,11 @@ def _language_model(args: argparse.Namespace, lexicon: Sequence[Pronunciation]) 
     return model
 
 
-def _phone_table(model: Path, lexicon: Path) -> Path:
-    """The phones.txt of `model`, where Kaldi's scripts put it."""
-    lang = [parent / "lang" / "phones.txt" for parent in list(lexicon.resolve().parents)[1:3]]
-    candidates = [model.parent / "phones.txt", model.parent / "graph" / "phones.txt", *lang]
-    for candidate in candidates:
-        if candidate.exists():
-            return candidate
-    tried = ", ".join(map(str, candidates))
-    raise InputError(f"{model}: no phones.txt belongs to it (tried {tried}): give --phones FILE")
-
-
 def _silence(chosen: str | None, folder: Path, phones: dict[str, int]) -> list[str]:
     """Silence phones, the optional one first: as chosen, as the dict folder says, or by name."""
     if chosen is None:
-        files = [folder / "optional_silence.txt", folder / "silence_phones.txt"]
-        listed = [word for file in files if file.exists() for word in file.read_text().split()]
         by_name: list[str] = [phone for phone in ("SIL", "sil") if phone in phones]
-        found = list(dict.fromkeys(listed)) or by_name[:1]
+        found = silence_phones(folder) or by_name[:1]
     else:
         found = [chosen]
     for phone in found:

@@ -3,17 +3,17 @@
 The steps and their order are those of Kaldi's utils/prepare_lang.sh and utils/mkgraph.sh.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.decode.algebra import drop_labels, from_kaldifst, load_kaldifst, to_kaldifst
 from bayes_asr.decode.hmm import add_self_loops, hmm_fst
+from bayes_asr.decode.lang import fitted
 from bayes_asr.decode.lexicon import (
     Pronunciation,
     disambiguate,
     lexicon_fst,
-    with_positions,
     word_symbols,
 )
 from bayes_asr.decode.ngram import BACKOFF, EPSILON, NgramModel, grammar_fst
@@ -60,9 +60,7 @@ def build_graph(
     words with `silence_probability`. Raises InputError for phones that the model does not have.
     """
     plain = {phone: number for phone, number in phones.items() if not phone.startswith("#")}
-    if any(f"{phone}_B" in plain for entry in lexicon for phone in entry.phones):
-        lexicon = with_positions(lexicon)
-    _refuse_foreign_phones(lexicon, plain, model)
+    lexicon = fitted(lexicon, plain, model)
     marked, most = disambiguate(lexicon)
     symbols = [BACKOFF, *(f"#{number}" for number in range(1, most + 2))]  # the last for silence
     first = max(plain.values()) + 1
@@ -83,18 +81,6 @@ def build_graph(
     if hclg.num_states == 0:
         raise InputError("lexicon and language model have no sentence in common")
     return Graph(hclg, words, numbered, model.num_pdfs, stand_ins, foreign_words, [*lexicon])
-
-
-def _refuse_foreign_phones(
-    lexicon: Iterable[Pronunciation], phones: Mapping[str, int], model: TransitionModel
-) -> None:
-    for entry in lexicon:
-        for phone in entry.phones:
-            if phones.get(phone) not in model.topology:
-                raise InputError(
-                    f"the phone {phone} of the word {entry.word} is not in phones.txt or not in "
-                    f"the model, which has {len(model.topology)} phones: correct the lexicon"
-                )
 
 
 def compose_graph(

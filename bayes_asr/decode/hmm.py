@@ -69,25 +69,26 @@ def hmm_fst(
             arcs.append((loop, stand_ins[-1], index, 0.0, loop))
             continue
         phone = window[tree.center]
-        pdfs = _pdfs(window, phone, model, tree)
+        pdfs = window_pdfs(window, model, tree)
         if (phone, *pdfs) not in entries:
             entries[phone, *pdfs] = states
-            arcs += _hmm(phone, pdfs, model, transitions, scale, states)
+            arcs += hmm_arcs(phone, pdfs, model, transitions, scale, states)
             states += len(model.topology[phone])
             arcs.append((states - 1, 0, 0, 0.0, loop))
         arcs.append((loop, 0, index, 0.0, entries[phone, *pdfs]))
     return fst_from_arcs(arcs, {loop: 0.0}, loop), stand_ins
 
 
-def _pdfs(window: Sequence[int], phone: int, model: TransitionModel, tree: Tree) -> tuple[int, ...]:
-    """The pdf of each pdf-class of the phone's topology, in this window."""
+def window_pdfs(window: Sequence[int], model: TransitionModel, tree: Tree) -> tuple[int, ...]:
+    """The pdf of each pdf-class of the topology of the phone in the centre of `window`."""
+    phone = window[tree.center]
     if phone not in model.topology:
         raise InputError(f"phone {phone} of the lexicon is not in the topology of the model")
     classes = [c for s in model.topology[phone] for c in (s.forward_class, s.self_loop_class)]
     return tuple(tree.pdf(window, pdf_class) for pdf_class in range(max(classes) + 1))
 
 
-def _hmm(
+def hmm_arcs(
     phone: int,
     pdfs: Sequence[int],
     model: TransitionModel,
@@ -116,13 +117,15 @@ def _hmm(
             yield states + number, tid if emits else 0, 0, -scale * log_prob, states + target
 
 
-def add_self_loops(fst: Fst, model: TransitionModel, scale: float) -> Fst:
+def add_self_loops(
+    fst: Fst, model: TransitionModel, scale: float, transitions: Transitions | None = None
+) -> Fst:
     """Give each state the self-loop of the transition that leads into it, and its cost of leaving.
 
     States entered from several transition-states are split first, each part going on to the old
     state by an epsilon (add-self-loops --reorder=true).
     """
-    transitions = transitions_of(model)
+    transitions = transitions or transitions_of(model)
     source, target = sources(fst), fst.nextstate.astype(np.int64)
     entering = transitions.state[fst.ilabel]
     lowest = np.full(fst.num_states, len(transitions.loop))
