@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# Trains Kaldi's GMMs on the prepared data of a recipe: alignments, a graph and fMLLR features for the network.
+# Needs the user's Kaldi, through KALDI_ROOT or a path.sh. A step that is complete is not repeated.
+#
+# usage: local/kaldi_gmm.sh --recipe NAME --out OUT [options]
+#
+#   --recipe NAME|DIR  a folder of recipes/, or any folder that holds a kaldi.sh
+#   --out DIR          where the recipe has prepared data/; everything is written there
+#   --dim N            dimension of the features: 40, as in Kaldi's recipes, or 50 (default: 40)
+#   --nj N             parallel jobs, at most one for each speaker (default: the number of processors)
+#   --stage N          first stage (default: 0)
+#   --stop-stage N     last stage (default: 8)
+#   --force            repeat the stages even where they are complete
+#
+# Stages: 0 language, 1 MFCC, 2 mono, 3 tri1 (deltas), 4 tri2 (LDA+MLLT), 5 tri3 (SAT), 6 graph and decoding,
+# 7 alignments, 8 fMLLR. The transforms of dev and test come from decoding, those of train from its alignment.
+# Jobs are started by train_cmd and decode_cmd, from the environment or a cmd.sh (default: run.pl, on this machine).
+# Results: OUT/data-fmllr-tri3/SET, OUT/exp/tri3_ali{,_dev,_test} and OUT/exp/tri3/graph.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=local/options.sh
+. "$root/local/options.sh"
+# shellcheck source=local/setup.sh
+. "$root/local/setup.sh"
+# shellcheck source=local/stages.sh
+. "$root/local/stages.sh"
+# shellcheck source=local/kaldi.sh
+. "$root/local/kaldi.sh"
+
+# What a recipe's kaldi.sh may set otherwise: arrays hold options and arguments of the script of that step.
+sets=(train dev test)
+oov='<UNK>' lang=(--position-dependent-phones false)
+mono_utterances=0 mono=() mono_ali=(steps/align_si.sh)
+tri1=(2500 15000) tri1_ali=(steps/align_si.sh)
+tri2=(2500 15000) tri2_ali=(steps/align_si.sh --use-graphs true)
+tri3=(2500 15000) decode=()
+
+# language: L from the dictionary, G from the language model.
+language() {
+    local scratch=data/local/lang_tmp test=data/lang_test
+    rm -rf $scratch && mkdir $scratch && cp -r data/local/dict $scratch/dict && # Kaldi adds a file to it
+        utils/prepare_lang.sh "${lang[@]}" $scratch/dict "$oov" $scratch data/lang &&
+        cp -r data/lang $test &&
+        arpa2fst --disambig-symbol=#0 --read-symbol-table=$test/words.txt data/local/lm.arpa $test/G.fst
+}
+
+# mfcc SET: 13 cepstra and their statistics by speaker, unless the recipe has prepared features itself.
+mfcc() {
+    python "$root/local/kaldi_data.py" "data/$1" "data-mfcc/$1" || return
+    if [[ -f data-mfcc/$1/wav.scp ]]; then
+        in_jobs "data-mfcc/$1" steps/make_mfcc.sh --mfcc-config conf/mfcc.conf "data-mfcc/$1" || return
+    fi
+    steps/compute_cmvn_stats.sh "data-mfcc/$1" && utils/fix_data_dir.sh "data-mfcc/$1"
+}
+
+# graph: HCLG of the last model.
+graph() {
+    local command
+    read -ra command <<<"$decode_cmd"
+    "${command[@]}" exp/tri3/graph/mkgraph.log utils/mkgraph.sh data/lang_test exp/tri3 exp/tri3/graph
+}
+
+# alignment SET: the folder of its alignments.
+alignment() {
+    [[ $1 == train ]] && echo exp/tri3_ali || echo "exp/tri3_ali_$1"
+}
+
+# fmllr SET TRANSFORMS: the features of the network and their statistics by speaker.
+fmllr() {
+    local target=data-fmllr-tri3/$1
+    in_jobs "data-mfcc/$1" steps/nnet/make_fmllr_feats.sh --transform-dir "$2" \
+        "$target" "data-mfcc/$1" exp/tri3 "$target/log" "$target/data" && steps/compute_cmvn_stats.sh "$target"
+}
+
+recipe='' out='' dim=40 nj=$(getconf _NPROCESSORS_ONLN) stage=0 stop_stage=8 force=''
+parse_options "$@"
+[[ -n $recipe && -n $out ]] || refuse "--recipe and --out are needed (--help tells more)"
+((dim > 0 && dim <= 91)) || refuse "--dim $dim: LDA has 7 frames of 13 cepstra to choose from, so 1 to 91"
+((nj > 0)) || refuse "--nj $nj: at least one is needed"
+[[ $recipe == */* ]] || recipe=$root/recipes/$recipe
+[[ -f $recipe/kaldi.sh ]] || refuse "--recipe $recipe: there is no $recipe/kaldi.sh"
+[[ -d $out/data ]] || refuse "--out $out: there is no $out/data; prepare the recipe's data first"
+out=$(cd "$out" && pwd)
+# shellcheck source=/dev/null
+. "$recipe/kaldi.sh"
+set_up mini,report
+find_kaldi
+enter_experiment
+mkdir -p conf
+echo '--use-energy=false' >conf/mfcc.conf
+
+step 0 lang data/local/dict/lexicon.txt data/local/lm.arpa \
+    makes data/lang/L.fst data/lang_test/G.fst -- language "$oov" "${lang[@]}"
+for set in "${sets[@]}"; do
+    source=feats.scp
+    [[ ! -f data/$set/wav.scp ]] || source=wav.scp
+    step 1 "mfcc_$set" "data/$set"/{text,utt2spk,segments,$source} \
+        makes "data-mfcc/$set"/{feats,cmvn}.scp -- mfcc "$set"
+done
+
+train=data-mfcc/train
+first=$train
+if ((mono_utterances && mono_utterances < $(wc -l <data/train/utt2spk))); then
+    first=data-mfcc/train_mono
+    step 2 subset $train/feats.scp makes $first/feats.scp -- \
+        utils/subset_data_dir.sh $train "$mono_utterances" $first
+fi
+step 2 mono $first/feats.scp data/lang/L.fst makes exp/mono/{final.mdl,tree} -- \
+    in_jobs $first steps/train_mono.sh "${mono[@]}" $first data/lang exp/mono
+step 3 mono_ali $train/feats.scp exp/mono/final.mdl makes exp/mono_ali/ali.1.gz -- \
+    in_jobs $train "${mono_ali[@]}" $train data/lang exp/mono exp/mono_ali
+step 3 tri1 exp/mono_ali/ali.1.gz makes exp/tri1/{final.mdl,tree} -- \
+    kaldi steps/train_deltas.sh "${tri1[@]}" $train data/lang exp/mono_ali exp/tri1
+step 4 tri1_ali exp/tri1/final.mdl makes exp/tri1_ali/ali.1.gz -- \
+    in_jobs $train "${tri1_ali[@]}" $train data/lang exp/tri1 exp/tri1_ali
+step 4 tri2 exp/tri1_ali/ali.1.gz makes exp/tri2/{final.mdl,final.mat,tree} -- \
+    kaldi steps/train_lda_mllt.sh --dim "$dim" --splice-opts '--left-context=3 --right-context=3' \
+    "${tri2[@]}" $train data/lang exp/tri1_ali exp/tri2
+step 5 tri2_ali exp/tri2/final.mdl makes exp/tri2_ali/ali.1.gz -- \
+    in_jobs $train "${tri2_ali[@]}" $train data/lang exp/tri2 exp/tri2_ali
+step 5 tri3 exp/tri2_ali/ali.1.gz makes exp/tri3/{final.mdl,final.alimdl,final.mat,tree} -- \
+    kaldi steps/train_sat.sh "${tri3[@]}" $train data/lang exp/tri2_ali exp/tri3
+step 6 graph exp/tri3/final.mdl data/lang_test/G.fst makes exp/tri3/graph/{HCLG.fst,words.txt} -- graph
+for set in "${sets[@]:1}"; do
+    step 6 "decode_$set" "data-mfcc/$set/feats.scp" exp/tri3/graph/HCLG.fst \
+        makes "exp/tri3/decode_$set"/{trans.1,lat.1.gz} -- \
+        in_jobs "data-mfcc/$set" steps/decode_fmllr.sh --skip-scoring true "${decode[@]}" \
+        exp/tri3/graph "data-mfcc/$set" "exp/tri3/decode_$set"
+done
+for set in "${sets[@]}"; do
+    ali=$(alignment "$set")
+    step 7 "ali_$set" "data-mfcc/$set/feats.scp" exp/tri3/final.mdl makes "$ali"/{ali.1.gz,trans.1,final.mdl,tree} -- \
+        in_jobs "data-mfcc/$set" steps/align_fmllr.sh "data-mfcc/$set" data/lang exp/tri3 "$ali"
+done
+for set in "${sets[@]}"; do
+    transforms=exp/tri3/decode_$set
+    [[ $set != train ]] || transforms=$(alignment train)
+    step 8 "fmllr_$set" "$transforms/trans.1" makes "data-fmllr-tri3/$set"/{feats,cmvn}.scp -- fmllr "$set" "$transforms"
+done
