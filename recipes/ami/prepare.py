@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Prepare AMI: the public manual annotations and the headset recordings, in Kaldi's formats.
+
+Writes below OUT data/{train,dev,eval}, data/local/dict and data/local/lm.arpa. Without recordings
+everything is written but the content of wav.scp.
+"""
+
+import argparse
+import math
+import sys
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from data_dir import WrittenSet, distinct, find_headsets, write_set
+from dictionary import SILENCES, UNKNOWN, default_lexicon, own_lexicon
+from nxt import Participant, find_annotations, read_participants, read_turns
+from transcripts import Utterance, utterances
+
+from bayes_asr.decode.ngram import END, START, NgramModel, read_arpa, witten_bell, write_arpa
+from bayes_asr.errors import InputError
+from bayes_asr.tables.reader import iter_lines
+from bayes_asr.tables.text import write_dictionary
+
+SETS = ("train", "dev", "eval")
+ORDER = 3
+DISTANT = ("sdm", "mdm")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prepare everything below --out; return 0, or 1 after one line that says what is wrong."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="folder of annotations and, below it, recordings"
+    )
+    parser.add_argument("--out", type=Path, default=Path("exp/ami"), help="default %(default)s")
+    parser.add_argument("--dict", type=Path, metavar="FILE", help="lexicon.txt; default: CMUdict")
+    parser.add_argument(
+        "--lm", type=Path, metavar="ARPA", help="default: a trigram of the training transcripts"
+    )
+    parser.add_argument("--mic", default="ihm", help="microphones: ihm, the headsets (default)")
+    for name in SETS:
+        parser.add_argument(
+            f"--{name}-meetings", type=Path, metavar="FILE", help="one in a line, your own choice"
+        )
+    args = parser.parse_args(argv)
+    lists = {name: getattr(args, f"{name}_meetings") for name in SETS}
+    try:
+        refuse_other_microphones(args.mic)
+        prepare(args.corpus, args.out, lists, args.dict, args.lm)
+    except (InputError, OSError) as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def refuse_other_microphones(mic: str) -> None:
+    """InputError unless the recordings are those of headsets."""
+    if mic.rstrip("0123456789") in DISTANT:
+        raise InputError(f"--mic {mic}: distant microphones are not available yet, only ihm")
+    if mic != "ihm":
+        raise InputError(f"--mic {mic}: no such microphones; ihm are available")
+
+
+def prepare(
+    corpus: Path, out: Path, lists: Mapping[str, Path | None], lexicon: Path | None, lm: Path | None
+) -> None:
+    """Write everything below `out`, of the meetings in `lists` or those of Kaldi's recipe."""
+    annotations = find_annotations(corpus)
+    participants = read_participants(annotations)
+    meetings = {name: chosen(name, path, participants) for name, path in lists.items()}
+    refuse_shared(meetings)
+    entries = own_lexicon(lexicon) if lexicon else default_lexicon()
+    headsets = find_headsets(corpus)
+    written: dict[str, WrittenSet] = {}
+    transcripts: dict[str, list[Utterance]] = {}
+    for name, members in meetings.items():
+        people = [person for meeting in members for person in participants[meeting]]
+        transcripts[name] = said_by(name, people, annotations)
+        written[name] = write_set(
+            transcripts[name], headsets, out / "data" / name, mend_overlaps=name != "train"
+        )
+        print(summary(name, len(members), written[name]))
+    local = out / "data" / "local"
+    write_dictionary(entries, local / "dict", silence=SILENCES, questions=[SILENCES])
+    words = {word for word, _ in entries}
+    texts = {name: known_words(spoken, words) for name, spoken in transcripts.items()}
+    model = read_arpa(lm) if lm else witten_bell(texts["train"], ORDER, words)
+    write_arpa(model, local / "lm.arpa")
+    for name in SETS:
+        print(quality(name, texts[name], model))
+    missing = sum(len(w.missing) for w in written.values())
+    if missing:
+        total = sum(w.recordings for w in written.values())
+        print(
+            f"{missing} of {total} recordings are missing below {corpus}: no features can be "
+            "computed before they are there and this is run again"
+        )
+
+
+def chosen(
+    name: str, path: Path | None, participants: Mapping[str, Sequence[Participant]]
+) -> list[str]:
+    """The meetings of a set: of the user's list all, of Kaldi's those that are annotated here."""
+    file = path or Path(__file__).with_name(f"{name}_meetings.txt")
+    listed = [line[0] for _, line in iter_lines(file)]
+    here = [meeting for meeting in listed if meeting in participants]
+    absent = [meeting for meeting in listed if meeting not in participants]
+    if not here or (path and absent):
+        raise InputError(
+            f"{file}: {len(absent)} of {len(listed)} meetings are not in the annotations, such as "
+            f"{' '.join(absent[:3])}: name others by --{name}-meetings FILE"
+        )
+    if absent:
+        print(f"{name}: {len(absent)} of {len(listed)} meetings are not in the annotations")
+    return here
+
+
+def refuse_shared(meetings: Mapping[str, Sequence[str]]) -> None:
+    """InputError for a meeting that is listed twice, in one set or in two."""
+    seen: dict[str, str] = {}
+    for name, members in meetings.items():
+        for meeting in members:
+            if meeting in seen:
+                raise InputError(f"the meeting {meeting} is listed in {seen[meeting]} and {name}")
+            seen[meeting] = name
+
+
+def said_by(name: str, people: Iterable[Participant], annotations: Path) -> list[Utterance]:
+    """What the participants said; lines that the annotation holds twice are named and taken once.
+
+    Turns that Kaldi's recipe drops, as a punctuation mark of theirs has no time, are counted.
+    """
+    everything: list[Utterance] = []
+    dropped = 0
+    for person in people:
+        for turn in read_turns(annotations, person):
+            dropped += len(turn.marks) != len(turn.punctuation_times)
+            everything += utterances(turn)
+    spoken = distinct(everything)
+    if not spoken:
+        raise InputError(f"{annotations}: nobody says anything in {name}")
+    if dropped:
+        print(f"{name}: {dropped} turns left out, as a punctuation mark of theirs has no time")
+    if len(everything) > len(spoken):
+        twice = Counter(u.name for u in everything)
+        named = ", ".join(utt for utt, times in twice.items() if times > 1)
+        print(f"{name}: {len(everything)} utterances, of which annotated twice: {named}")
+    return spoken
+
+
+def known_words(spoken: Iterable[Utterance], words: Container[str]) -> list[list[str]]:
+    """Transcripts in which a word without pronunciation is <unk>."""
+    return [[word if word in words else UNKNOWN for word in u.words] for u in spoken]
+
+
+def summary(name: str, meetings: int, written: WrittenSet) -> str:
+    """One line: how much speech there is, and where sound is missing."""
+    line = (
+        f"{name}: {meetings} meetings, {written.recordings} recordings, {written.utterances} "
+        f"utterances, {written.duration / 360000:.2f} hours"
+    )
+    if written.left_out:
+        line += f"; left out, as they lie inside another: {', '.join(written.left_out)}"
+    return line
+
+
+def quality(name: str, texts: Sequence[Sequence[str]], model: NgramModel) -> str:
+    """One line: how many words are unknown, and the perplexity of the others and sentence ends."""
+    tokens = unknown = 0
+    log_prob = 0.0
+    for text in texts:
+        sentence = (START, *text, END)
+        for place in range(1, len(sentence)):
+            score = model.score(sentence[place], sentence[:place])
+            known = sentence[place] != UNKNOWN and score > -math.inf
+            unknown += not known
+            log_prob += score if known else 0.0
+        tokens += len(text)
+    perplexity = math.exp(-log_prob / (tokens + len(texts) - unknown))
+    return (
+        f"{name}: {tokens} words, {100 * unknown / tokens:.2f} % out of vocabulary, "
+        f"perplexity {perplexity:.1f}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
