@@ -30,7 +30,7 @@ from bayes_asr.train.corpus import (
     report_skipped,
     training_and_dev,
 )
-from bayes_asr.train.training import architecture
+from bayes_asr.train.plan import architecture
 
 State = Literal["ok", "warning", "error"]
 EXTRAS = {

@@ -1,4 +1,23 @@
-"""The one exception for what a user can mend."""
+"""The one exception for what a user can mend, and what to say of the system's own."""
+
+import errno
+import os
+
+REMEDIES = {
+    errno.ENOENT: "make it, or correct the path",
+    errno.EISDIR: "a file is due here",
+    errno.ENOTDIR: "a part of the path is a file",
+    errno.ELOOP: "the link leads to itself; replace it",
+    errno.EACCES: "change its permissions, or choose another place",
+    errno.EPERM: "change its permissions, or choose another place",
+    errno.EROFS: "choose another place",
+    errno.ENOSPC: "free some space and give the same command again",
+    errno.EDQUOT: "free some space and give the same command again",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f) and give the same command again",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.EIO: "look at the health of the disk",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
 
 
 class InputError(ValueError):
@@ -6,3 +25,29 @@ class InputError(ValueError):
 
     The command line prints it as one line and exits with status 1.
     """
+
+
+def reason(error: OSError) -> str:
+    """Why the system refused, and what to do about it: "Is a directory; a file is due here"."""
+    said = error.strerror or " ".join(str(error).split()) or type(error).__name__
+    remedy = REMEDIES.get(error.errno or 0)
+    return f"{said}; {remedy}" if remedy else said
+
+
+def explained(error: OSError) -> str:
+    """The same with the file in front, where the system named one."""
+    files = [
+        os.fsdecode(f) for f in (error.filename, error.filename2) if isinstance(f, str | bytes)
+    ]
+    return f"{files[-1]}: {reason(error)}" if files else reason(error)
+
+
+class StoppedError(Exception):
+    """A signal asked for the end, and what was done is saved: the same command goes on.
+
+    number: of the signal; the command line exits with 128 + number, as shells do.
+    """
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bayes_asr.errors import StoppedError, explained
+
 LOGGER = logging.getLogger("bayes_asr")
 
 
@@ -20,13 +22,23 @@ def to_screen(level: int = logging.INFO) -> None:
 
 @contextmanager
 def also_in(path: Path) -> Iterator[None]:
-    """Append messages to the file `path`, with their times, while the block runs."""
+    """Append messages to the file `path`, with their times, and the error that ends the block."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     LOGGER.addHandler(handler)
     try:
         yield
+    except BaseException as error:
+        # A defect of ours comes with its traceback; what a user can mend is one line.
+        ours = not isinstance(error, (ValueError, OSError, StoppedError, KeyboardInterrupt))
+        said = explained(error) if isinstance(error, OSError) else str(error)
+        said = said or type(error).__name__
+        record = LOGGER.makeRecord(
+            LOGGER.name, logging.ERROR, "", 0, said, (), sys.exc_info() if ours else None
+        )
+        handler.handle(record)
+        raise
     finally:
         LOGGER.removeHandler(handler)
         handler.close()

@@ -9,7 +9,7 @@ from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.nn.cells import CELLS
 from bayes_asr.nn.model import AcousticModel
-from bayes_asr.train.training import architecture
+from bayes_asr.train.plan import architecture
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 PRESETS = sorted((CONF / "units").glob("*.yaml"))

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 
 from bayes_asr import log
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, StoppedError, explained
 
 VERBS = {
     "train": "train a network, or go on with a run",
@@ -25,7 +25,7 @@ VERBS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; returns 0 only on success, 1 for bad input, 130 if interrupted."""
+    """Run one verb; returns 0 only on success, 1 for bad input, 130 or 143 for a signal."""
     words = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(prog="bayes-asr", description=__doc__, add_help=True)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -39,10 +39,21 @@ def main(argv: list[str] | None = None) -> int:
     log.to_screen()
     try:
         modules[args.verb].run(args)
-    except (InputError, OSError) as error:
-        print(f"bayes-asr {args.verb}: error: {error}", file=sys.stderr)
+    except (InputError, OSError, MemoryError) as error:
+        print(f"bayes-asr {args.verb}: error: {_complaint(error)}", file=sys.stderr)
         return 1
+    except StoppedError as stopped:
+        print(f"bayes-asr {args.verb}: {stopped}", file=sys.stderr)
+        return 128 + stopped.number
     except KeyboardInterrupt:
         print(f"bayes-asr {args.verb}: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _complaint(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return explained(error)
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error or 'close other programs, or take smaller batches'}"
+    return str(error)

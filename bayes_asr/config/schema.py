@@ -100,6 +100,10 @@ class TrainConfig:
     freeze_activations: Annotated[int, Within(0, 100_000)]
     noise: Annotated[float, Within(0, 10)]
     tempo: Annotated[float, Within(0, 0.5)]
+    save_minutes: Annotated[float, Within(0, 10_000)]
+    max_bad_batches: Annotated[int, Within(0, 1_000_000)]
+    max_returns: Annotated[int, Within(0, 100)]
+    tensorboard: bool
 
 
 @dataclass(frozen=True, kw_only=True)

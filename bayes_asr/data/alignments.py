@@ -47,6 +47,10 @@ class Alignments:
     def __len__(self) -> int:
         return len(self._transition_ids)
 
+    def items(self) -> Iterable[tuple[str, np.ndarray]]:
+        """Utterances and their transition-ids, int32 [T]."""
+        return self._transition_ids.items()
+
     @property
     def num_monophones(self) -> int:
         """How many phones the model knows."""

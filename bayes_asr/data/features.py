@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import read_matrix
+from bayes_asr.tables.ark import archive_of, read_matrix
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.text import DataDir
 
@@ -145,6 +145,11 @@ class Features:
     def missing(self) -> list[str]:
         """Utterances of utt2spk that have no features."""
         return [utt for utt in self._data.utt2spk if utt not in self._feats]
+
+    @property
+    def archives(self) -> list[Path]:
+        """The files that feats.scp names, each once."""
+        return sorted({path for where in self._feats.values() if (path := archive_of(where))})
 
     @cached_property
     def dimensions(self) -> int:

@@ -19,10 +19,17 @@ import numpy as np
 from kaldiio.matio import read_matrix_or_vector, write_array
 from numpy.typing import DTypeLike
 
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, reason
 from bayes_asr.files import replacing
 from bayes_asr.tables.compressed import compressed_size, expand
-from bayes_asr.tables.reader import ByteReader, KaldiReader, OpenPipe, iter_lines, open_bytes
+from bayes_asr.tables.reader import (
+    DAMAGED,
+    ByteReader,
+    KaldiReader,
+    OpenPipe,
+    iter_lines,
+    open_bytes,
+)
 
 SIZED_INT = np.dtype([("width", "u1"), ("value", "<i4")])
 RXFILENAME = re.compile(
@@ -164,6 +171,11 @@ def is_pipe(rxfilename: str) -> bool:
     return stripped.startswith("|") or stripped.endswith("|")
 
 
+def archive_of(rxfilename: str) -> Path | None:
+    """The file that an rxfilename reads, without offset and range; None if it is a pipe."""
+    return None if is_pipe(rxfilename) else Path(_parts(rxfilename)["path"])
+
+
 def _refuse_pipe(rxfilename: str, where: str, open_pipe: OpenPipe | None) -> None:
     if open_pipe is None:
         raise InputError(
@@ -196,7 +208,7 @@ def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:
     try:
         return open_bytes(_parts(rxfilename)["path"])
     except OSError as error:
-        raise InputError(f"{rxfilename}: cannot open {what}: {error.strerror}") from None
+        raise InputError(f"{rxfilename}: cannot open {what}: {reason(error)}") from None
 
 
 def _rows(matrix: np.ndarray, span: str, source: ByteReader, utt: str) -> np.ndarray:
@@ -216,7 +228,8 @@ def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> n
         matrix = read(source, utt, head).astype(dtype, order="C")
     if finite and not np.isfinite(matrix).all():
         row, column = np.argwhere(~np.isfinite(matrix))[0]
-        raise source.fail(f"{utt} holds {matrix[row, column]} at frame {row}, column {column}")
+        where = f"at frame {row}, column {column}"
+        raise source.fail(f"{utt} holds {matrix[row, column]} {where}; make it again")
     return matrix
 
 
@@ -227,7 +240,7 @@ def _read_binary(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
         sizes = source.take(10, utt)
         rows, columns = struct.unpack("<xixi", sizes)
         if sizes[0::5] != b"\4\4":
-            raise source.fail(f"{utt} has no matrix sizes before offset {source.position}")
+            raise _no_matrix(source, utt, "no sizes of int32")
         raw = _data(source, utt, rows, columns, rows * columns * (4 if kind == b"FM" else 8))
         record = io.BytesIO(head + b"B" + kind + b" " + sizes + raw)
         return cast(np.ndarray, read_matrix_or_vector(record))
@@ -235,13 +248,21 @@ def _read_binary(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
         low, span, rows, columns = struct.unpack("<ffii", source.take(16, utt))
         raw = _data(source, utt, rows, columns, compressed_size(kind, rows, columns))
         return expand(kind, raw, (rows, columns), low, span)
-    raise source.fail(f"{utt} is no matrix before offset {source.position}: found {kind[:20]!r}")
+    raise _no_matrix(source, utt, f"found {kind[:20]!r}")
+
+
+def _no_matrix(source: ByteReader, utt: str, found: str) -> InputError:
+    """Say what stands there instead: the archive is damaged, or its index is of another one."""
+    return source.fail(
+        f"{utt} is no matrix before offset {source.position}: {found}; make the archive and its"
+        " index again"
+    )
 
 
 def _data(source: ByteReader, utt: str, rows: int, columns: int, size: int) -> bytes:
     # No rows or no columns: such a shape costs no bytes, so a forged one would pass for any size.
     if rows < 0 or columns < 0 or (rows == 0) != (columns == 0):
-        raise source.fail(f"{utt} has {rows} rows and {columns} columns: damaged")
+        raise source.fail(f"{utt} has {rows} rows and {columns} columns: {DAMAGED}")
     return source.take(size, f"{utt} ({rows} x {columns})")
 
 
@@ -249,7 +270,7 @@ def _read_text(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
     """Read `[ 1 2 \\n 3 4 ]`; own code, since kaldiio takes a leading "1" for integers."""
     line = (head + source.line()).lstrip()
     if not line.startswith(b"["):
-        raise source.fail(f"{utt} is no matrix before offset {source.position}: no '['")
+        raise _no_matrix(source, utt, "no '['")
     rows, line, closed = [], line[1:], b""
     while not closed:
         body, closed, after = line.partition(b"]")
@@ -257,11 +278,11 @@ def _read_text(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
             rows.append(_numbers(source, utt, body))
         line = b"" if closed else source.line()
         if not closed and not line:
-            raise source.fail(f"{utt} has no ']' up to the end at {source.position}")
+            raise source.fail(f"{utt} has no ']' up to the end at {source.position}: {DAMAGED}")
     widths = sorted({len(row) for row in rows}) or [0]
     if after.strip() or len(widths) > 1:
         found = f"rows of {widths[0]} to {widths[-1]} values, {after[:20]!r} after the ']'"
-        raise source.fail(f"{utt} is no matrix: {found}")
+        raise _no_matrix(source, utt, found)
     return np.array(rows).reshape(len(rows), widths[0])
 
 
@@ -269,29 +290,30 @@ def _numbers(source: ByteReader, utt: str, line: bytes) -> np.ndarray:
     try:
         return np.array([float(word) for word in line.split()])
     except ValueError:
-        place = f"the line before offset {source.position}"
-        raise source.fail(f"{utt} is no matrix of numbers in {place}") from None
+        raise _no_matrix(source, utt, "not only numbers in the line") from None
 
 
 def _binary_ints(source: ByteReader, utt: str) -> np.ndarray:
     head = source.take(6, utt)
     if head[:2] != b"B\4":
-        raise source.fail(f"{utt} is no vector of integers at offset {source.position}")
+        raise source.fail(f"{utt} is no vector of integers at {source.position}: {DAMAGED}")
     (count,) = struct.unpack("<i", head[2:])
     sized = np.frombuffer(source.take(5 * count, f"{utt} ({count} integers)"), SIZED_INT)
     if (sized["width"] != 4).any():
-        raise source.fail(f"{utt} is no vector of int32 before offset {source.position}")
+        raise source.fail(f"{utt} is no vector of int32 before {source.position}: {DAMAGED}")
     return sized["value"].astype(np.int32)
 
 
 def _text_ints(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
     line = head if head == b"\n" else head + source.line()
     if not line.endswith(b"\n"):
-        raise source.fail(f"{utt} has a line without an end at {source.position}: truncated")
+        raise source.fail(f"{utt} has a line without an end at {source.position}: {DAMAGED}")
     try:
         return np.array([int(word) for word in line.split()], np.int32)
     except (ValueError, OverflowError):
-        raise source.fail(f"{utt} is no line of integers before {source.position}") from None
+        raise source.fail(
+            f"{utt} is no line of integers before {source.position}: {DAMAGED}"
+        ) from None
 
 
 def _check_key(utt: str, written: set[str], ark: Path) -> None:

@@ -4,7 +4,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,14 +13,18 @@ from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
 from bayes_asr.data.batches import read_ahead
-from bayes_asr.errors import InputError
+from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.train.batch import Batch
+from bayes_asr.train.guard import NotFiniteError, undone_if_not_finite
 
 
 @dataclass
 class Totals:
-    """Sums over frames, so that batches of any size weigh by their frames."""
+    """Sums over frames, so that batches of any size weigh by their frames.
+
+    Plain values: a checkpoint holds them, and a pass goes on from them.
+    """
 
     frames: int = 0
     loss: float = 0.0
@@ -27,6 +32,13 @@ class Totals:
     gradient_norm: float = 0.0
     batches: int = 0
     seconds: float = 0.0
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+    """Of each batch whose loss or gradient was not finite: `batch`, `why` and `utterances`."""
+
+    @property
+    def position(self) -> int:
+        """How many batches are over; the index of the next one."""
+        return self.batches + len(self.skipped)
 
     def metrics(self) -> dict[str, float]:
         """Mean loss in nats per frame, frame error in [0, 1], frames per second."""
@@ -59,16 +71,17 @@ class Update:
         self._monophone_weight, self._max_norm = monophone_weight, max_gradient_norm
 
     def __call__(self, parts: list[Tensor]) -> float:
-        """Take a step on the losses of the heads; returns the gradient norm before clipping."""
+        """Take a step on the losses of the heads; returns the gradient norm before clipping.
+
+        NotFiniteError, before any weight changes, where the loss or the norm is not finite.
+        """
         objective = sum((self._monophone_weight * part for part in parts[1:]), start=parts[0])
         self._optimizer.zero_grad()
         objective.backward()
         norm = float(nn.utils.clip_grad_norm_(self._model.parameters(), self._max_norm))
-        if not math.isfinite(norm):
-            raise InputError(
-                f"the gradient is {norm:g} at a loss of {objective.item():g}: training diverged;"
-                " lower train.learning_rate and start over with --new"
-            )
+        for what, value in (("loss", objective.item()), ("gradient", norm)):
+            if not math.isfinite(value):
+                raise NotFiniteError(f"the {what} is {value:g}")
         self._optimizer.step()
         return norm
 
@@ -78,35 +91,73 @@ def run_epoch(
     batches: Sequence[list[str]],
     load: Callable[[list[str]], Batch],
     *,
-    update: Update | None = None,
     title: str,
+    update: Update | None = None,
+    totals: Totals | None = None,
+    after_batch: Callable[[Totals], None] | None = None,
 ) -> Totals:
     """Run the model over all batches, training it if `update` is given.
 
-    A progress bar on the screen shows loss, frame error and frames per second.
+    A batch that it cannot be trained on, as loss or gradient is not finite, is skipped, named and
+    counted. totals: of the batches that are over already, from which the pass goes on.
+    after_batch: called with the totals so far. A progress bar on the screen shows loss, frame error
+    and frames per second.
     """
     model.train(update is not None)
-    totals, start = Totals(), time.perf_counter()
+    totals = totals or Totals()
+    start = time.perf_counter() - totals.seconds
+    left = batches[totals.position :]
     with (
         nullcontext() if update else torch.no_grad(),
-        tqdm(total=len(batches), desc=title, unit="batch", leave=False, disable=None) as bar,
+        tqdm(
+            total=len(batches),
+            initial=totals.position,
+            desc=title,
+            unit="batch",
+            leave=False,
+            disable=None,
+        ) as bar,
     ):
-        for batch in read_ahead(batches, load):
-            logits = model(batch.x_NF, batch.frames, batch.keys_B if update else None)
-            parts = losses(logits, batch)
-            if update:
-                totals.gradient_norm += update(parts)
-            frames = len(batch.pdfs_N)
-            totals.frames += frames
-            totals.batches += 1
-            totals.loss += parts[0].item() * frames
-            totals.errors += int((logits[0].argmax(1) != batch.pdfs_N).sum())
+        for utterances, batch in zip(left, read_ahead(left, load), strict=True):
+            try:
+                with undone_if_not_finite(model) if update else nullcontext():
+                    logits = model(batch.x_NF, batch.frames, batch.keys_B if update else None)
+                    parts = losses(logits, batch)
+                    norm = update(parts) if update else 0.0
+            except NotFiniteError as error:
+                _skip(totals, utterances, str(error), title)
+            else:
+                _count(totals, batch, logits, parts, norm)
             totals.seconds = time.perf_counter() - start
-            shown = totals.metrics()
-            bar.update()
-            bar.set_postfix(
-                loss=f"{shown['loss']:.3f}",
-                error=f"{shown['error']:.3f}",
-                frames_per_s=f"{shown['frames_per_second']:.0f}",
-            )
+            _show(bar, totals)
+            if after_batch:
+                after_batch(totals)
     return totals
+
+
+def _skip(totals: Totals, utterances: list[str], why: str, title: str) -> None:
+    batch = totals.position + 1
+    totals.skipped.append({"batch": batch, "why": why, "utterances": utterances})
+    LOGGER.warning("%s, batch %d: %s; it is skipped: %s", title, batch, why, ", ".join(utterances))
+
+
+def _count(
+    totals: Totals, batch: Batch, logits: list[Tensor], parts: list[Tensor], norm: float
+) -> None:
+    frames = len(batch.pdfs_N)
+    totals.frames += frames
+    totals.batches += 1
+    totals.gradient_norm += norm
+    totals.loss += parts[0].item() * frames
+    totals.errors += int((logits[0].argmax(1) != batch.pdfs_N).sum())
+
+
+def _show(bar: Any, totals: Totals) -> None:
+    bar.update()
+    if totals.frames:
+        shown = totals.metrics()
+        bar.set_postfix(
+            loss=f"{shown['loss']:.3f}",
+            error=f"{shown['error']:.3f}",
+            frames_per_s=f"{shown['frames_per_second']:.0f}",
+        )

@@ -1,0 +1,129 @@
+"""What a run directory says about its run: the configuration, what else it depends on, history."""
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bayes_asr.config import Config, differences
+from bayes_asr.config import load as load_config
+from bayes_asr.data.features import Features
+from bayes_asr.errors import InputError
+from bayes_asr.files import replacing
+from bayes_asr.log import LOGGER
+from bayes_asr.nn.model import AcousticModel
+from bayes_asr.train import board, checkpoint, state
+
+CONFIG, HISTORY = "config.yaml", "history.jsonl"
+RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
+    *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, "best.pt"),
+    *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
+    CONFIG,  # the last: checkpoints without it could not be told from those of another run
+)
+WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
+    "data.expected_dims",
+    "data.graph",
+    "data.max_skipped",
+    "data.test.",
+    "decode.",
+    "score.",
+    "train.max_returns",
+    "train.save_minutes",
+    "train.tensorboard",
+)
+
+
+def check_same_configuration(config: Config, run: Path) -> None:
+    """Refuse to go on with a run that was started with another configuration."""
+    recorded = run / CONFIG
+    begun = [name for name in (checkpoint.LAST, checkpoint.PREVIOUS) if (run / name).exists()]
+    if not begun:
+        return
+    if not recorded.exists():
+        raise InputError(
+            f"{recorded}: missing beside {begun[0]}, so nothing says what that was trained with;"
+            " restore it, or start over with --new"
+        )
+    for key, (old, now) in differences(load_config([recorded]), config).items():
+        # The cosine depends on its length; with newbob, epochs can be added to a run.
+        added = key == "train.epochs" and config.train.schedule == "newbob"
+        if not added and not key.startswith(WITHOUT_EFFECT):
+            raise InputError(
+                f"{recorded}: {key} is {old} in this run, but {now} now; train into another folder,"
+                " or start over with --new"
+            )
+
+
+def discard(run: Path) -> None:
+    """Remove what a run has learnt."""
+    for name in RECORDS:
+        (run / name).unlink(missing_ok=True)
+    for damaged in run.glob("*.damaged"):
+        damaged.unlink()
+    shutil.rmtree(run / board.FOLDER, ignore_errors=True)
+
+
+def remove_leftovers(run: Path) -> None:
+    """Remove files that a process was killed while writing."""
+    for unfinished in run.glob(".*.partial*"):
+        unfinished.unlink()
+
+
+def write_history(run: Path, history: Sequence[Mapping[str, Any]]) -> None:
+    """Write history.jsonl, a line an epoch."""
+    with replacing(run / HISTORY) as temporary:
+        temporary.write_text("".join(json.dumps(entry) + "\n" for entry in history))
+
+
+def front_end(features: Features) -> dict[str, Any] | None:
+    """What computed the features from sound, as the data directory says; None where it does not."""
+    path = features.directory / "frontend.json"
+    if not path.exists():
+        return None
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise InputError(f"{path}: not a JSON object; compute the features again")
+    return fields
+
+
+def versions() -> dict[str, Any]:
+    """What, besides the configuration and the data, the numbers of a run may depend on."""
+    return {
+        "bayes_asr": version("bayes_asr"),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),  # a class of its own, which checkpoints refuse
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def compare_versions(saved: Mapping[str, Any]) -> None:
+    """Warn where a run goes on with other versions than it has had so far."""
+    for what, now in versions().items():
+        if saved.get(what, now) != now:
+            LOGGER.warning(
+                "this run was started with %s %s, and goes on with %s: its numbers are not exactly"
+                " those of one that was not interrupted",
+                *(what, saved[what], now),
+            )
+
+
+def write_environment(run: Path, model: AcousticModel, front_end: dict[str, Any] | None) -> None:
+    """Write env.json."""
+    environment = {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        **versions(),
+        "frontend": front_end,
+    }
+    with replacing(run / "env.json") as temporary:
+        temporary.write_text(json.dumps(environment, indent=1) + "\n")

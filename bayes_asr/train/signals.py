@@ -1,0 +1,47 @@
+"""Signals that ask for an end: noted, so that everything can be saved first."""
+
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass
+class Notice:
+    """Which signal came while `noted`; 0: none yet."""
+
+    number: int = 0
+
+
+@contextmanager
+def noted() -> Iterator[Notice]:
+    """Note the first SIGTERM or SIGINT instead of ending; the second has its usual effect.
+
+    Outside the main thread, where Python lets nobody handle signals, none is ever noted.
+    """
+    notice = Notice()
+    if threading.current_thread() is not threading.main_thread():
+        yield notice
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        notice.number = number
+        _handle(before)
+
+    try:
+        for number in SIGNALS:
+            signal.signal(number, note)
+        yield notice
+    finally:
+        _handle(before)
+
+
+def _handle(handlers: Mapping[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
