@@ -46,11 +46,11 @@ def test_unpacking_undoes_packing(lengths: list[int]) -> None:
 def test_direction_1_is_each_sequence_reversed(lengths: list[int]) -> None:
     sequences = [torch.randn(n, 2) for n in lengths]
     packed, frames, order = pack(sequences)
-    both = directed(torch.stack((packed, packed), dim=1), frames)
+    both = directed(packed.unsqueeze(1), frames, (False, True))
     assert torch.equal(both[:, 0], packed)
     for sequence, back in zip(sequences, unpack(both[:, 1], frames, order), strict=True):
         assert torch.equal(back, sequence.flip(0))
-    assert torch.equal(directed(both, frames)[:, 1], packed)
+    assert torch.equal(directed(both, frames, (False, True))[:, 1], packed)
 
 
 @pytest.mark.parametrize(

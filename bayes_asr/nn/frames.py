@@ -9,8 +9,10 @@ Legend: B batch, T time steps, N frames of a batch, F features, H hidden, G gate
 P pdfs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -68,6 +70,23 @@ class Frames:
         time, sequence = self._time_and_sequence
         mirrored = torch.tensor(self.lengths)[sequence] - 1 - time
         return (torch.tensor(self.starts)[mirrored] + sequence).to(self.device)
+
+    def rows(self, backwards: Sequence[bool], sets: int) -> Tensor:
+        """Which row of a tensor [N*sets, X] each direction reads at each frame [N*D].
+
+        backwards: for each direction, whether it reads time backwards; sets: D, or 1 where all
+        directions read the same rows.
+        """
+        forwards = torch.arange(len(self.sequence), device=self.device)
+        orders = [self.reverse if back else forwards for back in backwards]
+        return torch.stack([sets * order + d % sets for d, order in enumerate(orders)], 1).flatten()
+
+    def blocks(self, frames: int) -> list[tuple[slice, slice]]:
+        """Runs of time steps of about `frames` frames: which steps, and where their frames lie."""
+        starts = [*self.starts, sum(self.lengths)]
+        steps = max(1, frames // len(self.lengths))
+        bounds = [*range(0, len(self.starts), steps), len(self.starts)]
+        return [(slice(a, b), slice(starts[a], starts[b])) for a, b in pairwise(bounds)]
 
     @cached_property
     def previous(self) -> Tensor:

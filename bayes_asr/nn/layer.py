@@ -100,31 +100,37 @@ class RecurrentLayer(nn.Module):
         terms = terms.view(len(x_NF), -1, self.cell.gates * self.units)
         mask_BDH = self._mask(terms, frames, keys_B)
         with torch.autocast(terms.device.type, enabled=False):
-            h = self._states(terms.expand(-1, self.directions, -1), mask_BDH, frames)
+            h = self._states(terms, mask_BDH, frames)
             return (
                 self.cell.probability(h) if self.as_probability else self.cell.handed_on(h)
             ).flatten(1)
 
-    def _states(self, terms_NDX: Tensor, mask_BDH: Tensor | None, frames: Frames) -> Tensor:
-        """States h [N, D, H], in the order of time, for feed-forward terms [N, D, G*H]."""
+    def _states(self, terms_NSX: Tensor, mask_BDH: Tensor | None, frames: Frames) -> Tensor:
+        """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H]."""
         if not self.cell.states:
-            a = terms_NDX.unflatten(-1, (self.cell.gates, -1))
+            a = terms_NSX.unflatten(-1, (self.cell.gates, -1))
             return self.cell(a, (), None if mask_BDH is None else mask_BDH[frames.sequence])[0]
-        inputs = directed(terms_NDX, frames).contiguous()
-        h = self._run(self.cell, inputs, mask_BDH, frames)
+        backwards = (False, True)[: self.directions]
+        h = self._run(self.cell, terms_NSX, mask_BDH, frames, backwards)
         later = self.cell.later()
-        if later is not None:
-            h = h + self._run(later, inputs[frames.reverse], mask_BDH, frames)[frames.reverse]
-        return directed(h, frames)
+        if later is None:
+            return h
+        forwards = tuple(not back for back in backwards)
+        return h + self._run(later, terms_NSX, mask_BDH, frames, forwards)
 
     def _run(
-        self, cell: Cell, inputs_NDX: Tensor, mask_BDH: Tensor | None, frames: Frames
+        self,
+        cell: Cell,
+        terms_NSX: Tensor,
+        mask_BDH: Tensor | None,
+        frames: Frames,
+        backwards: tuple[bool, ...],
     ) -> Tensor:
-        """The recurrence of a cell, each direction in its own order of time."""
-        initial = self._initial(cell, inputs_NDX, len(frames.lengths))
+        """The recurrence of a cell, each direction forwards or backwards in time."""
+        initial = self._initial(cell, terms_NSX, len(frames.lengths))
         if self.fused and cell.fusible:
             return FusedRecurrence.apply(
-                cell, frames, inputs_NDX, self.V, mask_BDH, *initial, *cell.parameters()
+                cell, frames, backwards, terms_NSX, self.V, mask_BDH, *initial, *cell.parameters()
             )
 
         def step(x: Tensor, state: State, n: int) -> State:
@@ -133,16 +139,17 @@ class RecurrentLayer(nn.Module):
                 gates, state, self._product, None if mask_BDH is None else mask_BDH[:n]
             )
 
-        return scan(step, initial, inputs_NDX, frames)
+        inputs = directed(terms_NSX, frames, backwards)
+        return directed(scan(step, initial, inputs, frames), frames, backwards)
 
     def _product(self, h: Tensor, gates: slice) -> Tensor:
         """The recurrent terms h V [n, D, g, H] of some gates."""
         V = cast(Tensor, self.V).unflatten(2, (self.cell.gates, -1))[:, :, gates]
         return torch.einsum("ndh,dhgk->ndgk", h, V.expand(self.directions, -1, -1, -1))
 
-    def _initial(self, cell: Cell, like_NDX: Tensor, sequences: int) -> State:
+    def _initial(self, cell: Cell, like_NSX: Tensor, sequences: int) -> State:
         """Each state before the first frame [B, D, H]."""
-        theta = like_NDX.new_zeros(cell.states, 1, self.units)
+        theta = like_NSX.new_zeros(cell.states, 1, self.units)
         if self.initial is not None and cell is self.cell:
             theta = self.initial
         shape = (sequences, self.directions, self.units)

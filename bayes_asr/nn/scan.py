@@ -1,6 +1,6 @@
 """The only loop over frames."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -26,11 +26,15 @@ def scan(step: Step, state: State, inputs_NDX: Tensor, frames: Frames) -> Tensor
     return torch.cat(outputs)
 
 
-def directed(x_NDX: Tensor, frames: Frames) -> Tensor:
-    """Put direction 1 into reversed time and leave direction 0; applied twice it changes nothing.
+def directed(x_NSX: Tensor, frames: Frames, backwards: Sequence[bool]) -> Tensor:
+    """Give each direction its own order of time: [N, S, X] -> [N, D, X].
 
-    The backward direction thus starts at the last real frame of each sequence.
+    backwards: for each direction, whether it reads time backwards; such a direction starts at the
+    last real frame of each sequence. S is D, or 1 where the directions read the same. With S = D,
+    applied twice it changes nothing.
     """
-    if x_NDX.shape[1] == 1:
-        return x_NDX
-    return torch.stack((x_NDX[:, 0], x_NDX[:, 1].index_select(0, frames.reverse)), dim=1)
+    sets = x_NSX.shape[1]
+    if sets == len(backwards) and not any(backwards):
+        return x_NSX
+    rows = x_NSX.flatten(0, 1).index_select(0, frames.rows(backwards, sets))
+    return rows.unflatten(0, (-1, len(backwards)))
