@@ -1,6 +1,6 @@
 """Log-likelihoods: log posterior minus log prior of every pdf at every frame."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from bayes_asr.config import FeatureConfig
+from bayes_asr.config import Config, FeatureConfig
 from bayes_asr.config import load as load_config
 from bayes_asr.data.alignments import log_priors, read_counts
 from bayes_asr.data.features import prepared, speaker_normalised
@@ -18,7 +18,7 @@ from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.reader import OpenPipe
-from bayes_asr.tables.text import read_data_dir
+from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.train import checkpoint
 from bayes_asr.train.corpus import data_dir, features_of, report_skipped
 
@@ -85,7 +85,13 @@ def load(run: Path | str, counts: Path | None = None) -> LogLikelihoods:
     if counts is not None:
         pdfs = content["architecture"]["outputs"][0]
         content["log_priors"] = torch.from_numpy(log_priors(read_counts(counts, pdfs)))
-    return LogLikelihoods(content, load_config([run / "config.yaml"]).features)
+    try:
+        return LogLikelihoods(content, load_config([run / "config.yaml"]).features)
+    except (RuntimeError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"{run / 'best.pt'}: does not hold the network that it describes"
+            f" ({' '.join(str(error).split())[:100]}); train it again"
+        ) from None
 
 
 def forward(
@@ -102,35 +108,35 @@ def forward(
     Every utterance of feats.scp is computed, aligned or not; those of utt2spk that lack features
     are named. Returns how many are written.
     """
-    network = load(run, counts)
     config = load_config([run / "config.yaml"])
     if data:
         directory = read_data_dir(data, open_pipe=open_pipe)
     else:
         directory = data_dir(config, on or "dev", open_pipe)
-    features = features_of(directory, config.features, open_pipe)
-    why, total = f"no features in {directory.path}", len(directory.utt2spk)
-    report_skipped(why, features.missing, total, config.data.max_skipped)
-    utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)
-    items = _computed(network, ((utt, features[utt]) for utt in utterances), features.where)
+    items = log_likelihoods(load(run, counts), directory, config, open_pipe)
     written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
     LOGGER.info("wrote the log-likelihoods of %d utterances to %s", written, out / "loglikes.scp")
     return written
 
 
-def _computed(
-    network: LogLikelihoods,
-    utterances: Iterable[tuple[str, np.ndarray]],
-    where: Callable[[str], str],
+def log_likelihoods(
+    network: LogLikelihoods, data: DataDir, config: Config, open_pipe: OpenPipe | None = None
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Log-likelihoods utterance by utterance, a few of them at a time."""
+    """Yield utterances and their log-likelihoods [T, P], computed a few utterances at a time.
+
+    Those of utt2spk that lack features are named first; InputError if they are too many.
+    """
+    features = features_of(data, config.features, open_pipe)
+    why, total = f"no features in {data.path}", len(data.utt2spk)
+    report_skipped(why, features.missing, total, config.data.max_skipped)
+    utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)
     expected = len(network.mean)
-    for group in _groups(utterances):
+    for group in _groups((utt, features[utt]) for utt in utterances):
         for utt, matrix in group:
             if matrix.shape[1] != expected:
                 raise InputError(
-                    f"{where(utt)}: {utt} has {matrix.shape[1]} dimensions, but the network was"
-                    f" trained on {expected}; use the features it was trained on"
+                    f"{features.where(utt)}: {utt} has {matrix.shape[1]} dimensions, but the"
+                    f" network was trained on {expected}; use the features it was trained on"
                 )
         computed = network.of_prepared([matrix for _, matrix in group])
         for (utt, _), loglikes in zip(group, computed, strict=True):
