@@ -24,7 +24,7 @@ class Lang:
     words have none between them; `unknown`: the word that stands for words without pronunciation.
     """
 
-    pronunciations: Mapping[str, Sequence[Pronunciation]]
+    lexicon: Sequence[Pronunciation]
     silence: str | None
     silence_probability: float
     unknown: str | None
@@ -41,16 +41,13 @@ def read_lang(folder: Path, unknown: str | None = None) -> Lang:
         raise InputError(f"{folder}: has no lexicon (looked for {', '.join(LEXICONS)})")
     align = found[0] == folder / ALIGN_LEXICON
     lexicon = _read_align_lexicon(found[0]) if align else read_lexicon(found[0])
-    pronunciations: dict[str, list[Pronunciation]] = {}
-    for entry in lexicon:
-        pronunciations.setdefault(entry.word, []).append(entry)
     silence = next(iter(silence_phones(folder)), None)
     probability = pause_probability(lexicon) if silence else 0.0
     oov = folder / "oov.txt"
     unknown = unknown or (oov.read_text().strip() if oov.exists() else None)
-    if unknown and unknown not in pronunciations:
+    if unknown and all(entry.word != unknown for entry in lexicon):
         raise InputError(f"{found[0]}: lacks {unknown}, the word for words without pronunciation")
-    return Lang(pronunciations, silence, probability, unknown)
+    return Lang(lexicon, silence, probability, unknown)
 
 
 def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
