@@ -3,13 +3,13 @@
 import importlib.util
 import re
 import sys
-import wave
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from timit_tree import RATE, TRANSCRIPT, write_ldc, write_riff, write_sentence, write_sphere
 
 from bayes_asr.data.alignments import Alignments
 from bayes_asr.decode.ngram import read_arpa
@@ -19,10 +19,6 @@ from bayes_asr.tables.text import read_mapping, read_text
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = ROOT / "recipes" / "timit"
 SETS = ("train", "dev", "test")
-RATE = 16000
-MARKS = [("h#", 2000), ("q", 400), ("ae", 1600), ("tcl", 800), ("t", 200), ("axr", 1500)]
-MARKS += [("ng", 1200), ("q", 300), ("h#", 3000)]
-TRANSCRIPT = "sil ae cl t er ng sil"
 
 
 @pytest.fixture(scope="module")
@@ -43,58 +39,6 @@ def recipe() -> Iterator[Callable[[str], ModuleType]]:
     for name in names:
         del sys.modules[name]
     sys.modules.update(before)
-
-
-def write_sphere(path: Path, samples: np.ndarray) -> None:
-    """Write a NIST SPHERE file as LDC distributes TIMIT (1024 bytes of header, little-endian)."""
-    fields = [
-        "NIST_1A\n   1024",
-        "database_id -s5 TIMIT",
-        "channel_count -i 1",
-        f"sample_count -i {len(samples)}",
-        f"sample_rate -i {RATE}",
-        "sample_n_bytes -i 2",
-        "sample_byte_format -s2 01",
-        "sample_sig_bits -i 16",
-        "end_head",
-    ]
-    header = "\n".join(fields).encode() + b"\n"
-    path.write_bytes(header.ljust(1024) + samples.astype("<i2").tobytes())
-
-
-def write_riff(path: Path, samples: np.ndarray) -> None:
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE)
-        file.writeframes(samples.astype("<i2").tobytes())
-
-
-def write_sentence(folder: Path, name: str, upper: bool, write: Callable[..., None]) -> None:
-    """Write the sound and the marks of a sentence: every phone a tone of its own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    length = sum(count for _, count in MARKS)
-    samples = 2000 * np.sin(np.arange(length) * np.repeat(range(9), [n for _, n in MARKS]) / 9)
-    lines, start = [], 0
-    for phone, count in MARKS:
-        lines.append(f"{start} {start + count} {phone}\n")
-        start += count
-    wav, phn = (s.upper() if upper else s for s in (f"{name}.wav", f"{name}.phn"))
-    write(folder / wav, samples)
-    (folder / phn).write_text("".join(lines))
-
-
-def write_ldc(root: Path, upper: bool = True, speakers: Mapping[str, str] | None = None) -> Path:
-    """Write TRAIN and TEST of a few speakers, sentences SA1, SX1 and SI1 of each."""
-    for speaker, part in (speakers or SPEAKERS).items():
-        parts = (part, "dr1", speaker)
-        folder = root.joinpath(*(p.upper() if upper else p for p in parts))
-        for name in ("sa1", "sx1", "si1"):
-            write_sentence(folder, name, upper, write_sphere)
-    return root
-
-
-SPEAKERS = {"fcjf0": "train", "mcpm0": "train", "faks0": "test", "mdab0": "test", "mxxx0": "test"}
 
 
 @pytest.fixture
