@@ -18,8 +18,10 @@ VERBS = {
     "wer": "count errors of a hypothesis against a reference",
     "compare": "statistics between two systems",
     "graph": "build a decoding graph from a lexicon, a language model and a tree",
+    "align": "align transcripts: with a trained network, or evenly to begin with",
     "fold": "turn a network with trained activations into a plain one",
     "config": "print a configuration as it is understood, or explain a key",
+    "status": "what the runs below a folder are doing",
     "doctor": "check inputs and tools before hours are spent",
 }
 

@@ -20,7 +20,7 @@ from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.train import board, checkpoint, state
 
-CONFIG, HISTORY = "config.yaml", "history.jsonl"
+CONFIG, HISTORY, LOCK = "config.yaml", "history.jsonl", "train.log"
 RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
     *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, "best.pt"),
     *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
@@ -79,6 +79,16 @@ def write_history(run: Path, history: Sequence[Mapping[str, Any]]) -> None:
     """Write history.jsonl, a line an epoch."""
     with replacing(run / HISTORY) as temporary:
         temporary.write_text("".join(json.dumps(entry) + "\n" for entry in history))
+
+
+def read_history(run: Path) -> list[dict[str, Any]]:
+    """Read history.jsonl; empty where there is none."""
+    path = run / HISTORY
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError:
+        raise InputError(f"{path}: not a JSON object on each line") from None
 
 
 def front_end(features: Features) -> dict[str, Any] | None:

@@ -45,10 +45,12 @@ def write(run: Path, state: str, **fields: Any) -> None:
 
 @contextmanager
 def recorded(run: Path) -> Iterator[None]:
-    """Write how the block ends, and why.
+    """Write that the run is running, then how the block ends, and why.
 
-    A run that is finished stays so where going on with it is refused.
+    A run that is finished stays so where there is nothing to train, or going on is refused.
     """
+    if read(run).get("state") != "finished":
+        write(run, "running")
     try:
         yield
     except StoppedError as error:

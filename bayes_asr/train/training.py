@@ -30,7 +30,7 @@ def train(
     where the run there has another configuration or other data, or is being trained by another
     process. StoppedError after SIGTERM or SIGINT: all is saved, and the same call goes on.
     """
-    with in_use(run / "train.log"), state.recorded(run):
+    with in_use(run / record.LOCK), state.recorded(run):
         _train(config, run, new, open_pipe)
 
 

@@ -1,0 +1,44 @@
+"""bayes-asr status: what the runs below a folder are doing."""
+
+import argparse
+import json
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+
+from bayes_asr.status import RunStatus, runs_below
+
+HEADER = ("run", "state", "epoch", "dev error", "frames/s", "left", "why")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="a run, or a folder above runs")
+    parser.add_argument("--json", action="store_true", help="print the runs as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print a line for each run."""
+    runs = runs_below(args.folder)
+    if args.json:
+        print(json.dumps([asdict(found) for found in runs], indent=1))
+        return
+    rows = [HEADER, *(_row(found, args.folder) for found in runs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+
+
+def _row(found: RunStatus, folder: Path) -> tuple[str, ...]:
+    name = str(Path(found.run).relative_to(folder))
+    left = found.seconds_left
+    return (
+        name if name != "." else found.run,
+        found.state,
+        f"{found.epoch}/{'?' if found.epochs is None else found.epochs}",
+        "" if found.dev_error is None else f"{found.dev_error:.4f}",
+        "" if found.frames_per_second is None else f"{found.frames_per_second:.0f}",
+        "" if left is None else str(timedelta(seconds=round(left))),
+        found.why or "",
+    )
