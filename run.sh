@@ -15,7 +15,7 @@
 #   --nj N             parallel decoding jobs (default: the number of processors)
 #   --nproc N          training processes (default: 1)
 #   --seeds N          train with the seeds 1 to N (default: 1)
-#   --experiment NAME  a set of systems to train and compare
+#   --experiment NAME  train and compare the systems of conf/experiments/NAME: figure1, figure2, pytorch-kaldi
 #   --dim N            dimension of the features, for recipes that compute them
 #   --force            repeat the stages even where they are complete
 #
@@ -35,25 +35,29 @@ recipe=mini kaldi_dir='' corpus='' config=() set=() out='' stage=0 stop_stage=7
 nj=$(getconf _NPROCESSORS_ONLN) nproc=1 seeds=1 experiment='' dim='' force=''
 parse_options "$@"
 choose_recipe
+choose_systems
 check_options
 set_up mini,report
 if [[ -z $kaldi_dir ]]; then
     run_stage 0-2 prepare "$out" -- python "$recipe_dir/prepare.py" --out "$out" \
         ${corpus:+--corpus "$corpus"} ${dim:+--dim "$dim"} ${force:+--force}
 fi
-for ((seed = 1; seed <= seeds; seed++)); do
-    run=$out/$system/seed$seed
-    run_stage 3 train "$run" -- bayes-asr train "$recipe_dir/config.yaml" "${config[@]}" \
-        --set=data.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" --out "$run" ${force:+--new}
-    settings=$run/config.yaml
-    for part in dev test; do
-        loglikes=$run/forward_$part/loglikes.ark words=$run/decode_$part/words.txt
-        run_stage 4 "forward_$part" "$run" "$settings" "$run/best.pt" "$loglikes" -- \
-            bayes-asr forward "$run" --on "$part"
-        run_stage 5 "decode_$part" "$run" "$settings" "$loglikes" "$words" -- \
-            bayes-asr decode "$run" --on "$part" --nj "$nj"
+for system in "${systems[@]}"; do
+    for ((seed = 1; seed <= seeds; seed++)); do
+        run=$out/$system/seed$seed
+        run_stage 3 train "$run" -- bayes-asr train "$recipe_dir/config.yaml" \
+            ${experiment:+"$experiment/${system%"$size"}.yaml"} "${config[@]}" \
+            --set=data.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" --out "$run" ${force:+--new}
+        settings=$run/config.yaml
+        for part in dev test; do
+            loglikes=$run/forward_$part/loglikes.ark words=$run/decode_$part/words.txt
+            run_stage 4 "forward_$part" "$run" "$settings" "$run/best.pt" "$loglikes" -- \
+                bayes-asr forward "$run" --on "$part"
+            run_stage 5 "decode_$part" "$run" "$settings" "$loglikes" "$words" -- \
+                bayes-asr decode "$run" --on "$part" --nj "$nj"
+        done
+        run_stage 6 score "$run" "$settings" "$run"/{decode_{dev,test}/words.txt,score_{dev,test}.json} -- \
+            bayes-asr score "$run"
     done
-    run_stage 6 score "$run" "$settings" "$run"/{decode_{dev,test}/words.txt,score_{dev,test}.json} -- \
-        bayes-asr score "$run"
 done
-run_stage 7 report "$out" -- bayes-asr report "$out"
+run_stage 7 report "$out" -- bayes-asr report "${compared[@]}"

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2154,SC2034  # run.sh sets $root and its options, and uses what is set here
 # Which recipe, and how one stage of it is run.
 
-# choose_recipe: set $recipe_dir, $name and $system, which names the runs; make $out and $kaldi_dir absolute.
+# choose_recipe: set $recipe_dir and $name; make $out and $kaldi_dir absolute.
 choose_recipe() {
     local known
     recipe_dir=$recipe
@@ -12,11 +12,30 @@ choose_recipe() {
         refuse "--recipe $recipe: there is no $recipe_dir/config.yaml (known recipes: ${known//\//})"
     fi
     name=$(basename "$recipe_dir")
-    system=$name
-    ((${#config[@]} == 0)) || system=$(basename "${config[-1]}" .yaml)
     out=${out:-$root/exp/$name}
     [[ $out == /* ]] || out=$PWD/$out
     [[ ${kaldi_dir:-/} == /* ]] || kaldi_dir=$PWD/$kaldi_dir
+}
+
+# choose_systems: set $systems, which names the folders of runs, and $compared, what the report is told. The systems
+# of an experiment are its files, their names followed by $size where a configuration is put on top of all.
+choose_systems() {
+    local known
+    size=''
+    ((${#config[@]} == 0)) || size=$(basename "${config[-1]}" .yaml)
+    systems=("${size:-$name}")
+    compared=("$out")
+    [[ -n $experiment ]] || return 0
+    [[ $experiment == */* ]] || experiment=$root/conf/experiments/$experiment
+    systems=("$experiment"/*.yaml)
+    if [[ ! -f ${systems[0]} ]]; then
+        known=$(cd "$root/conf/experiments" && echo */)
+        refuse "--experiment: there are no configurations in $experiment (known experiments: ${known//\//})"
+    fi
+    size=${size:+-$size}
+    systems=("${systems[@]##*/}")
+    systems=("${systems[@]/%.yaml/"$size"}")
+    compared=("${systems[@]/#/"$out/"}" --out "$out/report_${experiment##*/}$size")
 }
 
 # prepares_with OPTION: succeeds if the recipe's preparation takes this option.
@@ -30,7 +49,6 @@ check_options() {
     ((seeds > 0)) || refuse "--seeds $seeds: at least one is needed"
     ((nj > 0)) || refuse "--nj $nj: at least one is needed"
     ((nproc == 1)) || refuse "--nproc $nproc: training in several processes is not available yet"
-    [[ -z $experiment ]] || refuse "--experiment $experiment: experiments are not available yet"
     [[ -z $corpus || -z $kaldi_dir ]] || refuse "--corpus and --kaldi-dir exclude each other"
     [[ -z $corpus ]] || prepares_with --corpus ||
         refuse "--corpus $corpus: preparing a corpus for the recipe $name is not available"

@@ -122,7 +122,7 @@ def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
         (["--recipe", "made", "--set", "seed=3"], "the seeds are chosen by --seeds"),
         (["--recipe", "made", "--stage", "4", "--set", "a.b=1"], "takes its configuration from"),
         (["--recipe", "made", "--nproc", "2"], "--nproc 2: training in several processes"),
-        (["--recipe", "made", "--experiment", "figure1"], "--experiment figure1"),
+        (["--recipe", "made", "--experiment", "figure9"], "known experiments: figure1 figure2"),
     ],
 )
 def test_mistakes_are_refused_in_one_line(
