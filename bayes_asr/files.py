@@ -1,9 +1,43 @@
-"""Files that appear under their name only when they are complete."""
+"""Files that appear under their name only when they are complete, and small ones to read."""
 
 import os
+import select
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+from bayes_asr.errors import InputError
+
+LONGEST_TEXT = 1 << 20
+WAIT = 30.0  # seconds for a named pipe to be written to
+
+
+def read_text(path: Path, longest: int = LONGEST_TEXT) -> str:
+    """Read a UTF-8 text that a person wrote: not endless, nor longer than `longest` bytes."""
+    with open_to_read(str(path)) as file:
+        raw = file.read(longest + 1)
+    if len(raw) > longest:
+        raise InputError(f"{path}: has more than {longest} bytes, which nobody wrote")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def open_to_read(name: str) -> BinaryIO:
+    """Open a file; InputError for a named pipe that nobody writes to."""
+    if not stat.S_ISFIFO(os.stat(name).st_mode):
+        return open(name, "rb")
+    pipe = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+    waiting = select.poll()
+    waiting.register(pipe, select.POLLIN)
+    if not waiting.poll(1000 * WAIT):
+        os.close(pipe)
+        raise InputError(f"{name}: nobody wrote to this pipe within {WAIT:g} s; give a file")
+    os.set_blocking(pipe, True)
+    return open(pipe, "rb")
 
 
 @contextmanager
@@ -21,5 +55,9 @@ def replacing(path: Path) -> Iterator[Path]:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:  # a full disk does not say which file it could not hold
+        if error.filename in (None, str(temporary)):
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -13,10 +13,16 @@ import yaml
 from bayes_asr.config.schema import Config, hints, keys
 from bayes_asr.config.values import converted, described
 from bayes_asr.errors import InputError
+from bayes_asr.files import read_text
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # An installed package carries conf/ inside; a checkout has it beside.
 CONF = next((d for d in (PACKAGE / "conf", PACKAGE.parent / "conf") if d.exists()), PACKAGE)
+
+
+LONGEST_FILE = 1 << 16  # bytes
+DEEPEST = 20
+MOST_SHOWN = 60  # characters of a value in a message
 
 
 @dataclass(frozen=True)
@@ -46,11 +52,11 @@ def load(files: Sequence[Path], settings: Sequence[str] = ()) -> Config:
 def compose(path: Path) -> yaml.Node | None:
     """The YAML nodes of a file, with their lines; None if it is empty."""
     try:
-        return yaml.compose(path.read_text(encoding="utf-8"), Loader=_Loader)
+        return yaml.compose(read_text(path, LONGEST_FILE), Loader=_Loader)
     except yaml.YAMLError as error:
-        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise InputError(f"{where}: not YAML: {_problem(error)}") from None
 
 
 def nearest(key: str) -> str:
@@ -63,7 +69,28 @@ def nearest(key: str) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as plain data, in which 1e-3 is a number."""
+    """YAML as plain data, in which 1e-3 is a number.
+
+    Without aliases, which can double a value forty times in forty lines, and without tags.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
+        unwanted = ""
+        if isinstance(event, yaml.AliasEvent):
+            unwanted = f"the alias *{event.anchor}; write the value itself"
+        elif getattr(event, "tag", None) is not None:
+            unwanted = f"the tag {event.tag}; values are plain here"
+        elif self._depth == DEEPEST:
+            unwanted = f"more than {DEEPEST} levels"
+        if unwanted:
+            raise yaml.composer.ComposerError(None, None, unwanted, event.start_mark)
+        self._depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 _Loader.add_implicit_resolver(
@@ -71,6 +98,12 @@ _Loader.add_implicit_resolver(
     re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
     list("-+0123456789."),
 )
+
+
+def _problem(error: Exception) -> str:
+    """What is wrong, without the excerpt that PyYAML draws."""
+    said = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    return " ".join(str(said).split())
 
 
 def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[dict[str, Any]]:
@@ -105,8 +138,8 @@ def _located(node: yaml.Node, path: Path) -> Any:
     if not isinstance(node, yaml.MappingNode):
         try:
             return Located(_Loader("").construct_object(node, deep=True), where)
-        except yaml.YAMLError as error:
-            raise InputError(f"{where}: {' '.join(str(error).split())}") from None
+        except (yaml.YAMLError, ValueError) as error:  # such as a date that does not exist
+            raise InputError(f"{where}: not a value: {_problem(error)}") from None
     values: dict[str, Any] = {}
     for key, value in node.value:
         line = f"{path}, line {key.start_mark.line + 1}"
@@ -125,8 +158,9 @@ def _parsed(setting: str) -> dict[str, Any]:
         raise InputError(f"--set {setting}: write it as key=value, for instance train.epochs=24")
     try:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - _Loader is a SafeLoader
-    except yaml.YAMLError:
-        raise InputError(f"--set {setting}: the value is not YAML") from None
+    except (yaml.YAMLError, ValueError) as error:
+        said = f"the value is not YAML: {_problem(error)}"
+        raise InputError(f"--set {setting[:MOST_SHOWN]}: {said}") from None
     first, *below = key.split(".")
     nested: Any = Located(value, f"--set {setting}")
     for part in reversed(below):
@@ -146,7 +180,7 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
     """Make the dataclass `kind` of nested located values, checking keys, types and ranges."""
     if isinstance(values, Located):
         raise InputError(
-            f"{values.where}: {prefix.rstrip('.')} is a section of keys, not {values.value!r}"
+            f"{values.where}: {prefix.rstrip('.')} is a section of keys, not {_shown(values.value)}"
         )
     known = hints(kind)
     for key, value in values.items():
@@ -176,8 +210,13 @@ def _typed(hint: Any, located: Any, key: str) -> Any:
         return converted(hint, located.value)
     except ValueError:
         raise InputError(
-            f"{located.where}: {key} is {located.value!r}; it must be {described(hint)}"
+            f"{located.where}: {key} is {_shown(located.value)}; it must be {described(hint)}"
         ) from None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _first_leaf(key: str, value: Any) -> tuple[str, Located]:

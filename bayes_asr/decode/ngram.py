@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from bayes_asr.tables.reader import iter_lines
 
 LOG = logging.getLogger(__name__)
 EPSILON, BACKOFF, START, END = "<eps>", "#0", "<s>", "</s>"
+NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts
 Ngram = tuple[str, ...]
 
@@ -149,7 +151,7 @@ def _section(title: str, order: int, where: str) -> int:
 
 def _announcement(fields: Sequence[str], where: str) -> tuple[int, int]:
     n, _, count = "".join(fields[1:]).partition("=")
-    if fields[0] != "ngram" or not (n.isdecimal() and count.isdecimal()):
+    if fields[0] != "ngram" or not (NUMBER.fullmatch(n) and NUMBER.fullmatch(count)):
         raise InputError(f"{where}: not 'ngram ORDER=COUNT': {' '.join(fields)}")
     return int(n), int(count)
 

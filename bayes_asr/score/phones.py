@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bayes_asr.errors import InputError
+from bayes_asr.tables.reader import iter_lines
 
 PhoneMap = Mapping[str, str | None]
 """Where a phone goes; None deletes it; phones that are not named stay as they are."""
@@ -57,7 +58,7 @@ def read_phone_map(path: Path, to: int) -> PhoneMap:
     The column with `to` distinct names is the target and every column before it a source; a row
     that stops short of the target deletes its phone.
     """
-    rows = [line.split() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    rows = [fields for _, fields in iter_lines(Path(path))]
     width = max((len(row) for row in rows), default=0)
     sizes = [len({row[c] for row in rows if len(row) > c}) for c in range(width)]
     if to not in sizes[1:]:

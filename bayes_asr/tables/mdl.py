@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.files import replacing
-from bayes_asr.tables.reader import KaldiReader, open_bytes
+from bayes_asr.tables.reader import INTEGER, KaldiReader, open_bytes
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def _read_text_topology(reader: KaldiReader) -> Topology:
         reader.expect("<ForPhones>")
         phones = []
         while (word := reader.token()) != "</ForPhones>":
-            if not word.isdecimal():
+            if not INTEGER.fullmatch(word):
                 raise reader.fail(f"{word[:20]!r} is no phone")
             phones.append(int(word))
         states: list[TopologyState] = []

@@ -13,7 +13,8 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, reason
+from bayes_asr.files import open_to_read
 
 OpenPipe = Callable[[str], BinaryIO]
 READ_ERRORS = (OSError, EOFError, zlib.error)  # of the disk, and what gzip says of damage
@@ -21,16 +22,26 @@ CHUNK = 1 << 20  # one read asks for no more than this, so a forged size costs n
 INTEGER = re.compile(r"-?\d{1,10}", re.ASCII)
 UNSIGNED = 256 - 4  # Kaldi marks a number's width, and that it is unsigned by the sign: -4
 LONGEST_TOKEN = 4096
-LONGEST_LINE = 1 << 26
+LONGEST_LINE = 1 << 24
+# Tables shrink to a fifth or, where all is silence, to a hundredth: what claims more is a bomb.
+MOST_EXPANSION, ALWAYS_ALLOWED = 200, 1 << 24
+DAMAGED = "truncated or damaged, make it again"
 
 
 class ByteReader:
-    """A binary stream that knows its name and, if it is a plain file, its size in bytes."""
+    """A binary stream that knows its name and, if it is a plain file, its size in bytes.
 
-    def __init__(self, file: BinaryIO, name: str, size: int | None) -> None:
+    A gzipped file has `packed` bytes instead, and expands to no more than tables of speech do.
+    """
+
+    def __init__(
+        self, file: BinaryIO, name: str, size: int | None, packed: int | None = None
+    ) -> None:
         self.file = file
         self.name = name
         self.size = size
+        self.packed = packed
+        self.most = None if packed is None else max(ALWAYS_ALLOWED, MOST_EXPANSION * packed)
         self.position = 0
 
     def __enter__(self) -> "ByteReader":
@@ -46,13 +57,13 @@ class ByteReader:
     def seek(self, offset: int, what: str) -> None:
         """Go to byte `offset`, where `what` begins; it must lie inside the file."""
         if self.size is not None and offset >= self.size:
-            raise self.fail(f"{what} is at offset {offset}, the file has {self.size} bytes")
+            raise self._outside(offset, self.size, what)
         try:
             self.position = self.file.seek(offset)
         except READ_ERRORS as error:
             raise self._unreadable(error) from None
         if self.position != offset:
-            raise self.fail(f"{what} is at offset {offset}, the file has {self.position} bytes")
+            raise self._outside(offset, self.position, what)
 
     def take(self, count: int, what: str) -> bytes:
         """Read exactly `count` bytes of `what`, or raise InputError with both numbers."""
@@ -61,6 +72,11 @@ class ByteReader:
         start, parts = self.position, []
         if self.size is not None and count > self.size - start:
             raise self._too_short(count, start, self.size, what)
+        if self.most is not None and count > self.most - start:
+            raise self.fail(
+                f"{what} needs {count} bytes at offset {start}, which {self.packed} compressed"
+                f" bytes do not hold: {DAMAGED}"
+            )
         while missing := start + count - self.position:
             part = self.some(min(missing, CHUNK))
             if not part:
@@ -78,7 +94,7 @@ class ByteReader:
             part = self.file.read(count)
         except READ_ERRORS as error:
             raise self._unreadable(error) from None
-        self.position += len(part)
+        self._advance(len(part))
         return part
 
     def line(self) -> bytes:
@@ -87,7 +103,7 @@ class ByteReader:
             line = self.file.readline(LONGEST_LINE)
         except READ_ERRORS as error:
             raise self._unreadable(error) from None
-        self.position += len(line)
+        self._advance(len(line))
         if len(line) == LONGEST_LINE:
             raise self.fail(f"a line before offset {self.position} has over {LONGEST_LINE} bytes")
         return line
@@ -125,23 +141,39 @@ class ByteReader:
             seen.add(utt)
             yield utt, after
 
+    def _advance(self, count: int) -> None:
+        self.position += count
+        if self.most is not None and self.position > self.most:
+            raise self.fail(
+                f"{self.packed} compressed bytes expand to more than {self.most}: no table does;"
+                " unpack it yourself if you trust it"
+            )
+
+    def _outside(self, offset: int, size: int, what: str) -> InputError:
+        return self.fail(
+            f"{what} is at offset {offset}, the file has {size} bytes: make the archive and its"
+            " index again"
+        )
+
     def _too_short(self, count: int, start: int, size: int, what: str) -> InputError:
         return self.fail(
-            f"{what} needs {count} bytes at offset {start}, the file has {size}: "
-            "truncated or damaged, make it again"
+            f"{what} needs {count} bytes at offset {start}, the file has {size}: {DAMAGED}"
         )
 
     def _unreadable(self, error: Exception) -> InputError:
-        return self.fail(f"cannot be read after {self.position} bytes: {error}")
+        said = reason(error) if isinstance(error, OSError) else str(error)
+        return self.fail(f"cannot be read after {self.position} bytes: {said}; {DAMAGED}")
 
 
 def open_bytes(path: Path | str) -> ByteReader:
     """Open a plain file, or a gzipped one if its name ends in .gz, as a ByteReader."""
     name = str(path)
+    status = os.stat(name)
     if name.endswith(".gz"):
-        return ByteReader(cast(BinaryIO, gzip.open(name)), name, None)
-    file = open(name, "rb")  # noqa: SIM115  the reader closes it
-    status = os.fstat(file.fileno())
+        if not status.st_size:
+            raise InputError(f"{name}: is empty, which no gzipped file is: {DAMAGED}")
+        return ByteReader(cast(BinaryIO, gzip.open(name)), name, None, packed=status.st_size)
+    file = open_to_read(name)
     size = status.st_size if stat.S_ISREG(status.st_mode) else None  # /dev/fd/N has none
     return ByteReader(file, name, size)
 
