@@ -14,6 +14,7 @@ from bayes_asr.errors import InputError
 
 ROOT = "KALDI_ROOT"
 JOB = "JOB"
+DEBIAN_SCTK = Path("/usr/lib/sctk/bin")
 SCRIPTS = ("egs/wsj/s5/utils/parallel", "egs/wsj/s5/utils")
 
 
@@ -47,16 +48,47 @@ def find_program(name: str) -> str:
     Raises InputError that says where it was looked for.
     """
     root = os.environ.get(ROOT, "")
+    folders = []
     if root:
         folders = [*sorted(Path(root, "src").glob("*bin")), *(Path(root, s) for s in SCRIPTS)]
-        for folder in folders:
-            if (folder / name).is_file() and os.access(folder / name, os.X_OK):
-                return str(folder / name)
-    found = shutil.which(name)
+    found = _find(name, folders)
     if found is None:
         where = f"below {ROOT}={root} nor on PATH" if root else f"on PATH, and {ROOT} is not set"
         raise InputError(f"{name} is not {where}: build Kaldi, or set {ROOT} to where it lies")
     return found
+
+
+def find_nist_program(name: str) -> str:
+    """Return the path of a program of NIST's SCTK: Kaldi's copy, else on PATH, else Debian's."""
+    root = os.environ.get(ROOT, "")
+    kaldis = [Path(root, "tools/sctk/bin")] if root else []
+    found = _find(name, kaldis) or _find(name, [DEBIAN_SCTK])
+    if found is None:
+        raise InputError(f"{name} is not installed: it is part of NIST's SCTK, Debian package sctk")
+    return found
+
+
+def _find(name: str, folders: Sequence[Path]) -> str | None:
+    """The first executable of this name in the folders, or else on PATH."""
+    for folder in folders:
+        if (folder / name).is_file() and os.access(folder / name, os.X_OK):
+            return str(folder / name)
+    return shutil.which(name)
+
+
+def run_hubscr(folder: Path) -> Path:
+    """Score `folder`/ctm against `folder`/stm under `folder`/glm with NIST's hubscr.pl.
+
+    As Kaldi's local/score.sh calls it, validation of the inputs left out.  Returns the table of
+    counts by speaker, `folder`/ctm.filt.raw; InputError with the log's last line if there is none.
+    """
+    hubscr, log, counts = find_nist_program("hubscr.pl"), folder / "log", folder / "ctm.filt.raw"
+    counts.unlink(missing_ok=True)
+    options = ["-p", str(Path(hubscr).parent), "-V", "-l", "english", "-h", "hub5", "-g", "glm"]
+    status = start(["perl", hubscr, *options, "-r", "stm", "ctm"], log, cwd=folder).wait()
+    if status or not counts.exists():
+        raise InputError(f"hubscr.pl failed with status {status}, see {log}: {last_line(log)}")
+    return counts
 
 
 def run_jobs(command: Sequence[str | Path], jobs: int, log: Path, cmd: str = "") -> None:
@@ -92,12 +124,14 @@ def run_jobs(command: Sequence[str | Path], jobs: int, log: Path, cmd: str = "")
             )
 
 
-def start(command: Sequence[str], log: Path) -> subprocess.Popen:
+def start(command: Sequence[str], log: Path, cwd: Path | None = None) -> subprocess.Popen:
     """Start a program with its command line, output and messages in `log`."""
     with log.open("wb") as file:
         file.write(f"# {shlex.join(command)}\n".encode())
         file.flush()
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=cwd
+        )
 
 
 def last_line(log: Path) -> str:

@@ -21,7 +21,7 @@ FLOORS = [
     {"data", "nn", "score"},
     {"train", "decode", "report", "compat"},
     {"__init__"},
-    {"doctor", "status", "transcribe", "align"},
+    {"doctor", "status", "transcribe", "align", "recordings"},
     {"cli"},
     {"__main__"},
 ]

@@ -136,6 +136,11 @@ class ScoreConfig:
     metric: Literal["per", "wer"]
     costs: Literal["sclite", "levenshtein"]
     phone_map: Literal[48, 39] | None
+    glm: str | None
+
+    def __post_init__(self) -> None:
+        if self.glm and self.costs != "sclite":
+            raise InputError("score.glm scores as NIST's sclite; set score.costs to sclite")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,7 +118,7 @@ def _utterances(data_dir: Path, rate: int) -> Iterator[tuple[str, np.ndarray]]:
         yield from ((utt, _recording(utt, sounds, rate)) for utt in sounds)
         return
     there: tuple[str, int | None] = ("", None)
-    for utt, recording, channel, start, end in _segments(data_dir / "segments"):
+    for utt, recording, channel, start, end in read_segments(data_dir / "segments"):
         if recording not in sounds:
             raise InputError(f"{data_dir / 'wav.scp'}: lacks {recording}, of the segment {utt}")
         if (recording, channel) != there:
@@ -142,7 +142,7 @@ def _recording(
     return samples
 
 
-def _segments(path: Path) -> Iterator[tuple[str, str, int | None, float, float]]:
+def read_segments(path: Path) -> Iterator[tuple[str, str, int | None, float, float]]:
     """Yield utterance, recording, channel or None, start and end in seconds (-1: to the end)."""
     for number, fields in iter_lines(path):
         try:

@@ -1,22 +1,19 @@
 """Other readings of lattices: best words at other weights, n-best lists, least risk, times."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from tqdm import tqdm
 
+from bayes_asr.decode.ctm import FRAME_SHIFT, Place, write_ctm
 from bayes_asr.decode.mbr import TimedWord, decode_risk
 from bayes_asr.decode.parallel import map_utterances
 from bayes_asr.decode.paths import Weights, best_paths, sweep_words, weight_grid
 from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
 from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices
 from bayes_asr.tables.text import read_symbols, write_mapping, write_text
-
-FRAME_SHIFT = 0.01
 
 
 @dataclass(frozen=True)
@@ -121,19 +118,28 @@ def write_readings(
         write_words(out / f"mbr.{name}.txt", least)
         risks = ((one.utt, f"{one.risk:.7g}") for one in found)
         write_mapping(risks, out / f"mbr_risk.{name}.txt")
-        write_ctm(found, symbols, out / f"ctm.{name}", frame_shift)
+        spoken = ((one.utt, one.timed) for one in found)
+        write_ctm(spoken, symbols, out / f"ctm.{name}", frame_shift)
 
 
-def write_ctm(
-    found: list[Reading], symbols: dict[int, str], path: Path, frame_shift: float
+def write_ctm_at(
+    weights: Weights,
+    lattices: Sequence[Path],
+    words: Path,
+    path: Path,
+    places: Mapping[str, Place] | None = None,
+    nj: int = 1,
 ) -> None:
-    """Write `utterance 1 start duration word confidence` lines, as lattice-to-ctm-conf does."""
-    shift = np.float32(frame_shift)
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for one in found:
-            for timed in one.timed:
-                start, end = np.float32(timed.start), np.float32(timed.end)
-                file.write(
-                    f"{one.utt} 1 {shift * start:.2f} {shift * (end - start):.2f} "
-                    f"{symbols[timed.word]} {timed.confidence:.2f}\n"
-                )
+    """Write the words of least expected error in word lattices at one pair of weights as a CTM.
+
+    Kaldi: lattice-to-ctm-conf --decode-mbr=true; `places` as for ctm.write_ctm.
+    """
+    symbols = {number: word for word, number in read_symbols(words).items()}
+    found = map_utterances(partial(time_words, weights), read_all(lattices), nj)
+    shown = tqdm(found, desc=path.name, unit="utt", leave=False, disable=None)
+    write_ctm(shown, symbols, path, places=places)
+
+
+def time_words(weights: Weights, utt: str, lattice: CompactLattice) -> tuple[str, list[TimedWord]]:
+    """Return the utterance and its words of least expected error."""
+    return utt, decode_risk(lattice, *weights).words

@@ -147,7 +147,7 @@ def _system(
 
 
 def _check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
-    for key in ("set", "metric", "convention", "optional", "costs"):
+    for key in ("set", "metric", "convention", "optional", "costs", "glm"):
         if getattr(a, key) != getattr(b, key):
             raise InputError(
                 f"{names[0]} and {names[1]} differ in {key}: {getattr(a, key)} and "

@@ -12,9 +12,13 @@ NULL = "@"
 
 @dataclass(frozen=True)
 class Arc:
-    """A word on the arc; `before` are the arcs that it may follow, -1 for the start."""
+    """A word on the arc; `before` are the arcs that it may follow, -1 for the start.
+
+    `token` is how it was written, in parentheses if it is marked as one that may be missing.
+    """
 
     word: str
+    token: str
     optional: bool
     before: tuple[int, ...]
 
@@ -30,7 +34,7 @@ class Network:
         """Add a word, `(word)` if it may be missing, after all that may end the network."""
         marked = len(token) > 2 and token[0] == "(" and token[-1] == ")"
         word = token[1:-1] if marked else token
-        self.arcs.append(Arc(word, marked or word in optional, self.last))
+        self.arcs.append(Arc(word, token, marked or word in optional, self.last))
         self.last = (len(self.arcs) - 1,)
 
 
@@ -67,7 +71,8 @@ def align_marked(
     """Align tokens that may contain `(x)`, `{ a / b }` and fragments `a-`, with sclite's costs.
 
     A fragment is right if the other word begins (or, for `-a`, ends) with it, as under sclite's
-    option -F. Null alternatives leave no trace in the alignment.
+    option -F. Null alternatives leave no trace in the alignment; the tokens that it holds, aligned
+    again, give the same errors.
     """
     if not any(set(token) & set("(){}@-") for side in (ref, hyp) for token in side):
         return align(ref, hyp, "sclite", optional)
@@ -143,9 +148,9 @@ def _trace(
         kind: Kind
         if r and h:
             kind = "correct" if same_word(r.word, h.word) else "substitution"
-            yield Edit(kind, r.word, h.word)
+            yield Edit(kind, r.token, h.token)
         elif h and h.word != NULL:
-            yield Edit("correct" if h.optional else "insertion", None, h.word)
+            yield Edit("correct" if h.optional else "insertion", None, h.token)
         elif r and r.word != NULL:
-            yield Edit("correct" if r.optional else "deletion", r.word, None)
+            yield Edit("correct" if r.optional else "deletion", r.token, None)
         a, b = i, j

@@ -106,7 +106,11 @@ def filter_ctm(words: Sequence[Word], glm: Glm | None) -> list[TimedTokens]:
     An alternation stands at the middle of the latest word in it. A word that a rule deletes is
     gone; there csrfilt would leave its confidence in its place.
     """
-    return [timed for word in words for timed in _timed(word, filter_words(word.text, glm))]
+    known: dict[str, list[str]] = {}
+    for word in words:
+        if word.text not in known:
+            known[word.text] = filter_words(word.text, glm)
+    return [timed for word in words for timed in _timed(word, known[word.text])]
 
 
 def _timed(word: Word, tokens: Sequence[str]) -> Iterator[TimedTokens]:
@@ -165,8 +169,8 @@ def score_segments(
 
     Rules apply to the whole text of a segment, but to recognised words one by one. Reference
     tokens `(x)` and those in `optional` may be missing. Utterances are named `speaker-000`, ...,
-    in the order of their times; of alternations the aligned words are kept. `name` says in errors
-    whose words they are.
+    in the order of their times; of alternations the aligned words are kept, and the marks of words
+    that may be missing. `name` says in errors whose words they are.
     """
     scored: list[UtteranceScore] = []
     spoken: dict[str, int] = {}

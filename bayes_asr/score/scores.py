@@ -1,14 +1,16 @@
 """Scores as values: what a set got under one convention, with the counts of every utterance."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
-from bayes_asr.score.counts import Costs, Edit, ErrorCounts, align, count_errors
+from bayes_asr.score.counts import Costs, Edit, ErrorCounts, align, tally
+from bayes_asr.score.network import align_marked
 
 Metric = Literal["per", "wer"]
 
@@ -45,7 +47,8 @@ class UtteranceScore:
 class Score:
     """One set under one convention; `set` and the weights are None outside a run.
 
-    `optional` are the reference tokens that may be missing without an error.
+    `optional` are the reference tokens that may be missing without an error. `glm` are the rules
+    that words scored by time went through; then `(x)` and `x-` in the texts are NIST's marks.
     """
 
     set: str | None
@@ -56,6 +59,14 @@ class Score:
     lm_weight: float | None
     insertion_penalty: float | None
     utterances: Sequence[UtteranceScore]
+    glm: str | None = None
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """LM weight and insertion penalty; NaN outside a run."""
+        weights = (self.lm_weight, self.insertion_penalty)
+        lm_weight, penalty = (math.nan if w is None else w for w in weights)
+        return lm_weight, penalty
 
     @property
     def counts(self) -> ErrorCounts:
@@ -72,7 +83,10 @@ class Score:
 
     def alignment(self, utterance: UtteranceScore) -> list[Edit]:
         """The alignment that the counts of `utterance` come from."""
-        return align(utterance.reference, utterance.hypothesis, self.costs, self.optional)
+        texts = utterance.reference, utterance.hypothesis
+        if self.glm:
+            return align_marked(*texts, self.optional)
+        return align(*texts, self.costs, self.optional)
 
     def as_dict(self) -> dict[str, Any]:
         """The entry of a score file; `rate` is per cent."""
@@ -82,6 +96,7 @@ class Score:
             "convention": self.convention,
             "optional": sorted(self.optional),
             "costs": self.costs,
+            **({"glm": self.glm} if self.glm else {}),
             "lm_weight": self.lm_weight,
             "insertion_penalty": self.insertion_penalty,
             **self.counts.as_dict(),
@@ -116,28 +131,30 @@ def read_scores(path: Path) -> list[Score]:
     try:
         entries = json.loads(Path(path).read_text(encoding="utf-8"))
         return [_read_entry(entry) for entry in entries]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: not a score file ({error!r}); score the run again") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        said = error if isinstance(error, InputError) else repr(error)[:100]
+        raise InputError(f"{path}: not a score file ({said}); score the run again") from error
 
 
 def _read_entry(entry: dict[str, Any]) -> Score:
-    optional = frozenset(entry["optional"])
-    score = Score(
+    read = Score(
         set=entry["set"],
         metric=entry["metric"],
         convention=entry["convention"],
-        optional=optional,
+        optional=frozenset(entry["optional"]),
         costs=entry["costs"],
         lm_weight=entry["lm_weight"],
         insertion_penalty=entry["insertion_penalty"],
-        utterances=[_read_utterance(u, entry["costs"], optional) for u in entry["utterances"]],
+        utterances=[_read_utterance(u) for u in entry["utterances"]],
+        glm=entry.get("glm"),
     )
+    counted = [replace(u, counts=tally(read.alignment(u))) for u in read.utterances]
+    score = replace(read, utterances=counted)
     if score.as_dict() != entry:
         raise InputError(f"the {score.convention} counts are not those of the texts")
     return score
 
 
-def _read_utterance(u: dict[str, str], costs: Costs, optional: frozenset[str]) -> UtteranceScore:
+def _read_utterance(u: dict[str, str]) -> UtteranceScore:
     reference, hypothesis = tuple(u["reference"].split()), tuple(u["hypothesis"].split())
-    counts = count_errors(reference, hypothesis, costs, optional)
-    return UtteranceScore(u["utterance"], u["speaker"], counts, reference, hypothesis)
+    return UtteranceScore(u["utterance"], u["speaker"], ErrorCounts(), reference, hypothesis)

@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from bayes_asr.errors import InputError
 from bayes_asr.score.counts import Costs, count_errors
+from bayes_asr.score.glm import read_glm
+from bayes_asr.score.nist import read_ctm, read_stm, score_segments
 from bayes_asr.score.phones import PhoneMap, fold, timit_map
 from bayes_asr.score.scores import CONVENTIONS, Metric, Score, UtteranceScore
 from bayes_asr.tables.text import read_mapping, read_text
@@ -83,12 +86,23 @@ def score_utterances(
     return scored
 
 
-class _Sweep:
-    """One decoded set: its reference and its hypotheses at every weight, folded."""
+class Sweep(Protocol):
+    """One decoded set: its errors at every pair of weights that were tried."""
+
+    name: str
+    weights: Sequence[Weights]
+
+    def utterances(self, weights: Weights, optional: frozenset[str]) -> list[UtteranceScore]:
+        """Every utterance of the reference against its hypothesis at these weights."""
+
+
+class TextSweep:
+    """A set whose hypotheses are texts: its reference and the files of words, folded."""
 
     def __init__(self, name: str, paths: SetPaths, costs: Costs, phones: PhoneMap) -> None:
         self.name, self.costs, self._phones = name, costs, phones
         self.files = find_hypotheses(paths.decode)
+        self.weights: Sequence[Weights] = list(self.files)
         self.reference = self._read(paths.reference)
         self.speakers = read_mapping(paths.utt2spk) if paths.utt2spk else {}
 
@@ -97,23 +111,45 @@ class _Sweep:
 
     def utterances(self, weights: Weights, optional: frozenset[str]) -> list[UtteranceScore]:
         """Every utterance of the reference against its hypothesis at these weights."""
-        if weights not in self.files:
-            raise InputError(
-                f"set {self.name} was not decoded at LM weight {weights[0]:g} and penalty "
-                f"{weights[1]:.1f}, which dev picks; decode both sets with the same sweep"
-            )
         path = self.files[weights]
         return score_utterances(
             self.reference, self._read(path), path, self.costs, optional, self.speakers
         )
 
-    def best(self, optional: frozenset[str]) -> Weights:
-        """The weights with the fewest errors; of equals the smaller LM weight, then penalty."""
 
-        def errors(weights: Weights) -> int:
-            return sum(u.counts.errors for u in self.utterances(weights, optional))
+class TimedSweep:
+    """A set whose hypotheses are words with times: an STM, rules, and a CTM at each weight."""
 
-        return min(self.files, key=lambda weights: (errors(weights), weights))
+    def __init__(
+        self, name: str, stm: Path, glm: Path, phones: PhoneMap, ctms: Mapping[Weights, Path]
+    ) -> None:
+        """Read the reference; a CTM is read when it is needed, so `ctms` may make them then."""
+        self.name, self._ctms, self._phones = name, ctms, phones
+        self.weights: Sequence[Weights] = list(ctms)
+        self._segments = read_stm(stm)
+        self._rules = read_glm(glm, "ref"), read_glm(glm, "hyp")
+        if not self._segments:
+            raise InputError(f"{stm}: holds no segment to score")
+        self._scored: dict[tuple[Weights, frozenset[str]], list[UtteranceScore]] = {}
+
+    def utterances(self, weights: Weights, optional: frozenset[str]) -> list[UtteranceScore]:
+        """Every segment of the reference against the words that fall into it at these weights."""
+        key = weights, optional
+        if key not in self._scored:
+            path = self._ctms[weights]
+            self._scored[key] = score_segments(
+                self._segments, read_ctm(path), path, *self._rules, optional, self._phones
+            )
+        return self._scored[key]
+
+
+def best_weights(sweep: Sweep, optional: frozenset[str]) -> Weights:
+    """The weights with the fewest errors; of equals the smaller LM weight, then penalty."""
+
+    def errors(weights: Weights) -> int:
+        return sum(u.counts.errors for u in sweep.utterances(weights, optional))
+
+    return min(sweep.weights, key=lambda weights: (errors(weights), weights))
 
 
 def score_run(
@@ -123,26 +159,45 @@ def score_run(
     phone_map: int | None = None,
     oracle: bool = False,
 ) -> dict[str, list[Score]]:
+    """Score decoded texts; see score_sweeps. `phone_map` folds TIMIT phones to 48 or 39 first."""
+    phones = timit_map(phone_map) if phone_map else {}
+    sweeps: dict[str, Sweep] = {
+        name: TextSweep(name, paths, costs, phones) for name, paths in sets.items()
+    }
+    return score_sweeps(sweeps, metric, costs, oracle=oracle)
+
+
+def score_sweeps(
+    sweeps: Mapping[str, Sweep],
+    metric: Metric,
+    costs: Costs,
+    *,
+    glm: str | None = None,
+    oracle: bool = False,
+) -> dict[str, list[Score]]:
     """Score decoded sets, `dev` and others, once for each convention of the metric.
 
     The LM weight and the insertion penalty are those with the fewest errors on dev, for each
     convention by itself; of equals the smaller LM weight, then the smaller penalty. With `oracle`
-    each set has the weights that are best for itself, which is never a result. `phone_map` folds
-    TIMIT phones to 48 or 39 first.
+    each set has the weights that are best for itself, which is never a result. `glm` names the
+    rules that the sweeps apply, for the score.
     """
     if metric not in CONVENTIONS:
         raise InputError(f"unknown metric {metric!r}; known: {', '.join(CONVENTIONS)}")
-    if "dev" not in sets:
-        raise InputError(f"the LM weight is picked on set dev, but there are only {list(sets)}")
-    phones = timit_map(phone_map) if phone_map else {}
-    sweeps = {name: _Sweep(name, paths, costs, phones) for name, paths in sets.items()}
-    scores: dict[str, list[Score]] = {name: [] for name in sets}
+    if "dev" not in sweeps:
+        raise InputError(f"the LM weight is picked on set dev, but there are only {list(sweeps)}")
+    scores: dict[str, list[Score]] = {name: [] for name in sweeps}
     for convention, optional in CONVENTIONS[metric].items():
-        picked = sweeps["dev"].best(optional)
+        picked = best_weights(sweeps["dev"], optional)
         for name, sweep in sweeps.items():
-            weights = sweep.best(optional) if oracle else picked
+            weights = best_weights(sweep, optional) if oracle else picked
+            if weights not in sweep.weights:
+                raise InputError(
+                    f"set {name} was not decoded at LM weight {weights[0]:g} and penalty "
+                    f"{weights[1]:.1f}, which dev picks; decode both sets with the same sweep"
+                )
             utterances = sweep.utterances(weights, optional)
             scores[name].append(
-                Score(name, metric, convention, optional, costs, *weights, utterances)
+                Score(name, metric, convention, optional, costs, *weights, utterances, glm)
             )
     return scores

@@ -1,0 +1,114 @@
+"""A decoded run scored by time: CTMs out of its lattices, against the STM of its data."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bayes_asr.config import Config
+from bayes_asr.decode.ctm import Place, read_places
+from bayes_asr.decode.rescore import write_ctm_at
+from bayes_asr.errors import InputError
+from bayes_asr.score.counts import ErrorCounts
+from bayes_asr.score.glm import ENGLISH
+from bayes_asr.score.hubscr import counted_by_hubscr
+from bayes_asr.score.phones import PhoneMap, timit_map
+from bayes_asr.score.scores import Score
+from bayes_asr.score.sets import TimedSweep, Weights, check_same_utterances, find_hypotheses
+from bayes_asr.tables.text import read_text
+from bayes_asr.train.corpus import located
+
+
+@dataclass(frozen=True)
+class Ctms(Mapping[Weights, Path]):
+    """The CTM of a set at each pair of weights, made from its lattices when it is first asked for.
+
+    `weights` are those that the set was decoded at; `words` is the words.txt of its graph.
+    """
+
+    weights: tuple[Weights, ...]
+    lattices: tuple[Path, ...]
+    words: Path
+    folder: Path
+    places: Mapping[str, Place] | None
+    nj: int
+
+    def __post_init__(self) -> None:
+        """Remove what an earlier scoring left: its lattices may have been others."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for stale in self.folder.glob("*.ctm"):
+            stale.unlink()
+
+    def __getitem__(self, weights: Weights) -> Path:
+        if weights not in self.weights:
+            raise KeyError(weights)
+        path = self.folder / f"lmwt{weights[0]:g}.wip{weights[1]:.1f}.ctm"
+        if not path.exists():
+            write_ctm_at(weights, self.lattices, self.words, path, self.places, self.nj)
+        return path
+
+    def __iter__(self) -> Iterator[Weights]:
+        return iter(self.weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+
+class TimedSet:
+    """One decoded set of a run whose configuration has score.glm."""
+
+    def __init__(self, run: Path, name: str, config: Config, nj: int = 1) -> None:
+        """Find the STM, the rules and the lattices; every utterance of the data must be decoded."""
+        self.run, self.name, self.config = run, name, config
+        self.data = self._data_dir()
+        decode = run / f"decode_{name}"
+        files = find_hypotheses(decode)
+        texts = self.data / "text"
+        if texts.exists():
+            first = next(iter(files.values()))
+            check_same_utterances(read_text(texts), read_text(first), first)
+        lattices = tuple(sorted(decode.glob("lat.*.gz")))
+        if not lattices:
+            raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
+        words = located(config.data.graph, config.data, "decoding graph") / "words.txt"
+        places, folder = read_places(self.data), run / f"ctm_{name}"
+        self.ctms = Ctms(tuple(files), lattices, words, folder, places, nj)
+
+    def _data_dir(self) -> Path:
+        """The first of the set's data directories that has an STM."""
+        folders = getattr(self.config.data, self.name).features
+        for folder in folders:
+            if (Path(self.config.data.dir) / folder / "stm").exists():
+                return Path(self.config.data.dir) / folder
+        raise InputError(
+            f"score.glm is set, but none of {', '.join(folders)} in {self.config.data.dir} has an "
+            f"stm for {self.name}; make one, or set score.glm to null to score texts"
+        )
+
+    @cached_property
+    def glm(self) -> Path:
+        """The rules: the project's own, or a file, relative to data.dir."""
+        named = str(self.config.score.glm)
+        return ENGLISH if named == "english" else Path(self.config.data.dir) / named
+
+    @cached_property
+    def phones(self) -> PhoneMap:
+        """How phones are folded before counting."""
+        folded = self.config.score.phone_map
+        return timit_map(folded) if folded else {}
+
+    @cached_property
+    def sweep(self) -> TimedSweep:
+        """The set at all weights."""
+        return TimedSweep(self.name, self.data / "stm", self.glm, self.phones, self.ctms)
+
+    def counted_by_hubscr(self, score: Score) -> dict[str, ErrorCounts]:
+        """What NIST's hubscr counts for each speaker where the score has its weights from.
+
+        Its listings stay in RUN/hubscr_SET/CONVENTION.
+        """
+        ctm = self.ctms[score.weights]
+        folder = self.run / f"hubscr_{self.name}" / score.convention
+        return counted_by_hubscr(
+            self.data / "stm", ctm, self.glm, self.phones, score.optional, folder
+        )

@@ -1,0 +1,79 @@
+"""NIST's own hubscr on what was scored here, to see that both count the same."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from bayes_asr.errors import InputError
+from bayes_asr.kaldi import run_hubscr
+from bayes_asr.score.counts import ErrorCounts
+from bayes_asr.score.phones import PhoneMap, fold
+from bayes_asr.score.scores import Score
+from bayes_asr.tables.reader import iter_lines
+from bayes_asr.tables.text import write_lines
+
+WORD = 4  # of a CTM's fields
+NAMED = 5
+
+
+def counted_by_hubscr(
+    stm: Path, ctm: Path, glm: Path, phones: PhoneMap, optional: frozenset[str], folder: Path
+) -> dict[str, ErrorCounts]:
+    """Score with hubscr.pl in `folder`, where its listings stay; counts by speaker.
+
+    Phones are folded before, in both files, and the words in `optional` put in parentheses in the
+    reference, as Kaldi's recipes do it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(glm, folder / "glm")
+    write_lines(_folded_stm(stm, phones, optional), folder / "stm")
+    write_lines(_folded_ctm(ctm, phones), folder / "ctm")
+    return read_counts(run_hubscr(folder))
+
+
+def _folded_stm(stm: Path, phones: PhoneMap, optional: frozenset[str]) -> Iterator[str]:
+    for _, fields in iter_lines(stm):
+        if fields[0].startswith(";;"):
+            yield " ".join(fields)
+            continue
+        labelled = len(fields) > 5 and fields[5].startswith("<") and fields[5].endswith(">")
+        text = 6 if labelled else 5
+        words = (f"({w})" if w in optional else w for w in fold(fields[text:], phones))
+        yield " ".join((*fields[:text], *words))
+
+
+def _folded_ctm(ctm: Path, phones: PhoneMap) -> Iterator[str]:
+    for _, fields in iter_lines(ctm):
+        word = fold(fields[WORD : WORD + 1], phones)
+        if word:
+            yield " ".join((*fields[:WORD], *word, *fields[WORD + 1 :]))
+
+
+def read_counts(raw: Path) -> dict[str, ErrorCounts]:
+    """The counts of each speaker, in lower case, in sclite's table of counts (.raw)."""
+    rows = re.findall(
+        r"^ *\| (\S+) +\|" + r"[ |]+(\d+)" * 7, raw.read_text(errors="replace"), re.MULTILINE
+    )
+    counts = {}
+    for speaker, _, tokens, _, substitutions, deletions, insertions, _ in rows:
+        numbers = map(int, (substitutions, insertions, deletions, tokens))
+        if speaker != "Sum":
+            counts[speaker.lower()] = ErrorCounts(*numbers)
+    if not counts:
+        raise InputError(f"{raw}: no table of counts; see the log beside it")
+    return counts
+
+
+def difference(score: Score, theirs: dict[str, ErrorCounts]) -> str:
+    """Say by how much hubscr's counts differ from the score's; empty where none does."""
+    ours = {speaker.lower(): counts for speaker, counts in score.speakers.items()}
+    nothing = ErrorCounts()
+    apart = [
+        f"{speaker} {ours.get(speaker, nothing).as_dict()} here, "
+        f"{theirs.get(speaker, nothing).as_dict()} there"
+        for speaker in sorted(ours.keys() | theirs.keys())
+        if ours.get(speaker, nothing) != theirs.get(speaker, nothing)
+    ]
+    more = f" and {len(apart) - NAMED} more" if len(apart) > NAMED else ""
+    return "; ".join(apart[:NAMED]) + more
