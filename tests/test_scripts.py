@@ -50,6 +50,9 @@ class Checkout:
         for recipe in ("given", "made"):
             (self.folder / "recipes" / recipe).mkdir(parents=True)
             (self.folder / "recipes" / recipe / "config.yaml").touch()
+        (self.folder / "conf/experiments/pair").mkdir(parents=True)
+        for system in ("gru", "lstm"):
+            (self.folder / f"conf/experiments/pair/{system}.yaml").touch()
         (self.folder / "recipes/made/prepare.py").write_text('add_argument("--dim")\n')
         self.environment = folder / "environment"
         for name in ("python", "bayes-asr"):
@@ -122,7 +125,7 @@ def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
         (["--recipe", "made", "--set", "seed=3"], "the seeds are chosen by --seeds"),
         (["--recipe", "made", "--stage", "4", "--set", "a.b=1"], "takes its configuration from"),
         (["--recipe", "made", "--nproc", "2"], "--nproc 2: training in several processes"),
-        (["--recipe", "made", "--experiment", "figure9"], "known experiments: figure1 figure2"),
+        (["--recipe", "made", "--experiment", "figure9"], "known experiments: pair"),
     ],
 )
 def test_mistakes_are_refused_in_one_line(
@@ -133,6 +136,28 @@ def test_mistakes_are_refused_in_one_line(
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not checkout.calls("bayes-asr")
+
+
+def test_an_experiment_trains_each_of_its_systems_and_compares_them(checkout: Checkout) -> None:
+    small = checkout.folder / "small.yaml"
+    small.touch()
+    done = checkout.run(
+        "./run.sh", *("--recipe", "made", "--experiment", "pair", "--seeds", "2"),
+        *("--config", str(small)),
+    )  # fmt: skip
+    assert done.returncode == 0
+    out = checkout.folder / "exp/made"
+    trained = [call for call in checkout.calls("bayes-asr") if call[0] == "train"]
+    systems = [(system, seed) for system in ("gru", "lstm") for seed in (1, 2)]
+    for call, (system, seed) in zip(trained, systems, strict=True):
+        assert call[2:4] == [
+            str(checkout.folder / f"conf/experiments/pair/{system}.yaml"),
+            str(small),
+        ]
+        assert call[-1] == str(out / f"{system}-small" / f"seed{seed}")
+    runs = [str(out / f"{system}-small") for system in ("gru", "lstm")]
+    reported = ["report", *runs, "--out", str(out / "report_pair-small")]
+    assert checkout.calls("bayes-asr")[-1] == reported
 
 
 @pytest.mark.parametrize("option", ["--out", "--stage", "--recipe", "--config", "--$(touch x)"])
