@@ -89,6 +89,11 @@ step() {
     run_stage "$number" "kaldi_$name" "$out" "${inputs[@]}" "${outputs[@]}" -- made "${outputs[@]}" "$@"
 }
 
+# checksum FILE...: of those that exist: what is written anew with the same content has not changed.
+checksum() {
+    cat "$@" 2>/dev/null | cksum | tr -d '\n' || true
+}
+
 # made OUTPUT... -- COMMAND...: remove the folders of the outputs, run the command, see that the outputs are there.
 made() {
     local outputs=() output

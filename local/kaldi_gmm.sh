@@ -35,16 +35,16 @@ tri1=(2500 15000) tri1_ali=(steps/align_si.sh)
 tri2=(2500 15000) tri2_ali=(steps/align_si.sh --use-graphs true)
 tri3=(2500 15000) decode=()
 
-# language: L from the dictionary, G from the language model.
+# language OOV OPTION... CHECKSUM: L from the dictionary, G from the language model.
 language() {
     local scratch=data/local/lang_tmp test=data/lang_test
     rm -rf $scratch && mkdir $scratch && cp -r data/local/dict $scratch/dict && # Kaldi adds a file to it
-        utils/prepare_lang.sh "${lang[@]}" $scratch/dict "$oov" $scratch data/lang &&
+        utils/prepare_lang.sh "${@:2:$#-2}" $scratch/dict "$1" $scratch data/lang &&
         cp -r data/lang $test &&
         arpa2fst --disambig-symbol=#0 --read-symbol-table=$test/words.txt data/local/lm.arpa $test/G.fst
 }
 
-# mfcc SET: 13 cepstra and their statistics by speaker, unless the recipe has prepared features itself.
+# mfcc SET CHECKSUM: 13 cepstra and their statistics by speaker, unless the recipe has prepared features itself.
 mfcc() {
     python "$root/local/kaldi_data.py" "data/$1" "data-mfcc/$1" || return
     if [[ -f data-mfcc/$1/wav.scp ]]; then
@@ -89,13 +89,13 @@ enter_experiment
 mkdir -p conf
 echo '--use-energy=false' >conf/mfcc.conf
 
-step 0 lang data/local/dict/lexicon.txt data/local/lm.arpa \
-    makes data/lang/L.fst data/lang_test/G.fst -- language "$oov" "${lang[@]}"
+step 0 lang makes data/lang/L.fst data/lang_test/G.fst -- \
+    language "$oov" "${lang[@]}" "$(checksum data/local/dict/{lexicon,{,non}silence_phones}.txt data/local/lm.arpa)"
 for set in "${sets[@]}"; do
     source=feats.scp
     [[ ! -f data/$set/wav.scp ]] || source=wav.scp
-    step 1 "mfcc_$set" "data/$set"/{text,utt2spk,segments,$source} \
-        makes "data-mfcc/$set"/{feats,cmvn}.scp -- mfcc "$set"
+    step 1 "mfcc_$set" makes "data-mfcc/$set"/{feats,cmvn}.scp -- \
+        mfcc "$set" "$(checksum "data/$set"/{text,utt2spk,segments,$source})"
 done
 
 train=data-mfcc/train
