@@ -1,0 +1,75 @@
+"""bayes-asr align: forced alignment with a trained network, or a first alignment without one."""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from bayes_asr.align import align_flat, align_run
+from bayes_asr.cli.arguments import positive
+from bayes_asr.decode.align import AlignOptions
+from bayes_asr.errors import InputError
+from bayes_asr.kaldi import open_pipe
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    default = AlignOptions()
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="run that aligns")
+    parser.add_argument(
+        "--flat", action="store_true", help="without a run: all states of a transcript last equally"
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
+    which.add_argument("--data", type=Path, help="Kaldi data directory with feats.scp and text")
+    parser.add_argument(
+        "--lang", type=Path, help="lang, dict or graph folder; default: the graph of the run"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="alignment directory to write")
+    parser.add_argument(
+        "--model",
+        type=Path,
+        help="with --flat: final.mdl, its tree beside it; default: three states a phone",
+    )
+    parser.add_argument(
+        "--oov", metavar="WORD", help="stands for words without pronunciation; default: oov.txt"
+    )
+    parser.add_argument("--acoustic-scale", type=float, help="default: that of the run's decoding")
+    parser.add_argument("--beam", type=float, default=default.beam, help="default %(default)g")
+    parser.add_argument(
+        "--retry-beam", type=float, default=default.retry_beam, help="default %(default)g"
+    )
+    parser.add_argument("--nj", type=positive, default=1, help="processes")
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Align, and say how many utterances are aligned."""
+    if args.flat:
+        if args.run or args.on or args.lang is None:
+            raise InputError("--flat takes --data DIR and --lang DIR, and no run")
+        summary = align_flat(args.data, args.lang, args.out, args.model, args.oov)
+    else:
+        if args.run is None or args.model:
+            raise InputError("give the run to align with (--model goes with --flat)")
+        summary = align_run(
+            args.run,
+            args.out,
+            data=args.data,
+            on=args.on,
+            lang=args.lang,
+            unknown=args.oov,
+            acoustic_scale=args.acoustic_scale,
+            beam=args.beam,
+            retry_beam=args.retry_beam,
+            nj=args.nj,
+            open_pipe=open_pipe if args.allow_pipes else None,
+        )
+    if args.json:
+        print(json.dumps(asdict(summary)))
+        return
+    print(
+        f"{args.out}: {summary.aligned} of {summary.utterances} utterances aligned,"
+        f" {summary.frames} frames; {summary.retried} utterances needed the wider beam"
+    )
