@@ -39,12 +39,19 @@ class LabelledSet:
 
 
 def located(candidates: Sequence[str], data: DataConfig, what: str) -> Path:
-    """Return the first of the candidate directories that exists, and say which it is."""
+    """Return the first of the candidate directories that exists, and say which it is.
+
+    `*` stands for any part of a name. Raises InputError where several directories fit that.
+    """
     paths = [Path(data.dir) / candidate for candidate in candidates]
     for path in paths:
-        if path.exists():
-            LOGGER.info("%s: %s", what, path)
-            return path
+        found = sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
+        if len(found) > 1:
+            names = " and ".join(match.name for match in found)
+            raise InputError(f"{path}: {names} are there; choose one of them as {what}")
+        if found and found[0].exists():
+            LOGGER.info("%s: %s", what, found[0])
+            return found[0]
     tried = ", ".join(map(str, paths)) or "no directory is configured"
     raise InputError(f"{what}: none of these exists: {tried}; set data.dir or name the directory")
 

@@ -34,9 +34,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--corpus", type=Path, required=True, help="folder of annotations and, below it, recordings"
     )
     parser.add_argument("--out", type=Path, default=Path("exp/ami"), help="default %(default)s")
-    parser.add_argument("--dict", type=Path, metavar="FILE", help="lexicon.txt; default: CMUdict")
     parser.add_argument(
-        "--lm", type=Path, metavar="ARPA", help="default: a trigram of the training transcripts"
+        "--dict", type=Path, metavar="FILE", help="default: CORPUS/lexicon.txt if there, or CMUdict"
+    )
+    parser.add_argument(
+        "--lm",
+        type=Path,
+        metavar="ARPA",
+        help="default: CORPUS/lm.arpa if there, or a trigram of the training transcripts",
     )
     parser.add_argument("--mic", default="ihm", help="microphones: ihm, the headsets (default)")
     for name in SETS:
@@ -70,6 +75,7 @@ def prepare(
     participants = read_participants(annotations)
     meetings = {name: chosen(name, path, participants) for name, path in lists.items()}
     refuse_shared(meetings)
+    lexicon, lm = lexicon or beside(corpus / "lexicon.txt"), lm or beside(corpus / "lm.arpa")
     entries = own_lexicon(lexicon) if lexicon else default_lexicon()
     headsets = find_headsets(corpus)
     written: dict[str, WrittenSet] = {}
@@ -96,6 +102,14 @@ def prepare(
             f"{missing} of {total} recordings are missing below {corpus}: no features can be "
             "computed before they are there and this is run again"
         )
+
+
+def beside(file: Path) -> Path | None:
+    """A dictionary or language model of the user's that lies in the corpus folder."""
+    if file.exists():
+        print(f"{file} is taken")
+        return file
+    return None
 
 
 def chosen(
