@@ -39,6 +39,17 @@ EXTRAS = {
     "mini": ("espeakng_loader", "kaldi_native_fbank"),
 }
 PROGRAMS = {"Kaldi": ("latgen-faster-mapped", "copy-feats"), "NIST": ("sclite", "hubscr.pl")}
+GMM_SCRIPTS = (  # of Kaldi's egs/wsj/s5: what local/kaldi_gmm.sh calls
+    *("steps/make_mfcc.sh", "steps/compute_cmvn_stats.sh", "steps/train_mono.sh"),
+    *("steps/train_deltas.sh", "steps/train_lda_mllt.sh", "steps/train_sat.sh"),
+    *("steps/align_si.sh", "steps/align_fmllr.sh", "steps/decode_fmllr.sh"),
+    *("steps/nnet/make_fmllr_feats.sh", "utils/prepare_lang.sh", "utils/mkgraph.sh"),
+    *("utils/subset_data_dir.sh", "utils/fix_data_dir.sh"),
+)
+GMM_PROGRAMS = (  # one of each of Kaldi's folders that they need
+    *("compute-mfcc-feats", "gmm-est-fmllr", "compile-train-graphs", "fsttablecompose"),
+    *("lattice-to-post", "arpa2fst", "fstcompile"),
+)
 SAMPLE = 10  # utterances of a set that are read
 LEAST_FREE = 2**30  # bytes
 
@@ -65,6 +76,7 @@ def environment() -> list[Check]:
         else Check("native decoder", "warning", f"{native.LIBRARY} is not built: decoding is slow"),
         *(Check(f"extra {extra}", "ok", _importable(extra)) for extra in EXTRAS),
         *(Check(what, "ok", _installed(programs)) for what, programs in PROGRAMS.items()),
+        Check("Kaldi's GMMs", "ok", _gmm_scripts()),
         Check(
             "disk",
             "ok" if free > LEAST_FREE else "warning",
@@ -94,11 +106,29 @@ def _importable(extra: str) -> str:
     return f"without {', '.join(missing)}: pip install bayes_asr[{extra}]" if missing else "there"
 
 
-def _installed(programs: tuple[str, ...]) -> str:
+def _which(programs: tuple[str, ...]) -> dict[str, str | None]:
+    """Where the programs are: below KALDI_ROOT or on the PATH."""
     root = os.environ.get("KALDI_ROOT")
-    folders = [*Path(root).glob("src/*bin"), *Path(root).glob("tools/sctk/bin")] if root else []
+    places = ("src/*bin", "tools/openfst/bin", "tools/sctk/bin")
+    folders = [folder for place in places for folder in Path(root).glob(place)] if root else []
     path = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
-    found = {program: shutil.which(program, path=path) for program in programs}
+    return {program: shutil.which(program, path=path) for program in programs}
+
+
+def _gmm_scripts() -> str:
+    """Whether local/kaldi_gmm.sh would find what it calls."""
+    root = os.environ.get("KALDI_ROOT")
+    if not root:
+        return "KALDI_ROOT is not set (only local/kaldi_gmm.sh needs it, or a path.sh)"
+    scripts = Path(root, "egs", "wsj", "s5")
+    missing = [name for name in GMM_SCRIPTS if not (scripts / name).is_file()]
+    missing += [program for program, where in _which(GMM_PROGRAMS).items() if not where]
+    lacking = f"{', '.join(missing)} not found (only local/kaldi_gmm.sh needs them)"
+    return lacking if missing else f"scripts in {scripts} and their programs: there"
+
+
+def _installed(programs: tuple[str, ...]) -> str:
+    found = _which(programs)
     said = ", ".join(f"{program}: {where or 'not found'}" for program, where in found.items())
     return said if all(found.values()) else f"{said} (not needed)"
 

@@ -1,6 +1,7 @@
 """What the doctor says of an environment and of a corpus."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def test_environment_alone_needs_nothing(
     assert status == 0
     assert "latgen-faster-mapped: not found" in found["Kaldi"][0][1]
     assert "(not needed)" in found["NIST"][0][1]
+    assert "KALDI_ROOT is not set" in found["Kaldi's GMMs"][0][1]
     said = "without espeakng_loader, kaldi_native_fbank: pip install bayes_asr[mini]"
     assert found["extra mini"] == [("ok", said)]
     assert {"python", "torch", "native decoder", "disk"} <= found.keys()
@@ -57,6 +59,31 @@ def test_programs_are_found_below_kaldi_root(
     _, found = checks_of(capsys)
     assert f"copy-feats: {tmp_path / 'src/featbin/copy-feats'}" in found["Kaldi"][0][1]
     assert "not needed" not in found["Kaldi"][0][1]
+
+
+def test_scripts_for_gmms_are_looked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those that the shell scripts name, no more and no fewer."""
+    sources = [*(ROOT / "local").glob("kaldi*.sh"), *(ROOT / "recipes").glob("*/kaldi.sh")]
+    shell = "".join(source.read_text() for source in sources)
+    called = re.findall(r"\b(?:steps|utils)/[\w/]+\.sh", shell)
+    assert {*called} == {*doctor.GMM_SCRIPTS}
+    (programs,) = re.findall(r"kaldi_programs=\((.*)\)", shell)
+    assert tuple(programs.split()) == doctor.GMM_PROGRAMS
+    files = [f"egs/wsj/s5/{name}" for name in doctor.GMM_SCRIPTS]
+    files += [f"src/somebin/{name}" for name in doctor.GMM_PROGRAMS]
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("KALDI_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "and their programs: there" in checks_of(capsys)[1]["Kaldi's GMMs"][0][1]
+    (tmp_path / files[2]).unlink()
+    (tmp_path / files[-1]).unlink()
+    said = checks_of(capsys)[1]["Kaldi's GMMs"][0][1]
+    assert said.startswith("steps/train_mono.sh, fstcompile not found")
 
 
 def test_real_corpus_is_described(
