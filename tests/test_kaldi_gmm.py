@@ -1,4 +1,4 @@
-"""local/kaldi_gmm.sh: what it asks of Kaldi's scripts, with stubs for them, and a real Kaldi.
+"""local/kaldi_gmm.sh: what it asks of Kaldi's scripts, with stubs for them, and of a real Kaldi.
 
 The stubs note down their arguments, refuse inputs that are not there, and make what the real
 scripts make.
@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr.tables.text import read_mapping
+from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
+from bayes_asr.tables.fst import read_fst
+from bayes_asr.tables.mdl import read_transition_model
+from bayes_asr.tables.text import read_data_dir, read_mapping
 
 ROOT = Path(__file__).resolve().parent.parent
 SPHERE = b"NIST_1A\n   1024\n"
@@ -318,3 +321,33 @@ def test_no_kaldi_at_all_is_said(experiment: Experiment) -> None:
     said = experiment.run(KALDI_ROOT="")
     assert "Kaldi is needed: set KALDI_ROOT to its folder" in said
     assert said.endswith("status 1")
+
+
+@pytest.mark.kaldi
+@pytest.mark.timeout(7200)
+def test_real_kaldi_trains_the_sample(shared_data: Path, tmp_path: Path) -> None:
+    """From sound to fMLLR: what the network's training will read fits together."""
+    if not os.environ.get("KALDI_ROOT"):
+        pytest.skip("KALDI_ROOT is not set")
+    prepare = [sys.executable, ROOT / "recipes/timit/prepare.py", "--out", tmp_path]
+    subprocess.run([*prepare, "--corpus", shared_data / "timit_sample"], check=True)
+    train = [ROOT / "local/kaldi_gmm.sh", "--recipe", "timit", "--out", tmp_path, "--nj", "2"]
+    subprocess.run(train, check=True, stdin=subprocess.DEVNULL)
+    model = read_transition_model(tmp_path / "exp/tri3_ali/final.mdl")
+    known = read_transition_model(shared_data / "kaldi/timit_sample/exp/tri3_ali/final.mdl")
+    assert abs(model.num_pdfs - known.num_pdfs) <= 8, "dither is random"
+    graph = read_fst(tmp_path / "exp/tri3/graph/HCLG.fst")
+    assert graph.ilabel.max() == model.num_transition_ids
+    for name, most_lost in (("train", 4), ("dev", 2), ("test", 6)):
+        data = read_data_dir(tmp_path / "data-fmllr-tri3" / name)
+        assert data.utt2spk == read_mapping(tmp_path / "data" / name / "utt2spk")
+        features = dict(iter_matrices(data.path / "feats.scp"))
+        assert features.keys() == data.utt2spk.keys()
+        assert {matrix.shape[1] for matrix in features.values()} == {40}
+        folder = tmp_path / "exp" / f"tri3_ali_{name}".removesuffix("_train")
+        aligned = dict(pair for ark in folder.glob("ali.*.gz") for pair in iter_int_vectors(ark))
+        assert len(features) - len(aligned) <= most_lost
+        for utt, tids in aligned.items():
+            assert len(tids) == len(features[utt])
+    again = subprocess.run(train, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    assert again.stdout.count(b": complete") == 20
