@@ -38,14 +38,12 @@ choose_recipe
 choose_systems
 check_options
 set_up mini,report
-if [[ -z $kaldi_dir ]]; then
-    run_stage 0-2 prepare "$out" -- python "$recipe_dir/prepare.py" --out "$out" \
-        ${corpus:+--corpus "$corpus"} ${dim:+--dim "$dim"} ${force:+--force}
-fi
+configuration=("$recipe_dir/config.yaml")
+[[ -n $kaldi_dir ]] || prepare_recipe
 for system in "${systems[@]}"; do
     for ((seed = 1; seed <= seeds; seed++)); do
         run=$out/$system/seed$seed
-        run_stage 3 train "$run" -- bayes-asr train "$recipe_dir/config.yaml" \
+        run_stage 3 train "$run" -- bayes-asr train "${configuration[@]}" \
             ${experiment:+"$experiment/${system%"$size"}.yaml"} "${config[@]}" \
             --set=data.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" --out "$run" ${force:+--new}
         settings=$run/config.yaml

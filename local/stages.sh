@@ -43,6 +43,11 @@ prepares_with() {
     grep -qs -- "\"$1\"" "$recipe_dir/prepare.py"
 }
 
+# has_kaldi: succeeds if stages 1 and 2 are Kaldi's: it is named, or has been here before.
+has_kaldi() {
+    [[ -f $recipe_dir/kaldi.sh ]] && [[ -n ${KALDI_ROOT:-} || -f path.sh || -f $root/path.sh || -d $out/data-fmllr-tri3 ]]
+}
+
 # check_options: what this recipe, or this version, has no use for is refused, never ignored.
 check_options() {
     local file
@@ -52,10 +57,13 @@ check_options() {
     [[ -z $corpus || -z $kaldi_dir ]] || refuse "--corpus and --kaldi-dir exclude each other"
     [[ -z $corpus ]] || prepares_with --corpus ||
         refuse "--corpus $corpus: preparing a corpus for the recipe $name is not available"
-    [[ -z $dim ]] || prepares_with --dim ||
-        refuse "--dim $dim: choosing the feature dimension is not available for the recipe $name"
+    [[ -z $dim || -z $kaldi_dir ]] || refuse "--dim and --kaldi-dir exclude each other"
+    [[ -z $dim ]] || prepares_with --dim || has_kaldi ||
+        refuse "--dim $dim: choosing the feature dimension is not available for the recipe $name without Kaldi"
     [[ -n $kaldi_dir || -f $recipe_dir/prepare.py ]] ||
         refuse "the recipe $name starts from the data and exp folders of a Kaldi experiment: name it by --kaldi-dir"
+    [[ -n $kaldi_dir || -n $corpus || $stage -gt 0 ]] || ! prepares_with --corpus ||
+        refuse "the recipe $name needs its corpus, or a Kaldi experiment: name it by --corpus or --kaldi-dir"
     [[ -z $kaldi_dir || -d $kaldi_dir ]] || refuse "--kaldi-dir $kaldi_dir: there is no such folder"
     [[ " ${set[*]}" != *' seed='* ]] || refuse "--set seed: the seeds are chosen by --seeds N"
     ((stage <= 3 || ${#set[@]} == 0)) ||
@@ -97,4 +105,26 @@ run_stage() {
         exit "$status"
     fi
     ((${#files[@]} == 0)) || echo "$* $(state "${files[@]}")" >"$done"
+}
+
+# prepare_recipe: stages 0 to 2. A recipe with a kaldi.sh leaves 1 and 2 to Kaldi's GMMs or, where there is no
+# Kaldi, to its without_kaldi.sh; the prepare.py of any other recipe does everything.
+prepare_recipe() {
+    local prepare=(python "$recipe_dir/prepare.py" --out "$out" ${corpus:+--corpus "$corpus"})
+    [[ -z $force ]] || ! prepares_with --force || prepare+=(--force)
+    if [[ ! -f $recipe_dir/kaldi.sh ]]; then
+        run_stage 0-2 prepare "$out" -- "${prepare[@]}" ${dim:+--dim "$dim"}
+        return
+    fi
+    run_stage 0 prepare "$out" "$recipe_dir"/*.py "$out"/data/{train,dev,test,eval}/text "$out/data/local/lm.arpa" -- \
+        "${prepare[@]}"
+    if has_kaldi; then
+        run_stage 1-2 kaldi "$out" -- "$root/local/kaldi_gmm.sh" --recipe "$recipe_dir" --out "$out" --nj "$nj" \
+            ${dim:+--dim "$dim"} ${force:+--force}
+    elif [[ -f $recipe_dir/without_kaldi.sh ]]; then
+        # shellcheck source=/dev/null
+        . "$recipe_dir/without_kaldi.sh"
+    elif ((stage <= 2 && stop_stage >= 1)); then
+        fail "Stages 1 and 2 of the recipe $name need Kaldi: set KALDI_ROOT to its folder, or copy your path.sh beside run.sh."
+    fi
 }

@@ -54,6 +54,12 @@ class Checkout:
         for system in ("gru", "lstm"):
             (self.folder / f"conf/experiments/pair/{system}.yaml").touch()
         (self.folder / "recipes/made/prepare.py").write_text('add_argument("--dim")\n')
+        gmm = self.folder / "recipes/gmm"
+        gmm.mkdir()
+        for name in ("config.yaml", "kaldi.sh"):
+            (gmm / name).touch()
+        (gmm / "prepare.py").write_text('add_argument("--corpus")\n')
+        executable(self.folder / "local/kaldi_gmm.sh", STUB)
         self.environment = folder / "environment"
         for name in ("python", "bayes-asr"):
             executable(self.environment / "bin" / name, STUB)
@@ -113,12 +119,15 @@ def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
         (["--stage", "three"], "--stage needs a number, not 'three'"),
         (["--stage", "08"], "--stage needs a number, not '08'"),
         (["--force=no"], "--force takes no value"),
-        (["--recipe", "absent"], "known recipes: given made"),
+        (["--recipe", "absent"], "known recipes: given gmm made"),
         (["--recipe", "given"], "name it by --kaldi-dir"),
         (["--recipe", "given", "--kaldi-dir", "absent"], "absent: there is no such folder"),
         (["--recipe", "given", "--corpus", "."], "preparing a corpus for the recipe given"),
         (["--recipe", "given", "--dim", "50"], "--dim 50"),
         (["--recipe", "made", "--corpus", "."], "preparing a corpus for the recipe made"),
+        (["--recipe", "gmm"], "the recipe gmm needs its corpus, or a Kaldi experiment"),
+        (["--recipe", "gmm", "--corpus", ".", "--dim", "50"], "for the recipe gmm without Kaldi"),
+        (["--recipe", "made", "--kaldi-dir", ".", "--dim", "50"], "exclude each other"),
         (["--recipe", "made", "--config", "absent.yaml"], "absent.yaml: there is no such file"),
         (["--recipe", "made", "--seeds", "0"], "--seeds 0: at least one"),
         (["--recipe", "made", "--nj", "0"], "--nj 0: at least one"),
@@ -190,6 +199,54 @@ def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
         *("train.log", "score.log"),
         *(f"{verb}_{part}.log" for verb in ("forward", "decode") for part in ("dev", "test")),
     }
+
+
+GMM = ("./run.sh", "--recipe", "gmm", "--corpus", ".", "--nj", "2", "--stop-stage", "3")
+
+
+@pytest.mark.parametrize("how", ["KALDI_ROOT", "path.sh", "made before"])
+def test_stages_1_and_2_are_kaldis_where_there_is_kaldi(checkout: Checkout, how: str) -> None:
+    out = checkout.folder / "exp/gmm"
+    if how == "path.sh":
+        (checkout.folder / "path.sh").touch()
+    if how == "made before":
+        (out / "data-fmllr-tri3").mkdir(parents=True)
+    variables = {"KALDI_ROOT": "/kaldi" if how == "KALDI_ROOT" else ""}
+    done = checkout.run(*GMM, "--dim", "50", "--force", **variables)
+    assert done.returncode == 0, done.stderr
+    recipe = checkout.folder / "recipes/gmm"
+    prepare = [str(recipe / "prepare.py"), "--out", str(out), "--corpus", "."]
+    assert [call for call in checkout.calls("python") if call[0] == prepare[0]] == [prepare]
+    assert checkout.calls("kaldi_gmm.sh") == [
+        ["--recipe", str(recipe), "--out", str(out), "--nj", "2", "--dim", "50", "--force"]
+    ]
+    assert checkout.calls("bayes-asr")[0][:2] == ["train", str(recipe / "config.yaml")]
+
+
+def test_stages_1_and_2_without_kaldi_are_the_recipes_own(checkout: Checkout) -> None:
+    recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"
+    (recipe / "without_kaldi.sh").write_text(
+        'configuration+=("$recipe_dir/less.yaml")\n'
+        'run_stage 2 alignments "$out" -- bayes-asr align --on train\n'
+    )
+    for stage, verbs in (("0", ["align", "train"]), ("3", ["train"])):
+        before = len(checkout.calls("bayes-asr"))
+        done = checkout.run(*GMM, "--stage", stage, KALDI_ROOT="")
+        assert done.returncode == 0, done.stderr
+        called = checkout.calls("bayes-asr")[before:]
+        assert [call[0] for call in called] == verbs
+        configurations = [str(recipe / name) for name in ("config.yaml", "less.yaml")]
+        assert called[-1][1:4] == [*configurations, f"--set=data.dir={out}"]
+    assert not checkout.calls("kaldi_gmm.sh")
+
+
+def test_recipe_that_needs_kaldi_says_so_after_its_preparation(checkout: Checkout) -> None:
+    done = checkout.run(*GMM, KALDI_ROOT="")
+    assert done.returncode == 1
+    assert "Stages 1 and 2 of the recipe gmm need Kaldi: set KALDI_ROOT" in done.stderr
+    assert [call for call in checkout.calls("python") if call[0].endswith("prepare.py")]
+    assert not checkout.calls("bayes-asr")
+    assert checkout.run(*GMM, "--stop-stage", "0", KALDI_ROOT="").returncode == 0
 
 
 def test_configurations_settings_and_seeds(checkout: Checkout) -> None:

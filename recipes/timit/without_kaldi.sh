@@ -1,0 +1,20 @@
+# shellcheck shell=bash disable=SC2154  # run.sh sets $recipe_dir, $out, $nj, $force and $configuration, and reads this
+# Stages 1 and 2 without Kaldi: MFCC; alignments from the hand-marked times and the graph of a phone bigram; then a
+# small network is trained on these alignments and aligns the transcripts anew.
+
+marks=(python "$recipe_dir/without_kaldi.py")
+aligner=$out/exp/aligner
+configuration+=("$recipe_dir/without_kaldi.yaml")
+run_stage 1 features "$out" "$out"/data/{train,dev,test}/{utt2spk,wav.scp,frontend.json} -- \
+    "${marks[@]}" features --out "$out"
+run_stage 2 alignments "$out" "$out"/data/{train,dev,test}/{phones.ctm,frontend.json} "$out"/data/local/lm.arpa \
+    "$out"/exp/{marks_ali{,_dev,_test}/final.mdl,marks/graph/HCLG.fst} -- \
+    "${marks[@]}" alignments --out "$out"
+run_stage 2 aligner "$aligner" -- bayes-asr train "${configuration[@]}" "$recipe_dir/aligner.yaml" \
+    --set=data.dir="$out" --out "$aligner" ${force:+--new}
+for part in train dev; do
+    realigned=$out/exp/realigned_ali
+    [[ $part == train ]] || realigned+=_$part
+    run_stage 2 "realign_$part" "$aligner" "$aligner"/{config.yaml,best.pt} "$realigned/ali.1.gz" -- \
+        bayes-asr align "$aligner" --on "$part" --nj "$nj" --out "$realigned"
+done
