@@ -25,7 +25,7 @@ ruff format --check
 mypy
 mapfile -t scripts < <(grep -lrE '^#!.*\b(ba)?sh$' run.sh test.sh .ci local recipes)
 if command -v shellcheck >/dev/null; then
-    shellcheck --external-sources "${scripts[@]}" local/*.sh
+    shellcheck --external-sources "${scripts[@]}" local/*.sh recipes/*/*.sh
 else
     echo "shellcheck is not installed: the scripts are not checked"
 fi
