@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bayes_asr.errors import StoppedError, explained
@@ -20,11 +20,23 @@ def to_screen(level: int = logging.INFO) -> None:
     LOGGER.propagate = False
 
 
+class _LogFile(logging.FileHandler):
+    """A file of messages, which a full disk may cut short: that is said, once."""
+
+    said = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        if not self.said:
+            self.said = True
+            why = sys.exc_info()[1]
+            print(f"{self.baseFilename}: cannot be written: {why}", file=sys.stderr)
+
+
 @contextmanager
 def also_in(path: Path) -> Iterator[None]:
     """Append messages to the file `path`, with their times, and the error that ends the block."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     LOGGER.addHandler(handler)
     try:
@@ -41,4 +53,5 @@ def also_in(path: Path) -> Iterator[None]:
         raise
     finally:
         LOGGER.removeHandler(handler)
-        handler.close()
+        with suppress(OSError):
+            handler.close()

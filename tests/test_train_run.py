@@ -18,14 +18,14 @@ from conftest import ROOT
 from small_corpus import (
     DIMENSIONS,
     MODEL,
-    TINY,
     made_up,
     write_alignments,
     write_corpus,
     write_data_dir,
 )
+from training_runs import assert_same, config_of, epochs_of, states
 
-from bayes_asr.config import Config, load
+from bayes_asr.config import load
 from bayes_asr.data.batches import in_order
 from bayes_asr.data.features import Normalisation
 from bayes_asr.errors import InputError
@@ -37,10 +37,6 @@ from bayes_asr.train.corpus import LabelledSet, training_and_dev
 from bayes_asr.train.loop import run_epoch
 from bayes_asr.train.schedule import cosine, newbob, next_rate
 from bayes_asr.train.training import train
-
-
-def config_of(root: Path, *more: str) -> Config:
-    return load([], [f"data.dir={root}", *TINY, *more])
 
 
 @pytest.fixture
@@ -106,26 +102,6 @@ def test_damaged_front_end_is_named(text: str, tmp_path: Path) -> None:
 
 class Killed(BaseException):
     """What stops a run in these tests."""
-
-
-def states(run: Path) -> dict[str, Any]:
-    """All that a run has learnt, without the times."""
-    found: dict[str, Any] = {}
-    for name in ("best.pt", "last.pt"):
-        content = checkpoint.read(run / name)
-        found |= {f"{name} {key}": value for key, value in content["model"].items()}
-        for number, state in content.get("optimizer", {}).get("state", {}).items():
-            found |= {f"{name} {number} {key}": value for key, value in state.items()}
-    for line in (run / "history.jsonl").read_text().splitlines():
-        entry = json.loads(line)
-        for key in ("train_loss", "train_error", "dev_loss", "dev_error", "learning_rate"):
-            found[f"{entry['epoch']} {key}"] = torch.tensor(entry[key])
-    return found
-
-
-def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
-    assert a.keys() == b.keys()
-    assert not [key for key in a if not torch.equal(a[key], b[key])]
 
 
 @pytest.fixture(scope="module")
@@ -207,11 +183,6 @@ def test_run_that_another_process_trains_is_refused(
         assert_same(states(run), before)
         other.kill()
     train(config_of(small_corpus), run)  # a killed process leaves no lock
-
-
-def epochs_of(run: Path) -> int:
-    history = run / "history.jsonl"
-    return len(history.read_text().splitlines()) if history.exists() else 0
 
 
 def test_finished_run_is_left_as_it_is_and_reads_one_utterance(

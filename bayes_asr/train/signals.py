@@ -22,21 +22,22 @@ class Notice:
 def noted() -> Iterator[Notice]:
     """Note the first SIGTERM or SIGINT instead of ending; the second has its usual effect.
 
-    Outside the main thread, where Python lets nobody handle signals, none is ever noted.
+    One that is ignored, as in background jobs of a script, stays ignored. Outside the main thread,
+    where Python lets nobody handle signals, none is ever noted.
     """
     notice = Notice()
     if threading.current_thread() is not threading.main_thread():
         yield notice
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {n: handler for n, handler in before.items() if handler is not signal.SIG_IGN}
 
     def note(number: int, frame: FrameType | None) -> None:
         notice.number = number
         _handle(before)
 
     try:
-        for number in SIGNALS:
-            signal.signal(number, note)
+        _handle(dict.fromkeys(before, note))
         yield notice
     finally:
         _handle(before)

@@ -22,10 +22,10 @@ INTERVAL = 10.0  # seconds between two notes of the position
 
 
 def read(run: Path) -> dict[str, Any]:
-    """What a run has said of itself; empty where it has not, or not in JSON."""
+    """What a run has said of itself; empty where it has not, or nobody can read it."""
     try:
         found = json.loads((run / NAME).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
