@@ -1,5 +1,6 @@
 """A decoded run scored by time: CTMs out of its lattices, against the STM of its data."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +11,16 @@ from bayes_asr.decode.ctm import Place, read_places
 from bayes_asr.decode.rescore import write_ctm_at
 from bayes_asr.errors import InputError
 from bayes_asr.score.counts import ErrorCounts
-from bayes_asr.score.glm import ENGLISH
+from bayes_asr.score.glm import ENGLISH, filter_words, read_glm
 from bayes_asr.score.hubscr import counted_by_hubscr
 from bayes_asr.score.phones import PhoneMap, timit_map
 from bayes_asr.score.scores import Score
 from bayes_asr.score.sets import TimedSweep, Weights, check_same_utterances, find_hypotheses
-from bayes_asr.tables.text import read_text
+from bayes_asr.tables.reader import iter_lines
+from bayes_asr.tables.text import read_text, write_lines
 from bayes_asr.train.corpus import located
+
+NO_WORD = re.compile(r"<.*>|\[.*\]")
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Ctms(Mapping[Weights, Path]):
     weights: tuple[Weights, ...]
     lattices: tuple[Path, ...]
     words: Path
+    glm: Path
     folder: Path
     places: Mapping[str, Place] | None
     nj: int
@@ -44,7 +49,10 @@ class Ctms(Mapping[Weights, Path]):
             raise KeyError(weights)
         path = self.folder / f"lmwt{weights[0]:g}.wip{weights[1]:.1f}.ctm"
         if not path.exists():
-            write_ctm_at(weights, self.lattices, self.words, path, self.places, self.nj)
+            everything = path.with_suffix(".all")
+            write_ctm_at(weights, self.lattices, self.words, everything, self.places, self.nj)
+            write_lines(scored_lines(everything, self.glm), path)
+            everything.unlink()
         return path
 
     def __iter__(self) -> Iterator[Weights]:
@@ -52,6 +60,19 @@ class Ctms(Mapping[Weights, Path]):
 
     def __len__(self) -> int:
         return len(self.weights)
+
+
+def scored_lines(ctm: Path, glm: Path) -> Iterator[str]:
+    """The lines of a CTM without `<unk>`, noises `[noise]`, and words that a rule deletes.
+
+    So does Kaldi's local/score_asclite.sh, as csrfilt leaves the confidence of a deleted word as a
+    word.
+    """
+    rules = read_glm(glm, "hyp")
+    for _, fields in iter_lines(ctm):
+        word = fields[4]
+        if not NO_WORD.fullmatch(word) and filter_words(word, rules):
+            yield " ".join(fields)
 
 
 class TimedSet:
@@ -72,7 +93,7 @@ class TimedSet:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
         words = located(config.data.graph, config.data, "decoding graph") / "words.txt"
         places, folder = read_places(self.data), run / f"ctm_{name}"
-        self.ctms = Ctms(tuple(files), lattices, words, folder, places, nj)
+        self.ctms = Ctms(tuple(files), lattices, words, self.glm, folder, places, nj)
 
     def _data_dir(self) -> Path:
         """The first of the set's data directories that has an STM."""

@@ -14,7 +14,12 @@ from types import ModuleType
 import pytest
 from ami_corpus import Turn, Wearer, write_annotations
 
+from bayes_asr.config import load
+from bayes_asr.errors import InputError
+from bayes_asr.recordings import scored_lines
+from bayes_asr.score.glm import ENGLISH
 from bayes_asr.tables.text import read_mapping, read_text
+from bayes_asr.train.corpus import located
 
 RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "ami"
 SETS = ("train", "dev", "eval")
@@ -402,4 +407,49 @@ def test_it_runs_as_a_program(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith("prepare.py: error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_no_reference_holds_is_not_scored(golden: Path, tmp_path: Path) -> None:
+    """Kaldi's grep takes hesitations, unknown words and noises out of a CTM before hubscr."""
+    said = "HELLO UM <unk> [laughter] OKAY MM-HMM hmm"
+    lines = [f"ES2004a.Headset-0 A {i}.00 0.50 {word} 1.00" for i, word in enumerate(said.split())]
+    (tmp_path / "ctm").write_text("\n".join(lines) + "\n")
+    for rules in (ENGLISH, golden / "ami" / "english.glm"):
+        kept = scored_lines(tmp_path / "ctm", rules)
+        assert [line.split()[4] for line in kept] == ["HELLO", "OKAY", "MM-HMM"]
+
+
+def test_names_of_kaldis_graphs_are_looked_up(tmp_path: Path) -> None:
+    """They hold the name of the language model, which differs with and without Fisher."""
+    config = load([RECIPE / "config.yaml"], [f"data.dir={tmp_path}"])
+    graph = tmp_path / "exp" / "ihm" / "tri3" / "graph_ami_fsh.o3g.kn.pr1-7"
+    with pytest.raises(InputError, match=r"none of these exists: .*graph_\*"):
+        located(config.data.graph, config.data, "graph")
+    graph.mkdir(parents=True)
+    assert located(config.data.graph, config.data, "graph") == graph
+    (graph.parent / "graph_ami.o3g.kn.pr1-7").mkdir()
+    with pytest.raises(InputError, match=r"graph_ami\.o3g.* and graph_ami_fsh.* choose one"):
+        located(config.data.graph, config.data, "graph")
+    (tmp_path / "exp" / "tri3" / "graph").mkdir(parents=True)
+    assert located(config.data.graph, config.data, "graph").parent.name == "tri3"
+
+
+def test_the_paper_trains_ami_with_rmsprop() -> None:
+    """Bittar & Garner (2021), section 5.2."""
+    config = load([RECIPE / "config.yaml"])
+    assert (config.train.optimizer, config.train.epochs) == ("rmsprop", 24)
+    assert (config.model.layers, config.model.units) == (4, 550)
+
+
+def test_features_are_refused_while_recordings_are_missing(
+    prepared: Callable[..., tuple[Path, str]], tmp_path: Path
+) -> None:
+    write_annotations(small(), tmp_path / "corpus")
+    out, _ = prepared()
+    done = subprocess.run(
+        [sys.executable, RECIPE / "features.py", "--out", out], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "3 of 3 recordings are missing, such as AMI_ES2002a_H00: put them" in done.stderr
     assert done.stderr.count("\n") == 1

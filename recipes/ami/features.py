@@ -46,8 +46,8 @@ def refuse_missing(directories: Sequence[Path]) -> None:
     if missing:
         raise InputError(
             f"{needed[missing[0]]}: {len(missing)} of {len(needed)} recordings are missing, such "
-            f"as {missing[0]}: put them below the corpus and prepare again, or list the meetings that "
-            "are there"
+            f"as {missing[0]}: put them below the corpus and prepare again, or list the meetings "
+            "that are there"
         )
 
 
