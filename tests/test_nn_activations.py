@@ -56,6 +56,28 @@ def test_derivatives_by_the_parameters_are_those_of_the_paper() -> None:
     assert activation.theta.grad.item() == pytest.approx(-values["eta"] * s * (1 - s))
 
 
+@pytest.mark.parametrize(("name", "trains"), [("p-sigmoid", "eta"), ("p-relu", "alpha")])
+def test_scale_alone_needs_only_the_value(name: str, trains: str) -> None:
+    torch.manual_seed(0)
+    activation = build_activation(name, 3, 2, (trains,))
+    assert isinstance(activation, torch.nn.Module)
+    scale = getattr(activation.double(), trains)
+    scale.data = torch.tensor([[0.5, -2.0, 0.0], [1.0, 3.0, 0.0]], dtype=torch.float64)
+    a = torch.randn(7, 2, 3, dtype=torch.float64, requires_grad=True)
+    kept: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        value = activation(a)
+    assert [t.shape for t in kept] == [scale.shape, a.shape]
+    assert torch.equal(kept[1], value)
+    grad = torch.randn_like(value)
+    by_scale, by_a = torch.autograd.grad(value, (scale, a), grad)
+    plain = torch.sigmoid if name == "p-sigmoid" else torch.relu
+    expected = torch.autograd.grad(scale * plain(a), (scale, a), grad)
+    torch.testing.assert_close(by_a, expected[1])
+    torch.testing.assert_close(by_scale[:, :2], expected[0][:, :2])
+    assert torch.equal(by_scale[:, 2], torch.zeros(2, dtype=torch.float64))
+
+
 def test_shapes_that_the_paper_names() -> None:
     a = A.numpy()
     assert np.abs(p_sigmoid(1, 30, 0) - (a > 0))[np.abs(a) > 0.2].max() < 0.0025

@@ -6,6 +6,7 @@ from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.functional import logsigmoid
 
 from bayes_asr.errors import InputError
@@ -53,9 +54,12 @@ class PSigmoid(nn.Module):
     def __init__(self, units: int, sets: int, trains: Sequence[str]) -> None:
         super().__init__()
         self.eta, self.gamma, self.theta = _parameters(self.initial, units, sets, trains)
+        self.only_scales = tuple(trains) == ("eta",)
 
     def forward(self, a: Tensor) -> Tensor:
         """Return the value."""
+        if self.only_scales:
+            return Scaled.apply("sigmoid", self.eta, a)
         return self.eta * torch.sigmoid(self.gamma * a - self.theta)
 
     def derivative(self, a: Tensor) -> Tensor:
@@ -78,14 +82,40 @@ class PReLU(nn.Module):
         self.alpha, self.beta = _parameters(self.initial, units, sets, trains)
         if "beta" not in trains:
             self.beta = 0.0
+        self.only_scales = tuple(trains) == ("alpha",)
 
     def forward(self, a: Tensor) -> Tensor:
         """Return the value."""
+        if self.only_scales:
+            return Scaled.apply("relu", self.alpha, a)
         return self.alpha * a.relu() - self.beta * (-a).relu()
 
     def derivative(self, a: Tensor) -> Tensor:
         """Return the derivative by `a`."""
         return torch.where(a > 0, self.alpha * torch.ones_like(a), self.beta)
+
+
+class Scaled(torch.autograd.Function):
+    r"""`apply(name, scale, a)` -> scale * f(a) for f = sigmoid or relu, keeping only the value.
+
+    p-Sigmoid(\eta, 1, 0) and p-ReLU(\alpha, 0) as Zhang & Woodland (2015) simplify them: f(a) is
+    the value divided by its scale, and where the scale is 0 its derivative is taken to be 0.
+    """
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, name: str, scale: Tensor, a: Tensor) -> Tensor:
+        value = scale * FIXED[name](a)
+        ctx.save_for_backward(scale, value)
+        ctx.name = name  # type: ignore[attr-defined]
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[None, Tensor, Tensor]:
+        scale, value = ctx.saved_tensors  # type: ignore[attr-defined]
+        f = torch.where(scale == 0, 0, value / scale)
+        slope = f * (1 - f) if ctx.name == "sigmoid" else (f > 0).to(f.dtype)  # type: ignore[attr-defined]
+        return None, (grad * f).sum_to_size(scale.shape), grad * scale * slope
 
 
 def _parameters(
