@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from timit_tree import RATE, TRANSCRIPT, write_ldc, write_riff, write_sentence, write_sphere
 
+from bayes_asr.cli import main
 from bayes_asr.data.alignments import Alignments
 from bayes_asr.decode.ngram import read_arpa
 from bayes_asr.errors import InputError
+from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.text import read_mapping, read_text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +26,7 @@ SETS = ("train", "dev", "test")
 @pytest.fixture(scope="module")
 def recipe() -> Iterator[Callable[[str], ModuleType]]:
     """The recipe's files, loaded as its scripts see them."""
-    names = ("corpus", "prepare", "without_kaldi")
+    names = ("corpus", "prepare", "align")
     sys.path.insert(0, str(RECIPE))
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     modules = {}
@@ -80,11 +82,12 @@ def test_sphere_and_riff_give_the_same_features_and_labels(
         for marks in corpus.rglob("*.PHN"):
             write_sentence(marks.parent, marks.stem, True, write)
         outs.append(tmp_path / f"{name}_out")
-        main = recipe("prepare").main
+        prepare = recipe("prepare").main
         options = [f"--{n}-speakers={p}" for n, p in lists.items() if p]
-        assert main([f"--corpus={corpus}", f"--out={outs[-1]}", *options]) == 0
-        for what in ("features", "alignments"):
-            assert recipe("without_kaldi").main([what, f"--out={outs[-1]}"]) == 0
+        assert prepare([f"--corpus={corpus}", f"--out={outs[-1]}", *options]) == 0
+        directories = [str(outs[-1] / "data" / name) for name in SETS]
+        assert main(["features", *directories]) == 0
+        assert recipe("align").main([f"--out={outs[-1]}"]) == 0
     for name in ("feats.ark", "cmvn.ark", "frontend.json", "phones.ctm"):
         one, other = (out / "data/train" / name for out in outs)
         assert one.read_bytes() == other.read_bytes()
@@ -204,6 +207,24 @@ def test_a_speaker_in_two_lists_is_refused(
     (tmp_path / "test.list").write_text("mdab0\nfaks0\n")
     with pytest.raises(InputError, match=r"test\.list: faks0 is in the list of dev too"):
         recipe("prepare").prepare(corpus, tmp_path / "out", lists)
+
+
+def test_features_of_other_kinds_by_option(tmp_path: Path) -> None:
+    pytest.importorskip("kaldi_native_fbank")
+    write_sentence(tmp_path, "sx1", False, write_riff)
+    (tmp_path / "wav.scp").write_text(f"u {tmp_path / 'sx1.wav'}\n")
+    (tmp_path / "utt2spk").write_text("u s\n")
+    frames = (11000 - 400) // 160 + 1
+    for options, size in (
+        (["--kind=fbank"], 40),
+        (["--kind=fbank", "--bands=24"], 24),
+        (["--cepstra=20"], 20),
+        ([], 13),
+    ):
+        assert main(["features", str(tmp_path), *options]) == 0
+        ((utt, matrix),) = iter_matrices(tmp_path / "feats.scp")
+        assert (utt, *matrix.shape) == ("u", frames, size)
+    assert main(["features", str(tmp_path), "--sample-rate=8000"]) == 1
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
-"""The mini recipe by ./run.sh: it ends in a real table, is quick to repeat, safe to interrupt."""
+"""Recipes by ./run.sh: they end in a real table, are quick to repeat, safe to interrupt."""
 
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from timit_tree import write_flat
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -93,3 +95,23 @@ def test_an_interrupted_run_ends_in_the_same_table(mini: tuple[Path, str], tmp_p
     killed(again, (run / "forward_dev/loglikes.scp").exists)
     assert table(*again) == whole
     assert re.search(r"resuming after epoch [12] of 3", (run / "log/train.log").read_text())
+
+
+def test_timit_without_kaldi_is_safe_to_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From sound and marks by way of a realignment to a table, which says what it lacks."""
+    monkeypatch.delenv("KALDI_ROOT", raising=False)
+    recipe = shutil.copytree(ROOT / "recipes/timit", tmp_path / "timit")
+    aligner = (recipe / "aligner.yaml").read_text()
+    (recipe / "aligner.yaml").write_text(re.sub(r"(units|epochs): \d+", r"\1: 4", aligner))
+    corpus = write_flat(tmp_path / "corpus")
+    options = ["--recipe", recipe, "--corpus", corpus, "--set", "train.epochs=6"]
+    options += ["--set", "model.units=16", "--set", "model.layers=1"]
+    whole = table(*options, "--out", tmp_path / "whole")
+    assert "MFCC, no fMLLR" in whole
+    again = [*options, "--out", tmp_path / "again"]
+    killed(again, (tmp_path / "again/exp/aligner/history.jsonl").exists)
+    killed(again, (tmp_path / "again/exp/realigned_ali/ali.1.gz").exists)
+    killed(again, (tmp_path / "again/timit/seed1/history.jsonl").exists)
+    assert table(*again) == whole

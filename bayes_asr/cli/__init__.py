@@ -9,6 +9,7 @@ from bayes_asr import log
 from bayes_asr.errors import InputError, StoppedError, explained
 
 VERBS = {
+    "features": "compute MFCC or filter banks of Kaldi data directories",
     "train": "train a network, or go on with a run",
     "forward": "compute log-likelihoods of a set or of any Kaldi data directory",
     "decode": "decode log-likelihoods into words and lattices",

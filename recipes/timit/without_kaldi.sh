@@ -2,14 +2,13 @@
 # Stages 1 and 2 without Kaldi: MFCC; alignments from the hand-marked times and the graph of a phone bigram; then a
 # small network is trained on these alignments and aligns the transcripts anew.
 
-marks=(python "$recipe_dir/without_kaldi.py")
 aligner=$out/exp/aligner
 configuration+=("$recipe_dir/without_kaldi.yaml")
 run_stage 1 features "$out" "$out"/data/{train,dev,test}/{utt2spk,wav.scp,frontend.json} -- \
-    "${marks[@]}" features --out "$out"
+    bayes-asr features "$out"/data/{train,dev,test}
 run_stage 2 alignments "$out" "$out"/data/{train,dev,test}/{phones.ctm,frontend.json} "$out"/data/local/lm.arpa \
     "$out"/exp/{marks_ali{,_dev,_test}/final.mdl,marks/graph/HCLG.fst} -- \
-    "${marks[@]}" alignments --out "$out"
+    python "$recipe_dir/align.py" --out "$out"
 run_stage 2 aligner "$aligner" -- bayes-asr train "${configuration[@]}" "$recipe_dir/aligner.yaml" \
     --set=data.dir="$out" --out "$aligner" ${force:+--new}
 for part in train dev; do

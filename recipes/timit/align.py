@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Features, alignments and decoding graph of a prepared TIMIT without Kaldi.
+"""Alignments and decoding graph of a prepared TIMIT without Kaldi.
 
-Reads OUT/data as prepare.py writes it. Writes features and CMVN statistics there, alignments from
-the hand-marked times to OUT/exp/marks_ali{,_dev,_test}, and the graph of the phone bigram to
-OUT/exp/marks/graph.
+Reads OUT/data as prepare.py wrote it, with features. Writes alignments from the hand-marked times
+to OUT/exp/marks_ali{,_dev,_test}, and the graph of the phone bigram to OUT/exp/marks/graph.
 """
 
 import argparse
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.data.frontend import FrontEnd, write_features
 from bayes_asr.data.marks import (
     STATES,
     PhoneFrames,
@@ -33,23 +31,16 @@ from bayes_asr.tables.reader import iter_lines
 from bayes_asr.tables.tree import read_tree
 
 ALIGNMENTS = {"train": "marks_ali", "dev": "marks_ali_dev", "test": "marks_ali_test"}
-FRONT_ENDS = {"mfcc": FrontEnd("mfcc"), "fbank": FrontEnd("fbank", bands=40)}
 RATE = 16000  # samples a second
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what is asked for; return 0, or 1 after one line that says what is wrong."""
+    """Align below --out; return 0, or 1 after one line that says what is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("what", choices=["features", "alignments"])
     parser.add_argument("--out", type=Path, required=True, help="what prepare.py wrote")
-    parser.add_argument("--front-end", choices=FRONT_ENDS, default="mfcc")
     args = parser.parse_args(argv)
     try:
-        if args.what == "features":
-            for name in ALIGNMENTS:
-                write_features(args.out / "data" / name, FRONT_ENDS[args.front_end])
-        else:
-            align(args.out)
+        align(args.out)
     except (InputError, OSError) as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 1
