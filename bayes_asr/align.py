@@ -109,7 +109,7 @@ def align_run(
     else:
         directory = data_dir(config, on or "train", open_pipe)
     text = _transcripts(directory, source.speech())
-    loglikes = log_likelihoods(load(run), directory, config, open_pipe)
+    loglikes = log_likelihoods(load(run), directory, config, config.data.max_skipped, open_pipe)
     aligning = partial(_align_one, source, options, choose_engine().name)
     results = map_utterances(aligning, ((u, (text.get(u), x)) for u, x in loglikes), nj)
     return _write(results, directory, source, out, config.data.max_skipped)

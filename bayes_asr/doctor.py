@@ -168,8 +168,9 @@ def _described(data: LabelledSet) -> str:
 def _unlabelled(config: Config, name: str, open_pipe: OpenPipe | None) -> str:
     data = data_dir(config, name, open_pipe)
     features = features_of(data, config.features, open_pipe)
-    total, limit = len(data.utt2spk), config.data.max_skipped
-    report_skipped(f"{name}: no features in {data.path}", features.missing, total, limit)
+    total = len(data.utt2spk)
+    why = f"{name}: no features in {data.path}"
+    report_skipped(why, features.missing, total, 0.0, "forward --max-skipped")
     without = [utt for utt in features.utterances if utt not in (data.text or {})]
     if without:
         names = ", ".join(without[:NAMED])

@@ -55,9 +55,16 @@ def replacing(path: Path) -> Iterator[Path]:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError as error:  # a full disk does not say which file it could not hold
-        if error.filename in (None, str(temporary)):
+    except OSError as error:
+        if error.filename == str(temporary):
             error.filename, error.filename2 = str(path), None
+        name_file(error, path)
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def name_file(error: OSError, path: Path) -> None:
+    """Say which file the error is about, which a full disk does not."""
+    if error.filename is None:
+        error.filename = str(path)

@@ -235,9 +235,11 @@ def test_forward_counts_what_has_no_features(
     utt2spk.write_text(utt2spk.read_text() + "x-1 x\n")
     arguments = ["forward", str(small_run), "--data", str(tmp_path / "data")]
     assert main([*arguments, "--out", str(tmp_path / "out")]) == 1
-    said = f"no features in {tmp_path / 'data'} for 1 of 4 utterances: x-1; more than data.max_skip"
+    said = f"no features in {tmp_path / 'data'} for 1 of 4 utterances: x-1; more than --max-skipped"
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out" / "loglikes.ark").exists()
+    assert main([*arguments, "--out", str(tmp_path / "out"), "--max-skipped=0.25"]) == 0
+    assert "1 of 4 utterances: x-1; they are skipped" in capsys.readouterr().err
 
 
 # --- 4: labels are absolute, a pdf that never occurs is never likely

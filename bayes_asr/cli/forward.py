@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from bayes_asr.cli.arguments import share
 from bayes_asr.errors import InputError
 from bayes_asr.kaldi import open_pipe
 from bayes_asr.train.forward import forward
@@ -16,6 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--data", type=Path, help="any Kaldi data directory; no alignments needed")
     parser.add_argument("--out", type=Path, help="folder to write (default: RUN/forward_SET)")
     parser.add_argument("--counts", type=Path, help="pdf counts instead of the training ones")
+    parser.add_argument(
+        "--max-skipped",
+        type=share,
+        default=0.0,
+        metavar="SHARE",
+        help="of the utterances may lack features (default 0: nothing is lost)",
+    )
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
 
 
@@ -25,4 +33,12 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--data needs --out, the folder to write")
     out = args.out or args.run / f"forward_{args.on}"
     pipes = open_pipe if args.allow_pipes else None
-    forward(args.run, out, data=args.data, on=args.on, counts=args.counts, open_pipe=pipes)
+    forward(
+        args.run,
+        out,
+        data=args.data,
+        on=args.on,
+        counts=args.counts,
+        max_skipped=args.max_skipped,
+        open_pipe=pipes,
+    )

@@ -13,7 +13,8 @@ from bayes_asr.decode.network import Network, check_loglikes, load_network
 from bayes_asr.decode.parallel import map_utterances
 from bayes_asr.decode.paths import sweep_words
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import iter_matrices, read_matrix, read_scp
+from bayes_asr.files import name_file
+from bayes_asr.tables.ark import RSPECIFIER, iter_matrices, read_matrix, read_scp
 from bayes_asr.tables.lattice import lattice_bytes
 
 COMPRESSION = 3  # of the lattices: half the time of gzip's own 6, one per cent more bytes
@@ -30,10 +31,14 @@ class EmbeddedDecoder:
         here = partial(decode_one, network, job, engine)
         elsewhere = partial(decode_elsewhere, job, engine)  # the graph does not travel
         decode = here if job.nj == 1 else elsewhere
-        with (folder / "lat.1.gz").open("wb") as lattices:
-            for decoded, lattice in map_utterances(decode, utterances, job.nj):
-                lattices.write(lattice)
-                yield decoded
+        try:
+            with (folder / "lat.1.gz").open("wb") as lattices:
+                for decoded, lattice in map_utterances(decode, utterances, job.nj):
+                    lattices.write(lattice)
+                    yield decoded
+        except OSError as error:
+            name_file(error, folder.parent / "lat.1.gz")
+            raise
 
     def trouble(self) -> str:
         """Say why this backend cannot be used here; it always can."""
@@ -63,7 +68,7 @@ def read_utterances(source: str, network: Network) -> Iterator[tuple[str, Loglik
 
 def is_index(source: str) -> bool:
     """Say whether this is the name of an scp; archives and rspecifiers are not."""
-    return source.endswith(".scp") and ":" not in source
+    return source.endswith(".scp") and not RSPECIFIER.fullmatch(source)
 
 
 def read_any(source: str) -> Iterator[tuple[str, Loglikes]]:

@@ -51,7 +51,7 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None) -> dict[str, str]
     found: dict[str, str] = {}
     for number, (utt, *rest) in iter_lines(path, splits=1):
         if not rest:
-            raise InputError(f"{path}, line {number}: {utt} has no file")
+            raise InputError(f"{path}, line {number}: {utt} has no file; complete the line")
         if utt in table:
             raise InputError(f"{path}, line {number}: {utt} is there a second time; keep one line")
         rxfilename = rest[0]
@@ -214,10 +214,11 @@ def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:
 def _rows(matrix: np.ndarray, span: str, source: ByteReader, utt: str) -> np.ndarray:
     match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", span)
     if not match:
-        raise source.fail(f"{utt} has the range [{span}], not [first:last]")
+        raise source.fail(f"{utt} has the range [{span}]; write it as [first:last]")
     first, last = int(match[1]), int(match[2])
     if not first <= last < len(matrix) + RANGE_TOLERANCE or first >= len(matrix):
-        raise source.fail(f"{utt} wants rows {first} to {last}, the matrix has {len(matrix)}")
+        wanted = f"{utt} wants rows {first} to {last}, the matrix has {len(matrix)}"
+        raise source.fail(f"{wanted}; make the index again")
     return matrix[first : last + 1]
 
 

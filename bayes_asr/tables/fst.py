@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from bayes_asr.files import replacing
-from bayes_asr.tables.reader import ByteReader, open_bytes
+from bayes_asr.tables.reader import DAMAGED, ByteReader, open_bytes
 
 MAGIC, SYMBOLS_MAGIC = 2125659606, 2125658996
 HAS_SYMBOLS, IS_ALIGNED = (1, 2), 4
@@ -73,11 +73,11 @@ def read_fst(path: Path) -> Fst:
     """
     with open_bytes(Path(path)) as source:
         if source.take(4, "the magic number") != MAGIC.to_bytes(4, "little"):
-            raise source.fail("not a binary OpenFst file")
+            raise source.fail("not a binary OpenFst file; convert it")
         kind, arc = _string(source), _string(source)
         if kind not in (b"const", b"vector") or arc != b"standard":
             found = f"type {kind[:20]!r} with {arc[:20]!r} arcs"
-            raise source.fail(f"an FST of {found}, not const or vector with standard arcs")
+            raise source.fail(f"an FST of {found}, not const or vector of standard; convert it")
         header = np.frombuffer(source.take(HEADER.itemsize, "the header"), HEADER)[0]
         for flag in HAS_SYMBOLS:
             if header["flags"] & flag:
@@ -127,7 +127,9 @@ def _read_const(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.nda
     counts = states["arcs"].astype(np.int64)
     expected = np.cumsum(counts) - counts
     if counts.sum() != len(arcs) or (states["first"] != expected)[counts > 0].any():
-        raise source.fail(f"the states own {counts.sum()} arcs, the file has {len(arcs)}")
+        raise source.fail(
+            f"the states own {counts.sum()} arcs, the file has {len(arcs)}: {DAMAGED}"
+        )
     return states["final"], counts, arcs
 
 
@@ -141,7 +143,8 @@ def _read_vector(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.nd
         place = first + count * ARC.itemsize
         if count < 0 or place > len(body):
             wanted = f"state {state} of {header['states']}"
-            raise source.fail(f"{wanted} ends after {place} bytes, the file has {len(body)}")
+            ends = f"{wanted} ends after {place} bytes, the file has {len(body)}"
+            raise source.fail(f"{ends}: {DAMAGED}")
         final.append(weight)
         counts.append(count)
         parts.append(body[first:place])
@@ -159,7 +162,7 @@ def _check(fst: Fst, source: ByteReader) -> None:
     """Refuse what a decoder would run out of bounds on."""
     states = fst.num_states
     if not (0 <= fst.start < states or (fst.start == -1 and states == 0)):
-        raise source.fail(f"the start state {fst.start} is not one of {states} states")
+        raise source.fail(f"the start state {fst.start} is not one of {states}: {DAMAGED}")
     for name, values, limit in (
         ("next state", fst.nextstate, states),
         ("input label", fst.ilabel, 1 << 31),
@@ -167,11 +170,13 @@ def _check(fst: Fst, source: ByteReader) -> None:
     ):
         wrong = np.flatnonzero((values < 0) | (values >= limit))
         if len(wrong):
-            raise source.fail(f"arc {wrong[0]} has the {name} {values[wrong[0]]} of {limit}")
+            raise source.fail(
+                f"arc {wrong[0]} has the {name} {values[wrong[0]]} of {limit}: {DAMAGED}"
+            )
     for name, weights in (("arc", fst.weight), ("state", fst.final)):
         wrong = np.flatnonzero(np.isnan(weights) | (weights == -np.inf))
         if len(wrong):
-            raise source.fail(f"{name} {wrong[0]} has the weight {weights[wrong[0]]}")
+            raise source.fail(f"{name} {wrong[0]} weighs {weights[wrong[0]]}: {DAMAGED}")
 
 
 def _array(source: ByteReader, dtype: np.dtype, count: int, what: str, aligned: bool) -> np.ndarray:

@@ -190,9 +190,13 @@ def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
             try:
                 fields = [field.decode() for field in raw.strip().split(None, splits)]
             except UnicodeDecodeError:
-                raise InputError(f"{path}, line {number}: not UTF-8 text; convert it") from None
+                raise InputError(
+                    f"{path}, line {number}: not UTF-8 text; save it as UTF-8"
+                ) from None
             if b"\0" in raw:
-                raise InputError(f"{path}, line {number}: holds a zero byte, so it is not text")
+                raise InputError(
+                    f"{path}, line {number}: holds a zero byte, so it is not text; save it as UTF-8"
+                )
             if fields:
                 yield number, fields
 
@@ -215,7 +219,7 @@ class KaldiReader:
 
     def fail(self, message: str) -> InputError:
         """Return the error that says `message` about this file; the caller raises it."""
-        return self.source.fail(message)
+        return self.source.fail(f"{message}: of another kind, or {DAMAGED}")
 
     def token(self) -> str:
         """Read the next token."""

@@ -30,7 +30,8 @@ def read_mapping(path: Path) -> dict[str, str]:
     table: dict[str, str] = {}
     for number, fields in iter_lines(Path(path)):
         if len(fields) != 2:
-            raise InputError(f"{path}, line {number}: {fields[0]} has {len(fields)} fields, not 2")
+            found = f"{fields[0]} has {len(fields)} fields"
+            raise InputError(f"{path}, line {number}: {found}; two are due")
         _refuse_repeated(table, fields[0], path, number)
         table[fields[0]] = fields[1]
     return table
@@ -52,6 +53,20 @@ def read_symbols(path: Path) -> dict[str, int]:
             )
         table[symbol], lines[identity] = identity, number
     return table
+
+
+class Spelling(dict[int, str]):
+    """Words by their numbers, read from a words.txt; InputError for a number that it lacks."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the table."""
+        super().__init__((number, word) for word, number in read_symbols(path).items())
+        self.path = path
+
+    def __missing__(self, number: int) -> str:
+        raise InputError(
+            f"{self.path}: no symbol for word {number}; take the words.txt of the decoding graph"
+        )
 
 
 def write_text(items: Iterable[tuple[str, Sequence[str]]], path: Path) -> int:
@@ -148,5 +163,5 @@ def _refuse_strangers(file: Path, table: Mapping[str, object], utt2spk: Mapping[
     if strangers:
         raise InputError(
             f"{file}: {len(strangers)} of {len(table)} utterances are not in utt2spk, "
-            f"the first is {strangers[0]}"
+            f"the first is {strangers[0]}; add their speakers"
         )

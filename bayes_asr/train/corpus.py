@@ -113,14 +113,19 @@ def labelled(
     return LabelledSet(features, alignments, lengths)
 
 
-def report_skipped(why: str, skipped: list[str], total: int, limit: float) -> None:
-    """Name and count what is skipped of `total` utterances; InputError if it is above `limit`."""
+def report_skipped(
+    why: str, skipped: list[str], total: int, limit: float, key: str = "data.max_skipped"
+) -> None:
+    """Name and count what is skipped of `total` utterances; InputError if it is above `limit`.
+
+    key: what sets the limit, for the message.
+    """
     if not skipped:
         return
     names = ", ".join(skipped[:NAMED]) + (", ..." if len(skipped) > NAMED else "")
     message = f"{why} for {len(skipped)} of {total} utterances: {names}"
     if len(skipped) > limit * total:
-        raise InputError(f"{message}; more than data.max_skipped = {limit:g} allows")
+        raise InputError(f"{message}; more than {key} = {limit:g} allows")
     LOGGER.warning("%s; they are skipped", message)
 
 

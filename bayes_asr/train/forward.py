@@ -101,34 +101,41 @@ def forward(
     data: Path | None = None,
     on: str | None = None,
     counts: Path | None = None,
+    max_skipped: float = 0.0,
     open_pipe: OpenPipe | None = None,
 ) -> int:
     """Write `out`/loglikes.{ark,scp} for the Kaldi directory `data` or the run's own set `on`.
 
-    Every utterance of feats.scp is computed, aligned or not; those of utt2spk that lack features
-    are named. Returns how many are written.
+    Every utterance is computed, aligned or not. Of those of utt2spk a share of `max_skipped` may
+    lack features; they are named. Returns how many are written.
     """
+    network = load(run, counts)
     config = load_config([run / "config.yaml"])
     if data:
         directory = read_data_dir(data, open_pipe=open_pipe)
     else:
         directory = data_dir(config, on or "dev", open_pipe)
-    items = log_likelihoods(load(run, counts), directory, config, open_pipe)
+    items = log_likelihoods(network, directory, config, max_skipped, open_pipe)
     written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
     LOGGER.info("wrote the log-likelihoods of %d utterances to %s", written, out / "loglikes.scp")
     return written
 
 
 def log_likelihoods(
-    network: LogLikelihoods, data: DataDir, config: Config, open_pipe: OpenPipe | None = None
+    network: LogLikelihoods,
+    data: DataDir,
+    config: Config,
+    max_skipped: float,
+    open_pipe: OpenPipe | None = None,
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield utterances and their log-likelihoods [T, P], computed a few utterances at a time.
 
-    Those of utt2spk that lack features are named first; InputError if they are too many.
+    Those of utt2spk that lack features are named first; InputError if they are a larger share than
+    `max_skipped`.
     """
     features = features_of(data, config.features, open_pipe)
     why, total = f"no features in {data.path}", len(data.utt2spk)
-    report_skipped(why, features.missing, total, config.data.max_skipped)
+    report_skipped(why, features.missing, total, max_skipped, "--max-skipped")
     utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)
     expected = len(network.mean)
     for group in _groups((utt, features[utt]) for utt in utterances):
