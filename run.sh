@@ -16,12 +16,14 @@
 #   --nproc N          training processes (default: 1)
 #   --seeds N          train with the seeds 1 to N (default: 1)
 #   --experiment NAME  train and compare the systems of conf/experiments/NAME: figure1, figure2, pytorch-kaldi
-#   --dim N            dimension of the features, for recipes that compute them
+#   --dim N            dimension of the features that Kaldi makes (fMLLR, default: 40), or mel bands of mini
 #   --force            repeat the stages even where they are complete
 #
-# Stages: 0 data, 1 features, 2 alignments, 3 train, 4 forward, 5 decode, 6 score, 7 report.
+# Stages: 0 data, 1 features, 2 alignments, 3 train, 4 forward, 5 decode, 6 score, 7 report. Kaldi does 1 and 2
+# where KALDI_ROOT is set or a path.sh is here; without it timit and ami do them in their own, simpler way.
 # Results: OUT/CONFIG/seedN/score_{dev,test}.json; the last lines printed are the table of error rates.
-# e.g. ./run.sh --recipe timit --kaldi-dir ~/kaldi/egs/timit/s5 --seeds 3
+# e.g. ./run.sh --recipe timit --corpus /corpora/TIMIT
+#      ./run.sh --recipe timit --kaldi-dir ~/kaldi/egs/timit/s5 --seeds 3
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=local/options.sh
