@@ -6,10 +6,11 @@
 kaldi_programs=(compute-mfcc-feats gmm-est-fmllr compile-train-graphs fsttablecompose lattice-to-post arpa2fst fstcompile)
 kaldi_path_sh='# Written by bayes_asr.'
 
-# source_first FILE: source the FILE of the working directory, else that beside run.sh, as Kaldi's scripts do.
+# source_first FILE: source the FILE of the working directory, as Kaldi's scripts do, else that beside run.sh or that
+# which an earlier call has left in $out.
 source_first() {
     local folder
-    for folder in "$PWD" "$root"; do
+    for folder in "$PWD" "$root" "$out"; do
         if [[ -f $folder/$1 ]]; then
             echo "Reading $folder/$1"
             cd "$folder"

@@ -291,6 +291,9 @@ def test_kaldi_is_found_by_path_sh_and_its_commands_by_cmd_sh(experiment: Experi
     assert "make_mfcc.sh --cmd queue.pl -l x --nj 1" in experiment.calls()[2]
     kept = (experiment.out / "path.sh").read_text()
     assert f"KALDI_ROOT='{experiment.kaldi}'" in kept
+    (experiment.folder / "path.sh").unlink()
+    again = experiment.run("--stop-stage", "1", "--nj", "1", KALDI_ROOT="")
+    assert again.endswith("mfcc_test: complete\nstatus 0"), again
 
 
 @pytest.mark.parametrize(
