@@ -9,7 +9,15 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from timit_tree import RATE, TRANSCRIPT, write_ldc, write_riff, write_sentence, write_sphere
+from timit_tree import (
+    RATE,
+    TRANSCRIPT,
+    write_flat,
+    write_ldc,
+    write_riff,
+    write_sentence,
+    write_sphere,
+)
 
 from bayes_asr.cli import main
 from bayes_asr.data.alignments import Alignments
@@ -44,15 +52,15 @@ def recipe() -> Iterator[Callable[[str], ModuleType]]:
 
 
 @pytest.fixture
-def lists(tmp_path: Path) -> dict[str, Path | None]:
+def lists(tmp_path: Path) -> dict[str, Path]:
     (tmp_path / "dev.list").write_text("FAKS0\n")
     (tmp_path / "test.list").write_text("mdab0\n")
-    return {"train": None, "dev": tmp_path / "dev.list", "test": tmp_path / "test.list"}
+    return {"dev": tmp_path / "dev.list", "test": tmp_path / "test.list"}
 
 
 @pytest.mark.parametrize("upper", [True, False])
 def test_ldcs_layout_in_both_cases_gives_the_same_files(
-    recipe: Callable[[str], ModuleType], lists: dict[str, Path | None], tmp_path: Path, upper: bool
+    recipe: Callable[[str], ModuleType], lists: dict[str, Path], tmp_path: Path, upper: bool
 ) -> None:
     corpus, out = write_ldc(tmp_path / "timit", upper), tmp_path / "out"
     recipe("prepare").prepare(tmp_path, out, lists)  # the folder above will do
@@ -72,7 +80,7 @@ def test_ldcs_layout_in_both_cases_gives_the_same_files(
 
 
 def test_sphere_and_riff_give_the_same_features_and_labels(
-    recipe: Callable[[str], ModuleType], lists: dict[str, Path | None], tmp_path: Path
+    recipe: Callable[[str], ModuleType], lists: dict[str, Path], tmp_path: Path
 ) -> None:
     pytest.importorskip("kaldi_native_fbank")
     pytest.importorskip("kaldifst")
@@ -83,7 +91,7 @@ def test_sphere_and_riff_give_the_same_features_and_labels(
             write_sentence(marks.parent, marks.stem, True, write)
         outs.append(tmp_path / f"{name}_out")
         prepare = recipe("prepare").main
-        options = [f"--{n}-speakers={p}" for n, p in lists.items() if p]
+        options = [f"--{n}-speakers={p}" for n, p in lists.items()]
         assert prepare([f"--corpus={corpus}", f"--out={outs[-1]}", *options]) == 0
         directories = [str(outs[-1] / "data" / name) for name in SETS]
         assert main(["features", *directories]) == 0
@@ -123,15 +131,14 @@ def test_complete_corpus_is_counted(
     phones = [(0, "sil")]
     monkeypatch.setattr(prepare, "read", lambda r: prepare.Sentence(r, phones, 9, RATE))
     monkeypatch.setitem(prepare.COMPLETE, "train", (8, None))
-    no_lists = dict.fromkeys(SETS)
     with pytest.raises(InputError, match="dev has 400 phones, but in the complete TIMIT 15057"):
-        prepare.prepare(tmp_path, tmp_path / "out", no_lists)
+        prepare.prepare(tmp_path, tmp_path / "out", {})
     monkeypatch.setitem(prepare.COMPLETE, "dev", (400, 400))
     with pytest.raises(InputError, match="test has 192 phones, but in the complete TIMIT 7215"):
-        prepare.prepare(tmp_path, tmp_path / "out", no_lists)
+        prepare.prepare(tmp_path, tmp_path / "out", {})
     monkeypatch.setitem(prepare.COMPLETE, "train", (3696, None))
     with pytest.raises(InputError, match=r"train has 8 utterances, but .* 3696"):
-        prepare.prepare(tmp_path, tmp_path / "out", no_lists)
+        prepare.prepare(tmp_path, tmp_path / "out", {})
 
 
 @pytest.mark.parametrize(
@@ -140,8 +147,8 @@ def test_complete_corpus_is_counted(
         (lambda c: (c / "TRAIN/DR1/FCJF0/SX1.PHN").unlink(), r"FCJF0: sx1 has no phn file"),
         (lambda c: (c / "TEST/DR1/FAKS0/SI1.WAV").unlink(), r"FAKS0: si1 has no wav file"),
         (
-            lambda c: (c / "TRAIN/DR1/FCJF0/SX1.PHN").write_text("0 9 h#\n8 12 aa\n"),
-            "SX1.PHN, line 2: aa from 8 to 12 follows a mark that ends at 9",
+            lambda c: (c / "TRAIN/DR1/FCJF0/SX1.PHN").write_text("5 9 h#\n4 12 aa\n"),
+            "SX1.PHN, line 2: aa begins at 4, the phone before it at 5",
         ),
         (
             lambda c: (c / "TRAIN/DR1/FCJF0/SX1.PHN").write_text("0 9 h#\n9 12 xx\n"),
@@ -172,7 +179,7 @@ def test_complete_corpus_is_counted(
 )
 def test_damage_is_named(
     recipe: Callable[[str], ModuleType],
-    lists: dict[str, Path | None],
+    lists: dict[str, Path],
     tmp_path: Path,
     change: Callable[[Path], object],
     message: str,
@@ -201,7 +208,7 @@ def test_second_copy_of_the_sound_is_passed_over(
 
 
 def test_a_speaker_in_two_lists_is_refused(
-    recipe: Callable[[str], ModuleType], lists: dict[str, Path | None], tmp_path: Path
+    recipe: Callable[[str], ModuleType], lists: dict[str, Path], tmp_path: Path
 ) -> None:
     corpus = write_ldc(tmp_path / "c")
     (tmp_path / "test.list").write_text("mdab0\nfaks0\n")
@@ -225,6 +232,31 @@ def test_features_of_other_kinds_by_option(tmp_path: Path) -> None:
         ((utt, matrix),) = iter_matrices(tmp_path / "feats.scp")
         assert (utt, *matrix.shape) == ("u", frames, size)
     assert main(["features", str(tmp_path), "--sample-rate=8000"]) == 1
+
+
+def test_lists_replace_kaldis_and_regions(
+    recipe: Callable[[str], ModuleType], lists: dict[str, Path], tmp_path: Path
+) -> None:
+    """LDC's layout keeps Kaldi's list of the set that is not named; nothing is left empty."""
+    corpus = write_ldc(tmp_path / "c")
+    prepare = recipe("prepare").prepare
+    with pytest.raises(InputError, match=r"dev_speakers.txt: fadg0 is not among the 5 speakers"):
+        prepare(corpus, tmp_path / "out", {"test": lists["test"]})
+    flat = write_flat(tmp_path / "flat")
+    prepare(flat, tmp_path / "out", {})
+    assert {
+        name: sorted(set(read_mapping(tmp_path / "out/data" / name / "utt2spk").values()))
+        for name in SETS
+    } == {"train": ["fa0", "fc0", "fe0", "mb0", "md0"], "dev": ["mf0"], "test": ["fg0", "mh0"]}
+    lists["dev"].write_text("fa0\n")
+    with pytest.raises(InputError, match="test has no speakers: list them by --test-speakers"):
+        prepare(flat, tmp_path / "out", {"dev": lists["dev"]})
+    lists["test"].write_text("mf0\nfc0\n")
+    lists["train"] = tmp_path / "train.list"
+    lists["train"].write_text("mh0\n")
+    prepare(flat, tmp_path / "out", lists)
+    utts = [f"mh0_sx{i}" for i in range(4)]
+    assert (tmp_path / "out/data/train/spk2utt").read_text() == f"mh0 {' '.join(utts)}\n"
 
 
 @pytest.fixture(scope="module")

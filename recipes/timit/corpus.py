@@ -1,6 +1,6 @@
 """TIMIT on disk: where its utterances are, who speaks them, and which phones are marked when."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +10,7 @@ from bayes_asr.score.phones import fold, timit_map
 from bayes_asr.tables.reader import iter_lines
 
 Phone = tuple[int, str]  # its first sample and its name
+SETS = ("train", "dev", "test")
 PARTS = ("train", "test")  # the folders of the publisher
 SET_OF_REGION = {**dict.fromkeys("12345", "train"), "6": "dev", **dict.fromkeys("78", "test")}
 
@@ -102,23 +103,21 @@ def read_phones(marks: Path) -> list[Phone]:
     """Read a .phn file: the phones of the 48 classes and the first sample of each.
 
     The glottal stop q is deleted: the phone after it begins where it began. Raises InputError for
-    marks that overlap, and for names that are not TIMIT's.
+    marks that go back, and for names that are not TIMIT's.
     """
     phones: list[Phone] = []
     begin: int | None = None
-    expected = 0
+    last = 0
     for number, fields in iter_lines(marks):
         where = f"{marks}, line {number}"
         if len(fields) != 3 or not (fields[0].isdecimal() and fields[1].isdecimal()):
             raise InputError(f"{where}: not first sample, end and phone: {' '.join(fields)}")
-        first, end, phone = int(fields[0]), int(fields[1]), fields[2]
+        first, phone = int(fields[0]), fields[2]
         if phone not in PHONES:
             raise InputError(f"{where}: {phone} is no phone of TIMIT")
-        if first < expected or end <= first:
-            raise InputError(
-                f"{where}: {phone} from {first} to {end} follows a mark that ends at {expected}"
-            )
-        expected = end
+        if first < last:
+            raise InputError(f"{where}: {phone} begins at {first}, the phone before it at {last}")
+        last = first
         begin = first if begin is None else begin
         for folded in fold([phone], TO_48):
             phones.append((begin, folded))
@@ -128,38 +127,39 @@ def read_phones(marks: Path) -> list[Phone]:
     return phones
 
 
-def chosen(
-    spoken: Sequence[Recording], lists: Mapping[str, Path | None]
-) -> dict[str, list[Recording]]:
+def chosen(spoken: Sequence[Recording], lists: Mapping[str, Path]) -> dict[str, list[Recording]]:
     """Distribute recordings over train, dev and test.
 
-    lists: files of speakers for each set, one in a line. Without a list, train has everyone of the
-    training part who is in no other list. A corpus in the flat layout without any list is
-    distributed by dialect regions: 1 to 5, 6, and 7 and 8. Raises InputError for a speaker who is
-    in two lists or not in the corpus.
+    lists: files of speakers, one in a line, by set; without any, dialect regions 1 to 5 are train,
+    6 is dev, 7 and 8 are test. Where train has no list, it gets everyone but the publisher's test
+    part who is in no other list. Raises InputError for a set without speakers, and for a speaker
+    who is in two lists or not in the corpus.
     """
-    if spoken[0].part not in PARTS and not any(lists.values()):
-        return {
-            name: [r for r in spoken if SET_OF_REGION[r.part] == name]
-            for name in ("train", "dev", "test")
-        }
-    speakers: dict[str, str] = {}
-    known = {recording.speaker for recording in spoken}
+    if lists:
+        set_of = _listed(lists, {recording.speaker for recording in spoken})
+        if "train" not in lists:
+            rest = {r.speaker for r in spoken if r.part != "test"} - set_of.keys()
+            set_of |= dict.fromkeys(rest, "train")
+    else:
+        set_of = {r.speaker: SET_OF_REGION[r.part] for r in spoken}
+    for name in SETS:
+        if name not in set_of.values():
+            raise InputError(f"{name} has no speakers: list them by --{name}-speakers FILE")
+    return {name: [r for r in spoken if set_of.get(r.speaker) == name] for name in SETS}
+
+
+def _listed(lists: Mapping[str, Path], known: Collection[str]) -> dict[str, str]:
+    """The set of each speaker in some lists."""
+    set_of: dict[str, str] = {}
     for name, path in lists.items():
-        for _, (speaker, *_) in iter_lines(path) if path else ():
+        for _, (speaker, *_) in iter_lines(path):
             speaker = speaker.lower()
-            if speaker in speakers:
-                raise InputError(f"{path}: {speaker} is in the list of {speakers[speaker]} too")
+            if speaker in set_of:
+                raise InputError(f"{path}: {speaker} is in the list of {set_of[speaker]} too")
             if speaker not in known:
                 raise InputError(
                     f"{path}: {speaker} is not among the {len(known)} speakers of the corpus; "
                     f"give your own list by --{name}-speakers FILE"
                 )
-            speakers[speaker] = name
-    if not lists["train"]:
-        rest = {r.speaker for r in spoken if r.part != "test"} - speakers.keys()
-        speakers |= dict.fromkeys(rest, "train")
-    return {
-        name: [r for r in spoken if speakers.get(r.speaker) == name]
-        for name in ("train", "dev", "test")
-    }
+            set_of[speaker] = name
+    return set_of

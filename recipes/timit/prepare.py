@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from corpus import Phone, Recording, chosen, read_phones, recordings
+from corpus import PARTS, SETS, Phone, Recording, chosen, read_phones, recordings
 
 from bayes_asr.data.audio import read_audio
 from bayes_asr.decode.ngram import witten_bell, write_arpa
@@ -67,26 +67,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--corpus", type=Path, required=True, help="folder of LDC's TRAIN and TEST, or the sample"
     )
     parser.add_argument("--out", type=Path, default=Path("exp/timit"), help="default %(default)s")
-    for name in COMPLETE:
+    for name in SETS:
         parser.add_argument(
             f"--{name}-speakers", type=Path, metavar="FILE", help="one in a line, your own choice"
         )
     args = parser.parse_args(argv)
-    lists = {name: getattr(args, f"{name}_speakers") for name in COMPLETE}
+    lists = {name: getattr(args, f"{name}_speakers") for name in SETS}
     try:
-        prepare(args.corpus.resolve(), args.out, lists)
+        prepare(args.corpus.resolve(), args.out, {n: path for n, path in lists.items() if path})
     except (InputError, OSError) as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def prepare(corpus: Path, out: Path, lists: Mapping[str, Path | None]) -> None:
+def prepare(corpus: Path, out: Path, lists: Mapping[str, Path]) -> None:
     """Write everything below `out`, of the speakers in `lists` or those of Kaldi's recipe."""
     spoken = recordings(corpus)
-    complete = spoken[0].part in COMPLETE and not any(lists.values())
+    as_published = spoken[0].part in PARTS
+    complete = as_published and not lists
     sets = {}
-    for name, members in chosen(spoken, {**lists, **OWN_LISTS} if complete else lists).items():
+    for name, members in chosen(spoken, {**(OWN_LISTS if as_published else {}), **lists}).items():
         sets[name] = [read(recording) for recording in members]
         tokens = sum(len(sentence.phones) for sentence in sets[name])
         if complete:
