@@ -53,9 +53,7 @@ def align_utterance(
     network = build_network(graph, speech.model, utt)
     frames = np.float32(options.acoustic_scale) * check_loglikes(network, utt, loglikes)
     for beam in (options.beam, options.retry_beam):
-        search = DecodeOptions(
-            acoustic_scale=options.acoustic_scale, beam=beam, lattice_beam=NARROW
-        )
+        search = DecodeOptions(options.acoustic_scale, beam, min_active=20, lattice_beam=NARROW)
         lattice, reached = engine.search(network, frames, search)
         if lattice is not None and reached:
             arcs, last = engine.best_arcs(lattice)
