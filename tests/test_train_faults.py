@@ -569,6 +569,23 @@ def test_full_disk_at_the_end_of_an_epoch_keeps_the_epoch_before(
     assert_same(states(tmp_path), undisturbed)
 
 
+def test_full_disk_at_the_start_of_a_new_run_keeps_the_old_one(
+    small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+
+    def files() -> dict[str, bytes]:
+        return {p.name: p.read_bytes() for p in run.iterdir() if p.suffix != ".log"}
+
+    before = files()
+    config = config_of(small_corpus, "seed=2")
+    with full_disk("first"), pytest.raises(OSError, match="No space left on device"):
+        train(config, run, new=True)
+    assert files() == before
+    train(config, run, new=True)
+    assert not (run / "first.pt").exists()
+
+
 def test_file_system_without_links_keeps_two_checkpoints(
     small_corpus: Path,
     undisturbed: dict[str, Any],

@@ -20,6 +20,7 @@ from bayes_asr.nn.model import AcousticModel
 
 FORMAT = 1
 LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
+FIRST = "first.pt"  # what last.pt is called while the run that was there is discarded
 
 
 class DamagedError(InputError):

@@ -159,7 +159,7 @@ class Training:
         )
         if is_best:
             checkpoint.save(self.run / "best.pt", self._network())
-        self.save_epoch()
+        self._save_epoch()
         (self.run / checkpoint.UNFINISHED).unlink(missing_ok=True)
         record.write_history(self.run, self.history)
 
@@ -176,7 +176,7 @@ class Training:
             )
         self.restore(checkpoint.newest(self.run, (checkpoint.LAST, checkpoint.PREVIOUS)))
         self.returns += 1
-        self.save_epoch()
+        self._save_epoch()
         (self.run / checkpoint.UNFINISHED).unlink(missing_ok=True)
         LOGGER.warning(
             "epoch %d diverged: %s; back to its beginning, and on at %g times the learning rate",
@@ -201,12 +201,12 @@ class Training:
         self.saved = time.monotonic()
 
     def _save_now(self) -> None:
-        checkpoint.save(self.run / checkpoint.UNFINISHED, self._content())
+        checkpoint.save(self.run / checkpoint.UNFINISHED, self.content())
 
-    def save_epoch(self) -> None:
+    def _save_epoch(self) -> None:
         """Write last.pt, and keep the one before."""
         last, previous = self.run / checkpoint.LAST, self.run / checkpoint.PREVIOUS
-        checkpoint.save(last, self._content(), keep=previous)
+        checkpoint.save(last, self.content(), keep=previous)
         self.saved = time.monotonic()
 
     def _network(self) -> dict[str, Any]:
@@ -219,7 +219,8 @@ class Training:
             "frontend": self.front_end,
         }
 
-    def _content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
         return {
             **self._network(),
             "optimizer": self.optimizer.state_dict(),

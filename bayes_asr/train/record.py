@@ -70,9 +70,9 @@ def discard(run: Path) -> None:
 
 
 def remove_leftovers(run: Path) -> None:
-    """Remove files that a process was killed while writing."""
-    for unfinished in run.glob(".*.partial*"):
-        unfinished.unlink()
+    """Remove files that a process left when it was killed."""
+    for leftover in (*run.glob(".*.partial*"), run / checkpoint.FIRST):
+        leftover.unlink(missing_ok=True)
 
 
 def write_history(run: Path, history: Sequence[Mapping[str, Any]]) -> None:

@@ -82,14 +82,16 @@ def _started(
         inputs.check_same(saved.get("inputs", training.inputs), training.inputs)
         record.compare_versions(saved.get("versions", {}))
         training.restore(saved)
-    elif new:
-        record.discard(run)
-    record.remove_leftovers(run)
-    config.save(run / record.CONFIG)
-    if saved:
+        config.save(run / record.CONFIG)
         record.write_history(run, training.history)  # it may have been killed before that
     else:
-        training.save_epoch()  # to go back to; and what cannot be written is known at once
+        # To go back to; and where there is no room for it, nothing is discarded.
+        checkpoint.save(run / checkpoint.FIRST, training.content())
+        if new:
+            record.discard(run)
+        config.save(run / record.CONFIG)
+        (run / checkpoint.FIRST).replace(run / checkpoint.LAST)
+    record.remove_leftovers(run)
     return training
 
 
