@@ -41,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Score, write RUN/score_SET.json and print a line for each set and convention."""
     config = load([args.run / "config.yaml"])
+    if args.scorer == "nist" and not config.score.glm:
+        raise InputError(f"{args.run}: --scorer nist scores by time; set score.glm")
     decoded = [name for name in SETS if (args.run / f"decode_{name}").is_dir()]
     if "dev" not in decoded:
         raise InputError(f"{args.run}: no decode_dev; run bayes-asr decode first")
@@ -79,8 +81,6 @@ ByNist = Mapping[tuple[str, str], dict[str, ErrorCounts]]
 def _counted_by_nist(
     timed: Mapping[str, TimedSet], scored: Mapping[str, list[Score]], scorer: str
 ) -> ByNist:
-    if scorer == "nist" and not timed:
-        raise InputError("--scorer nist scores by time; set score.glm in the configuration")
     try:
         find_nist_program("hubscr.pl")
     except InputError:

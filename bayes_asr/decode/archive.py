@@ -14,7 +14,7 @@ from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.paths import weight_grid
 from bayes_asr.decode.workers import EmbeddedDecoder
 from bayes_asr.errors import InputError
-from bayes_asr.tables.text import read_symbols, write_text
+from bayes_asr.tables.text import Spelling, write_text
 
 LOG = logging.getLogger(__name__)
 BACKENDS = ("embedded", "kaldi")
@@ -53,7 +53,7 @@ def decode_archive(
     out, grid = Path(out), tuple(weight_grid(lmwts, wips))
     job = Job(str(loglikes), Path(graph), Path(model), options, grid, nj)
     decoder = choose_decoder(backend, out / "log", cmd)
-    symbols = {number: word for word, number in read_symbols(job.graph / "words.txt").items()}
+    symbols = Spelling(job.graph / "words.txt")
     out.mkdir(parents=True, exist_ok=True)
     summary, done = Summary(), []
     with tempfile.TemporaryDirectory(dir=out, prefix=".decode.") as folder:
@@ -82,22 +82,13 @@ def put_lattices(folder: Path, out: Path) -> None:
         lattices.replace(out / name)
 
 
-def write_hypotheses(done: list[Decoded], job: Job, symbols: dict[int, str], out: Path) -> None:
+def write_hypotheses(done: list[Decoded], job: Job, symbols: Spelling, out: Path) -> None:
     """Write words, costs, and the words at each point of the grid; other points' files go away."""
 
     def write_words(path: Path, hypotheses: list[list[int]]) -> Path:
         named = zip(done, hypotheses, strict=True)
-        write_text(((one.utt, spell(one.utt, words)) for one, words in named), path)
+        write_text(((one.utt, [symbols[word] for word in words]) for one, words in named), path)
         return path
-
-    def spell(utt: str, words: list[int]) -> list[str]:
-        for word in words:
-            if word not in symbols:
-                raise InputError(
-                    f"{job.graph / 'words.txt'}: no symbol for word {word} in {utt}; "
-                    "take the words.txt of this graph"
-                )
-        return [symbols[word] for word in words]
 
     write_words(out / "words.txt", [one.words for one in done])
     costs = ((one.utt, [f"{one.graph_cost:.7g}", f"{one.acoustic_cost:.7g}"]) for one in done)

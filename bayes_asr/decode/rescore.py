@@ -13,7 +13,7 @@ from bayes_asr.decode.parallel import map_utterances
 from bayes_asr.decode.paths import Weights, best_paths, sweep_words, weight_grid
 from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices
-from bayes_asr.tables.text import read_symbols, write_mapping, write_text
+from bayes_asr.tables.text import Spelling, write_mapping, write_text
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def rescore_lattices(
     frame, and confidences.  `words` is the words.txt of the graph.
     """
     readings = Readings(tuple(weight_grid(lmwts, wips)), nbest, mbr)
-    symbols = {number: word for word, number in read_symbols(words).items()}
+    symbols = Spelling(words)
     found = map_utterances(partial(read_lattice, readings), read_all(lattices), nj)
     done = list(tqdm(found, desc="rescore", unit="utt", leave=False, disable=None))
     if not done:
@@ -96,7 +96,7 @@ def read_lattice(readings: Readings, utt: str, lattice: CompactLattice) -> list[
 
 def write_readings(
     found: list[Reading],
-    symbols: dict[int, str],
+    symbols: Spelling,
     out: Path,
     name: str,
     frame_shift: float,
@@ -134,7 +134,7 @@ def write_ctm_at(
 
     Kaldi: lattice-to-ctm-conf --decode-mbr=true; `places` as for ctm.write_ctm.
     """
-    symbols = {number: word for word, number in read_symbols(words).items()}
+    symbols = Spelling(words)
     found = map_utterances(partial(time_words, weights), read_all(lattices), nj)
     shown = tqdm(found, desc=path.name, unit="utt", leave=False, disable=None)
     write_ctm(shown, symbols, path, places=places)

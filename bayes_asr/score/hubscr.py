@@ -8,6 +8,7 @@ from pathlib import Path
 from bayes_asr.errors import InputError
 from bayes_asr.kaldi import run_hubscr
 from bayes_asr.score.counts import ErrorCounts
+from bayes_asr.score.nist import stm_lines
 from bayes_asr.score.phones import PhoneMap, fold
 from bayes_asr.score.scores import Score
 from bayes_asr.tables.reader import iter_lines
@@ -33,21 +34,20 @@ def counted_by_hubscr(
 
 
 def _folded_stm(stm: Path, phones: PhoneMap, optional: frozenset[str]) -> Iterator[str]:
-    for _, fields in iter_lines(stm):
-        if fields[0].startswith(";;"):
-            yield " ".join(fields)
-            continue
-        labelled = len(fields) > 5 and fields[5].startswith("<") and fields[5].endswith(">")
-        text = 6 if labelled else 5
-        words = (f"({w})" if w in optional else w for w in fold(fields[text:], phones))
-        yield " ".join((*fields[:text], *words))
+    """Its segments without their labels, which sclite knows only if comments declare them."""
+    for _, fields in stm_lines(stm):
+        words = (f"({w})" if w in optional else w for w in fold(fields[5:], phones))
+        yield " ".join((*fields[:5], *words))
 
 
 def _folded_ctm(ctm: Path, phones: PhoneMap) -> Iterator[str]:
+    """Its words without confidences: csrfilt leaves that of a deleted word as a word, and sclite
+    stops at a set without errors where there are confidences to plot.
+    """
     for _, fields in iter_lines(ctm):
         word = fold(fields[WORD : WORD + 1], phones)
-        if word:
-            yield " ".join((*fields[:WORD], *word, *fields[WORD + 1 :]))
+        if word and not fields[0].startswith(";;"):
+            yield " ".join((*fields[:WORD], *word))
 
 
 def read_counts(raw: Path) -> dict[str, ErrorCounts]:

@@ -52,20 +52,29 @@ class TimedTokens:
     tokens: tuple[str, ...]
 
 
-def read_stm(path: Path) -> list[Segment]:
-    """Read `recording channel speaker begin end [<labels>] words`; `;;` comments are skipped."""
-    segments = []
+def stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and `recording channel speaker begin end word word ...` of an STM.
+
+    Labels `<O,M>` before the words and `;;` comments are left out.
+    """
     for number, fields in _lines(path):
         if len(fields) < 5:
             raise InputError(f"{path}, line {number}: {len(fields)} fields, an STM has 5 or more")
-        begin, end = (_seconds(field, path, number) for field in fields[3:5])
+        labelled = len(fields) > 5 and fields[5].startswith("<") and fields[5].endswith(">")
+        yield number, [*fields[:5], *fields[6 if labelled else 5 :]]
+
+
+def read_stm(path: Path) -> list[Segment]:
+    """Read `recording channel speaker begin end [<labels>] words`; `;;` comments are skipped."""
+    segments = []
+    for number, (recording, channel, speaker, *rest) in stm_lines(path):
+        begin, end = (_seconds(field, path, number) for field in rest[:2])
         if end < begin:
             raise InputError(f"{path}, line {number}: a segment from {begin} to {end} s")
-        labelled = len(fields) > 5 and fields[5].startswith("<") and fields[5].endswith(">")
-        text = " ".join(fields[6 if labelled else 5 :])
         # sclite keeps these times in single precision, so a tie of a word with an end goes its way.
         rounded = float(np.float32(end))
-        segments.append(Segment((fields[0], fields[1]), fields[2], begin, rounded, text))
+        text = " ".join(rest[2:])
+        segments.append(Segment((recording, channel), speaker, begin, rounded, text))
     return sorted(segments, key=lambda s: (s.channel, s.begin))
 
 
