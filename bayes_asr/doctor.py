@@ -16,7 +16,9 @@ import torch
 
 from bayes_asr.config import Config
 from bayes_asr.decode import native
+from bayes_asr.decode.archive import BACKENDS, choose_decoder
 from bayes_asr.errors import InputError
+from bayes_asr.kaldi import find_nist_program
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import read_transition_model
@@ -38,7 +40,6 @@ EXTRAS = {
     "report": ("matplotlib",),
     "mini": ("espeakng_loader", "kaldi_native_fbank"),
 }
-PROGRAMS = {"Kaldi": ("latgen-faster-mapped", "copy-feats"), "NIST": ("sclite", "hubscr.pl")}
 GMM_SCRIPTS = (  # of Kaldi's egs/wsj/s5: what local/kaldi_gmm.sh calls
     *("steps/make_mfcc.sh", "steps/compute_cmvn_stats.sh", "steps/train_mono.sh"),
     *("steps/train_deltas.sh", "steps/train_lda_mllt.sh", "steps/train_sat.sh"),
@@ -75,7 +76,8 @@ def environment() -> list[Check]:
         if built
         else Check("native decoder", "warning", f"{native.LIBRARY} is not built: decoding is slow"),
         *(Check(f"extra {extra}", "ok", _importable(extra)) for extra in EXTRAS),
-        *(Check(what, "ok", _installed(programs)) for what, programs in PROGRAMS.items()),
+        *(Check(f"decoding by {name}", "ok", _backend(name)) for name in BACKENDS),
+        Check("scoring by NIST", "ok", _nist()),
         Check("Kaldi's GMMs", "ok", _gmm_scripts()),
         Check(
             "disk",
@@ -109,7 +111,7 @@ def _importable(extra: str) -> str:
 def _which(programs: tuple[str, ...]) -> dict[str, str | None]:
     """Where the programs are: below KALDI_ROOT or on the PATH."""
     root = os.environ.get("KALDI_ROOT")
-    places = ("src/*bin", "tools/openfst/bin", "tools/sctk/bin")
+    places = ("src/*bin", "tools/openfst/bin")
     folders = [folder for place in places for folder in Path(root).glob(place)] if root else []
     path = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
     return {program: shutil.which(program, path=path) for program in programs}
@@ -127,10 +129,18 @@ def _gmm_scripts() -> str:
     return lacking if missing else f"scripts in {scripts} and their programs: there"
 
 
-def _installed(programs: tuple[str, ...]) -> str:
-    found = _which(programs)
-    said = ", ".join(f"{program}: {where or 'not found'}" for program, where in found.items())
-    return said if all(found.values()) else f"{said} (not needed)"
+def _backend(name: str) -> str:
+    """Whether a decoding backend could be used as it would be called here."""
+    trouble = choose_decoder(name, Path(), os.environ.get("decode_cmd", "")).trouble()  # noqa: SIM112
+    return f"not usable: {trouble} (one backend is enough)" if trouble else "usable"
+
+
+def _nist() -> str:
+    """Where NIST's scorer is."""
+    try:
+        return f"usable: {find_nist_program('hubscr.pl')}"
+    except InputError as error:
+        return f"not usable: {error}; runs are scored without it"
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from test_bad_input import (
 
 from bayes_asr import doctor
 from bayes_asr.cli import main
+from bayes_asr.decode.kaldi_programs import PROGRAMS
 
 
 def checks_of(
@@ -40,8 +41,9 @@ def test_environment_alone_needs_nothing(
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     status, found = checks_of(capsys)
     assert status == 0
-    assert "latgen-faster-mapped: not found" in found["Kaldi"][0][1]
-    assert "(not needed)" in found["NIST"][0][1]
+    assert found["decoding by embedded"] == [("ok", "usable")]
+    said = "not usable: latgen-faster-mapped is not on PATH, and KALDI_ROOT is not set"
+    assert found["decoding by kaldi"][0][1].startswith(said)
     assert "KALDI_ROOT is not set" in found["Kaldi's GMMs"][0][1]
     said = "without espeakng_loader, kaldi_native_fbank: pip install bayes_asr[mini]"
     assert found["extra mini"] == [("ok", said)]
@@ -51,14 +53,21 @@ def test_environment_alone_needs_nothing(
 def test_programs_are_found_below_kaldi_root(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for folder, name in (("src/latbin", "latgen-faster-mapped"), ("src/featbin", "copy-feats")):
+    for folder, names in (("src/latbin", PROGRAMS), ("tools/sctk/bin", ("hubscr.pl",))):
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / name).write_text("#!/bin/sh\n")
-        (tmp_path / folder / name).chmod(0o755)
+        for name in names:
+            (tmp_path / folder / name).write_text("#!/bin/sh\n")
+            (tmp_path / folder / name).chmod(0o755)
     monkeypatch.setenv("KALDI_ROOT", str(tmp_path))
     _, found = checks_of(capsys)
-    assert f"copy-feats: {tmp_path / 'src/featbin/copy-feats'}" in found["Kaldi"][0][1]
-    assert "not needed" not in found["Kaldi"][0][1]
+    assert found["decoding by kaldi"] == [("ok", "usable")]
+    program = tmp_path / "tools" / "sctk" / "bin" / "hubscr.pl"
+    assert found["scoring by NIST"] == [("ok", f"usable: {program}")]
+    monkeypatch.setenv("decode_cmd", "queue.pl --mem 2G")
+    monkeypatch.setenv("BAYES_ASR_DECODER", "fortran")
+    _, found = checks_of(capsys)
+    assert found["decoding by kaldi"][0][1].startswith("not usable: queue.pl is not below KALDI_")
+    assert found["decoding by embedded"][0][1].startswith("not usable: BAYES_ASR_DECODER=fortran")
 
 
 def test_scripts_for_gmms_are_looked_for(

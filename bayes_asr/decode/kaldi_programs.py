@@ -61,9 +61,9 @@ class KaldiDecoder:
             )
 
     def trouble(self) -> str:
-        """Say which program of Kaldi is missing; empty if none is."""
+        """Say which program of Kaldi, or of `cmd`, is missing; empty if none is."""
         try:
-            for name in PROGRAMS:
+            for name in (*PROGRAMS, *shlex.split(self.cmd)[:1]):
                 find_program(name)
         except InputError as error:
             return str(error)

@@ -41,7 +41,11 @@ class EmbeddedDecoder:
             raise
 
     def trouble(self) -> str:
-        """Say why this backend cannot be used here; it always can."""
+        """Say that the form BAYES_ASR_DECODER asks for is not there; otherwise it always is."""
+        try:
+            choose_engine()
+        except InputError as error:
+            return str(error)
         return ""
 
 
