@@ -54,6 +54,13 @@ case $name in
     run.pl | queue.pl) while [[ $1 != *.log ]]; do shift; done; shift; "$@" ;;
 esac
 """
+PYTHON = f"""#!/bin/sh
+case "$*" in
+    *"import torch"*) echo 2.13.0 ;;
+    "-m pip"*) ;;
+    *) exec "{sys.executable}" "$@" ;;
+esac
+"""
 SCRIPTS = [
     *("steps/make_mfcc.sh", "steps/compute_cmvn_stats.sh", "steps/train_mono.sh"),
     *("steps/train_deltas.sh", "steps/train_lda_mllt.sh", "steps/train_sat.sh"),
@@ -86,8 +93,7 @@ class Experiment:
             place = folder / "checkout/recipes" / recipe.parent.name
             place.mkdir(parents=True)
             shutil.copy(recipe, place)
-        pip = f'case "$*" in "-m pip"*) ;; *) exec "{sys.executable}" "$@" ;; esac\n'
-        executable(folder / "environment/bin/python", f"#!/bin/sh\n{pip}")
+        executable(folder / "environment/bin/python", PYTHON)
         for script in SCRIPTS:
             executable(self.kaldi / "egs/wsj/s5" / script, STUB)
         for program in (*(f"src/{name}" for name in PROGRAMS), "tools/openfst/bin/fstcompile"):
