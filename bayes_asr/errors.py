@@ -42,6 +42,15 @@ def explained(error: OSError) -> str:
     return f"{files[-1]}: {reason(error)}" if files else reason(error)
 
 
+def complaint(error: BaseException) -> str:
+    """What to say of an error, in one line."""
+    if isinstance(error, OSError):
+        return explained(error)
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error or 'close other programs, or take smaller batches'}"
+    return str(error) or type(error).__name__
+
+
 class StoppedError(Exception):
     """A signal asked for the end, and what was done is saved: the same command goes on.
 

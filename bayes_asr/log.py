@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bayes_asr.errors import StoppedError, explained
+from bayes_asr.errors import StoppedError, complaint
 
 LOGGER = logging.getLogger("bayes_asr")
 
@@ -42,13 +42,11 @@ def also_in(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        # A defect of ours comes with its traceback; what a user can mend is one line.
-        ours = not isinstance(error, (ValueError, OSError, StoppedError, KeyboardInterrupt))
-        said = explained(error) if isinstance(error, OSError) else str(error)
-        said = said or type(error).__name__
-        record = LOGGER.makeRecord(
-            LOGGER.name, logging.ERROR, "", 0, said, (), sys.exc_info() if ours else None
-        )
+        mendable = (ValueError, OSError, MemoryError, StoppedError, KeyboardInterrupt)
+        level = logging.INFO if isinstance(error, StoppedError) else logging.ERROR
+        # A defect of ours comes with its traceback.
+        where = None if isinstance(error, mendable) else sys.exc_info()
+        record = LOGGER.makeRecord(LOGGER.name, level, "", 0, complaint(error), (), where)
         handler.handle(record)
         raise
     finally:

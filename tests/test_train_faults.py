@@ -721,6 +721,24 @@ def test_error_is_in_the_log_and_a_defect_with_its_traceback(tmp_path: Path) -> 
     assert lines[2].startswith("Traceback")
 
 
+def test_status_of_exit_counts_though_nobody_reads_what_is_said(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a signal also ends the `tee` that a training is piped into."""
+    words = ["train", str(CONF / "base.yaml"), *settings(small_corpus), f"--out={tmp_path}"]
+    read, write = os.pipe()
+    os.close(read)
+
+    def stop() -> None:
+        monkeypatch.setattr(sys, "stderr", os.fdopen(write, "w", buffering=1))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with at_batch(2, stop):
+        assert main(words) == 143
+    with suppress(OSError):
+        sys.stderr.close()
+
+
 def test_log_on_a_full_disk_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

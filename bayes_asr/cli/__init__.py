@@ -2,11 +2,12 @@
 
 import argparse
 import sys
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
 from bayes_asr import log
-from bayes_asr.errors import InputError, StoppedError, explained
+from bayes_asr.errors import InputError, StoppedError, complaint
 
 VERBS = {
     "features": "compute MFCC or filter banks of Kaldi data directories",
@@ -43,20 +44,17 @@ def main(argv: list[str] | None = None) -> int:
     try:
         modules[args.verb].run(args)
     except (InputError, OSError, MemoryError) as error:
-        print(f"bayes-asr {args.verb}: error: {_complaint(error)}", file=sys.stderr)
+        _say(f"bayes-asr {args.verb}: error: {complaint(error)}")
         return 1
     except StoppedError as stopped:
-        print(f"bayes-asr {args.verb}: {stopped}", file=sys.stderr)
+        _say(f"bayes-asr {args.verb}: {stopped}")
         return 128 + stopped.number
     except KeyboardInterrupt:
-        print(f"bayes-asr {args.verb}: interrupted", file=sys.stderr)
+        _say(f"bayes-asr {args.verb}: interrupted")
         return 130
     return 0
 
 
-def _complaint(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return explained(error)
-    if isinstance(error, MemoryError):
-        return f"not enough memory: {error or 'close other programs, or take smaller batches'}"
-    return str(error)
+def _say(message: str) -> None:
+    with suppress(OSError):  # what reads our messages may be gone, and the status still counts
+        print(message, file=sys.stderr)

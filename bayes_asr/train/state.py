@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.errors import StoppedError, explained
+from bayes_asr.errors import StoppedError, complaint
 from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
 
@@ -58,8 +58,7 @@ def recorded(run: Path) -> Iterator[None]:
         raise
     except (Exception, KeyboardInterrupt) as error:
         if read(run).get("state") != "finished":
-            said = explained(error) if isinstance(error, OSError) else str(error)
-            write(run, "failed", why=said or type(error).__name__)
+            write(run, "failed", why=complaint(error))
         raise
     write(run, "finished")
 

@@ -38,6 +38,7 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
     # What is recorded must not depend on the working directory.
     located = str(Path(config.data.dir).absolute())
     config = replace(config, data=replace(config.data, dir=located))
+    LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in record.versions().items()))
     if config.train.tensorboard:
         board.check_available()
     if not new:
