@@ -118,7 +118,7 @@ MEETINGS = {  # one of Kaldi's meetings for each set, and one of five speakers; 
     "ES2011a": "A FEE041 f3, B MEE042 m5, C FEE043 Annie, D MEE044 paul",
     "ES2004a": "A FEE013 f5, B MEO015 m3, C FEE016 belinda, D MEE014 m6",
 }
-TURNS = {"ES2002a": 14, "EN2001a": 14, "ES2011a": 5, "ES2004a": 5}
+TURNS = {"ES2002a": 9, "EN2001a": 9, "ES2011a": 4, "ES2004a": 4}
 THINGS = ["remote", "screen", "button", "battery", "meeting", "design", "price"]
 QUALITIES = ["red", "yellow", "big", "small", "cheap", "new", "nice"]
 SENTENCES = (

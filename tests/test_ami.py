@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 from ami_corpus import Turn, Wearer, write_annotations
 
+from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.recordings import scored_lines
@@ -443,13 +444,10 @@ def test_the_paper_trains_ami_with_rmsprop() -> None:
 
 
 def test_features_are_refused_while_recordings_are_missing(
-    prepared: Callable[..., tuple[Path, str]], tmp_path: Path
+    prepared: Callable[..., tuple[Path, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_annotations(small(), tmp_path / "corpus")
     out, _ = prepared()
-    done = subprocess.run(
-        [sys.executable, RECIPE / "features.py", "--out", out], capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert "3 of 3 recordings are missing, such as AMI_ES2002a_H00: put them" in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert main(["features", str(out / "data" / "train")]) == 1
+    assert "wav.scp: lacks AMI_ES2002a_H00, of the segment" in capsys.readouterr().err
+    assert not (out / "data" / "train" / "feats.scp").exists()

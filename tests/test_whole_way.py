@@ -115,3 +115,34 @@ def test_timit_without_kaldi_is_safe_to_interrupt(
     killed(again, (tmp_path / "again/exp/realigned_ali/ali.1.gz").exists)
     killed(again, (tmp_path / "again/timit/seed1/history.jsonl").exists)
     assert table(*again) == whole
+
+
+SMALL = """
+model: {layers: 2, units: 64}
+train: {epochs: 6, batch_sequences: 4, optimizer: adam, learning_rate: 3e-3, schedule: cosine}
+decode: {acoustic_scale: 0.4, lm_weights: [2, 3, 5]}
+"""
+
+
+def test_ami_without_kaldi_from_its_xml_to_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alignments begin with equal lengths; hesitations do not count; NIST counts the same."""
+    pytest.importorskip("espeakng_loader")
+    monkeypatch.delenv("KALDI_ROOT", raising=False)
+    subprocess.run([sys.executable, ROOT / "tests" / "ami_corpus.py", tmp_path / "c"], check=True)
+    (tmp_path / "small.yaml").write_text(SMALL)
+    out = tmp_path / "out"
+    options = ["--recipe", "ami", "--corpus", tmp_path / "c", "--config", tmp_path / "small.yaml"]
+    printed = table(*options, "--out", out, "--nj", "1")
+    run = out / "small" / "seed1"
+    for name, part in (("dev", "dev"), ("test", "eval")):
+        (score,) = json.loads((run / f"score_{name}.json").read_text())
+        assert score["rate"] < 60  # 100 where nothing was learnt
+        assert f"{score['rate']:.2f}" in printed
+        assert " UM " in (out / "data" / part / "text").read_text()
+        assert not any(" UM " in ctm.read_text() for ctm in (run / f"ctm_{name}").iterdir())
+    log = (run / "log" / "score.log").read_text()
+    assert "not the same" not in log
+    if shutil.which("sctk"):
+        assert log.count("by hubscr.pl, the same") == 2

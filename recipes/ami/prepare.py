@@ -99,8 +99,8 @@ def prepare(
     if missing:
         total = sum(w.recordings for w in written.values())
         print(
-            f"{missing} of {total} recordings are missing below {corpus}: no features can be "
-            "computed before they are there and this is run again"
+            f"{missing} of {total} recordings are missing below {corpus}: stage 1 needs them; when "
+            "they are there, prepare again (run.sh --force)"
         )
 
 

@@ -1,12 +1,12 @@
-# shellcheck shell=bash
-# shellcheck disable=SC2154  # run.sh sets $root, $recipe_dir, $out, $configuration and $force, and reads this
+# shellcheck shell=bash disable=SC2154  # run.sh sets $recipe_dir, $out, $nj, $force and $configuration, and reads this
 # Stages 1 and 2 without Kaldi: MFCC, the graph of dictionary and language model with monophones, and alignments that
 # begin with states of equal lengths. A small network learns them and aligns again, a second one learns what came of it.
 
 dict=$out/data/local/dict exp=$out/exp
 align=(bayes-asr align --oov '<unk>' --lang "$dict")
+configuration+=("$recipe_dir/without_kaldi.yaml")
 run_stage 1 features "$out" "$out"/data/{train,dev,eval}/{segments,wav.scp,frontend.json} -- \
-    python "$recipe_dir/features.py" --out "$out"
+    bayes-asr features "$out"/data/{train,dev,eval}
 run_stage 2 flat_train "$out" "$out"/data/train/{text,frontend.json} "$dict/lexicon.txt" "$exp/flat_ali/ali.1.gz" -- \
     "${align[@]}" --flat --data "$out/data/train" --out "$exp/flat_ali"
 run_stage 2 flat_dev "$out" "$out"/data/dev/{text,frontend.json} "$exp"/{flat_ali/final.mdl,flat_ali_dev/ali.1.gz} -- \
