@@ -102,6 +102,10 @@ def run_jobs(command: Sequence[str | Path], jobs: int, log: Path, cmd: str = "")
     arguments = [str(part) for part in command]
     if cmd:
         first, *options = shlex.split(cmd)
+        if str(log).split() != [str(log)]:
+            raise InputError(
+                f"{log}: {first} cannot write to a path with white space; choose another"
+            )
         array = [find_program(first), *options, f"{JOB}=1:{jobs}", str(log), *arguments]
         running = [(log, subprocess.Popen(array, stdin=subprocess.DEVNULL))]
     else:

@@ -41,14 +41,22 @@ printf 'a -10 \\nb -20 \\n' > "${5#ark,t:}"
 """,
     "lattice-best-path": READ + "printf 'a 2 \\nb \\n' > \"${2#ark,t:}\"\n",
 }
+# As Kaldi's run.pl, queue.pl and slurm.pl take their arguments and quote the command for the shell.
 RUN_PL = """#!/bin/sh
-printf "%s\\n" "$@" >> "$CALLS/run.pl"
+printf "%s\\n" "$@" >> "$CALLS/$(basename "$0")"
+while case $1 in -*) true;; *) false;; esac; do shift 2; done
 last=${1#JOB=1:}; log=$2; shift 2
 for job in $(seq "$last"); do
-  line=; for word; do line="$line \\"$(printf %s "$word" | sed s/JOB/$job/g)\\""; done
-  eval "$line" > "$(printf %s "$log" | sed s/JOB/$job/)" 2>&1 || exit 1
+  line=
+  for word; do
+    case $word in *\\"*) word="'$word'";; *" "*) word="\\"$word\\"";; esac
+    line="$line $(printf %s "$word" | sed s/JOB/$job/g)"
+  done
+  eval "$line" > $(printf %s $log | sed s/JOB/$job/) 2>&1 || exit 1
 done
 """
+QUEUE = "queue.pl -l arch=*64* --mem 2G --max-jobs-run 10"
+SLURM = "slurm.pl --config conf/slurm.conf --time 4:00:00"
 
 
 @pytest.fixture
@@ -65,8 +73,9 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         place.chmod(0o755)
     scripts = root / "egs" / "wsj" / "s5" / "utils" / "parallel"
     scripts.mkdir(parents=True)
-    (scripts / "run.pl").write_text(RUN_PL)
-    (scripts / "run.pl").chmod(0o755)
+    for name in ("run.pl", "queue.pl", "slurm.pl"):
+        (scripts / name).write_text(RUN_PL)
+        (scripts / name).chmod(0o755)
     return folder
 
 
@@ -119,8 +128,11 @@ def test_programs_get_kaldis_options(calls: Path, inputs: dict[str, Path]) -> No
     assert (out / "log" / "decode.1.log").read_text().startswith("# '")
 
 
-@pytest.mark.parametrize("cmd", ["", "run.pl"])
-def test_scp_is_split_into_jobs(calls: Path, inputs: dict[str, Path], cmd: str) -> None:
+@pytest.mark.parametrize("cmd", ["", "run.pl", QUEUE, SLURM])
+def test_scp_is_split_into_jobs(
+    calls: Path, inputs: dict[str, Path], cmd: str, tmp_path: Path
+) -> None:
+    inputs["out"] = inputs["out"] if not cmd else tmp_path / "out"
     decode(inputs, "loglikes.scp", nj=3, cmd=cmd)
     assert sorted(path.name for path in inputs["out"].glob("lat.*.gz")) == [
         f"lat.{job}.gz" for job in (1, 2, 3)
@@ -129,9 +141,19 @@ def test_scp_is_split_into_jobs(calls: Path, inputs: dict[str, Path], cmd: str) 
     parts = [line for line in arguments if line.startswith("scp:")]
     assert sorted(Path(part).name for part in parts) == [f"loglikes.{n}.scp" for n in (1, 2, 3)]
     if cmd:
-        first = (calls / "run.pl").read_text().splitlines()
-        assert first[:2] == ["JOB=1:3", str(inputs["out"] / "log" / "decode.JOB.log")]
-        assert first[2].endswith("/kaldi root/src/bin/latgen-faster-mapped")
+        script, *options = cmd.split()
+        first = (calls / script).read_text().splitlines()
+        assert first[: len(options)] == options
+        jobs, log, program, *_ = first[len(options) :]
+        assert (jobs, log) == ("JOB=1:3", str(inputs["out"] / "log" / "decode.JOB.log"))
+        assert program.endswith("/kaldi root/src/bin/latgen-faster-mapped")
+
+
+def test_white_space_that_kaldis_scripts_cannot_take_is_refused(
+    calls: Path, inputs: dict[str, Path]
+) -> None:
+    with pytest.raises(InputError, match=r"a place/.*queue\.pl cannot write to a path with white"):
+        decode(inputs, cmd="queue.pl")
 
 
 def test_bad_utterance_does_not_reach_kaldi(calls: Path, inputs: dict[str, Path]) -> None:
@@ -147,12 +169,13 @@ def test_bad_utterance_does_not_reach_kaldi(calls: Path, inputs: dict[str, Path]
     assert read_text(inputs["out"] / "words.txt")["a"] == ["yes", "no"]
 
 
-@pytest.mark.parametrize("cmd", ["", "run.pl"])
+@pytest.mark.parametrize("cmd", ["", QUEUE])
 def test_failed_job_names_its_log(
     calls: Path, inputs: dict[str, Path], cmd: str, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.mdl"
     broken.write_bytes(inputs["model"].read_bytes())
+    inputs["out"] = inputs["out"] if not cmd else tmp_path / "out"
     with pytest.raises(
         InputError, match=r"latgen.* failed with status .*decode\.(1|JOB)\.log: ERR"
     ):

@@ -91,6 +91,6 @@ def _lines(
     shift = np.float32(frame_shift)  # Kaldi's precision: durations are rounded from it
     for timed in words:
         start, end = np.float32(timed.start), np.float32(timed.end)
-        begin = place.begin + float(shift * start)
+        begin = place.begin + float(f"{shift * start:.2f}")  # rounded first, as by Kaldi
         length = float(shift * (end - start))
         yield place.recording, place.channel, begin, length, timed.word, timed.confidence
