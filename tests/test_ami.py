@@ -319,6 +319,8 @@ DAMAGE = {
     "a speaker without words": ("words/ES2002a.A.words.xml", None, "ES2002a.A.words.xml: No such"),
     "words cut off": ("words/ES2002a.A.words.xml", (b"</nite:root>", b""), "not XML: no element"),
     "a time that is none": ("words/ES2002a.A.words.xml", (b'"1.0"', b'"soon"'), "is 'soon', not"),
+    "a time that never comes": ("words/ES2002a.A.words.xml", (b'"1.0"', b'"nan"'), "is 'nan', not"),
+    "a time before the meeting": ("words/ES2002a.A.words.xml", (b'"1.0"', b'"-1"'), "is '-1', not"),
     "a word of nowhere": (
         "segments/ES2002a.A.segments.xml",
         (b"id(ES2002a.A.words0)", b"id(ES2002a.A.words77)"),
@@ -329,6 +331,11 @@ DAMAGE = {
         "corpusResources/meetings.xml",
         (b' global_name="FEE001"', b""),
         "a <speaker> without global_name",
+    ),
+    "a meeting somewhere else": (
+        "corpusResources/meetings.xml",
+        (b'observation="ES2002a"', b'observation="../ES2002a"'),
+        "the observation '../ES2002a' is not of letters and digits",
     ),
     "a headset that is no number": (
         "corpusResources/meetings.xml",

@@ -15,7 +15,9 @@ from bayes_asr.errors import InputError
 
 NITE = "{http://nite.sourceforge.net/}"
 RANGE = re.compile(r"[^#]*#id\(([^)]+)\)(?:\.\.id\(([^)]+)\))?")
+LONGEST_MEETING = 24 * 3600  # seconds
 MARK = re.compile(r"[.,?!:]")
+NAME = re.compile(r"[A-Za-z0-9]+")
 MEETINGS = Path("corpusResources", "meetings.xml")
 
 
@@ -77,14 +79,14 @@ def read_participants(annotations: Path) -> dict[str, list[Participant]]:
     path = annotations / MEETINGS
     found: dict[str, list[Participant]] = {}
     for meeting in _root(path).iter("meeting"):
-        name = _required(meeting, "observation", path)
+        name = _name(meeting, "observation", path)
         if name in found:
             raise InputError(f"{path}: the meeting {name} is there a second time")
         found[name] = [
             Participant(
                 name,
-                _required(speaker, "nxt_agent", path),
-                _required(speaker, "global_name", path),
+                _name(speaker, "nxt_agent", path),
+                _name(speaker, "global_name", path),
                 _channel(speaker, path),
             )
             for speaker in meeting.iter("speaker")
@@ -110,8 +112,8 @@ def _turn(
     """The segment's own times come first, then those of what it holds."""
     starts = [event.start for event in inside if event.start]
     ends = [event.end for event in inside if event.end]
-    start = segment.get("starttime") or min(starts, key=float, default=None)
-    end = segment.get("endtime") or max(ends, key=float, default=None)
+    start = _time(segment, "starttime", path) or min(starts, key=float, default=None)
+    end = _time(segment, "endtime", path) or max(ends, key=float, default=None)
     if start is None or end is None:
         raise InputError(f"{path}: the segment {segment.get(NITE + 'id')} has no times")
     return Turn(
@@ -131,13 +133,11 @@ def _read_events(path: Path) -> dict[str, Event]:
         identity = _required(element, f"{NITE}id", path)
         if identity in events:
             raise InputError(f"{path}: {identity} is there a second time")
-        for key in ("starttime", "endtime"):
-            _refuse_no_number(element.get(key, "0"), f"{path}: the {key} of {identity}")
         events[identity] = Event(
             (element.text or "").strip() if element.tag == "w" else "",
             element.get("punc") == "true",
-            element.get("starttime"),
-            element.get("endtime"),
+            _time(element, "starttime", path),
+            _time(element, "endtime", path),
         )
     return events
 
@@ -176,6 +176,14 @@ def _required(element: ElementTree.Element, key: str, path: Path) -> str:
     return value
 
 
+def _name(element: ElementTree.Element, key: str, path: Path) -> str:
+    """What becomes part of file names and of Kaldi's tables."""
+    name = _required(element, key, path)
+    if not NAME.fullmatch(name):
+        raise InputError(f"{path}: the {key} {name!r} is not of letters and digits")
+    return name
+
+
 def _channel(speaker: ElementTree.Element, path: Path) -> int:
     text = _required(speaker, "channel", path)
     if not (len(text) == 1 and text.isdecimal()):
@@ -183,8 +191,15 @@ def _channel(speaker: ElementTree.Element, path: Path) -> int:
     return int(text)
 
 
-def _refuse_no_number(text: str, what: str) -> None:
+def _time(element: ElementTree.Element, key: str, path: Path) -> str | None:
+    """A time as it is written, if there is one."""
+    text = element.get(key)
     try:
-        float(text)
+        if text and not 0 <= float(text) < LONGEST_MEETING:
+            raise ValueError
     except ValueError:
-        raise InputError(f"{what} is {text!r}, not a number of seconds") from None
+        identity = element.get(f"{NITE}id")
+        raise InputError(
+            f"{path}: the {key} of {identity} is {text!r}, not seconds of a meeting"
+        ) from None
+    return text
