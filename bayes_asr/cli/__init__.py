@@ -20,6 +20,7 @@ VERBS = {
     "wer": "count errors of a hypothesis against a reference",
     "compare": "statistics between two systems",
     "graph": "build a decoding graph from a lexicon, a language model and a tree",
+    "transcribe": "words or phones with times from sound files",
     "align": "align transcripts: with a trained network, or evenly to begin with",
     "fold": "turn a network with trained activations into a plain one",
     "config": "print a configuration as it is understood, or explain a key",

@@ -1,0 +1,174 @@
+"""From sound to words with times: front end, network and decoder of a run in a row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayes_asr.config import Config
+from bayes_asr.config import load as load_config
+from bayes_asr.data.audio import read_audio, resampled
+from bayes_asr.data.features import statistics
+from bayes_asr.data.frontend import FRAME_SHIFT, FrontEnd
+from bayes_asr.decode.embedded import Engine, choose_engine, decode_utterance
+from bayes_asr.decode.mbr import decode_risk
+from bayes_asr.decode.network import Network, check_loglikes, load_network
+from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.decode.paths import Weights, weight_grid
+from bayes_asr.errors import InputError
+from bayes_asr.log import LOGGER
+from bayes_asr.score.scores import read_scores
+from bayes_asr.tables.text import read_symbols
+from bayes_asr.train import checkpoint
+from bayes_asr.train.corpus import located
+from bayes_asr.train.forward import LogLikelihoods, load
+
+
+@dataclass(frozen=True)
+class HeardWord:
+    """A word (or phone) with its begin and end in seconds, and its posterior."""
+
+    word: str
+    start: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What was heard in a file of so many seconds."""
+
+    file: str
+    seconds: float
+    words: list[HeardWord]
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """A run, ready to hear: features to words at the weights that were chosen on dev."""
+
+    network: LogLikelihoods
+    graph: Network
+    words: dict[int, str]
+    options: DecodeOptions
+    weights: Weights
+    engine: Engine
+
+    def hear(self, name: str, features: np.ndarray, cmvn: np.ndarray | None) -> list[HeardWord]:
+        """The words of features [T, F]; `cmvn`: statistics [2, F+1] where the run wants them."""
+        loglikes = check_loglikes(self.graph, name, self.network(features, cmvn).numpy())
+        result = decode_utterance(self.graph, name, loglikes, self.options, self.engine)
+        if result.lattice is None:
+            raise InputError(
+                f"{name}: no path through its {len(features)} frames; try a wider beam"
+            )
+        if not result.reached_final:
+            LOGGER.warning("%s: no path reached a final state; partial words", name)
+        heard = decode_risk(result.lattice, *self.weights, change_words=False).words
+        return [
+            HeardWord(
+                self.words[timed.word],
+                round(timed.start * FRAME_SHIFT, 3),
+                round(timed.end * FRAME_SHIFT, 3),
+                round(timed.confidence, 4),
+            )
+            for timed in heard
+        ]
+
+
+def transcribe(
+    run: Path, files: Sequence[Path], *, one_speaker: bool = False, weights: Weights | None = None
+) -> list[Transcript]:
+    """Recognise the words of RIFF and NIST SPHERE files by the best network of `run`.
+
+    Sound of another rate than the front end's is resampled, with a warning. Where the run
+    normalises by speaker, each file is one, or all are if `one_speaker`. `weights`: LM weight and
+    insertion penalty, otherwise those chosen on dev. Raises InputError, naming the file, for what
+    cannot be read, and for a run whose features the front end cannot make.
+    """
+    config = load_config([run / "config.yaml"])
+    front_end = _front_end(run, config)
+    sounds = [_sound(file, front_end) for file in files]
+    features = [front_end(samples) for samples in sounds]
+    for file, samples, matrix in zip(files, sounds, features, strict=True):
+        if not len(matrix):
+            seconds = len(samples) / front_end.sample_rate
+            raise InputError(f"{file}: {seconds:.3f} s of sound hold no frame of 0.025 s")
+    recogniser = _recogniser(run, config, weights)
+    stats: list[Any] = [None] * len(files)
+    if config.features.cmvn != "none":
+        stats = [statistics(features)] * len(files) if one_speaker else [*map(_alone, features)]
+        LOGGER.info(
+            "normalised (%s) over %s",
+            config.features.cmvn,
+            f"all {len(files)} files as of one speaker" if one_speaker else "each file by itself",
+        )
+    return [
+        Transcript(
+            str(file),
+            round(len(samples) / front_end.sample_rate, 3),
+            recogniser.hear(str(file), matrix, cmvn),
+        )
+        for file, samples, matrix, cmvn in zip(files, sounds, features, stats, strict=True)
+    ]
+
+
+def _alone(matrix: np.ndarray) -> np.ndarray:
+    return statistics([matrix])
+
+
+def _front_end(run: Path, config: Config) -> FrontEnd:
+    """The front end of the run's features, or InputError saying what is missing."""
+    fields = checkpoint.read(run / "best.pt").get("frontend")
+    if fields is None:
+        inputs = ", ".join(config.data.train.features)
+        raise InputError(
+            f"{run}: its network reads features that are not of the built-in front end (none of"
+            f" {inputs} had a frontend.json when it was trained); if they are Kaldi's fMLLR, what"
+            " is missing to make them of a file is the LDA+MLLT matrix (final.mat) and an fMLLR"
+            " transform of its speaker, which Kaldi estimates: dump such features with Kaldi, then"
+            " bayes-asr forward RUN --data and bayes-asr decode; or train a run on MFCC or fbank"
+        )
+    return FrontEnd(**fields)
+
+
+def _sound(file: Path, front_end: FrontEnd) -> np.ndarray:
+    samples, rate = read_audio(file)
+    if rate == front_end.sample_rate:
+        return samples
+    LOGGER.warning(
+        "%s: resampled from %d to %d Hz%s",
+        *(file, rate, front_end.sample_rate),
+        "; the network was trained on wider sound: expect errors" * (rate < front_end.sample_rate),
+    )
+    return resampled(samples, rate, front_end.sample_rate)
+
+
+def _recogniser(run: Path, config: Config, weights: Weights | None) -> Recogniser:
+    graph = located(config.data.graph, config.data, "graph")
+    model = located(config.data.train.alignments, config.data, "model") / "final.mdl"
+    options = config.decode
+    search = DecodeOptions(
+        acoustic_scale=options.acoustic_scale,
+        beam=options.beam,
+        max_active=options.max_active,
+        min_active=options.min_active,
+        lattice_beam=options.lattice_beam,
+        allow_partial=True,
+    )
+    words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
+    (chosen,) = weight_grid(*([w] for w in weights or _chosen_on_dev(run)))
+    return Recogniser(load(run), load_network(graph, model), words, search, chosen, choose_engine())
+
+
+def _chosen_on_dev(run: Path) -> Weights:
+    """The LM weight and the penalty of the first convention of score_dev.json."""
+    path = run / "score_dev.json"
+    if not path.exists():
+        raise InputError(
+            f"{path}: no LM weight is chosen on dev yet; score the run, or give --lmwt"
+        )
+    score = read_scores(path)[0]
+    return float(score.lm_weight or 0.0), float(score.insertion_penalty or 0.0)
