@@ -352,7 +352,9 @@ def test_inputs_made_again_are_the_same_inputs(tmp_path: Path) -> None:
 
 
 @contextmanager
-def not_finite(utt: str, epochs_of_it: Sequence[int] = (1, 2, 3), *, dev: bool = False) -> Any:
+def not_finite(
+    utt: str, epochs_of_it: Sequence[int] = (1, 2, 3), *, dev: bool = False, value: float = np.inf
+) -> Any:
     """Make the features of an utterance infinite in some epochs, after they were read and found
     to be finite, so that its loss is NaN and the statistics of its batch are poisoned."""
     make = epochs.loader
@@ -363,7 +365,7 @@ def not_finite(utt: str, epochs_of_it: Sequence[int] = (1, 2, 3), *, dev: bool =
         def broken(utterances: list[str]) -> Batch:
             batch = load_batch(utterances)
             if utt in utterances and (epoch in epochs_of_it or dev):
-                batch.x_NF[0] = torch.inf
+                batch.x_NF[0] = value
             return batch
 
         return broken
@@ -411,6 +413,18 @@ def test_skipped_batch_changes_nothing(small_corpus: Path, tmp_path: Path) -> No
         patch.setattr(epochs, "batches_of", lambda *x, **y: without)
         train(config, tmp_path / "without")
     assert_same(states(tmp_path / "skipped"), states(tmp_path / "without"))
+
+
+def test_batch_that_only_poisons_running_statistics_is_skipped(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    """A variance that overflows makes what it normalises 0, of which the loss is finite."""
+    with not_finite("train1-4", [1], value=1e25):
+        train(config_of(small_corpus, *OPTIONS), tmp_path)
+    (skipped,) = history_of(tmp_path)[0]["skipped"]
+    assert "running_var is not finite" in skipped["why"]
+    model = checkpoint.read(tmp_path / "last.pt")["model"]
+    assert all(value.isfinite().all() for value in model.values())
 
 
 @pytest.mark.parametrize("batch", [2, 5, 8, 9])

@@ -31,3 +31,13 @@ def undone_if_not_finite(model: nn.Module) -> Iterator[None]:
             for buffer, value in zip(model.buffers(), before, strict=True):
                 buffer.copy_(value)
         raise
+
+
+def check_statistics(model: nn.Module) -> None:
+    """NotFiniteError where running statistics are not finite, which a finite loss can hide.
+
+    A variance that overflows makes everything it normalises 0, then and in evaluation.
+    """
+    for name, buffer in model.named_buffers():
+        if not buffer.isfinite().all():
+            raise NotFiniteError(f"{name} is not finite")

@@ -16,7 +16,7 @@ from bayes_asr.data.batches import read_ahead
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.train.batch import Batch
-from bayes_asr.train.guard import NotFiniteError, undone_if_not_finite
+from bayes_asr.train.guard import NotFiniteError, check_statistics, undone_if_not_finite
 
 
 @dataclass
@@ -73,7 +73,8 @@ class Update:
     def __call__(self, parts: list[Tensor]) -> float:
         """Take a step on the losses of the heads; returns the gradient norm before clipping.
 
-        NotFiniteError, before any weight changes, where the loss or the norm is not finite.
+        NotFiniteError, before any weight changes, where the loss, the norm or the running
+        statistics of the batch are not finite.
         """
         objective = sum((self._monophone_weight * part for part in parts[1:]), start=parts[0])
         self._optimizer.zero_grad()
@@ -82,6 +83,7 @@ class Update:
         for what, value in (("loss", objective.item()), ("gradient", norm)):
             if not math.isfinite(value):
                 raise NotFiniteError(f"the {what} is {value:g}")
+        check_statistics(self._model)
         self._optimizer.step()
         return norm
 
