@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034  # read by local/kaldi_gmm.sh
-# Half an hour of speech: fewer Gaussians than elsewhere.
-tri1=(2500 15000)
-tri2=(2500 15000)
-tri3=(2500 15000)
+# 38 minutes of speech: the trees stop growing by themselves at some 500 leaves.
+tri1=(1000 8000)
+tri2=(1000 8000)
+tri3=(1000 8000)
