@@ -134,15 +134,16 @@ SENTENCES = (
     "I'm David , and I need a T .",
     "The L_C_D_ T is Q !",
     "{laugh} It's the kick-off meeting .",
+    "{restart} We like the café : it is {gap} Q .",
 )
 LONG = " , ".join(["so the red screen is big and the small button is new"] * 3) + " ."
 LEXICON = """
-A AH|AND AE N D|BATTERY B AE T ER IY|BIG B IH G|BUTTON B AH T AH N|C. S IY|CHEAP CH IY P|D. D IY
-DAVID D EY V IH D|DESIGN D IH Z AY N|I AY|I'M AY M|IS IH Z|IT'S IH T S|KICK K IH K|L. EH L
-LIKE L AY K|MEETING M IY T IH NG|MM-HMM M HH M|NEED N IY D|NEW N UW|NICE N AY S|NOT N AA T|OFF AO F
-OKAY OW K EY|PRICE P R AY S|RED R EH D|REMOTE R IH M OW T|SCREEN S K R IY N|SMALL S M AO L|SO S OW
-THE DH AH|THINK TH IH NG K|UM AH M|WANT W AA N T|WE W IY|WHAT W AH T|WITH W IH DH|YEAH Y AE
-YELLOW Y EH L OW
+A AH|AND AE N D|BATTERY B AE T ER IY|BIG B IH G|BUTTON B AH T AH N|C. S IY|CAFÉ K AE F EY
+CHEAP CH IY P|D. D IY|DAVID D EY V IH D|DESIGN D IH Z AY N|I AY|I'M AY M|IS IH Z|IT IH T
+IT'S IH T S|KICK K IH K|L. EH L|LIKE L AY K|MEETING M IY T IH NG|MM-HMM M HH M|NEED N IY D
+NEW N UW|NICE N AY S|NOT N AA T|OFF AO F|OKAY OW K EY|PRICE P R AY S|RED R EH D|REMOTE R IH M OW T
+SCREEN S K R IY N|SMALL S M AO L|SO S OW|THE DH AH|THINK TH IH NG K|UM AH M|WANT W AA N T|WE W IY
+WHAT W AH T|WITH W IH DH|YEAH Y AE|YELLOW Y EH L OW
 """
 
 
@@ -160,7 +161,8 @@ def write_corpus(folder: Path) -> None:
         for channel, person in enumerate(people.split(", ")):
             agent, name, voice = person.split()
             speaker = Speaker(name, voice, int(rng.integers(150, 190)))
-            texts = [_said(rng) for _ in range(TURNS[meeting])]
+            turns = TURNS[meeting]
+            texts = [_said(turns * channel + i, rng) for i in range(turns)]
             texts += [LONG] if meeting == "ES2002a" else []
             spoken = [_spoken(text, speaker, synthesiser) for text in texts]
             wearer = Wearer(meeting, agent, name, channel)
@@ -178,9 +180,10 @@ def write_corpus(folder: Path) -> None:
     (folder / "lexicon.txt").write_text(f"{entries}\n", encoding="utf-8")
 
 
-def _said(rng: np.random.Generator) -> str:
-    """One sentence or two; now and then with a word that breaks off, which no lexicon has."""
-    text = " ".join(rng.choice(SENTENCES, rng.integers(1, 3)))
+def _said(number: int, rng: np.random.Generator) -> str:
+    """A sentence, or two; now and then with a word that breaks off, which no lexicon has."""
+    first = SENTENCES[number % len(SENTENCES)]
+    text = " ".join([first, *rng.choice(SENTENCES, rng.integers(0, 2))])
     for slot, words in (("Q", QUALITIES), ("T", THINGS)):
         while f" {slot} " in text:
             text = text.replace(f" {slot} ", f" {rng.choice(words)} ", 1)

@@ -288,6 +288,21 @@ def test_without_recordings_all_but_wav_scp_is_written(
             assert (folder / file).read_text(), file
 
 
+def test_recordings_are_found_through_links(
+    recipe: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    (tmp_path / "disk" / "ES2002a" / "audio").mkdir(parents=True)
+    sound = tmp_path / "disk" / "ES2002a" / "audio" / "ES2002a.Headset-2.wav"
+    sound.touch()
+    (tmp_path / "disk" / "ES2002a" / "audio" / "ES2002a.Array1-01.wav").touch()
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "audio").symlink_to(tmp_path / "disk")
+    (tmp_path / "disk" / "back").symlink_to(tmp_path / "corpus")
+    found = recipe("data_dir").find_headsets(tmp_path / "corpus")
+    assert list(found) == [("ES2002a", 2)]
+    assert found["ES2002a", 2].samefile(sound)
+
+
 def test_meetings_are_chosen_by_files(
     prepared: Callable[..., tuple[Path, str]], tmp_path: Path
 ) -> None:

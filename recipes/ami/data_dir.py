@@ -31,10 +31,12 @@ class WrittenSet:
 
 
 def find_headsets(corpus: Path) -> dict[Recording, Path]:
-    """The files MEETING.Headset-N.wav at any depth below `corpus`."""
+    """The files MEETING.Headset-N.wav at any depth below `corpus`, through links as well."""
     found: dict[Recording, Path] = {}
+    seen: set[str] = set()
     for folder, folders, files in os.walk(corpus.resolve(), followlinks=True):
-        folders.sort()
+        folders[:] = sorted(f for f in folders if os.path.realpath(Path(folder, f)) not in seen)
+        seen.update(os.path.realpath(Path(folder, f)) for f in folders)
         for file in sorted(files):
             if match := HEADSET.fullmatch(file):
                 found.setdefault((match[1], int(match[2])), Path(folder, file))
