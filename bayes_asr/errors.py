@@ -18,13 +18,21 @@ REMEDIES = {
     errno.EIO: "look at the health of the disk",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
+LONGEST = 1000  # characters of a message
 
 
 class InputError(ValueError):
     """Bad input: the message names the file, the utterance and the numbers, and says what to do.
 
-    The command line prints it as one line and exits with status 1.
+    The command line prints it as one line and exits with status 1. What came out of a file is shown
+    without its control characters, and not at any length.
     """
+
+    def __init__(self, message: str) -> None:
+        """Shorten the middle of a message that nobody would read."""
+        if len(message) > LONGEST:
+            message = f"{message[: LONGEST * 2 // 3]} ... {message[-LONGEST // 4 :]}"
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
 
 
 def reason(error: OSError) -> str:

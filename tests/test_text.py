@@ -154,5 +154,5 @@ def test_utterances_without_a_speaker_are_named(tmp_path: Path, name: str) -> No
     path.write_text("u1 x\nu8 x\nu9 x\n")
     with pytest.raises(InputError) as error:
         read_data_dir(tmp_path)
-    expected = "2 of 3 utterances are not in utt2spk, the first is u8"
+    expected = "2 of 3 utterances are not in utt2spk, the first is u8; add their speakers"
     assert str(error.value) == f"{path}: {expected}"

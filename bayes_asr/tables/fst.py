@@ -176,7 +176,8 @@ def _check(fst: Fst, source: ByteReader) -> None:
     for name, weights in (("arc", fst.weight), ("state", fst.final)):
         wrong = np.flatnonzero(np.isnan(weights) | (weights == -np.inf))
         if len(wrong):
-            raise source.fail(f"{name} {wrong[0]} weighs {weights[wrong[0]]}: {DAMAGED}")
+            found = f"{name} {wrong[0]} has the weight {weights[wrong[0]]}"
+            raise source.fail(f"{found}: {DAMAGED}")
 
 
 def _array(source: ByteReader, dtype: np.dtype, count: int, what: str, aligned: bool) -> np.ndarray:

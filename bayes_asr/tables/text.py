@@ -31,7 +31,7 @@ def read_mapping(path: Path) -> dict[str, str]:
     for number, fields in iter_lines(Path(path)):
         if len(fields) != 2:
             found = f"{fields[0]} has {len(fields)} fields"
-            raise InputError(f"{path}, line {number}: {found}; two are due")
+            raise InputError(f"{path}, line {number}: {found}, not 2; correct the line")
         _refuse_repeated(table, fields[0], path, number)
         table[fields[0]] = fields[1]
     return table
