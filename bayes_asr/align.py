@@ -4,7 +4,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,58 +12,27 @@ import numpy as np
 from bayes_asr.config import load as load_config
 from bayes_asr.data.features import Features
 from bayes_asr.data.marks import STATES
-from bayes_asr.decode.align import Alignment, AlignOptions, align_utterance
-from bayes_asr.decode.embedded import ENGINES, choose_engine
-from bayes_asr.decode.lang import phone_table, read_lang, silence_phones
+from bayes_asr.decode.align import Alignment, AlignOptions, Result, Source, align_one
+from bayes_asr.decode.embedded import choose_engine
+from bayes_asr.decode.lang import phones_file, read_lang, silence_phones
 from bayes_asr.decode.ngram import EPSILON
 from bayes_asr.decode.parallel import map_utterances
-from bayes_asr.decode.transcript import Speech, flat_alignment
+from bayes_asr.decode.transcript import Speech, flat_alignment, read_speech
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.ark import write_int_vectors
 from bayes_asr.tables.mdl import (
     monophone_model,
-    read_transition_model,
     write_transition_model,
 )
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.text import DataDir, read_data_dir, read_symbols, write_mapping
-from bayes_asr.tables.tree import monophone_tree, read_tree, write_tree
+from bayes_asr.tables.tree import monophone_tree, write_tree
 from bayes_asr.train.corpus import NAMED, data_dir, located, report_skipped
 from bayes_asr.train.forward import load, log_likelihoods
 
 MAX_SKIPPED = 0.05  # as data.max_skipped of conf/base.yaml, where there is no run to say it
-
-Result = tuple[str, Alignment | InputError]
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where words and their HMMs come from.
-
-    lang: Kaldi's lang or dict folder, or a graph folder; model: final.mdl, its tree beside it;
-    unknown: the word that stands for words without pronunciation, if not as oov.txt says.
-    """
-
-    lang: Path
-    model: Path
-    unknown: str | None = None
-
-    @property
-    def phones(self) -> Path:
-        """The table of the model's phones."""
-        own = self.lang / "phones.txt"
-        return own if own.exists() else phone_table(self.model, self.lang / "lexicon.txt")
-
-    def speech(self) -> Speech:
-        """Read it all."""
-        return Speech(
-            read_lang(self.lang, self.unknown),
-            read_symbols(self.phones),
-            read_transition_model(self.model),
-            read_tree(self.model.parent / "tree"),
-        )
 
 
 @dataclass
@@ -102,15 +71,15 @@ def align_run(
     model = located(config.data.train.alignments, config.data, "model") / "final.mdl"
     if out.resolve() == model.parent.resolve():
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
-    source = Source(lang or located(config.data.graph, config.data, "words"), model, unknown)
+    source = (lang or located(config.data.graph, config.data, "words"), model, unknown)
     options = AlignOptions(acoustic_scale or config.decode.acoustic_scale, beam, retry_beam)
     if data:
         directory = read_data_dir(data, open_pipe=open_pipe)
     else:
         directory = data_dir(config, on or "train", open_pipe)
-    text = _transcripts(directory, source.speech())
+    text = _transcripts(directory, read_speech(*source))
     loglikes = log_likelihoods(load(run), directory, config, config.data.max_skipped, open_pipe)
-    aligning = partial(_align_one, source, options, choose_engine().name)
+    aligning = partial(align_one, source, options, choose_engine().name)
     results = map_utterances(aligning, ((u, (text.get(u), x)) for u, x in loglikes), nj)
     return _write(results, directory, source, out, config.data.max_skipped)
 
@@ -127,8 +96,8 @@ def align_flat(
     features = Features(directory)
     if model is None:
         model = _write_monophones(lang, out)
-    source = Source(lang, model, unknown)
-    speech = source.speech()
+    source = (lang, model, unknown)
+    speech = read_speech(*source)
     text = _transcripts(directory, speech)
 
     results = (_flat_one(utt, text, features, speech) for utt in features.utterances)
@@ -186,29 +155,6 @@ def _words_of(utt: str, text: Mapping[str, list[str]]) -> list[str]:
     return text[utt]
 
 
-@cache
-def _speech_of(source: Source) -> Speech:
-    """Read a source once in each process."""
-    return source.speech()
-
-
-def _align_one(
-    source: Source,
-    options: AlignOptions,
-    engine: str,
-    utt: str,
-    given: tuple[list[str] | None, np.ndarray],
-) -> Result:
-    words, loglikes = given
-    try:
-        if words is None:
-            raise InputError(f"{utt}: there is no transcript")
-        speech = _speech_of(source)
-        return utt, align_utterance(utt, words, loglikes, speech, options, ENGINES[engine])
-    except InputError as error:
-        return utt, error
-
-
 def _write(
     results: Iterable[Result], data: DataDir, source: Source, out: Path, limit: float
 ) -> AlignSummary:
@@ -217,7 +163,8 @@ def _write(
     if others:
         raise InputError(f"{out}: holds {others[0]}, another alignment; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
-    copies = (source.model, source.model.parent / "tree", source.phones)
+    lang, model, _ = source
+    copies = (model, model.parent / "tree", phones_file(lang, model))
     for path, name in zip(copies, ("final.mdl", "tree", "phones.txt"), strict=True):
         if path.resolve() != (out / name).resolve():
             with replacing(out / name) as temporary:

@@ -12,11 +12,13 @@ from bayes_asr.config import load as load_config
 from bayes_asr.data.audio import read_audio, resampled
 from bayes_asr.data.features import statistics
 from bayes_asr.data.frontend import FRAME_SHIFT, FrontEnd
+from bayes_asr.decode.align import AlignOptions, align_utterance, word_spans
 from bayes_asr.decode.embedded import Engine, choose_engine, decode_utterance
 from bayes_asr.decode.mbr import decode_risk
 from bayes_asr.decode.network import Network, check_loglikes, load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.paths import Weights, weight_grid
+from bayes_asr.decode.transcript import Speech, read_speech
 from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.score.scores import read_scores
@@ -55,6 +57,8 @@ class Recogniser:
     options: DecodeOptions
     weights: Weights
     engine: Engine
+    speech: Speech | None
+    """How words are said, to find their times; None where the graph's folder does not say it."""
 
     def hear(self, name: str, features: np.ndarray, cmvn: np.ndarray | None) -> list[HeardWord]:
         """The words of features [T, F]; `cmvn`: statistics [2, F+1] where the run wants them."""
@@ -67,15 +71,31 @@ class Recogniser:
         if not result.reached_final:
             LOGGER.warning("%s: no path reached a final state; partial words", name)
         heard = decode_risk(result.lattice, *self.weights, change_words=False).words
+        words = [self.words[timed.word] for timed in heard]
+        spans = self._spans(name, words, loglikes) or [(one.start, one.end) for one in heard]
         return [
             HeardWord(
-                self.words[timed.word],
-                round(timed.start * FRAME_SHIFT, 3),
-                round(timed.end * FRAME_SHIFT, 3),
-                round(timed.confidence, 4),
+                word,
+                round(FRAME_SHIFT * float(start), 3),
+                round(FRAME_SHIFT * float(end), 3),
+                round(one.confidence, 4),
             )
-            for timed in heard
+            for one, word, (start, end) in zip(heard, words, spans, strict=True)
         ]
+
+    def _spans(
+        self, name: str, words: list[str], loglikes: np.ndarray
+    ) -> list[tuple[float, float]] | None:
+        """Frames of the words by forced alignment: words of a lattice have no exact times."""
+        if self.speech is None:
+            return None
+        options = AlignOptions(self.options.acoustic_scale)
+        try:
+            aligned = align_utterance(name, words, loglikes, self.speech, options, self.engine)
+            return [*word_spans(words, aligned.transition_ids, self.speech)]
+        except InputError as error:
+            LOGGER.warning("%s; times are rough", error)
+            return None
 
 
 def transcribe(
@@ -160,7 +180,13 @@ def _recogniser(run: Path, config: Config, weights: Weights | None) -> Recognise
     )
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
     (chosen,) = weight_grid(*([w] for w in weights or _chosen_on_dev(run)))
-    return Recogniser(load(run), load_network(graph, model), words, search, chosen, choose_engine())
+    speech = None
+    try:
+        speech = read_speech(graph, model)
+    except (InputError, OSError) as error:
+        LOGGER.warning("%s; times are rough", error)
+    network = load_network(graph, model)
+    return Recogniser(load(run), network, words, search, chosen, choose_engine(), speech)
 
 
 def _chosen_on_dev(run: Path) -> Weights:

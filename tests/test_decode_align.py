@@ -12,7 +12,7 @@ from decode_cases import golden_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.decode.align import AlignOptions, align_utterance
+from bayes_asr.decode.align import AlignOptions, align_utterance, word_spans
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.decode.hmm import transitions_of
 from bayes_asr.decode.lang import Lang, read_lang
@@ -133,6 +133,17 @@ def assert_exact(words: Sequence[str], loglikes: np.ndarray, speech: Speech) -> 
     assert said + path_cost(tids, costs, speech) == pytest.approx(expected, rel=1e-5, abs=1e-3)
     assert len(tids) == len(loglikes)
     assert not found.retried
+    begins = np.flatnonzero((speech.model.hmm_state[tids] == 0) & ~speech.model.self_loop[tids])
+    edges = [*begins.tolist(), len(tids)]
+    spans = word_spans(words, tids, speech)
+    for word, (start, end) in zip(words, spans, strict=True):
+        said = phones_of(tids[start:end], speech)
+        assert start in edges
+        assert end in edges
+        ways = [entry.phones for entry in speech.lang.lexicon if entry.word == word]
+        assert said in [[speech.phones[phone] for phone in way] for way in ways]
+    gaps = itertools.pairwise([0, *(frame for span in spans for frame in span), len(tids)])
+    assert all(phones_of(tids[a:b], speech) in ([], [speech.silence]) for a, b in [*gaps][::2])
 
 
 @settings(max_examples=50, deadline=None)

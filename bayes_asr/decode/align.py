@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.decode.embedded import Engine
+from bayes_asr.decode.embedded import ENGINES, Engine
 from bayes_asr.decode.network import build_network, check_loglikes
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.transcript import Speech, transcript_fst
+from bayes_asr.decode.transcript import Speech, read_speech, transcript_fst
 from bayes_asr.errors import InputError
 
 NARROW = 0.01  # lattice beam: only the best path is asked for
+Source = tuple[Path, Path, str | None]  # the arguments of read_speech
+_speech_of = cache(read_speech)  # once in each process
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,9 @@ class Alignment:
     transition_ids: np.ndarray
     cost: float
     retried: bool
+
+
+Result = tuple[str, Alignment | InputError]
 
 
 def align_utterance(
@@ -65,3 +72,54 @@ def align_utterance(
         f"{utt}: no path of its {len(words)} words through {len(frames)} frames within the beam"
         f" {options.retry_beam:g}; look at its transcript, or try a wider beam"
     )
+
+
+def align_one(
+    source: Source,
+    options: AlignOptions,
+    engine: str,
+    utt: str,
+    given: tuple[list[str] | None, np.ndarray],
+) -> Result:
+    """Align the words and log-likelihoods [T, P] of one utterance, here or in a worker process."""
+    words, loglikes = given
+    try:
+        if words is None:
+            raise InputError(f"{utt}: there is no transcript")
+        speech = _speech_of(*source)
+        return utt, align_utterance(utt, words, loglikes, speech, options, ENGINES[engine])
+    except InputError as error:
+        return utt, error
+
+
+def word_spans(
+    words: Sequence[str], transition_ids: np.ndarray, speech: Speech
+) -> list[tuple[int, int]]:
+    """The first frame of each word, and the first after it, in an alignment of these words.
+
+    Where phones can be shared among words in several ways, one is taken.
+    """
+    model, tids = speech.model, transition_ids
+    begins = np.flatnonzero((model.hmm_state[tids] == 0) & ~model.self_loop[tids])
+    phones = model.phone[tids[begins]].tolist()
+    before: list[dict[int, tuple[int, int]]] = []  # for each word, by its end: places before, of it
+    ends = {0: (0, 0)}
+    for word in words:
+        found: dict[int, tuple[int, int]] = {}
+        for place in ends:
+            pause = place < len(phones) and phones[place] == speech.silence
+            for start in (place, place + 1) if pause else (place,):
+                for _, said in speech.said(word):
+                    if phones[start : start + len(said)] == said:
+                        found.setdefault(start + len(said), (place, start))
+        before.append(found)
+        ends = found
+    if not ends or max(ends) < len(phones) - 1:
+        raise InputError(f"the alignment is not of its {len(words)} words")
+    frames = [*begins.tolist(), len(tids)]
+    place, spans = max(ends), []
+    for found in reversed(before):
+        earlier, start = found[place]
+        spans.append((frames[start], frames[place]))
+        place = earlier
+    return spans[::-1]

@@ -62,6 +62,12 @@ def silence_phones(folder: Path) -> list[str]:
     return list(dict.fromkeys(words))
 
 
+def phones_file(folder: Path, model: Path) -> Path:
+    """The phones.txt of a lang folder, or else that of `model`."""
+    own = folder / "phones.txt"
+    return own if own.exists() else phone_table(model, folder / "lexicon.txt")
+
+
 def phone_table(model: Path, lexicon: Path) -> Path:
     """The phones.txt of `model`, where Kaldi's scripts put it."""
     lang = [parent / "lang" / "phones.txt" for parent in list(lexicon.resolve().parents)[1:3]]

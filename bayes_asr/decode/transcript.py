@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -20,11 +21,12 @@ from bayes_asr.decode.hmm import (
     transitions_of,
     window_pdfs,
 )
-from bayes_asr.decode.lang import Lang, fitted
+from bayes_asr.decode.lang import Lang, fitted, phones_file, read_lang
 from bayes_asr.errors import InputError
 from bayes_asr.tables.fst import Fst
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.tree import Tree
+from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+from bayes_asr.tables.text import read_symbols
+from bayes_asr.tables.tree import Tree, read_tree
 
 PhoneArc = tuple[int, int, float, int]  # source, phone-id, cost, next state
 WindowArc = tuple[int, tuple[int, ...], float, int]  # source, phone in context, cost, next state
@@ -69,6 +71,19 @@ class Speech:
             if known in self.pronunciations:
                 return self.pronunciations[known]
         raise InputError(f"the word {word} is not in the lexicon")
+
+
+def read_speech(lang: Path, model: Path, unknown: str | None = None) -> Speech:
+    """Read a lang, dict or graph folder, and `model` (final.mdl) with the tree beside it.
+
+    `unknown`: the word that stands for words without pronunciation, if not as oov.txt says.
+    """
+    return Speech(
+        read_lang(lang, unknown),
+        read_symbols(phones_file(lang, model)),
+        read_transition_model(model),
+        read_tree(model.parent / "tree"),
+    )
 
 
 def transcript_fst(

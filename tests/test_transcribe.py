@@ -1,0 +1,204 @@
+"""From sound alone to words with times: all commands in a row, on words made of tones."""
+
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_audio import riff, sphere
+
+from bayes_asr.cli import main
+from bayes_asr.data.audio import resampled
+from bayes_asr.data.frontend import FrontEnd, write_features
+from bayes_asr.data.marks import STATES, frames_of_phones, transition_ids, write_alignments
+from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.tables.mdl import monophone_model
+
+pytest.importorskip("kaldi_native_fbank")
+pytest.importorskip("kaldifst")
+pytestmark = pytest.mark.slow
+CONF = Path(__file__).resolve().parent.parent / "conf"
+RATE = 16000
+PHONES = {"sil": 1, "a": 2, "b": 3, "c": 4}
+WORDS = {"one": "a b", "two": "b c", "six": "c a c"}
+TONES = {"a": 500, "b": 1300, "c": 2900}  # Hz
+TINY = {
+    "features.cmvn": "mean-variance",
+    "features.left_context": 2,
+    "features.right_context": 2,
+    "model.layers": 1,
+    "model.units": 24,
+    "train.epochs": 10,
+    "train.learning_rate": 0.01,
+    "train.batch_sequences": 4,
+    "decode.acoustic_scale": 0.3,
+    "decode.lm_weights": "[1, 2, 4]",
+}
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """Samples [N, 1] at 16 kHz; first samples of the phones; words, begins and ends in seconds."""
+
+    samples: np.ndarray
+    phones: list[str]
+    starts: np.ndarray
+    words: list[tuple[str, float, float]]
+
+
+def speak(words: list[str], rng: np.random.Generator) -> Spoken:
+    """Pauses of noise before, between and after words, whose phones are tones of 70 to 140 ms."""
+    phones = ["sil"]
+    for word in words:
+        phones += [*WORDS[word].split(), "sil"]
+    lengths = [int(rng.uniform(0.07, 0.14) * RATE * (1 + (p == "sil"))) for p in phones]
+    waves = [
+        6000 * np.sin(2 * np.pi * TONES.get(p, 0) * np.arange(n) / RATE)
+        for p, n in zip(phones, lengths, strict=True)
+    ]
+    samples = np.concatenate(waves) + rng.normal(0, 300, sum(lengths))
+    starts = np.cumsum([0, *lengths])
+    silences = [i for i, phone in enumerate(phones) if phone == "sil"]
+    times = [(starts[a + 1] / RATE, starts[b] / RATE) for a, b in itertools.pairwise(silences)]
+    spans = [(word, *span) for word, span in zip(words, times, strict=True)]
+    return Spoken(samples.round().astype(np.int16)[:, None], phones, starts[:-1], spans)
+
+
+def write_set(folder: Path, count: int, seed: int) -> dict[str, Spoken]:
+    """Write a data directory with features, and its sounds."""
+    rng, said = np.random.default_rng(seed), {}
+    folder.mkdir(parents=True)
+    for number in range(count):
+        utt = f"s{number // 4}-{number}"
+        said[utt] = speak(rng.choice(list(WORDS), 4).tolist(), rng)
+        (folder / f"{utt}.wav").write_bytes(riff(said[utt].samples))
+    for name, row in (
+        ("wav.scp", lambda utt: f"{utt}.wav"),
+        ("utt2spk", lambda utt: utt.split("-")[0]),
+        ("text", lambda utt: " ".join(word for word, _, _ in said[utt].words)),
+    ):
+        (folder / name).write_text("".join(f"{utt} {row(utt)}\n" for utt in said))
+    write_features(folder, FrontEnd("fbank", bands=24))
+    return said
+
+
+def write_aligned(root: Path, name: str, said: dict[str, Spoken]) -> None:
+    """Write the alignments of a set, which are known."""
+    model = monophone_model(list(PHONES.values()), STATES)
+    alignments = {}
+    for utt, matrix in iter_matrices(root / "data" / name / "feats.scp"):
+        marks = frames_of_phones(said[utt].starts, len(matrix), RATE)
+        phones = [PHONES[phone] for phone in said[utt].phones]
+        alignments[utt] = transition_ids(phones, marks.ends, model)
+    folder = root / "exp" / ("ali" if name == "train" else f"ali_{name}")
+    write_alignments(alignments.items(), model, PHONES, folder)
+
+
+def command(*arguments: str | Path) -> None:
+    assert main([*map(str, arguments)]) == 0
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is trained and scored."""
+    root = tmp_path_factory.mktemp("tones")
+    for seed, (name, count) in enumerate({"train": 40, "dev": 8, "test": 8}.items()):
+        write_aligned(root, name, write_set(root / "data" / name, count, seed))
+    words = root / "dict"
+    words.mkdir()
+    (words / "lexicon.txt").write_text("".join(f"{w} {p}\n" for w, p in WORDS.items()))
+    (words / "optional_silence.txt").write_text("sil\n")
+    text, ali = root / "data" / "train" / "text", root / "exp" / "ali"
+    graph = ("--lexicon", words / "lexicon.txt", "--text", text, "--model", ali / "final.mdl")
+    command("graph", *graph, "--out", root / "exp" / "graph")
+    run = root / "run"
+    chosen = [f"--set={key}={value}" for key, value in TINY.items()]
+    command("train", CONF / "base.yaml", *chosen, f"--set=data.dir={root}", "--out", run)
+    for name in ("dev", "test"):
+        command("forward", run, "--on", name)
+        command("decode", run, "--on", name)
+    command("score", run)
+    return run
+
+
+def test_it_makes_few_errors(run: Path) -> None:
+    (score,) = json.loads((run / "score_test.json").read_text())
+    assert score["tokens"] == 32
+    assert score["rate"] < 10
+
+
+@pytest.mark.parametrize("form", ["riff", "sphere", "8 kHz"])
+def test_words_and_times_are_those_spoken(
+    form: str,
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spoken = speak(["six", "one", "two", "two"], np.random.default_rng(99))
+    contents = {
+        "riff": riff(spoken.samples),
+        "sphere": sphere(spoken.samples),
+        "8 kHz": riff(resampled(spoken.samples[:, 0], RATE, 8000)[:, None].round(), 8000),
+    }
+    file = tmp_path / "sound"
+    file.write_bytes(contents[form])
+    capsys.readouterr()
+    command("transcribe", run, file, "--json", "--ctm", tmp_path / "ctm")
+    printed = capsys.readouterr()
+    (heard,) = json.loads(printed.out)
+    assert heard["file"] == str(file)
+    assert heard["seconds"] == pytest.approx(len(spoken.samples) / RATE, abs=0.001)
+    assert ("resampled from 8000 to 16000 Hz" in printed.err) == (form == "8 kHz")
+    assert "normalised (mean-variance) over each file by itself" in printed.err
+    if form == "8 kHz":  # a network that has never seen an empty upper half may mishear
+        return
+    assert [word["word"] for word in heard["words"]] == [word for word, _, _ in spoken.words]
+    for word, (_, start, end) in zip(heard["words"], spoken.words, strict=True):
+        assert word["start"] == pytest.approx(start, abs=0.05)
+        assert word["end"] == pytest.approx(end, abs=0.05)
+    first = (tmp_path / "ctm").read_text().splitlines()[0].split()
+    assert first[:2] == ["sound", "1"]
+    assert first[4] == "six"
+
+
+def test_files_of_one_speaker_are_normalised_together(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The words of a dev speaker are those that decoding the set gave."""
+    dev = run.parent / "data" / "dev"
+    files = [dev / f"s0-{number}.wav" for number in range(4)]
+    command("transcribe", run, *files, "--one-speaker")
+    printed = capsys.readouterr()
+    assert "all 4 files as of one speaker" in printed.err
+    score = json.loads((run / "score_dev.json").read_text())[0]
+    name = f"words.lmwt{score['lm_weight']:g}.wip{score['insertion_penalty']:.1f}.txt"
+    decoded = (run / "decode_dev" / name).read_text().splitlines()[:4]
+    heard = [line for line in printed.out.splitlines() if line.startswith(str(dev))]
+    assert [line.split(": ")[1] for line in heard] == [d.split(None, 1)[1] for d in decoded]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"MThd" * 99, "sound: neither RIFF nor NIST SPHERE"),
+        (riff(np.zeros((300, 1), np.int16)), "sound: 0.019 s of sound hold no frame of 0.025 s"),
+    ],
+)
+def test_files_that_hold_nothing_are_named(
+    content: bytes, message: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sound"
+    file.write_bytes(content)
+    assert main(["transcribe", str(run), str(file)]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_on_other_features_says_what_is_missing(
+    small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["transcribe", str(small_run), str(tmp_path / "sound.wav")]) == 1
+    said = capsys.readouterr().err
+    assert "not of the built-in front end" in said
+    assert "fMLLR transform of its speaker" in said
