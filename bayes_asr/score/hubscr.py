@@ -57,9 +57,13 @@ def read_counts(raw: Path) -> dict[str, ErrorCounts]:
     )
     counts = {}
     for speaker, _, tokens, _, substitutions, deletions, insertions, _ in rows:
+        if speaker == "Sum":
+            continue
         numbers = map(int, (substitutions, insertions, deletions, tokens))
-        if speaker != "Sum":
+        try:
             counts[speaker.lower()] = ErrorCounts(*numbers)
+        except InputError as error:
+            raise InputError(f"{raw}: {speaker}: {error}") from error
     if not counts:
         raise InputError(f"{raw}: no table of counts; see the log beside it")
     return counts
