@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 from small_corpus import settings, write_corpus
 
@@ -12,6 +13,10 @@ from bayes_asr.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
+hypothesis.settings.register_profile(
+    "busy", deadline=None
+)  # how fast the machine is proves nothing
+hypothesis.settings.load_profile("busy")
 DATA = Path(os.environ.get("BAYES_ASR_DATA", ROOT.parent / "shared" / "data"))
 
 
