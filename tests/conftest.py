@@ -13,11 +13,10 @@ from bayes_asr.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
-hypothesis.settings.register_profile(
-    "busy", deadline=None
-)  # how fast the machine is proves nothing
-hypothesis.settings.load_profile("busy")
 DATA = Path(os.environ.get("BAYES_ASR_DATA", ROOT.parent / "shared" / "data"))
+
+hypothesis.settings.register_profile("busy", deadline=None)  # a slow machine is no fault
+hypothesis.settings.load_profile("busy")
 
 
 def existing(path: Path) -> Path:
