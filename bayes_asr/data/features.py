@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import archive_of, read_matrix
+from bayes_asr.tables.ark import archive_of, is_pipe, read_matrix, read_shape
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.text import DataDir
 
@@ -157,6 +157,11 @@ class Features:
         first = self.utterances[0]
         return read_matrix(self._feats[first], first, open_pipe=self._open_pipe).shape[1]
 
+    def stored_shape(self, utt: str) -> tuple[int, int] | None:
+        """Frames and values of an utterance by the header on disk alone; None if it is piped."""
+        where = self._feats[utt]
+        return None if is_pipe(where) else read_shape(where, utt)
+
     def where(self, utt: str) -> str:
         """The file and offset of an utterance, for messages."""
         return self._feats[utt]
@@ -172,12 +177,16 @@ class Features:
         """Features of one utterance as they are on disk, float32 [T, F]."""
         matrix = read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe)
         if not len(matrix) or matrix.shape[1] != self.dimensions:
-            raise InputError(
-                f"{self.where(utt)}: {utt} has {len(matrix)} frames of {matrix.shape[1]} values,"
-                f" but {self.utterances[0]} of the same feats.scp has {self.dimensions} values;"
-                " extract all features alike"
-            )
+            self.refuse_shape(utt, *matrix.shape)
         return matrix
+
+    def refuse_shape(self, utt: str, frames: int, columns: int) -> NoReturn:
+        """Raise InputError for an utterance that is empty or of another width than the others."""
+        raise InputError(
+            f"{self.where(utt)}: {utt} has {frames} frames of {columns} values, but"
+            f" {self.utterances[0]} of the same feats.scp has {self.dimensions} values;"
+            " extract all features alike"
+        )
 
     def _statistics(self, utt: str) -> np.ndarray:
         speaker = self._data.utt2spk[utt]

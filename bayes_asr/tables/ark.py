@@ -1,8 +1,7 @@
 """Kaldi archives (ark) and their indexes (scp): matrices of floats and vectors of integers.
 
-A matrix's header is checked against the bytes that are there before anything else is read.
-kaldiio then decodes and encodes the plain matrices; its general entrance is not used, because it
-trusts the header, asserts, and unpickles an archive that asks for it.
+kaldiio encodes the matrices that are written. It reads none: it trusts headers, asserts, and
+unpickles an archive that asks for it.
 """
 
 import gzip
@@ -16,12 +15,12 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
-from kaldiio.matio import read_matrix_or_vector, write_array
+from kaldiio.matio import write_array
 from numpy.typing import DTypeLike
 
 from bayes_asr.errors import InputError, reason
 from bayes_asr.files import replacing
-from bayes_asr.tables.compressed import compressed_size, expand
+from bayes_asr.tables.matrix import read_binary, read_header, read_text_matrix
 from bayes_asr.tables.reader import (
     DAMAGED,
     ByteReader,
@@ -85,7 +84,28 @@ def read_matrix(
         if parts and parts["offset"]:
             source.seek(int(parts["offset"]), utt)
         matrix = _read_one(source, utt, finite, dtype)
-        return _rows(matrix, parts["range"], source, utt) if parts and parts["range"] else matrix
+        if not (parts and parts["range"]):
+            return matrix
+        return matrix[_span(len(matrix), parts["range"], source, utt)]
+
+
+def read_shape(rxfilename: str, utt: str) -> tuple[int, int]:
+    """Return the rows and columns that `read_matrix` would give, by the header alone.
+
+    Text has none and is read. Raises InputError where the file does not hold the matrix.
+    """
+    with _open(rxfilename, utt, None) as source:
+        parts = _parts(rxfilename)
+        if parts["offset"]:
+            source.seek(int(parts["offset"]), utt)
+        if (head := source.take(1, utt)) == b"\0":
+            header = read_header(source, utt)
+            rows, columns = header.rows, header.columns
+        else:
+            rows, columns = read_text_matrix(source, utt, head).shape
+        if parts["range"]:
+            rows = len(range(rows)[_span(rows, parts["range"], source, utt)])
+        return rows, columns
 
 
 def read_vector(path: Path) -> np.ndarray:
@@ -211,87 +231,29 @@ def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:
         raise InputError(f"{rxfilename}: cannot open {what}: {reason(error)}") from None
 
 
-def _rows(matrix: np.ndarray, span: str, source: ByteReader, utt: str) -> np.ndarray:
+def _span(rows: int, span: str, source: ByteReader, utt: str) -> slice:
+    """The rows that the range [first:last] names, of so many."""
     match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", span)
     if not match:
         raise source.fail(f"{utt} has the range [{span}]; write it as [first:last]")
     first, last = int(match[1]), int(match[2])
-    if not first <= last < len(matrix) + RANGE_TOLERANCE or first >= len(matrix):
-        wanted = f"{utt} wants rows {first} to {last}, the matrix has {len(matrix)}"
+    if not first <= last < rows + RANGE_TOLERANCE or first >= rows:
+        wanted = f"{utt} wants rows {first} to {last}, the matrix has {rows}"
         raise source.fail(f"{wanted}; make the index again")
-    return matrix[first : last + 1]
+    return slice(first, last + 1)
 
 
 def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> np.ndarray:
     head = source.take(1, utt)
-    read = _read_binary if head == b"\0" else _read_text
+    binary = head == b"\0"
+    stored = read_binary(source, utt) if binary else read_text_matrix(source, utt, head)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found just below
-        matrix = read(source, utt, head).astype(dtype, order="C")
+        matrix = stored.astype(dtype, order="C")
     if finite and not np.isfinite(matrix).all():
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         where = f"at frame {row}, column {column}"
         raise source.fail(f"{utt} holds {matrix[row, column]} {where}; make it again")
     return matrix
-
-
-def _read_binary(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
-    """Read the matrix after `head`, the first byte of the binary mark."""
-    kind = source.word()[0] if source.take(1, utt) == b"B" else b""
-    if kind in (b"FM", b"DM"):
-        sizes = source.take(10, utt)
-        rows, columns = struct.unpack("<xixi", sizes)
-        if sizes[0::5] != b"\4\4":
-            raise _no_matrix(source, utt, "no sizes of int32")
-        raw = _data(source, utt, rows, columns, rows * columns * (4 if kind == b"FM" else 8))
-        record = io.BytesIO(head + b"B" + kind + b" " + sizes + raw)
-        return cast(np.ndarray, read_matrix_or_vector(record))
-    if kind in (b"CM", b"CM2", b"CM3"):
-        low, span, rows, columns = struct.unpack("<ffii", source.take(16, utt))
-        raw = _data(source, utt, rows, columns, compressed_size(kind, rows, columns))
-        return expand(kind, raw, (rows, columns), low, span)
-    raise _no_matrix(source, utt, f"found {kind[:20]!r}")
-
-
-def _no_matrix(source: ByteReader, utt: str, found: str) -> InputError:
-    """Say what stands there instead: the archive is damaged, or its index is of another one."""
-    return source.fail(
-        f"{utt} is no matrix before offset {source.position}: {found}; make the archive and its"
-        " index again"
-    )
-
-
-def _data(source: ByteReader, utt: str, rows: int, columns: int, size: int) -> bytes:
-    # No rows or no columns: such a shape costs no bytes, so a forged one would pass for any size.
-    if rows < 0 or columns < 0 or (rows == 0) != (columns == 0):
-        raise source.fail(f"{utt} has {rows} rows and {columns} columns: {DAMAGED}")
-    return source.take(size, f"{utt} ({rows} x {columns})")
-
-
-def _read_text(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
-    """Read `[ 1 2 \\n 3 4 ]`; own code, since kaldiio takes a leading "1" for integers."""
-    line = (head + source.line()).lstrip()
-    if not line.startswith(b"["):
-        raise _no_matrix(source, utt, "no '['")
-    rows, line, closed = [], line[1:], b""
-    while not closed:
-        body, closed, after = line.partition(b"]")
-        if body.split():
-            rows.append(_numbers(source, utt, body))
-        line = b"" if closed else source.line()
-        if not closed and not line:
-            raise source.fail(f"{utt} has no ']' up to the end at {source.position}: {DAMAGED}")
-    widths = sorted({len(row) for row in rows}) or [0]
-    if after.strip() or len(widths) > 1:
-        found = f"rows of {widths[0]} to {widths[-1]} values, {after[:20]!r} after the ']'"
-        raise _no_matrix(source, utt, found)
-    return np.array(rows).reshape(len(rows), widths[0])
-
-
-def _numbers(source: ByteReader, utt: str, line: bytes) -> np.ndarray:
-    try:
-        return np.array([float(word) for word in line.split()])
-    except ValueError:
-        raise _no_matrix(source, utt, "not only numbers in the line") from None
 
 
 def _binary_ints(source: ByteReader, utt: str) -> np.ndarray:
@@ -351,7 +313,8 @@ def _checked_ints(vector: np.ndarray, utt: str, ark: Path) -> np.ndarray:
 def _archive(path: Path) -> Iterator[BinaryIO]:
     with replacing(path) as temporary:
         if path.suffix == ".gz":
-            with gzip.open(temporary, "wb") as packed:
+            # No time and no name in its header: the same content gives the same bytes.
+            with temporary.open("wb") as file, gzip.GzipFile("", "wb", 9, file, 0) as packed:
                 yield cast(BinaryIO, packed)
         else:
             with temporary.open("wb") as plain:

@@ -67,9 +67,20 @@ class ByteReader:
 
     def take(self, count: int, what: str) -> bytes:
         """Read exactly `count` bytes of `what`, or raise InputError with both numbers."""
-        if count < 0:
-            raise self.fail(f"{what} has the size {count} at offset {self.position}")
+        self.expect(count, what)
         start, parts = self.position, []
+        while missing := start + count - self.position:
+            part = self.some(min(missing, CHUNK))
+            if not part:
+                raise self._too_short(count, start, self.position, what)
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def expect(self, count: int, what: str) -> None:
+        """Raise InputError if the file cannot have `count` bytes more."""
+        start = self.position
+        if count < 0:
+            raise self.fail(f"{what} has the size {count} at offset {start}: {DAMAGED}")
         if self.size is not None and count > self.size - start:
             raise self._too_short(count, start, self.size, what)
         if self.most is not None and count > self.most - start:
@@ -77,12 +88,6 @@ class ByteReader:
                 f"{what} needs {count} bytes at offset {start}, which {self.packed} compressed"
                 f" bytes do not hold: {DAMAGED}"
             )
-        while missing := start + count - self.position:
-            part = self.some(min(missing, CHUNK))
-            if not part:
-                raise self._too_short(count, start, self.position, what)
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def rest(self) -> bytes:
         """Read all that is left."""

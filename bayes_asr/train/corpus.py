@@ -29,13 +29,28 @@ class LabelledSet:
     def __getitem__(self, utt: str) -> np.ndarray:
         """Features of one utterance, float32 [T, F']; InputError unless T is the alignment's."""
         matrix = self.features[utt]
-        if len(matrix) != self.lengths[utt]:
+        self._check_length(utt, len(matrix))
+        return matrix
+
+    def check(self) -> None:
+        """Compare lengths and widths of all utterances by the headers of their matrices alone.
+
+        InputError for the first that is not as its alignment, or as the others of its set.
+        """
+        width = self.features.dimensions
+        for utt in self.lengths:
+            frames, columns = self.features.stored_shape(utt) or (self.lengths[utt], width)
+            self._check_length(utt, frames)
+            if columns != width:
+                self.features.refuse_shape(utt, frames, columns)
+
+    def _check_length(self, utt: str, frames: int) -> None:
+        if frames != self.lengths[utt]:
             raise InputError(
-                f"{self.features.where(utt)}: {utt} has {len(matrix)} frames of features, but"
+                f"{self.features.where(utt)}: {utt} has {frames} frames of features, but"
                 f" {self.lengths[utt]} in the alignment of {self.alignments.directory}; make both"
                 " from the same features"
             )
-        return matrix
 
 
 def located(candidates: Sequence[str], data: DataConfig, what: str) -> Path:
@@ -87,10 +102,12 @@ def training_and_dev(
     data = data_dir(config, "train", open_pipe)
     train = labelled(config, "train", data, open_pipe)
     _announce_dimension(train.features, config.data)
+    train.check()  # in seconds, before hours are spent
     if not any((Path(config.data.dir) / path).exists() for path in config.data.dev.alignments):
         return _held_out(train, data.utt2spk, config.data.held_out)
     dev = labelled(config, "dev", data_dir(config, "dev", open_pipe), open_pipe)
     _check_alike(train, dev)
+    dev.check()
     return train, dev
 
 
