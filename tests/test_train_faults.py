@@ -1,6 +1,7 @@
 """What happens to a training that is interrupted, damaged, or computes what is not finite."""
 
 import errno
+import gzip
 import json
 import os
 import shutil
@@ -335,14 +336,13 @@ def test_inputs_that_changed_under_a_run_are_refused_by_name(
     train(config_of(root, "train.epochs=2"), run, new=True)
 
 
-def test_inputs_made_again_are_the_same_inputs(tmp_path: Path) -> None:
-    """The time in the header of a gzipped file is no change of what it says."""
+def test_inputs_compressed_again_are_the_same_inputs(tmp_path: Path) -> None:
+    """How an archive is compressed, and when, is no change of what it says."""
     root, run = write_corpus(tmp_path / "corpus"), tmp_path / "run"
     train(config_of(root, "train.epochs=1"), run)
     archive = root / "exp/ali/ali.1.gz"
     before = archive.read_bytes()
-    time.sleep(1.1)
-    write_corpus(root)
+    archive.write_bytes(gzip.compress(gzip.decompress(before), 1, mtime=1))
     assert archive.read_bytes() != before
     train(config_of(root, "train.epochs=2"), run)
     assert epochs_of(run) == 2

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bayes_asr.data.alignments import Alignments
-from bayes_asr.data.features import Features
 from bayes_asr.errors import InputError
 from bayes_asr.train.corpus import LabelledSet
 
+TABLES = ("feats.scp", "utt2spk", "cmvn.scp", "frontend.json")
 SAMPLE = 2**16  # bytes of a feature archive that are read at each of three places
 
 
@@ -20,13 +20,11 @@ def fingerprints(*sets: LabelledSet) -> dict[str, str]:
     Of an archive of features, which may be as large as a disk, its size and 64 KiB at its
     beginning, middle and end. What a pipe prints is not looked at; feats.scp has its command.
     """
-    found = {}
+    found: dict[str, str] = {}
     for data in sets:
-        for path in _tables(data.features):
-            found[str(path)] = _hash([path.read_bytes()])
-        for path in data.features.archives:
-            found[str(path)] = _hash(_sampled(path))
-        found[str(data.alignments.directory)] = _hash(_labels(data.alignments))
+        for path, content in _contents(data):
+            if str(path) not in found:
+                found[str(path)] = _hash(content)
     return found
 
 
@@ -42,9 +40,15 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
             )
 
 
-def _tables(features: Features) -> list[Path]:
-    names = ("feats.scp", "utt2spk", "cmvn.scp", "frontend.json")
-    return [path for name in names if (path := features.directory / name).exists()]
+def _contents(data: LabelledSet) -> Iterator[tuple[Path, Iterator[bytes]]]:
+    """What is hashed of each file or directory."""
+    features, alignments = data.features, data.alignments
+    for table in (features.directory / name for name in TABLES):
+        if table.exists():
+            yield table, iter([table.read_bytes()])
+    for archive in features.archives:
+        yield archive, _sampled(archive)
+    yield alignments.directory, _labels(alignments)
 
 
 def _sampled(path: Path) -> Iterator[bytes]:
@@ -64,7 +68,7 @@ def _labels(alignments: Alignments) -> Iterator[bytes]:
         yield transition_ids.tobytes()
 
 
-def _hash(parts: Iterator[bytes] | list[bytes]) -> str:
+def _hash(parts: Iterator[bytes]) -> str:
     total = hashlib.blake2b(digest_size=16)
     for part in parts:
         total.update(part)
