@@ -30,7 +30,7 @@ TINY = {
     "features.right_context": 2,
     "model.layers": 1,
     "model.units": 24,
-    "train.epochs": 10,
+    "train.epochs": 6,
     "train.learning_rate": 0.01,
     "train.batch_sequences": 4,
     "decode.acoustic_scale": 0.3,
@@ -104,7 +104,7 @@ def command(*arguments: str | Path) -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that is trained and scored."""
     root = tmp_path_factory.mktemp("tones")
-    for seed, (name, count) in enumerate({"train": 40, "dev": 8, "test": 8}.items()):
+    for seed, (name, count) in enumerate({"train": 32, "dev": 8, "test": 8}.items()):
         write_aligned(root, name, write_set(root / "data" / name, count, seed))
     words = root / "dict"
     words.mkdir()
