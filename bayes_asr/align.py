@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.ark import write_int_vectors
-from bayes_asr.tables.mdl import (
-    monophone_model,
-    write_transition_model,
-)
+from bayes_asr.tables.mdl import monophone_model, write_transition_model
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.text import DataDir, read_data_dir, read_symbols, write_mapping
 from bayes_asr.tables.tree import monophone_tree, write_tree
@@ -67,18 +64,20 @@ def align_run(
     the acoustic scale that of its decoding. Utterances that cannot be aligned are counted and
     named, with the reason; InputError if they are more than data.max_skipped allows.
     """
+    _refuse_others(out)
     config = load_config([run / "config.yaml"])
     model = located(config.data.train.alignments, config.data, "model") / "final.mdl"
     if out.resolve() == model.parent.resolve():
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
     source = (lang or located(config.data.graph, config.data, "words"), model, unknown)
-    options = AlignOptions(acoustic_scale or config.decode.acoustic_scale, beam, retry_beam)
+    scale = config.decode.acoustic_scale if acoustic_scale is None else acoustic_scale
     if data:
         directory = read_data_dir(data, open_pipe=open_pipe)
     else:
         directory = data_dir(config, on or "train", open_pipe)
     text = _transcripts(directory, read_speech(*source))
     loglikes = log_likelihoods(load(run), directory, config, config.data.max_skipped, open_pipe)
+    options = AlignOptions(scale, beam, retry_beam)
     aligning = partial(align_one, source, options, choose_engine().name)
     results = map_utterances(aligning, ((u, (text.get(u), x)) for u, x in loglikes), nj)
     return _write(results, directory, source, out, config.data.max_skipped)
@@ -92,6 +91,7 @@ def align_flat(
     Without a `model` one is made of three states a phone, each with a pdf of its own. Files and
     faults are those of `align_run`.
     """
+    _refuse_others(out)
     directory = read_data_dir(data)
     features = Features(directory)
     if model is None:
@@ -99,16 +99,17 @@ def align_flat(
     source = (lang, model, unknown)
     speech = read_speech(*source)
     text = _transcripts(directory, speech)
-
-    results = (_flat_one(utt, text, features, speech) for utt in features.utterances)
+    results = (
+        _flat_one(utt, text.get(utt), len(features[utt]), speech) for utt in features.utterances
+    )
     return _write(results, directory, source, out, MAX_SKIPPED)
 
 
-def _flat_one(
-    utt: str, text: Mapping[str, list[str]], features: Features, speech: Speech
-) -> Result:
+def _flat_one(utt: str, words: list[str] | None, frames: int, speech: Speech) -> Result:
     try:
-        tids = flat_alignment(_words_of(utt, text), len(features[utt]), speech)
+        if words is None:
+            raise InputError("there is no transcript")
+        tids = flat_alignment(words, frames, speech)
     except InputError as error:
         return utt, InputError(f"{utt}: {error}")
     return utt, Alignment(tids, 0.0, False)
@@ -149,19 +150,17 @@ def _transcripts(data: DataDir, speech: Speech) -> dict[str, list[str]]:
     return data.text
 
 
-def _words_of(utt: str, text: Mapping[str, list[str]]) -> list[str]:
-    if utt not in text:
-        raise InputError(f"{utt}: there is no transcript")
-    return text[utt]
+def _refuse_others(out: Path) -> None:
+    """Alignments in several archives are not ours: they, and their model, stay as they are."""
+    others = sorted({path.name for path in out.glob("ali.*.gz")} - {"ali.1.gz"})
+    if others:
+        raise InputError(f"{out}: holds {others[0]}, another alignment; choose another folder")
 
 
 def _write(
     results: Iterable[Result], data: DataDir, source: Source, out: Path, limit: float
 ) -> AlignSummary:
     """Write the alignment directory `out`; ali.1.gz appears last, unless too many have failed."""
-    others = sorted({path.name for path in out.glob("ali.*.gz")} - {"ali.1.gz"})
-    if others:
-        raise InputError(f"{out}: holds {others[0]}, another alignment; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     lang, model, _ = source
     copies = (model, model.parent / "tree", phones_file(lang, model))
@@ -181,7 +180,7 @@ def _write(
             summary.retried += result.retried
             summary.frames += len(result.transition_ids)
             yield utt, result.transition_ids
-        report_skipped("not aligned", summary.failed, summary.utterances, limit)
+        report_skipped(f"no alignment of {data.path}", summary.failed, summary.utterances, limit)
 
     write_int_vectors(aligned(), out / "ali.1.gz")
     return summary

@@ -151,7 +151,13 @@ def _front_end(run: Path, config: Config) -> FrontEnd:
             " transform of its speaker, which Kaldi estimates: dump such features with Kaldi, then"
             " bayes-asr forward RUN --data and bayes-asr decode; or train a run on MFCC or fbank"
         )
-    return FrontEnd(**fields)
+    try:
+        return FrontEnd(**fields)
+    except TypeError:
+        raise InputError(
+            f"{run / 'best.pt'}: made with a front end of {', '.join(fields)}, which this version"
+            " does not know; train with the version that is to transcribe"
+        ) from None
 
 
 def _sound(file: Path, front_end: FrontEnd) -> np.ndarray:

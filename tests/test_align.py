@@ -108,7 +108,7 @@ def test_what_cannot_be_aligned_is_named(
     assert f"{utts[0]}: the word zebra is not in the lexicon" in said
     assert f"{utts[1]}: no path of its 90 words" in said
     assert f"{utts[3]}: there is no transcript" in said
-    assert "not aligned for 3 of 4 utterances" in said
+    assert f"no alignment of {data} for 3 of 4 utterances" in said
     assert not (tmp_path / "ali" / "ali.1.gz").exists()
     assert main(["align", "--flat", *given]) == 1
     said = capsys.readouterr().err
@@ -144,3 +144,4 @@ def test_alignments_of_others_stay(corpus: Path, capsys: pytest.CaptureFixture[s
     (other / "ali.2.gz").write_bytes(b"")
     assert flat(corpus, "other", f"--data={corpus / 'data' / 'dev'}") == 1
     assert "holds ali.2.gz, another alignment" in capsys.readouterr().err
+    assert [path.name for path in other.iterdir()] == ["ali.2.gz"]

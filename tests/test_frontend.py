@@ -131,6 +131,8 @@ def test_utterances_without_features_are_named(
         ("wav.scp", "a1 a1.wav\nb1 touch boom |\n", "refusing to run the command"),
         ("segments", "b1 c 0 1\n", "wav.scp: lacks c, of the segment b1"),
         ("segments", "b1 a1 0.5 0.4\n", "line 1: b1 from 0.5 to 0.4 s"),
+        ("segments", "b1 a1 0 0.5 -2\n", "line 1: b1 from 0 to 0.5 s"),
+        ("segments", "b1 a1 0 0.5\nb1 a1 0 0.4\n", "b1 is there a second time"),
         ("segments", "b1 a1 x 1\n", "line 1: not `utt recording start end`"),
     ],
 )

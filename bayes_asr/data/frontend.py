@@ -92,7 +92,7 @@ def write_features(data_dir: Path, front_end: FrontEnd) -> None:
                 raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
             matrix = front_end(samples)
             if len(matrix):
-                del left[utt]
+                left.pop(utt, None)  # a second one is refused where it is written
                 speaker = utt2spk[utt]
                 stats[speaker] = stats.get(speaker, 0.0) + statistics([matrix])
                 yield utt, matrix
@@ -147,10 +147,11 @@ def read_segments(path: Path) -> Iterator[tuple[str, str, int | None, float, flo
     for number, fields in iter_lines(path):
         try:
             utt, recording, start, end = fields[0], fields[1], float(fields[2]), float(fields[3])
-            channel = int(fields[4]) if len(fields) == 5 else None
+            channel = int(fields[4]) if len(fields) == 5 and fields[4] != "-1" else None
         except (ValueError, IndexError):
             raise InputError(f"{path}, line {number}: not `utt recording start end`") from None
-        if len(fields) > 5 or not (0 <= start < end < np.inf or end == -1.0):
+        times = 0 <= start < end < np.inf or (0 <= start < np.inf and end == -1.0)
+        if len(fields) > 5 or not times or (channel or 0) < 0:
             raise InputError(
                 f"{path}, line {number}: {utt} from {start:g} to {end:g} s; correct it"
             )

@@ -59,7 +59,8 @@ def align_utterance(
         raise InputError(f"{utt}: {error}") from None
     network = build_network(graph, speech.model, utt)
     frames = np.float32(options.acoustic_scale) * check_loglikes(network, utt, loglikes)
-    for beam in (options.beam, options.retry_beam):
+    beams = sorted({options.beam, max(options.beam, options.retry_beam)})
+    for beam in beams:
         search = DecodeOptions(options.acoustic_scale, beam, min_active=20, lattice_beam=NARROW)
         lattice, reached = engine.search(network, frames, search)
         if lattice is not None and reached:
@@ -70,7 +71,7 @@ def align_utterance(
             return Alignment(tids[tids > 0], cost, beam != options.beam)
     raise InputError(
         f"{utt}: no path of its {len(words)} words through {len(frames)} frames within the beam"
-        f" {options.retry_beam:g}; look at its transcript, or try a wider beam"
+        f" {beams[-1]:g}; look at its transcript, or try a wider beam"
     )
 
 
