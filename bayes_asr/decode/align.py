@@ -61,7 +61,7 @@ def align_utterance(
     frames = np.float32(options.acoustic_scale) * check_loglikes(network, utt, loglikes)
     beams = sorted({options.beam, max(options.beam, options.retry_beam)})
     for beam in beams:
-        search = DecodeOptions(options.acoustic_scale, beam, min_active=20, lattice_beam=NARROW)
+        search = DecodeOptions(options.acoustic_scale, beam, lattice_beam=NARROW)
         lattice, reached = engine.search(network, frames, search)
         if lattice is not None and reached:
             arcs, last = engine.best_arcs(lattice)
