@@ -17,7 +17,7 @@ from test_bad_input import (
     no_gzip,
 )
 
-from bayes_asr import doctor
+from bayes_asr import doctor, inspection
 from bayes_asr.cli import main
 from bayes_asr.decode.kaldi_programs import PROGRAMS
 
@@ -109,7 +109,10 @@ def test_real_corpus_is_described(
     assert ("ok", f"train features: {root / 'data' / 'train'}") in found["training data"]
     assert found["train"][0][1].startswith("78 utterances, ")
     assert "40 dimensions (40 for the network), 152 pdfs" in found["train"][0][1]
-    assert found["test set"][-1] == ("ok", "32 utterances with features and text; 10 read")
+    said = "32 utterances, 32 with features, 32 with text, all headers and 10 matrices read"
+    assert found["test set"][-1] == ("ok", said)
+    assert found["memory"][0][0] == found["disk"][-1][0] == "ok"
+    assert re.match(r"about [\d.]+ GiB for \d+ parameters", found["memory"][0][1])
     assert found["graph"][-1][0] == "ok"
     assert "152 pdfs" in found["graph"][-1][1]
 
@@ -133,7 +136,7 @@ def test_what_blocks_training_is_an_error(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doctor, "SAMPLE", 12)
+    monkeypatch.setattr(inspection, "SAMPLE", 12)
     root = write_corpus(tmp_path)
     damage(root)
     status, found = checks_of(capsys, *settings(root))
@@ -150,8 +153,8 @@ def test_what_does_not_block_training_is_a_warning(
     status, found = checks_of(capsys, *settings(root, "data.dev.alignments=[]"))
     assert status == 0
     assert any("are held out" in said for _, said in found["training data"])
-    (state, said) = found["test set"][-1]
-    assert (state, "2 of 3 lack a text: test0-1, test0-2" in said) == ("warning", True)
+    (lacking,) = [said for state, said in found["test set"] if state == "warning"]
+    assert lacking.endswith("data/test: 2 of 3 lack text: test0-1, test0-2")
     assert found["graph"][-1][0] == "warning"  # there is none
 
 
@@ -166,3 +169,31 @@ def test_lines_are_printed_and_the_unit_is_checked(
     printed = capsys.readouterr()
     assert "error   training data: model.unit is gruu; known units: " in printed.out
     assert "checks would keep a training from running" in printed.err
+
+
+def test_estimates_beyond_what_is_free_are_warnings(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "_free_memory", lambda: 1000)
+    monkeypatch.setattr(inspection, "LEAST_FREE", 2**60)
+    status, found = checks_of(capsys, *settings(small_corpus))
+    assert status == 0
+    assert [found[name][-1][0] for name in ("memory", "disk")] == ["warning", "warning"]
+
+
+def test_the_last_utterance_of_a_set_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its header: no matrix but the first is read."""
+    monkeypatch.setattr(inspection, "SAMPLE", 1)
+    root = write_corpus(tmp_path)
+    ark = root / "data" / "test" / "feats.ark"
+    ark.write_bytes(ark.read_bytes()[:-1])
+    _, found = checks_of(capsys, *settings(root))
+    (warning,) = [said for state, said in found["test set"] if state == "warning"]
+    assert "test0-2 (24 x 5) needs 480 bytes" in warning
+    long_alignment(root)
+    status, found = checks_of(capsys, *settings(root))
+    assert status == 1
+    (error,) = [said for state, said in found["training data"] if state == "error"]
+    assert "train1-4 has 15 frames of features, but 16 in the alignment" in error

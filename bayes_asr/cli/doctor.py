@@ -6,8 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bayes_asr.config import load
-from bayes_asr.doctor import corpus, environment
+from bayes_asr.doctor import environment
 from bayes_asr.errors import InputError
+from bayes_asr.inspection import corpus
 from bayes_asr.kaldi import open_pipe
 
 
