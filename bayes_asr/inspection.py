@@ -60,7 +60,7 @@ def corpus(config: Config, open_pipe: OpenPipe | None = None, out: Path = HERE) 
         for name, data in (("train", train), ("dev", dev)):
             checks.append(Check(name, "ok", _described(data)))
         checks += _resources(config, train, dev, out)
-    for name in ("dev", "test"):
+    for name in ("train", "dev", "test"):
         with _collected(checks, f"{name} set"):
             checks.extend(_set(config, name, open_pipe))
     with _collected(checks, "graph"):
@@ -168,7 +168,7 @@ def _free_memory() -> int | None:
 
 
 def _gib(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB"
+    return f"{size / 2**30:.3g} GiB"
 
 
 def _spread(utterances: list[str]) -> list[str]:
