@@ -58,7 +58,14 @@ def file(tmp_path: Path) -> Callable[[bytes], Path]:
 
 @pytest.mark.parametrize("rate", [8000, 16000, 44100])
 @pytest.mark.parametrize(
-    "writer", [riff, sphere, lambda x, rate: sphere(x, rate, "10")], ids=["riff", "01", "10"]
+    "writer",
+    [
+        riff,
+        sphere,
+        lambda x, rate: sphere(x, rate, "10"),
+        lambda x, rate: sphere(x, rate, more="sample_coding -s3 pcm\n"),
+    ],
+    ids=["riff", "01", "10", "pcm"],
 )
 def test_samples_come_back(
     writer: Callable[[np.ndarray, int], bytes], rate: int, file: Callable[[bytes], Path]

@@ -41,9 +41,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _ctm(heard: list[Transcript]) -> Iterator[str]:
-    """`file channel begin duration word confidence`; the file without folder and suffix."""
+    """`file channel begin duration word confidence`; the file without folder, suffix, blanks."""
     for one in heard:
         for word in one.words:
             length = word.end - word.start
-            name = Path(one.file).stem
+            name = "_".join(Path(one.file).stem.split())
             yield f"{name} 1 {word.start:.2f} {length:.2f} {word.word} {word.confidence:.2f}"
