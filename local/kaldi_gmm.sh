@@ -47,7 +47,7 @@ language() {
 # mfcc SET CHECKSUM: 13 cepstra and their statistics by speaker, unless the recipe has prepared features itself.
 mfcc() {
     python "$root/local/kaldi_data.py" "data/$1" "data-mfcc/$1" || return
-    if [[ -f data-mfcc/$1/wav.scp ]]; then
+    if [[ -f data/$1/wav.scp ]]; then
         in_jobs "data-mfcc/$1" steps/make_mfcc.sh --mfcc-config conf/mfcc.conf "data-mfcc/$1" || return
     fi
     steps/compute_cmvn_stats.sh "data-mfcc/$1" && utils/fix_data_dir.sh "data-mfcc/$1"
@@ -67,9 +67,15 @@ alignment() {
 
 # fmllr SET TRANSFORMS: the features of the network and their statistics by speaker.
 fmllr() {
-    local target=data-fmllr-tri3/$1
-    in_jobs "data-mfcc/$1" steps/nnet/make_fmllr_feats.sh --transform-dir "$2" \
-        "$target" "data-mfcc/$1" exp/tri3 "$target/log" "$target/data" && steps/compute_cmvn_stats.sh "$target"
+    local source=data-mfcc/$1 target=data-fmllr-tri3/$1
+    # Kaldi's script copies the data directory, and copying insists on a wav.scp.
+    [[ -f data/$1/wav.scp ]] || sed 's/ .*/ absent/' "$source/utt2spk" >"$source/wav.scp"
+    if ! in_jobs "$source" steps/nnet/make_fmllr_feats.sh --transform-dir "$2" \
+        "$target" "$source" exp/tri3 "$target/log" "$target/data" || ! steps/compute_cmvn_stats.sh "$target"; then
+        rm -f "$target/feats.scp" # it may be a copy of the MFCC
+        return 1
+    fi
+    [[ -f data/$1/wav.scp ]] || rm "$source/wav.scp" "$target/wav.scp"
 }
 
 recipe='' out='' dim=40 nj=$(getconf _NPROCESSORS_ONLN) stage=0 stop_stage=8 force=''
