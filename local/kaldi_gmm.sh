@@ -16,6 +16,7 @@
 # 7 alignments, 8 fMLLR. The transforms of dev and test come from decoding, those of train from its alignment.
 # Jobs are started by train_cmd and decode_cmd, from the environment or a cmd.sh (default: run.pl, on this machine).
 # Results: OUT/data-fmllr-tri3/SET, OUT/exp/tri3_ali{,_dev,_test} and OUT/exp/tri3/graph.
+# shellcheck disable=SC2329  # functions are called by name, as commands of steps
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=local/options.sh
@@ -38,10 +39,10 @@ tri3=(2500 15000) decode=()
 # language OOV OPTION... CHECKSUM: L from the dictionary, G from the language model.
 language() {
     local scratch=data/local/lang_tmp test=data/lang_test
-    rm -rf $scratch && mkdir $scratch && cp -r data/local/dict $scratch/dict && # Kaldi adds a file to it
-        utils/prepare_lang.sh "${@:2:$#-2}" $scratch/dict "$1" $scratch data/lang &&
-        cp -r data/lang $test &&
-        arpa2fst --disambig-symbol=#0 --read-symbol-table=$test/words.txt data/local/lm.arpa $test/G.fst
+    rm -rf "$scratch" && mkdir "$scratch" && cp -r data/local/dict "$scratch/dict" && # Kaldi adds a file to it
+        utils/prepare_lang.sh "${@:2:$#-2}" "$scratch/dict" "$1" "$scratch" data/lang &&
+        cp -r data/lang "$test" &&
+        arpa2fst --disambig-symbol=#0 --read-symbol-table="$test/words.txt" data/local/lm.arpa "$test/G.fst"
 }
 
 # mfcc SET CHECKSUM: 13 cepstra and their statistics by speaker, unless the recipe has prepared features itself.
@@ -78,6 +79,59 @@ fmllr() {
     [[ -f data/$1/wav.scp ]] || rm "$source/wav.scp" "$target/wav.scp"
 }
 
+# train_gmms: all steps. A function, since bash reads a script while it runs: it may be updated meanwhile.
+train_gmms() {
+    local set source ali transforms train=data-mfcc/train first=data-mfcc/train
+    step 0 lang makes data/lang/L.fst data/lang_test/G.fst -- \
+        language "$oov" "${lang[@]}" "$(checksum data/local/dict/{lexicon,{,non}silence_phones}.txt data/local/lm.arpa)"
+    for set in "${sets[@]}"; do
+        source=feats.scp
+        [[ ! -f data/$set/wav.scp ]] || source=wav.scp
+        step 1 "mfcc_$set" makes "data-mfcc/$set"/{feats,cmvn}.scp -- \
+            mfcc "$set" "$(checksum "data/$set"/{text,utt2spk,segments,$source})"
+    done
+
+    if ((mono_utterances && mono_utterances < $(wc -l <data/train/utt2spk))); then
+        first=data-mfcc/train_mono
+        step 2 subset $train/feats.scp makes $first/feats.scp -- \
+            utils/subset_data_dir.sh $train "$mono_utterances" $first
+    fi
+    step 2 mono $first/feats.scp data/lang/L.fst makes exp/mono/{final.mdl,tree} -- \
+        in_jobs $first steps/train_mono.sh "${mono[@]}" $first data/lang exp/mono
+    step 3 mono_ali $train/feats.scp exp/mono/final.mdl makes exp/mono_ali/ali.1.gz -- \
+        in_jobs $train "${mono_ali[@]}" $train data/lang exp/mono exp/mono_ali
+    step 3 tri1 exp/mono_ali/ali.1.gz makes exp/tri1/{final.mdl,tree} -- \
+        kaldi steps/train_deltas.sh "${tri1[@]}" $train data/lang exp/mono_ali exp/tri1
+    step 4 tri1_ali exp/tri1/final.mdl makes exp/tri1_ali/ali.1.gz -- \
+        in_jobs $train "${tri1_ali[@]}" $train data/lang exp/tri1 exp/tri1_ali
+    step 4 tri2 exp/tri1_ali/ali.1.gz makes exp/tri2/{final.mdl,final.mat,tree} -- \
+        kaldi steps/train_lda_mllt.sh --dim "$dim" --splice-opts '--left-context=3 --right-context=3' \
+        "${tri2[@]}" $train data/lang exp/tri1_ali exp/tri2
+    step 5 tri2_ali exp/tri2/final.mdl makes exp/tri2_ali/ali.1.gz -- \
+        in_jobs $train "${tri2_ali[@]}" $train data/lang exp/tri2 exp/tri2_ali
+    step 5 tri3 exp/tri2_ali/ali.1.gz makes exp/tri3/{final.mdl,final.alimdl,final.mat,tree} -- \
+        kaldi steps/train_sat.sh "${tri3[@]}" $train data/lang exp/tri2_ali exp/tri3
+    step 6 graph exp/tri3/final.mdl data/lang_test/G.fst makes exp/tri3/graph/{HCLG.fst,words.txt} -- graph
+    for set in "${sets[@]:1}"; do
+        step 6 "decode_$set" "data-mfcc/$set/feats.scp" exp/tri3/graph/HCLG.fst \
+            makes "exp/tri3/decode_$set"/{trans.1,lat.1.gz} -- \
+            in_jobs "data-mfcc/$set" steps/decode_fmllr.sh --skip-scoring true "${decode[@]}" \
+            exp/tri3/graph "data-mfcc/$set" "exp/tri3/decode_$set"
+    done
+    for set in "${sets[@]}"; do
+        ali=$(alignment "$set")
+        step 7 "ali_$set" "data-mfcc/$set/feats.scp" exp/tri3/final.mdl \
+            makes "$ali"/{ali.1.gz,trans.1,final.mdl,tree} -- \
+            in_jobs "data-mfcc/$set" steps/align_fmllr.sh "data-mfcc/$set" data/lang exp/tri3 "$ali"
+    done
+    for set in "${sets[@]}"; do
+        transforms=exp/tri3/decode_$set
+        [[ $set != train ]] || transforms=$(alignment train)
+        step 8 "fmllr_$set" "$transforms/trans.1" makes "data-fmllr-tri3/$set"/{feats,cmvn}.scp -- \
+            fmllr "$set" "$transforms"
+    done
+}
+
 recipe='' out='' dim=40 nj=$(getconf _NPROCESSORS_ONLN) stage=0 stop_stage=8 force=''
 parse_options "$@"
 [[ -n $recipe && -n $out ]] || refuse "--recipe and --out are needed (--help tells more)"
@@ -95,51 +149,4 @@ enter_experiment
 mkdir -p conf
 echo '--use-energy=false' >conf/mfcc.conf
 
-step 0 lang makes data/lang/L.fst data/lang_test/G.fst -- \
-    language "$oov" "${lang[@]}" "$(checksum data/local/dict/{lexicon,{,non}silence_phones}.txt data/local/lm.arpa)"
-for set in "${sets[@]}"; do
-    source=feats.scp
-    [[ ! -f data/$set/wav.scp ]] || source=wav.scp
-    step 1 "mfcc_$set" makes "data-mfcc/$set"/{feats,cmvn}.scp -- \
-        mfcc "$set" "$(checksum "data/$set"/{text,utt2spk,segments,$source})"
-done
-
-train=data-mfcc/train
-first=$train
-if ((mono_utterances && mono_utterances < $(wc -l <data/train/utt2spk))); then
-    first=data-mfcc/train_mono
-    step 2 subset $train/feats.scp makes $first/feats.scp -- \
-        utils/subset_data_dir.sh $train "$mono_utterances" $first
-fi
-step 2 mono $first/feats.scp data/lang/L.fst makes exp/mono/{final.mdl,tree} -- \
-    in_jobs $first steps/train_mono.sh "${mono[@]}" $first data/lang exp/mono
-step 3 mono_ali $train/feats.scp exp/mono/final.mdl makes exp/mono_ali/ali.1.gz -- \
-    in_jobs $train "${mono_ali[@]}" $train data/lang exp/mono exp/mono_ali
-step 3 tri1 exp/mono_ali/ali.1.gz makes exp/tri1/{final.mdl,tree} -- \
-    kaldi steps/train_deltas.sh "${tri1[@]}" $train data/lang exp/mono_ali exp/tri1
-step 4 tri1_ali exp/tri1/final.mdl makes exp/tri1_ali/ali.1.gz -- \
-    in_jobs $train "${tri1_ali[@]}" $train data/lang exp/tri1 exp/tri1_ali
-step 4 tri2 exp/tri1_ali/ali.1.gz makes exp/tri2/{final.mdl,final.mat,tree} -- \
-    kaldi steps/train_lda_mllt.sh --dim "$dim" --splice-opts '--left-context=3 --right-context=3' \
-    "${tri2[@]}" $train data/lang exp/tri1_ali exp/tri2
-step 5 tri2_ali exp/tri2/final.mdl makes exp/tri2_ali/ali.1.gz -- \
-    in_jobs $train "${tri2_ali[@]}" $train data/lang exp/tri2 exp/tri2_ali
-step 5 tri3 exp/tri2_ali/ali.1.gz makes exp/tri3/{final.mdl,final.alimdl,final.mat,tree} -- \
-    kaldi steps/train_sat.sh "${tri3[@]}" $train data/lang exp/tri2_ali exp/tri3
-step 6 graph exp/tri3/final.mdl data/lang_test/G.fst makes exp/tri3/graph/{HCLG.fst,words.txt} -- graph
-for set in "${sets[@]:1}"; do
-    step 6 "decode_$set" "data-mfcc/$set/feats.scp" exp/tri3/graph/HCLG.fst \
-        makes "exp/tri3/decode_$set"/{trans.1,lat.1.gz} -- \
-        in_jobs "data-mfcc/$set" steps/decode_fmllr.sh --skip-scoring true "${decode[@]}" \
-        exp/tri3/graph "data-mfcc/$set" "exp/tri3/decode_$set"
-done
-for set in "${sets[@]}"; do
-    ali=$(alignment "$set")
-    step 7 "ali_$set" "data-mfcc/$set/feats.scp" exp/tri3/final.mdl makes "$ali"/{ali.1.gz,trans.1,final.mdl,tree} -- \
-        in_jobs "data-mfcc/$set" steps/align_fmllr.sh "data-mfcc/$set" data/lang exp/tri3 "$ali"
-done
-for set in "${sets[@]}"; do
-    transforms=exp/tri3/decode_$set
-    [[ $set != train ]] || transforms=$(alignment train)
-    step 8 "fmllr_$set" "$transforms/trans.1" makes "data-fmllr-tri3/$set"/{feats,cmvn}.scp -- fmllr "$set" "$transforms"
-done
+train_gmms; exit
