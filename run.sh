@@ -57,7 +57,7 @@ for system in "${systems[@]}"; do
                 bayes-asr decode "$run" --on "$part" --nj "$nj"
         done
         run_stage 6 score "$run" "$settings" "$run"/{decode_{dev,test}/words.txt,score_{dev,test}.json} -- \
-            bayes-asr score "$run"
+            bayes-asr score "$run" --nj "$nj"
     done
 done
 run_stage 7 report "$out" -- bayes-asr report "${compared[@]}"
