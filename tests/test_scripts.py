@@ -191,7 +191,7 @@ def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
         ["decode", run, "--on", "dev", "--nj", "3"],
         ["forward", run, "--on", "test"],
         ["decode", run, "--on", "test", "--nj", "3"],
-        ["score", run],
+        ["score", run, "--nj", "3"],
         ["report", out],
     ]
     assert done.stdout.endswith("| system | dev | test |\n")
