@@ -28,7 +28,36 @@ Break = Callable[[Path], object]
 ARK, SCP = "data/test/feats.ark", "data/test/feats.scp"
 ALI, MDL, HCLG = "exp/ali/ali.1.gz", "exp/ali/final.mdl", "exp/graph/HCLG.fst"
 LOGLIKES, LATTICES = "run/forward_test/loglikes.ark", "run/decode_test/lat.1.gz"
+SPHERE = """\
+NIST_1A
+   1024
+sample_count -i 16000
+sample_rate -i 16000
+channel_count -i 1
+sample_n_bytes -i 2
+sample_byte_format -s2 01
+sample_coding -s3 pcm
+end_head
+"""
 HEADER = len(b"test0-0 \0BFM \4....\4....")
+
+
+def sounds(damage: Break) -> Break:
+    """Add data/sound, an utterance of a second as RIFF and one as NIST SPHERE, and damage it."""
+
+    def how(lab: Path) -> None:
+        place = lab / "data" / "sound"
+        place.mkdir()
+        samples = np.random.default_rng(0).integers(-9000, 9000, 16000).astype("<i2").tobytes()
+        form = struct.pack("<8sIHHIIHH", b"WAVEfmt ", 16, 1, 1, 16000, 32000, 2, 16)
+        body = form + struct.pack("<4sI", b"data", 32000) + samples
+        (place / "a.wav").write_bytes(struct.pack("<4sI", b"RIFF", len(body)) + body)
+        (place / "b.sph").write_bytes(SPHERE.encode().ljust(1024) + samples)
+        (place / "wav.scp").write_text("x-a data/sound/a.wav\nx-b data/sound/b.sph\n")
+        (place / "utt2spk").write_text("x-a x\nx-b x\n")
+        damage(lab)
+
+    return how
 
 
 def cut(name: str, size: int) -> Break:

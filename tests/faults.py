@@ -45,6 +45,7 @@ from breakages import (
     remove,
     renamed,
     small_files,
+    sounds,
     unprivileged,
     vanishing,
     windows,
@@ -68,6 +69,7 @@ GRAPH = (
     " --phones exp/ali/phones.txt --silence sil --out out"
 )
 SCORE = "score run"
+FEATURES = "features data/sound"
 WER = "wer --ref data/test/text --hyp run/decode_test/words.txt"
 
 
@@ -455,6 +457,49 @@ FAULTS = [
     Fault("a folder that may not be written to", FORWARD, mode("out", 0o555), during=unprivileged),
     Fault("a run that may not be written to", TRAIN, mode("run", 0o555), during=unprivileged),
     Fault("an archive that vanishes between two utterances", FORWARD, nothing, during=vanishing),
+    # --- sound
+    Fault("a sound cut short", FEATURES, sounds(cut("data/sound/a.wav", -100))),
+    Fault(
+        "a sound of 4 GiB by its header",
+        FEATURES,
+        sounds(overwrite("data/sound/a.wav", 40, b"\xfe" * 4)),
+    ),
+    Fault("a sound of 8 bits", FEATURES, sounds(overwrite("data/sound/a.wav", 34, b"\x08"))),
+    Fault("an empty sound", FEATURES, sounds(write("data/sound/a.wav", b""))),
+    Fault(
+        "a text in the place of a sound", FEATURES, sounds(write("data/sound/a.wav", "Dear diary"))
+    ),
+    Fault("a SPHERE file cut in its header", FEATURES, sounds(cut("data/sound/b.sph", 200))),
+    Fault(
+        "a SPHERE file compressed by shorten",
+        FEATURES,
+        sounds(change("data/sound/b.sph", "s3 pcm", "s26 pcm,embedded-shorten-v2.00")),
+    ),
+    Fault(
+        "a SPHERE file of 10^12 samples",
+        FEATURES,
+        sounds(change("data/sound/b.sph", "count -i 16000", "count -i 1000000000000")),
+    ),
+    Fault(
+        "a sampling rate that the front end does not want",
+        FEATURES,
+        sounds(overwrite("data/sound/a.wav", 24, b"\x40\x1f\0\0")),
+    ),
+    Fault(
+        "a command in wav.scp",
+        FEATURES,
+        sounds(change("data/sound/wav.scp", "data/sound/b.sph", "touch executed |")),
+    ),
+    Fault(
+        "a segment of a recording that is not there",
+        FEATURES,
+        sounds(write("data/sound/segments", "x-a zz 0 0.5\n")),
+    ),
+    Fault(
+        "a segment that ends before it begins",
+        FEATURES,
+        sounds(write("data/sound/segments", "x-a x-a 0.5 0.2\n")),
+    ),
     # --- what is odd, and right
     Fault(
         "Windows line ends and a byte order mark in feats.scp, utt2spk and text",
