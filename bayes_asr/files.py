@@ -1,6 +1,8 @@
 """Files that appear under their name only when they are complete, and small ones to read."""
 
 import os
+import platform
+import re
 import select
 import stat
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import BinaryIO
 from bayes_asr.errors import InputError
 
 LONGEST_TEXT = 1 << 20
+HOST = platform.node() or "localhost"
 WAIT = 30.0  # seconds for a named pipe to be written to
 
 
@@ -45,11 +48,13 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; on success sync it to disk and rename it to `path`.
 
     A failure inside the block removes the temporary file and leaves whatever stood at `path`.
-    The suffix of `path` is kept, because some writers choose the format by it.
+    The suffix of `path` is kept, because some writers choose the format by it. What killed
+    processes left unfinished is removed.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+    _remove_leftovers(path)
+    temporary = path.with_name(f".{path.stem}.{HOST}.{os.getpid()}.partial{path.suffix}")
     try:
         yield temporary
         with temporary.open("rb+") as file:
@@ -62,6 +67,25 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what processes of this machine that are no more left of `path`."""
+    stem, suffix = re.escape(f".{path.stem}.{HOST}."), re.escape(f".partial{path.suffix}")
+    ours = re.compile(rf"{stem}(\d{{1,9}}){suffix}")
+    for other in path.parent.iterdir():
+        if (match := ours.fullmatch(other.name)) and not _is_running(int(match[1])):
+            other.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is somebody else's
+        pass
+    return True
 
 
 def name_file(error: OSError, path: Path) -> None:

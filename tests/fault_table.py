@@ -51,6 +51,7 @@ def meet(fault: Fault, lab: Path) -> Row:
         if fault.same:
             assert said.status == 0, said.err
             assert (lab / fault.same[0]).read_bytes() == wanted
+    assert not list(lab.rglob(".*.partial*"))
     changed = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
     complaint = re.sub(r"\d+", "…", said.complaint) if fault.measured else said.complaint
     return Row(fault.broken, fault.verb, said.status, complaint, tuple(changed))

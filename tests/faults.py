@@ -3,6 +3,7 @@
 import errno
 import gzip
 import pickle
+import platform
 import shutil
 import struct
 from collections.abc import Callable
@@ -106,6 +107,8 @@ class Fault:
         """What is asked of bayes-asr."""
         return self.command.split()[0]
 
+
+LEFT = f"out/.loglikes.{platform.node()}.99999999.partial.ark"
 
 FAULTS = [
     # --- archives of features
@@ -557,9 +560,7 @@ FAULTS = [
     Fault(
         "files that a killed job left unfinished",
         FORWARD,
-        both(
-            lambda lab: (lab / "out").mkdir(), write("out/.loglikes.99999999.partial.ark", "half")
-        ),
+        both(lambda lab: (lab / "out").mkdir(), write(LEFT, "half")),
         SOUND,
     ),
     Fault(

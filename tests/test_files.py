@@ -1,0 +1,42 @@
+"""Files that appear under their name when they are complete."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.errors import InputError
+from bayes_asr.files import HOST, read_text, replacing
+
+
+def test_only_what_no_process_of_this_machine_writes_is_removed(tmp_path: Path) -> None:
+    names = {
+        "of a killed process": f".a.{HOST}.99999999.partial.txt",
+        "of a running one": f".a.{HOST}.{os.getppid()}.partial.txt",
+        "of another machine": ".a.elsewhere.99999999.partial.txt",
+        "of another file": f".ab.{HOST}.99999999.partial.txt",
+    }
+    for name in names.values():
+        (tmp_path / name).write_text("half")
+    with replacing(tmp_path / "a.txt") as temporary:
+        temporary.write_text("whole")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"a.txt", *names.values()} - {names["of a killed process"]}
+
+
+def test_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(OSError, match="full") as caught, replacing(path) as temporary:
+        temporary.write_text("new")
+        raise OSError(28, "full")
+    assert caught.value.filename == str(path)
+    assert [path.read_text(), *map(str, tmp_path.iterdir())] == ["old", str(path)]
+
+
+def test_endless_text_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"a" * 11)
+    with pytest.raises(InputError, match="more than 10 bytes"):
+        read_text(path, 10)
+    assert read_text(path, 11) == "a" * 11
