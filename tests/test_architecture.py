@@ -21,6 +21,7 @@ FLOORS = [
     {"data", "nn", "score"},
     {"train", "decode", "report", "compat"},
     {"__init__"},
+    {"inspection"},
     {"doctor", "status", "transcribe", "align", "recordings"},
     {"cli"},
     {"__main__"},

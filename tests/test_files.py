@@ -24,12 +24,17 @@ def test_only_what_no_process_of_this_machine_writes_is_removed(tmp_path: Path) 
     assert left == {"a.txt", *names.values()} - {names["of a killed process"]}
 
 
+def _write_to_a_full_disk(path: Path) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        raise OSError(28, "full")
+
+
 def test_failure_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(OSError, match="full") as caught, replacing(path) as temporary:
-        temporary.write_text("new")
-        raise OSError(28, "full")
+    with pytest.raises(OSError, match="full") as caught:
+        _write_to_a_full_disk(path)
     assert caught.value.filename == str(path)
     assert [path.read_text(), *map(str, tmp_path.iterdir())] == ["old", str(path)]
 
