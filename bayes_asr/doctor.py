@@ -10,9 +10,10 @@ import torch
 
 from bayes_asr.decode import native
 from bayes_asr.decode.archive import BACKENDS, choose_decoder
+from bayes_asr.decode.kaldi_programs import PROGRAMS
 from bayes_asr.errors import InputError
 from bayes_asr.inspection import LEAST_FREE, Check
-from bayes_asr.kaldi import find_nist_program
+from bayes_asr.kaldi import cannot_run, find_nist_program, find_program
 
 EXTRAS = {
     "decode": ("kaldifst",),
@@ -91,12 +92,15 @@ def _gmm_scripts() -> str:
 def _backend(name: str) -> str:
     """Whether a decoding backend could be used as it would be called here."""
     trouble = choose_decoder(name, Path(), os.environ.get("decode_cmd", "")).trouble()  # noqa: SIM112
+    if not trouble and name == "kaldi":
+        trouble = next(filter(None, (cannot_run(find_program(one)) for one in PROGRAMS)), "")
     return f"not usable: {trouble} (one backend is enough)" if trouble else "usable"
 
 
 def _nist() -> str:
     """Where NIST's scorer is."""
     try:
-        return f"usable: {find_nist_program('hubscr.pl')}"
+        program = find_nist_program("hubscr.pl")
+        return cannot_run(program) or f"usable: {program}"
     except InputError as error:
         return f"not usable: {error}; runs are scored without it"

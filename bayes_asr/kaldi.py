@@ -14,6 +14,8 @@ from bayes_asr.errors import InputError
 
 ROOT = "KALDI_ROOT"
 JOB = "JOB"
+STARTS = 20.0  # seconds
+CANNOT_START = (126, 127)  # what shells and loaders say
 DEBIAN_SCTK = Path("/usr/lib/sctk/bin")
 SCRIPTS = ("egs/wsj/s5/utils/parallel", "egs/wsj/s5/utils")
 
@@ -66,6 +68,20 @@ def find_nist_program(name: str) -> str:
     if found is None:
         raise InputError(f"{name} is not installed: it is part of NIST's SCTK, Debian package sctk")
     return found
+
+
+def cannot_run(program: str) -> str:
+    """Why a program does not start, such as a library that it lacks; empty if it does."""
+    try:
+        done = subprocess.run(
+            [program, "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=STARTS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{program} does not run: {error}"
+    if done.returncode in CANNOT_START or done.returncode < 0:
+        said = done.stderr.decode(errors="replace").splitlines() or ["no message"]
+        return f"{program} does not run: status {done.returncode}, {said[0]}"
+    return ""
 
 
 def _find(name: str, folders: Sequence[Path]) -> str | None:

@@ -1,6 +1,7 @@
 """What the doctor says of an environment and of a corpus."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from test_bad_input import (
 
 from bayes_asr import doctor, inspection
 from bayes_asr.cli import main
+from bayes_asr.decode import kaldi_programs
 from bayes_asr.decode.kaldi_programs import PROGRAMS
 
 
@@ -197,3 +199,20 @@ def test_the_last_utterance_of_a_set_is_looked_at(
     assert status == 1
     (error,) = [said for state, said in found["training data"] if state == "error"]
     assert "train1-4 has 15 frames of features, but 16 in the alignment" in error
+
+
+def test_programs_are_really_started(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A program that lacks a library ends with status 127."""
+    for name in kaldi_programs.PROGRAMS:
+        broken = name == "lattice-scale"
+        says = "echo libkaldi-lat.so: not found >&2; exit 127" if broken else "exit 1"
+        (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("KALDI_ROOT", raising=False)
+    monkeypatch.delenv("decode_cmd", raising=False)
+    _, found = checks_of(capsys)
+    (_, said) = found["decoding by kaldi"][0]
+    assert "lattice-scale does not run: status 127, libkaldi-lat.so: not found" in said

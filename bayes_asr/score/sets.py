@@ -46,15 +46,14 @@ def find_hypotheses(decode: Path) -> dict[Weights, Path]:
 
 def check_same_utterances(reference: Text, hypothesis: Text, name: str | Path) -> None:
     """Refuse hypotheses that lack an utterance of the reference, or have one that it lacks."""
-    for missing, what in (
-        (reference.keys() - hypothesis.keys(), "of the reference have no hypothesis"),
-        (hypothesis.keys() - reference.keys(), "with a hypothesis are not in the reference"),
+    for all_of, others, what in (
+        (reference, hypothesis, "of the reference have no hypothesis"),
+        (hypothesis, reference, "with a hypothesis are not in the reference"),
     ):
+        missing = all_of.keys() - others.keys()
         if missing:
             some = ", ".join(sorted(missing)[:5]) + (", ..." if len(missing) > 5 else "")
-            raise InputError(
-                f"{name}: {len(missing)} of {len(reference)} utterances {what}: {some}"
-            )
+            raise InputError(f"{name}: {len(missing)} of {len(all_of)} utterances {what}: {some}")
 
 
 # Neighbouring LM weights share most hypotheses.
