@@ -1,12 +1,17 @@
 """Files that appear under their name when they are complete."""
 
 import os
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from fuzzing import WORD_LATTICES
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import HOST, read_text, replacing
+from bayes_asr.tables.ark import write_int_vectors
+from bayes_asr.tables.lattice import write_lattices
 
 
 def test_only_what_no_process_of_this_machine_writes_is_removed(tmp_path: Path) -> None:
@@ -45,3 +50,15 @@ def test_endless_text_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="more than 10 bytes"):
         read_text(path, 10)
     assert read_text(path, 11) == "a" * 11
+
+
+def test_compressed_archives_do_not_depend_on_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    for number, name in enumerate(("one", "other")):
+        monkeypatch.setattr(time, "time", lambda number=number: 1e9 * number + 1)
+        write_int_vectors([("u", np.arange(9))], tmp_path / name / "ali.1.gz")
+        write_lattices(WORD_LATTICES, tmp_path / name / "lat.1.gz")
+        written.append([(tmp_path / name / f).read_bytes() for f in ("ali.1.gz", "lat.1.gz")])
+    assert written[0] == written[1]

@@ -121,4 +121,4 @@ def decode_one(
         result.reached_final,
         sweep_words(result.lattice, job.grid),
     )
-    return decoded, gzip.compress(lattice_bytes(utt, result.lattice), COMPRESSION)
+    return decoded, gzip.compress(lattice_bytes(utt, result.lattice), COMPRESSION, mtime=0)

@@ -9,6 +9,7 @@ import gzip
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -97,7 +98,7 @@ def write_lattices(items: Iterable[tuple[str, Lattice | CompactLattice]], path: 
     """Write a binary archive, gzipped if named .gz, complete or not at all; returns how many."""
     count = 0
     with replacing(Path(path)) as temporary:
-        pack = gzip.compress if path.suffix == ".gz" else bytes
+        pack = partial(gzip.compress, mtime=0) if path.suffix == ".gz" else bytes
         with temporary.open("wb") as file:
             for utt, lattice in items:
                 file.write(pack(lattice_bytes(utt, lattice)))
