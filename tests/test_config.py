@@ -143,7 +143,7 @@ def test_bad_setting_is_refused(setting: str, message: str) -> None:
 def test_nothing_in_a_configuration_is_executed(tmp_path: Path) -> None:
     mark = tmp_path / "executed"
     text = f"!!python/object/apply:os.mkdir ['{mark}']"
-    with pytest.raises(InputError, match="line 1: not YAML: the tag .*mkdir; values are plain"):
+    with pytest.raises(InputError, match=r"line 1: not YAML: the tag .*mkdir; values are plain"):
         load([written(tmp_path / "c.yaml", f"seed: {text}\n")])
     with pytest.raises(InputError, match="not YAML"):
         load([], [f"seed={text}"])
