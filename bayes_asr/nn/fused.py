@@ -77,7 +77,7 @@ class FusedRecurrence(torch.autograd.Function):
         initial, after = states[: cell.states], states[cell.states :]
         before = [_delayed(s, first, frames) for s, first in zip(after, initial, strict=True)]
         reset = _reset_partials(cell, gates, before[0]) if cell.resets else None
-        V_T = None if V is None else V.transpose(1, 2).contiguous()  # makes the products faster
+        V_T = None if V is None else V.transpose(1, 2)
         parameters = [p for p in cell.parameters() if p.requires_grad]
         reaching = [torch.empty_like(s) for s in after] if parameters else []
         arriving, da = directed(grad_NDH, frames, backwards), torch.empty_like(gates)
