@@ -67,7 +67,7 @@ def ended(child: int) -> None:
 
 def check_complete(run: Path) -> Counter[str]:
     """Read whatever is there under a final name; count what a kill left."""
-    for path in run.glob("*.pt"):
+    for path in run.glob("[!.]*.pt"):
         checkpoint.read(path)
     for name in ("state.json", "env.json"):
         if (run / name).exists():
