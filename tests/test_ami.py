@@ -1,7 +1,6 @@
 """The AMI recipe: annotations to Kaldi's data directories, dictionary and language model."""
 
 import gzip
-import importlib.util
 import math
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from types import ModuleType
 
 import pytest
 from ami_corpus import Turn, Wearer, write_annotations
+from recipe_modules import loaded
 
 from bayes_asr.cli import main
 from bayes_asr.config import load
@@ -30,19 +30,8 @@ LEXICON = "HELLO HH AH L OW\nUM AH M\nOKAY OW K EY\nTHIS DH IH S\nIS IH Z\n"
 @pytest.fixture(scope="module")
 def recipe() -> Iterator[Callable[[str], ModuleType]]:
     """The recipe's files, loaded as its script sees them."""
-    names = ("nxt", "transcripts", "data_dir", "dictionary", "prepare")
-    sys.path.insert(0, str(RECIPE))
-    modules = {}
-    for name in names:
-        spec = importlib.util.spec_from_file_location(name, RECIPE / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(modules[name])
-    yield modules.__getitem__
-    sys.path.remove(str(RECIPE))
-    for name in names:
-        del sys.modules[name]
+    with loaded(RECIPE, "nxt", "transcripts", "data_dir", "dictionary", "prepare") as modules:
+        yield modules
 
 
 def wearers(export: Path) -> list[Wearer]:

@@ -1,7 +1,6 @@
 """The mini recipe: exact times, whole phones, disjoint sets, files that other rooms read."""
 
 import ctypes
-import importlib.util
 import itertools
 import os
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recipe_modules import loaded
 
 from bayes_asr.data.frontend import FrontEnd
 from bayes_asr.errors import InputError
@@ -33,19 +33,8 @@ SETS = ("train", "dev", "test")
 @pytest.fixture(scope="module")
 def recipe() -> Iterator[Callable[[str], ModuleType]]:
     """The recipe's files, loaded as its script sees them."""
-    names = ("espeak", "corpus", "prepare")
-    sys.path.insert(0, str(RECIPE))
-    modules = {}
-    for name in names:
-        spec = importlib.util.spec_from_file_location(name, RECIPE / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(modules[name])
-    yield modules.__getitem__
-    sys.path.remove(str(RECIPE))
-    for name in names:
-        del sys.modules[name]
+    with loaded(RECIPE, "espeak", "corpus", "prepare") as modules:
+        yield modules
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,13 @@
 """The TIMIT recipe: LDC's layout in both cases, the flat sample, what Kaldi makes of it, damage."""
 
-import importlib.util
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from recipe_modules import loaded
 from timit_tree import (
     RATE,
     TRANSCRIPT,
@@ -34,21 +33,8 @@ SETS = ("train", "dev", "test")
 @pytest.fixture(scope="module")
 def recipe() -> Iterator[Callable[[str], ModuleType]]:
     """The recipe's files, loaded as its scripts see them."""
-    names = ("corpus", "prepare", "align")
-    sys.path.insert(0, str(RECIPE))
-    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    modules = {}
-    for name in names:
-        spec = importlib.util.spec_from_file_location(name, RECIPE / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(modules[name])
-    yield modules.__getitem__
-    sys.path.remove(str(RECIPE))
-    for name in names:
-        del sys.modules[name]
-    sys.modules.update(before)
+    with loaded(RECIPE, "corpus", "prepare", "align") as modules:
+        yield modules
 
 
 @pytest.fixture
