@@ -23,7 +23,7 @@ from bayes_asr.score.nist import (
     read_stm,
     score_segments,
 )
-from bayes_asr.score.scores import UtteranceScore, pool
+from bayes_asr.score.scores import Score, UtteranceScore, pool, read_scores, write_scores
 
 HUBSCR = Path("/usr/lib/sctk/bin/hubscr.pl")
 STM = "rec A bob 0.0 1.0 <O,M> HELLO (UM) THERE\nrec A bob 1.0 2.5 OKAY\nrec B ann 0 1 {YES / NO}\n"
@@ -159,7 +159,18 @@ def test_utterances_are_named_by_speaker_and_order(pair: tuple[Path, Path]) -> N
     utterances = score(*pair, ENGLISH)
     assert [u.utterance for u in utterances] == ["bob-000", "bob-001", "ann-000"]
     assert [u.counts.errors for u in utterances] == [1, 0, 0]
-    assert utterances[2].reference == ("no",)
+    assert utterances[2].reference == ("{", "yes", "/", "no", "}")
+
+
+def test_what_is_written_of_alternations_is_read_again(tmp_path: Path) -> None:
+    """Without the null alternative, three substitutions cost what four other errors do."""
+    word = [Word(("r", "A"), begin, 0.1, text) for begin, text in enumerate(("ab", "b", "abc"))]
+    segment = Segment(("r", "A"), "s", 0.0, 9.0, "abc a ab { uh / @ }")
+    scored = score_segments([segment], word, "ctm")
+    made = Score("dev", "wer", "plain", frozenset(), "sclite", 4.0, 0.0, scored, glm="english")
+    write_scores([made], tmp_path / "score_dev.json")
+    (read,) = read_scores(tmp_path / "score_dev.json")
+    assert read.counts == made.counts
 
 
 def test_words_go_to_the_segment_that_ends_after_their_middle() -> None:

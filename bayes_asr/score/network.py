@@ -71,8 +71,7 @@ def align_marked(
     """Align tokens that may contain `(x)`, `{ a / b }` and fragments `a-`, with sclite's costs.
 
     A fragment is right if the other word begins (or, for `-a`, ends) with it, as under sclite's
-    option -F. Null alternatives leave no trace in the alignment; the tokens that it holds, aligned
-    again, give the same errors.
+    option -F. Null alternatives leave no trace in the alignment.
     """
     if not any(set(token) & set("(){}@-") for side in (ref, hyp) for token in side):
         return align(ref, hyp, "sclite", optional)

@@ -178,8 +178,8 @@ def score_segments(
 
     Rules apply to the whole text of a segment, but to recognised words one by one. Reference
     tokens `(x)` and those in `optional` may be missing. Utterances are named `speaker-000`, ...,
-    in the order of their times; of alternations the aligned words are kept, and the marks of words
-    that may be missing. `name` says in errors whose words they are.
+    in the order of their times; their texts keep alternations and marks, so that aligned again
+    they give the same errors. `name` says in errors whose words they are.
     """
     scored: list[UtteranceScore] = []
     spoken: dict[str, int] = {}
@@ -193,18 +193,13 @@ def score_segments(
         number = spoken[segment.speaker] = spoken.get(segment.speaker, -1) + 1
         utterance = f"{segment.speaker}-{number:03d}"
         ref = _folded(filter_words(segment.text, ref_glm), phone_map)
+        hyp = _folded(recognised, phone_map)
         try:
-            edits = align_marked(ref, _folded(recognised, phone_map), optional)
+            edits = align_marked(ref, hyp, optional)
         except InputError as error:
             raise InputError(f"{name}, segment {utterance}: {error}") from error
         scored.append(
-            UtteranceScore(
-                utterance,
-                segment.speaker,
-                tally(edits),
-                tuple(e.ref for e in edits if e.ref is not None),
-                tuple(e.hyp for e in edits if e.hyp is not None),
-            )
+            UtteranceScore(utterance, segment.speaker, tally(edits), tuple(ref), tuple(hyp))
         )
     return scored
 

@@ -48,7 +48,7 @@ class Score:
     """One set under one convention; `set` and the weights are None outside a run.
 
     `optional` are the reference tokens that may be missing without an error. `glm` are the rules
-    that words scored by time went through; then `(x)` and `x-` in the texts are NIST's marks.
+    that words scored by time went through; then the texts hold NIST's `(x)`, `x-`, `{ x / y }`.
     """
 
     set: str | None
