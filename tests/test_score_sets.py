@@ -103,6 +103,12 @@ def test_altered_score_files_are_refused(
         read_scores(path)
 
 
+def test_empty_score_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "score_dev.json").write_text("[]")
+    with pytest.raises(InputError, match="score_dev.json: not a score file .it has no entries"):
+        read_scores(tmp_path / "score_dev.json")
+
+
 def test_lines_name_the_convention_and_the_weights(sets: dict[str, SetPaths]) -> None:
     strict, forgiving = score_run(sets, "per")["test"]
     assert strict.line().startswith("%WER 66.67 [ 4 / 6, 1 ins, 2 del, 1 sub ] test PER (strict)")

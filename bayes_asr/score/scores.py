@@ -130,6 +130,8 @@ def read_scores(path: Path) -> list[Score]:
         raise InputError(f"{path}: not there; run bayes-asr score first")
     try:
         entries = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not entries:
+            raise InputError("it has no entries")
         return [_read_entry(entry) for entry in entries]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         said = error if isinstance(error, InputError) else repr(error)[:100]
