@@ -1,11 +1,14 @@
 """Forced alignment of a data directory: by a trained network, or at equal lengths to begin with."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -30,6 +33,9 @@ from bayes_asr.train.corpus import NAMED, data_dir, located, report_skipped
 from bayes_asr.train.forward import load, log_likelihoods
 
 MAX_SKIPPED = 0.05  # as data.max_skipped of conf/base.yaml, where there is no run to say it
+LIMIT_OF_RUN, LIMIT_WITHOUT = "data.max_skipped", "the default of data.max_skipped"
+ALIGNMENTS, MARK = "ali.1.gz", "align.json"
+MODEL_FILES = ("final.mdl", "tree", "phones.txt")
 
 
 @dataclass
@@ -60,9 +66,10 @@ def align_run(
     """Align the Kaldi directory `data`, or the run's own set `on`, by the network of `run`.
 
     Writes what `data.SET.alignments` can name: `out`/{ali.1.gz,final.mdl,tree,phones.txt}, the
-    model and tree those of the run's training alignments. `lang` is by default the run's graph,
-    the acoustic scale that of its decoding. Utterances that cannot be aligned are counted and
-    named, with the reason; InputError if they are more than data.max_skipped allows.
+    model and tree those of the run's training alignments, and align.json, which tells how it was
+    made. `lang` is by default the run's graph, the acoustic scale that of its decoding. Utterances
+    that cannot be aligned are counted and named, with the reason; InputError if they are more than
+    data.max_skipped allows, and where `out` holds such files that no align wrote.
     """
     _refuse_others(out)
     config = load_config([run / "config.yaml"])
@@ -76,15 +83,23 @@ def align_run(
     else:
         directory = data_dir(config, on or "train", open_pipe)
     text = _transcripts(directory, read_speech(*source))
-    loglikes = log_likelihoods(load(run), directory, config, config.data.max_skipped, open_pipe)
+    limit = config.data.max_skipped
+    loglikes = log_likelihoods(
+        load(run), directory, config, limit, open_pipe, limited_by=LIMIT_OF_RUN
+    )
     options = AlignOptions(scale, beam, retry_beam)
     aligning = partial(align_one, source, options, choose_engine().name)
     results = map_utterances(aligning, ((u, (text.get(u), x)) for u, x in loglikes), nj)
-    return _write(results, directory, source, out, config.data.max_skipped)
+    return _write(results, directory, source, out, (limit, LIMIT_OF_RUN), str(run))
 
 
 def align_flat(
-    data: Path, lang: Path, out: Path, model: Path | None = None, unknown: str | None = None
+    data: Path,
+    lang: Path,
+    out: Path,
+    model: Path | None = None,
+    unknown: str | None = None,
+    open_pipe: OpenPipe | None = None,
 ) -> AlignSummary:
     """Give every state of a transcript as many frames as the others: what training can start from.
 
@@ -92,17 +107,18 @@ def align_flat(
     faults are those of `align_run`.
     """
     _refuse_others(out)
-    directory = read_data_dir(data)
-    features = Features(directory)
-    if model is None:
-        model = _write_monophones(lang, out)
-    source = (lang, model, unknown)
-    speech = read_speech(*source)
-    text = _transcripts(directory, speech)
-    results = (
-        _flat_one(utt, text.get(utt), len(features[utt]), speech) for utt in features.utterances
-    )
-    return _write(results, directory, source, out, MAX_SKIPPED)
+    directory = read_data_dir(data, open_pipe=open_pipe)
+    features = Features(directory, open_pipe=open_pipe)
+    limit = (MAX_SKIPPED, LIMIT_WITHOUT)
+    report_skipped(f"no features in {data}", features.missing, len(directory.utt2spk), *limit)
+    with TemporaryDirectory() as made:
+        source = (lang, model or _write_monophones(lang, Path(made)), unknown)
+        speech = read_speech(*source)
+        text = _transcripts(directory, speech)
+        results = (
+            _flat_one(utt, text.get(utt), len(features[utt]), speech) for utt in features.utterances
+        )
+        return _write(results, directory, source, out, limit, "equal lengths")
 
 
 def _flat_one(utt: str, words: list[str] | None, frames: int, speech: Speech) -> Result:
@@ -151,24 +167,34 @@ def _transcripts(data: DataDir, speech: Speech) -> dict[str, list[str]]:
 
 
 def _refuse_others(out: Path) -> None:
-    """Alignments in several archives are not ours: they, and their model, stay as they are."""
-    others = sorted({path.name for path in out.glob("ali.*.gz")} - {"ali.1.gz"})
+    """Models and alignments that are not ours stay as they are."""
+    others = {path.name for path in out.glob("ali.*.gz")}
+    if (out / MARK).exists():
+        others -= {ALIGNMENTS}
+    else:
+        others |= {name for name in MODEL_FILES if (out / name).exists()}
     if others:
-        raise InputError(f"{out}: holds {others[0]}, another alignment; choose another folder")
+        raise InputError(
+            f"{out}: holds {min(others)}, which bayes-asr align did not write; choose another"
+            " folder, or remove what is there"
+        )
 
 
 def _write(
-    results: Iterable[Result], data: DataDir, source: Source, out: Path, limit: float
+    results: Iterable[Result],
+    data: DataDir,
+    source: Source,
+    out: Path,
+    limit: tuple[float, str],
+    aligner: str,
 ) -> AlignSummary:
-    """Write the alignment directory `out`; ali.1.gz appears last, unless too many have failed."""
-    out.mkdir(parents=True, exist_ok=True)
-    lang, model, _ = source
-    copies = (model, model.parent / "tree", phones_file(lang, model))
-    for path, name in zip(copies, ("final.mdl", "tree", "phones.txt"), strict=True):
-        if path.resolve() != (out / name).resolve():
-            with replacing(out / name) as temporary:
-                shutil.copyfile(path, temporary)
+    """Write the alignment directory `out`; nothing of it if more than `limit` have failed.
+
+    Alignments never stand beside another model, however the process ends: new ones are complete
+    before the old ones go, and get their name when the model has its own.
+    """
     summary = AlignSummary(len(data.utt2spk))
+    complete = out / f".new.{ALIGNMENTS}"
 
     def aligned() -> Iterator[tuple[str, np.ndarray]]:
         for utt, result in results:
@@ -180,7 +206,25 @@ def _write(
             summary.retried += result.retried
             summary.frames += len(result.transition_ids)
             yield utt, result.transition_ids
-        report_skipped(f"no alignment of {data.path}", summary.failed, summary.utterances, limit)
+        why = f"no alignment of {data.path}"
+        report_skipped(why, summary.failed, summary.utterances, *limit)
 
-    write_int_vectors(aligned(), out / "ali.1.gz")
+    try:
+        write_int_vectors(aligned(), complete)
+        _replace_model(source, out, {"by": aligner, "data": str(data.path), **asdict(summary)})
+        complete.replace(out / ALIGNMENTS)
+    finally:
+        complete.unlink(missing_ok=True)
     return summary
+
+
+def _replace_model(source: Source, out: Path, made: dict[str, object]) -> None:
+    """Remove the old alignments and put their mark and the new model in place, the mark first."""
+    lang, model, _ = source
+    copies = (model, model.parent / "tree", phones_file(lang, model))
+    with ExitStack() as pending:  # renames the last that was entered first
+        for path, name in zip(copies, MODEL_FILES, strict=True):
+            shutil.copyfile(path, pending.enter_context(replacing(out / name)))
+        mark = pending.enter_context(replacing(out / MARK))
+        mark.write_text(json.dumps(made) + "\n", encoding="utf-8")
+        (out / ALIGNMENTS).unlink(missing_ok=True)

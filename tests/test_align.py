@@ -1,6 +1,8 @@
 """bayes-asr align: from a data directory to alignments that training reads, and what it refuses."""
 
 import json
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ from small_corpus import DIMENSIONS, settings, write_data_dir
 
 from bayes_asr.cli import main
 from bayes_asr.data.alignments import Alignments
-from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.tables.ark import iter_matrices, write_matrices
 from bayes_asr.tables.text import read_symbols, write_text
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -120,6 +122,7 @@ def test_what_cannot_be_aligned_is_named(
     ("arguments", "message"),
     [
         (["--flat", "--on=dev"], "--flat takes --data DIR and --lang DIR, and no run"),
+        (["--flat", "--data=D", "--beam=9", "--nj=2"], "--beam, --nj: of no use with --flat"),
         (["--on=dev"], "give the run to align with"),
         (["RUN", "--on=train", "--out=ALI"], "holds the alignments that the run was trained on"),
     ],
@@ -138,10 +141,93 @@ def test_arguments_that_do_not_go_together(
     assert message in capsys.readouterr().err
 
 
-def test_alignments_of_others_stay(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = corpus / "exp" / "ali_other"
-    other.mkdir()
-    (other / "ali.2.gz").write_bytes(b"")
-    assert flat(corpus, "other", f"--data={corpus / 'data' / 'dev'}") == 1
-    assert "holds ali.2.gz, another alignment" in capsys.readouterr().err
-    assert [path.name for path in other.iterdir()] == ["ali.2.gz"]
+@pytest.mark.parametrize("name", ["ali.2.gz", "ali.1.gz", "final.mdl"])
+def test_models_and_alignments_of_others_stay(
+    name: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kaldi's folders of a model, or of one job, have no align.json."""
+    (tmp_path / name).write_bytes(b"Kaldi's")
+    assert flat(corpus, "dev", f"--out={tmp_path}") == 1
+    assert f"holds {name}, which bayes-asr align did not write" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: b"Kaldi's"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def other_lang(corpus: Path, folder: Path, words: Iterable[str]) -> Path:
+    """A dictionary of some of the words, whose model has other numbers."""
+    shutil.copytree(corpus / "dict", folder)
+    (folder / "lexicon.txt").write_text("".join(f"{w} z {WORDS[w]}\n" for w in words))
+    return folder
+
+
+def test_a_command_that_fails_leaves_what_was_there(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "ali"
+    assert flat(corpus, "dev", f"--out={out}") == 0
+    before = contents(out)
+    assert before.keys() == {"ali.1.gz", "align.json", "final.mdl", "phones.txt", "tree"}
+    lacking = other_lang(corpus, tmp_path / "lacking", ["one"])
+    assert flat(corpus, "dev", f"--out={out}", f"--lang={lacking}") == 1
+    assert contents(out) == before
+    whole = other_lang(corpus, tmp_path / "whole", WORDS)
+    assert flat(corpus, "dev", f"--out={out}", f"--lang={whole}") == 0
+    assert contents(out).keys() == before.keys()
+    assert "z" in read_symbols(out / "phones.txt")
+    assert len(Alignments(out)) == json.loads((out / "align.json").read_text())["aligned"] == 4
+
+
+def test_alignments_never_stand_beside_another_model(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever file is the last that a killed process puts in place."""
+    out = tmp_path / "ali"
+    assert flat(corpus, "dev", f"--out={out}") == 0
+    old = contents(out)
+    replace, seen = Path.replace, []
+
+    def watched(self: Path, target: Path) -> Path:
+        replaced = replace(self, target)
+        seen.append(contents(out))
+        return replaced
+
+    monkeypatch.setattr(Path, "replace", watched)
+    lang = other_lang(corpus, tmp_path / "lang", WORDS)
+    assert flat(corpus, "dev", f"--out={out}", f"--lang={lang}") == 0
+    new = contents(out)
+    assert new["final.mdl"] != old["final.mdl"]
+    assert [now["final.mdl"] for now in seen].count(old["final.mdl"]) > 1
+    for now in seen:
+        assert "align.json" in now
+        wanted = old if now["final.mdl"] == old["final.mdl"] else new
+        assert now.get("ali.1.gz") in (None, wanted["ali.1.gz"])
+        assert "ali.1.gz" not in now or now["tree"] == wanted["tree"]
+
+
+def test_utterances_without_features_are_held_to_the_limit(
+    corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "dev"
+    shutil.copytree(corpus / "data" / "dev", data)
+    first, *others = (data / "feats.scp").read_text().splitlines(keepends=True)
+    (data / "feats.scp").write_text("".join(others))
+    message = f"no features in {data} for 1 of 4 utterances: {first.split()[0]}; more than"
+    given = [f"--data={data}", f"--lang={corpus / 'dict'}", f"--out={tmp_path / 'ali'}"]
+    assert main(["align", "--flat", *given]) == 1
+    assert f"{message} the default of data.max_skipped = 0.05" in capsys.readouterr().err
+    assert main(["align", str(run), *given]) == 1
+    assert f"{message} data.max_skipped = 0.05" in capsys.readouterr().err
+
+
+def test_a_first_alignment_reads_pipes_on_request(corpus: Path, tmp_path: Path) -> None:
+    data, out = tmp_path / "dev", tmp_path / "ali"
+    shutil.copytree(corpus / "data" / "dev", data)
+    (data / "feats.scp").unlink()
+    with (data / "feats.scp").open("w") as scp:
+        for utt, matrix in iter_matrices(corpus / "data" / "dev" / "feats.scp"):
+            write_matrices([(utt, matrix)], tmp_path / f"{utt}.ark")
+            scp.write(f"{utt} tail -c +{len(utt) + 2} {tmp_path / utt}.ark |\n")
+    assert flat(corpus, "dev", f"--data={data}", f"--out={out}") == 1
+    assert flat(corpus, "dev", f"--data={data}", f"--out={out}", "--allow-pipes") == 0
+    assert len(Alignments(out)) == 4

@@ -11,6 +11,8 @@ from bayes_asr.decode.align import AlignOptions
 from bayes_asr.errors import InputError
 from bayes_asr.kaldi import open_pipe
 
+OF_A_RUN = ("acoustic_scale", "beam", "retry_beam", "nj")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
@@ -35,21 +37,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--oov", metavar="WORD", help="stands for words without pronunciation; default: oov.txt"
     )
     parser.add_argument("--acoustic-scale", type=float, help="default: that of the run's decoding")
-    parser.add_argument("--beam", type=float, default=default.beam, help="default %(default)g")
-    parser.add_argument(
-        "--retry-beam", type=float, default=default.retry_beam, help="default %(default)g"
-    )
-    parser.add_argument("--nj", type=positive, default=1, help="processes")
+    parser.add_argument("--beam", type=float, help=f"default {default.beam:g}")
+    parser.add_argument("--retry-beam", type=float, help=f"default {default.retry_beam:g}")
+    parser.add_argument("--nj", type=positive, help="processes, default 1")
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
     """Align, and say how many utterances are aligned."""
+    pipes = open_pipe if args.allow_pipes else None
+    given = {name: vars(args)[name] for name in OF_A_RUN if vars(args)[name] is not None}
     if args.flat:
         if args.run or args.on or args.lang is None:
             raise InputError("--flat takes --data DIR and --lang DIR, and no run")
-        summary = align_flat(args.data, args.lang, args.out, args.model, args.oov)
+        if given:
+            useless = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise InputError(f"{useless}: of no use with --flat, which does not search")
+        summary = align_flat(args.data, args.lang, args.out, args.model, args.oov, pipes)
     else:
         if args.run is None or args.model:
             raise InputError("give the run to align with (--model goes with --flat)")
@@ -60,11 +65,8 @@ def run(args: argparse.Namespace) -> None:
             on=args.on,
             lang=args.lang,
             unknown=args.oov,
-            acoustic_scale=args.acoustic_scale,
-            beam=args.beam,
-            retry_beam=args.retry_beam,
-            nj=args.nj,
-            open_pipe=open_pipe if args.allow_pipes else None,
+            open_pipe=pipes,
+            **given,
         )
     if args.json:
         print(json.dumps(asdict(summary)))

@@ -127,15 +127,16 @@ def log_likelihoods(
     config: Config,
     max_skipped: float,
     open_pipe: OpenPipe | None = None,
+    limited_by: str = "--max-skipped",
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield utterances and their log-likelihoods [T, P], computed a few utterances at a time.
 
     Those of utt2spk that lack features are named first; InputError if they are a larger share than
-    `max_skipped`.
+    `max_skipped`, the message calling that limit `limited_by`.
     """
     features = features_of(data, config.features, open_pipe)
     why, total = f"no features in {data.path}", len(data.utt2spk)
-    report_skipped(why, features.missing, total, max_skipped, "--max-skipped")
+    report_skipped(why, features.missing, total, max_skipped, limited_by)
     utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)
     expected = len(network.mean)
     for group in _groups((utt, features[utt]) for utt in utterances):
