@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from test_audio import riff
 
+from bayes_asr.cli import main
 from bayes_asr.data.audio import read_audio
 from bayes_asr.data.features import deltas, statistics
 from bayes_asr.data.frontend import FrontEnd, write_features
@@ -117,10 +118,35 @@ def test_utterances_without_features_are_named(
     (folder / "segments").write_text("r-a r 0 0.5\nr-late r 0.5 1.6\nr-short r 0.1 0.15\n")
     (folder / "utt2spk").write_text("r-a s\nr-late s\nr-none s\nr-short s\n")
     with caplog.at_level(logging.WARNING, "bayes_asr"):
-        write_features(folder, FrontEnd())
+        write_features(folder, FrontEnd(), max_skipped=0.75)
     assert "3 of 4 utterances have too little sound" in caplog.text
     assert "r-late, r-none, r-short" in caplog.text
     assert read_data_dir(folder).feats.keys() == {"r-a"}
+
+
+@pytest.mark.parametrize(
+    ("late", "options", "message"),
+    [
+        ("b1", [], "1 of 2 utterances have too little sound, or none, and get no features: b1;"),
+        ("a1 b1", ["--max-skipped=1"], "features: a1, b1; nothing is left to write"),
+    ],
+)
+def test_features_of_too_few_are_refused_and_the_old_ones_stay(
+    late: str,
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = corpus(tmp_path / "d", {"a1": 0.5, "b1": 0.5})
+    assert main(["features", str(folder)]) == 0
+    starts = {utt: 9 if utt in late.split() else 0 for utt in ("a1", "b1")}
+    lines = (f"{utt} {utt} {start} {start + 0.4}\n" for utt, start in starts.items())
+    (folder / "segments").write_text("".join(lines))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert main(["features", str(folder), "--kind=fbank", *options]) == 1
+    assert message in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 @pytest.mark.parametrize(

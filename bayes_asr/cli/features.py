@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.cli.arguments import positive
-from bayes_asr.data.frontend import FrontEnd, write_features
+from bayes_asr.cli.arguments import positive, share
+from bayes_asr.data.frontend import MAX_SKIPPED, FrontEnd, write_features
 
 BANDS = {"mfcc": 23, "fbank": 40}
 
@@ -24,6 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sample-rate", type=positive, metavar="HZ", default=16000, help="default %(default)s"
     )
+    parser.add_argument(
+        "--max-skipped",
+        type=share,
+        default=MAX_SKIPPED,
+        metavar="SHARE",
+        help="of the utterances may have no sound (default %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -35,5 +42,5 @@ def run(args: argparse.Namespace) -> None:
         cepstra=args.cepstra,
     )
     for data in args.data:
-        write_features(data, front_end)
+        write_features(data, front_end, args.max_skipped)
         print(f"wrote the {args.kind} features of {data}")

@@ -21,6 +21,7 @@ from bayes_asr.tables.text import read_mapping
 Kind = Literal["mfcc", "fbank"]
 FRAME_SHIFT = 0.01  # seconds; a frame sees 25 ms
 SHORTEST, OVERSHOOT = 0.1, 0.5  # seconds of a segment, and past the recording: extract-segments
+MAX_SKIPPED = 0.05  # share of utterances without sound: as data.max_skipped of conf/base.yaml
 NAMED = 5  # how many utterances a message names
 
 
@@ -74,12 +75,13 @@ class FrontEnd:
         return knf.OnlineMfcc(options)
 
 
-def write_features(data_dir: Path, front_end: FrontEnd) -> None:
+def write_features(data_dir: Path, front_end: FrontEnd, max_skipped: float = MAX_SKIPPED) -> None:
     """Write feats.{ark,scp}, cmvn.{ark,scp} by speaker and frontend.json in a Kaldi data directory.
 
     Reads wav.scp, segments where there is one, and utt2spk. Utterances of utt2spk that are not
     there, are too short or outside their recording get no features: they are counted and named.
-    Raises InputError for sound that cannot be read or has another rate than the front end's.
+    Raises InputError if they are a larger share than `max_skipped`, or all, and for sound that
+    cannot be read or has another rate than the front end's; what was there then stays.
     """
     data_dir = Path(data_dir)
     utt2spk = read_mapping(data_dir / "utt2spk")
@@ -96,19 +98,30 @@ def write_features(data_dir: Path, front_end: FrontEnd) -> None:
                 speaker = utt2spk[utt]
                 stats[speaker] = stats.get(speaker, 0.0) + statistics([matrix])
                 yield utt, matrix
+        _report_left(data_dir, [*left], len(utt2spk), max_skipped)
+        for name in ("frontend.json", "cmvn.scp"):  # of the features that are now replaced
+            (data_dir / name).unlink(missing_ok=True)
 
     matrices = tqdm(computed(), "features", len(utt2spk), unit="utt", leave=False, disable=None)
-    (data_dir / "frontend.json").unlink(missing_ok=True)  # of features that are written anew
     write_matrices(matrices, data_dir / "feats.ark", data_dir / "feats.scp")
     write_matrices(stats.items(), data_dir / "cmvn.ark", data_dir / "cmvn.scp")
     with replacing(data_dir / "frontend.json") as temporary:
         temporary.write_text(json.dumps(asdict(front_end)) + "\n", encoding="utf-8")
+
+
+def _report_left(data_dir: Path, left: list[str], total: int, limit: float) -> None:
+    """Name the utterances that get no features; InputError if they are too many, or all."""
+    names = ", ".join(left[:NAMED]) + (", ..." if len(left) > NAMED else "")
+    message = (
+        f"{data_dir}: {len(left)} of {total} utterances have too little sound, or none, and get no"
+        f" features: {names}"
+    )
+    if len(left) == total:
+        raise InputError(f"{message}; nothing is left to write")
+    if len(left) > limit * total:
+        raise InputError(f"{message}; more than --max-skipped = {limit:g} allows")
     if left:
-        LOGGER.warning(
-            "%s: %d of %d utterances have too little sound, or none, and get no features: %s",
-            *(data_dir, len(left), len(utt2spk)),
-            ", ".join([*left][:NAMED]) + (", ..." if len(left) > NAMED else ""),
-        )
+        LOGGER.warning("%s", message)
 
 
 def _utterances(data_dir: Path, rate: int) -> Iterator[tuple[str, np.ndarray]]:
