@@ -4,12 +4,14 @@ A run keeps `last.pt`, of its last complete epoch; `last.prev.pt`, the one befor
 epoch is trained, `unfinished.pt`. At every moment one of them is complete.
 """
 
+import errno
 import io
 import os
 import pickle
+import re
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -20,7 +22,10 @@ from bayes_asr.nn.model import AcousticModel
 
 FORMAT = 1
 LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
+RESUMED = (UNFINISHED, LAST, PREVIOUS)  # what a run can go on from
 FIRST = "first.pt"  # what last.pt is called while the run that was there is discarded
+
+NO_MEMORY = re.compile("allocate memory|not enough memory")  # in a RuntimeError of torch
 
 
 class DamagedError(InputError):
@@ -50,19 +55,37 @@ def _link(path: Path, name: Path) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a checkpoint; InputError where there is none, it is damaged or of another format."""
+    """Read a checkpoint; InputError where there is none, it is damaged or of another format.
+
+    OSError or MemoryError where the file may be whole, but cannot be read here and now.
+    """
     try:
-        _check_sums(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with path.open("rb") as file:  # opened once: torch makes a RuntimeError of a failure
+            _check_sums(file)
+            file.seek(0)
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no checkpoint; train first") from None
     except Exception as error:  # torch raises many kinds for a damaged file
+        _refuse_if_whole(path, error)
         raise DamagedError(f"{path}: cannot be read as a checkpoint: {_why(error)}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(
             f"{path}: not a checkpoint of format {FORMAT}; train again with this version"
         )
     return content
+
+
+def _refuse_if_whole(path: Path, error: Exception) -> None:
+    """Raise what went wrong that says nothing of the content: the disk, permissions, memory."""
+    damage = (None, errno.EINVAL)  # a place before the beginning, which a damaged index named
+    if isinstance(error, OSError) and error.errno not in damage:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
+        raise MemoryError(
+            f"{path}: {path.stat().st_size} bytes cannot be loaded; close other programs, or raise"
+            " the limit on memory (ulimit -v), and give the same command again"
+        ) from None
 
 
 def _why(error: Exception) -> str:
@@ -72,15 +95,15 @@ def _why(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-def _check_sums(path: Path) -> None:
+def _check_sums(file: BinaryIO) -> None:
     """Compare the bytes with their check sums, which torch does not do."""
-    with zipfile.ZipFile(path) as file:
-        damaged = file.testzip()
+    with zipfile.ZipFile(file) as content:
+        damaged = content.testzip()
     if damaged:
         raise zipfile.BadZipFile(f"the check sum of {damaged} is wrong")
 
 
-def newest(run: Path, names: tuple[str, ...] = (UNFINISHED, LAST, PREVIOUS)) -> dict[str, Any]:
+def newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
     """The checkpoint of a run that is furthest on; empty where there is none.
 
     One that is damaged is said and set aside; InputError where that leaves none.
