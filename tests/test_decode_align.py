@@ -294,13 +294,18 @@ def test_unknown_words_are_named_or_replaced() -> None:
     [
         ({}, r"has no lexicon \(looked for lexiconp.txt, lexicon.txt, phones/align_lexicon"),
         ({"lexicon.txt": "a a\n", "oov.txt": "<UNK>\n"}, "lacks <UNK>, the word for words without"),
+        ({"lexicon.txt": "a a\n", "oov.txt": "\xfc\n"}, "oov.txt, line 1: not UTF-8 text"),
+        (
+            {"lexicon.txt": "a a\n", "silence_phones.txt": "s\n\xfc\n"},
+            "silence_phones.txt, line 2: not UTF-8 text",
+        ),
     ],
 )
 def test_a_folder_that_says_nothing_is_refused(
     files: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     for name, content in files.items():
-        (tmp_path / name).write_text(content)
+        (tmp_path / name).write_text(content, encoding="latin-1")
     with pytest.raises(InputError, match=message):
         read_lang(tmp_path)
 

@@ -44,7 +44,7 @@ def read_lang(folder: Path, unknown: str | None = None) -> Lang:
     silence = next(iter(silence_phones(folder)), None)
     probability = pause_probability(lexicon) if silence else 0.0
     oov = folder / "oov.txt"
-    unknown = unknown or (oov.read_text().strip() if oov.exists() else None)
+    unknown = unknown or (" ".join(_words(oov)) if oov.exists() else None)
     if unknown and all(entry.word != unknown for entry in lexicon):
         raise InputError(f"{found[0]}: lacks {unknown}, the word for words without pronunciation")
     return Lang(lexicon, silence, probability, unknown)
@@ -58,8 +58,11 @@ def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
 def silence_phones(folder: Path) -> list[str]:
     """The silence phones that a lang, dict or graph folder lists, the optional one first."""
     files = [folder / name for name in SILENCE_FILES]
-    words = [word for file in files if file.exists() for word in file.read_text().split()]
-    return list(dict.fromkeys(words))
+    return list(dict.fromkeys(word for file in files if file.exists() for word in _words(file)))
+
+
+def _words(path: Path) -> list[str]:
+    return [word for _, fields in iter_lines(path) for word in fields]
 
 
 def phones_file(folder: Path, model: Path) -> Path:
