@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,22 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         main([verb, "--help"])
     assert stopped.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: bayes-asr {verb}")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["w1/x.wav", "w2/x.wav", "--ctm=CTM"], "w1/x.wav and w2/x.wav are both x in a CTM"),
+        (["a b.wav", "a_b.sph", "--ctm=CTM"], "a b.wav and a_b.sph are both a_b in a CTM"),
+        (["w1/x.wav", "--wip=0.5"], "--wip goes with --lmwt"),
+    ],
+)
+def test_transcribe_refuses_what_it_would_confuse(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [option.replace("CTM", str(tmp_path / "ctm")) for option in options]
+    assert main(["transcribe", str(tmp_path), *given]) == 1
+    assert message in capsys.readouterr().err
 
 
 def test_module_is_the_command() -> None:

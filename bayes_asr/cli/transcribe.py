@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from bayes_asr.errors import InputError
 from bayes_asr.tables.text import write_lines
 from bayes_asr.transcribe import Transcript, transcribe
 
@@ -20,14 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="normalise over all files together, where the run normalises by speaker",
     )
     parser.add_argument("--lmwt", type=float, help="LM weight; default: that chosen on dev")
-    parser.add_argument("--wip", type=float, default=0.0, help="insertion penalty, with --lmwt")
+    parser.add_argument("--wip", type=float, help="insertion penalty with --lmwt; default 0")
     parser.add_argument("--ctm", type=Path, metavar="OUT", help="write a CTM as well")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> None:
     """Print each file, and below it its words with begin, end and confidence."""
-    weights = None if args.lmwt is None else (args.lmwt, args.wip)
+    if args.wip is not None and args.lmwt is None:
+        raise InputError("--wip goes with --lmwt: dev chose its LM weight with another penalty")
+    if args.ctm:
+        _check_recordings(args.files)
+    weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
     heard = transcribe(args.run, args.files, one_speaker=args.one_speaker, weights=weights)
     if args.ctm:
         write_lines(_ctm(heard), args.ctm)
@@ -40,10 +45,27 @@ def run(args: argparse.Namespace) -> None:
             print(f"{word.start:9.2f} {word.end:7.2f}  {word.word} ({word.confidence:.2f})")
 
 
+def _recording(file: Path) -> str:
+    """The name of a file in a CTM: without folder, suffix, blanks."""
+    return "_".join(file.stem.split())
+
+
+def _check_recordings(files: list[Path]) -> None:
+    """A CTM tells recordings apart by their names alone."""
+    first: dict[str, Path] = {}
+    for file in files:
+        other = first.setdefault(_recording(file), file)
+        if other is not file:
+            raise InputError(
+                f"{other} and {file} are both {_recording(file)} in a CTM; rename one, or"
+                " transcribe them one by one"
+            )
+
+
 def _ctm(heard: list[Transcript]) -> Iterator[str]:
-    """`file channel begin duration word confidence`; the file without folder, suffix, blanks."""
+    """`recording channel begin duration word confidence`."""
     for one in heard:
+        name = _recording(Path(one.file))
         for word in one.words:
             length = word.end - word.start
-            name = "_".join(Path(one.file).stem.split())
             yield f"{name} 1 {word.start:.2f} {length:.2f} {word.word} {word.confidence:.2f}"
