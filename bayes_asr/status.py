@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bayes_asr.config import load
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, complaint
 from bayes_asr.train import record, state
 from bayes_asr.train.lock import held
 
@@ -46,12 +46,13 @@ def runs_below(folder: Path) -> list[RunStatus]:
 def status(run: Path) -> RunStatus:
     """The state of a run, by what it says of itself and by whether a process has it."""
     said, config = state.read(run), run / record.CONFIG
-    why, history, epochs = said.get("why"), [], None
+    history, epochs = [], None
+    why = said["why"] if isinstance(said.get("why"), str) else None
     try:
         history = record.read_history(run)
         epochs = load([config]).train.epochs if config.exists() else None
-    except InputError as error:
-        why = str(error)
+    except (InputError, OSError) as error:
+        why = complaint(error)
     now = _state(said.get("state"), len(history) == epochs, held(run / record.LOCK))
     return RunStatus(
         run=str(run),
@@ -78,7 +79,8 @@ def _seconds_left(
     position: dict[str, Any], history: Sequence[dict[str, Any]], epochs: int
 ) -> float | None:
     """Epochs to come at the pace of the last ones, or of the batches of the first so far."""
-    batch, batches, spent = (position.get(key, 0) for key in ("batch", "batches", "seconds"))
+    noted = [position.get(key) for key in ("batch", "batches", "seconds")]
+    batch, batches, spent = (x if isinstance(x, int | float) else 0 for x in noted)
     if position.get("epoch") != len(history) + 1:
         spent = 0  # noted in an epoch that is over
     recent = [float(entry["seconds"]) for entry in history[-RECENT:]]

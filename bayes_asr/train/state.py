@@ -25,7 +25,7 @@ def read(run: Path) -> dict[str, Any]:
     """What a run has said of itself; empty where it has not, or nobody can read it."""
     try:
         found = json.loads((run / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
