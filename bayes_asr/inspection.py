@@ -190,9 +190,10 @@ def _graph(config: Config) -> str:
             f" {model.num_transition_ids}; build the graph with that model"
         )
     recorded = folder / "num_pdfs"  # written by Kaldi's mkgraph.sh
-    if recorded.exists() and recorded.read_text().split() != [str(model.num_pdfs)]:
+    said = recorded.read_text(encoding="utf-8", errors="replace") if recorded.exists() else None
+    if said is not None and said.split() != [str(model.num_pdfs)]:
         raise InputError(
-            f"{recorded} says {recorded.read_text().strip()!r}, but {aligned / 'final.mdl'} has"
+            f"{recorded} says {said.strip()!r}, but {aligned / 'final.mdl'} has"
             f" {model.num_pdfs} pdfs; build the graph with that model"
         )
     if not (folder / "words.txt").exists():

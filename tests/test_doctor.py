@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import CONF, ROOT
 from small_corpus import settings, write_corpus
@@ -22,6 +23,7 @@ from bayes_asr import doctor, inspection
 from bayes_asr.cli import main
 from bayes_asr.decode import kaldi_programs
 from bayes_asr.decode.kaldi_programs import PROGRAMS
+from bayes_asr.tables.fst import Fst, write_fst
 
 
 def checks_of(
@@ -158,6 +160,20 @@ def test_what_does_not_block_training_is_a_warning(
     (lacking,) = [said for state, said in found["test set"] if state == "warning"]
     assert lacking.endswith("data/test: 2 of 3 lack text: test0-1, test0-2")
     assert found["graph"][-1][0] == "warning"  # there is none
+
+
+@pytest.mark.parametrize("said", [b"7\n", b"\xff\n"])
+def test_graph_of_other_pdfs_is_named(
+    said: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_corpus(tmp_path)
+    none = np.zeros(0, np.int32)
+    weight = none.astype(np.float32)
+    graph = Fst(0, np.zeros(1, np.float32), np.zeros(2, np.int64), none, none, weight, none)
+    write_fst(graph, root / "HCLG.fst")
+    (root / "num_pdfs").write_bytes(said)
+    _, found = checks_of(capsys, *settings(root, f"data.graph={root}"))
+    assert re.search(r"num_pdfs says '.', but .*final.mdl has 6 pdfs", found["graph"][-1][1])
 
 
 def test_lines_are_printed_and_the_unit_is_checked(
