@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -255,6 +256,127 @@ def test_without_any_whole_checkpoint_the_run_is_refused(
     assert not list(tmp_path.glob("*.damaged"))
 
 
+def remove_checkpoints(run: Path) -> None:
+    for name in ("last.pt", "last.prev.pt"):
+        (run / name).unlink()
+
+
+def leave_only(name: str) -> Callable[[Path], None]:
+    def leave(run: Path) -> None:
+        for path in run.iterdir():
+            if path.name not in (name, "config.yaml"):
+                path.unlink()
+
+    return leave
+
+
+def set_aside(run: Path) -> None:
+    leave_only("last.pt")(run)
+    (run / "last.pt").rename(run / "last.pt.damaged")
+
+
+@pytest.mark.parametrize(
+    ("lose", "named"),
+    [
+        (remove_checkpoints, "best.pt"),
+        (leave_only("best.pt"), "best.pt"),  # as fold writes it
+        (leave_only("history.jsonl"), "history.jsonl"),
+        (set_aside, "last.pt.damaged"),
+    ],
+)
+def test_run_that_lost_its_checkpoints_is_not_started_over_unasked(
+    lose: Callable[[Path], None], named: str, small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    lose(run)
+    before = (run / named).read_bytes()
+    for seed in (1, 2):  # as often as it is asked, whatever the configuration
+        config = config_of(small_corpus, "train.epochs=1", f"seed={seed}")
+        with pytest.raises(InputError, match=rf"run/{named}: of a run that has no last.pt .*--new"):
+            train(config, run)
+    assert (run / named).read_bytes() == before
+    train(config, run, new=True)
+    assert epochs_of(run) == 1
+
+
+def test_refusal_of_damaged_checkpoints_is_repeated(
+    small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    """The first refusal sets them aside."""
+    run = shutil.copytree(small_run, tmp_path / "run")
+    for name in ("last.pt", "last.prev.pt"):
+        garbage(run / name)
+    best = (run / "best.pt").read_bytes()
+    for _ in range(3):
+        with pytest.raises(InputError, match="--new"):
+            train(config_of(small_corpus), run)
+    assert (run / "best.pt").read_bytes() == best
+
+
+def test_other_configuration_is_refused_beside_an_unfinished_checkpoint_alone(
+    small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    (run / "last.pt").rename(run / "unfinished.pt")
+    (run / "last.prev.pt").unlink()
+    with pytest.raises(InputError, match="seed is 1 in this run, but 2 now"):
+        train(config_of(small_corpus, "seed=2"), run)
+    train(config_of(small_corpus, "train.epochs=3"), run)
+    assert epochs_of(run) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "said"),
+    [
+        (OSError(errno.EIO, "Input/output error"), OSError, "Input/output error: '.*last.pt'"),
+        (MemoryError(), MemoryError, r"last.pt: \d+ bytes cannot be loaded; close other programs"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"),
+            MemoryError,
+            r"last.pt: \d+ bytes cannot be loaded; close other programs",
+        ),
+    ],
+)
+def test_whole_checkpoint_is_not_set_aside_where_disk_or_memory_fails(
+    error: Exception,
+    raised: type[Exception],
+    said: str,
+    small_run: Path,
+    small_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    before = (run / "last.pt").read_bytes()
+
+    def failing(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "load", failing)
+        with pytest.raises(raised, match=said):
+            train(config_of(small_corpus, "train.epochs=3"), run)
+    assert (run / "last.pt").read_bytes() == before
+    assert not list(run.glob("*.damaged"))
+    train(config_of(small_corpus, "train.epochs=3"), run)
+    assert epochs_of(run) == 3
+
+
+def test_checkpoint_is_opened_once_and_what_refuses_it_is_not_damage(small_run: Path) -> None:
+    """With no more open files allowed, which torch would call a RuntimeError."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limit[1]))
+        assert checkpoint.read(small_run / "last.pt")["history"]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limit[1]))
+        with pytest.raises(OSError, match=r"Too many open files: '.*last.pt'"):
+            checkpoint.read(small_run / "last.pt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
 def test_no_flipped_bit_of_a_checkpoint_goes_unnoticed(small_run: Path, tmp_path: Path) -> None:
     raw, content = (small_run / "best.pt").read_bytes(), checkpoint.read(small_run / "best.pt")
     rng = np.random.default_rng(1)
@@ -334,6 +456,34 @@ def test_inputs_that_changed_under_a_run_are_refused_by_name(
         train(config_of(root, "train.epochs=2"), run)
     assert (run / "last.pt").read_bytes() == before
     train(config_of(root, "train.epochs=2"), run, new=True)
+
+
+def statistics_of_other_frames(root: Path) -> None:
+    path = root / "data/train/cmvn.ark"
+    raw = bytearray(path.read_bytes())
+    raw[-5] ^= 1  # within the last number
+    path.write_bytes(raw)
+
+
+def test_speaker_statistics_that_changed_under_a_run_are_refused(tmp_path: Path) -> None:
+    root, run = write_corpus(tmp_path / "corpus"), tmp_path / "run"
+    train(config_of(root, "features.cmvn=mean", "train.epochs=1"), run)
+    statistics_of_other_frames(root)
+    with pytest.raises(InputError, match=r"train/cmvn.ark: has changed since this run"):
+        train(config_of(root, "features.cmvn=mean", "train.epochs=2"), run)
+
+
+def test_run_that_did_not_note_the_statistics_goes_on_and_notes_them(tmp_path: Path) -> None:
+    root, run = write_corpus(tmp_path / "corpus"), tmp_path / "run"
+    train(config_of(root, "features.cmvn=mean", "train.epochs=1"), run)
+    content = checkpoint.read(run / "last.pt")
+    noted = content["inputs"]
+    content["inputs"] = {path: x for path, x in noted.items() if not path.endswith("cmvn.ark")}
+    assert len(content["inputs"]) == len(noted) - 2
+    checkpoint.save(run / "last.pt", content)
+    train(config_of(root, "features.cmvn=mean", "train.epochs=2"), run)
+    assert epochs_of(run) == 2
+    assert checkpoint.read(run / "last.pt")["inputs"] == noted
 
 
 def test_inputs_compressed_again_are_the_same_inputs(tmp_path: Path) -> None:
@@ -693,10 +843,31 @@ def test_status_of_a_folder_without_runs_is_an_error(
 def test_status_names_a_damaged_history(
     small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = shutil.copytree(small_run, tmp_path / "run")
-    (run / "history.jsonl").write_text('{"epoch": 1')
-    (found,) = seen(tmp_path, capsys)
-    assert "history.jsonl: not a JSON object on each line" in found["why"]
+    damages = (b'{"epoch": 1', b"\xff\n", b"3\n", b'{"dev_error": "low"}\n', b"[" * 10**5)
+    for number, damage in enumerate(damages):
+        run = shutil.copytree(small_run, tmp_path / f"run{number}")
+        (run / "history.jsonl").write_bytes(damage)
+    shutil.copytree(small_run, tmp_path / "whole")
+    *damaged, whole = seen(tmp_path, capsys)
+    assert len(damaged) == len(damages)
+    for found in damaged:
+        assert "history.jsonl: not a JSON object on each line" in found["why"]
+    assert (whole["state"], whole["epoch"], whole["why"]) == ("finished", 2, None)
+    assert main(["status", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 10**5, '{"state": [], "why": 3, "epoch": 1, "batch": "x", "batches": null}']
+)
+def test_status_of_a_state_that_nobody_wrote(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/state.json").write_text(content)
+    with lock.in_use(tmp_path / "run/train.log"):
+        (found,) = seen(tmp_path, capsys)
+        assert main(["status", str(tmp_path)]) == 0
+    assert (found["state"], found["seconds_left"], found["why"]) == ("running", None, None)
 
 
 def test_looking_at_a_run_does_not_keep_it_from_being_trained(

@@ -26,6 +26,7 @@ RECORDS = (  # what a run has learnt; its scores are of a network that is gone w
     *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
     CONFIG,  # the last: checkpoints without it could not be told from those of another run
 )
+MEASURED = ("dev_error", "frames_per_second", "seconds")  # in each line of the history
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
     "data.expected_dims",
     "data.graph",
@@ -42,8 +43,9 @@ WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is r
 def check_same_configuration(config: Config, run: Path) -> None:
     """Refuse to go on with a run that was started with another configuration."""
     recorded = run / CONFIG
-    begun = [name for name in (checkpoint.LAST, checkpoint.PREVIOUS) if (run / name).exists()]
+    begun = [name for name in checkpoint.RESUMED if (run / name).exists()]
     if not begun:
+        _check_nothing_learnt(run)
         return
     if not recorded.exists():
         raise InputError(
@@ -57,6 +59,17 @@ def check_same_configuration(config: Config, run: Path) -> None:
             raise InputError(
                 f"{recorded}: {key} is {old} in this run, but {now} now; train into another folder,"
                 " or start over with --new"
+            )
+
+
+def _check_nothing_learnt(run: Path) -> None:
+    """Refuse to start where a run has lost its checkpoints: what is left would be overwritten."""
+    results = [path for path in (run / "best.pt", run / HISTORY) if path.exists()]
+    for path in (*results, *sorted(run.glob("*.damaged"))):
+        if path.stat().st_size:
+            raise InputError(
+                f"{path}: of a run that has no {checkpoint.LAST} to go on from; restore that,"
+                " train into another folder, or start over with --new"
             )
 
 
@@ -84,11 +97,20 @@ def write_history(run: Path, history: Sequence[Mapping[str, Any]]) -> None:
 def read_history(run: Path) -> list[dict[str, Any]]:
     """Read history.jsonl; empty where there is none."""
     path = run / HISTORY
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     try:
-        return [json.loads(line) for line in lines]
-    except ValueError:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        entries = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):
         raise InputError(f"{path}: not a JSON object on each line") from None
+    for number, entry in enumerate(entries, start=1):
+        found = entry if isinstance(entry, dict) else {}
+        lacking = [key for key in MEASURED if not isinstance(found.get(key), int | float)]
+        if lacking:
+            raise InputError(
+                f"{path}: not a JSON object on each line with {', '.join(MEASURED)}: line {number}"
+                f" has no number {lacking[0]}"
+            )
+    return entries
 
 
 def front_end(features: Features) -> dict[str, Any] | None:
