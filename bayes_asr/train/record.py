@@ -64,13 +64,14 @@ def check_same_configuration(config: Config, run: Path) -> None:
 
 def _check_nothing_learnt(run: Path) -> None:
     """Refuse to start where a run has lost its checkpoints: what is left would be overwritten."""
-    results = [path for path in (run / "best.pt", run / HISTORY) if path.exists()]
-    for path in (*results, *sorted(run.glob("*.damaged"))):
-        if path.stat().st_size:
-            raise InputError(
-                f"{path}: of a run that has no {checkpoint.LAST} to go on from; restore that,"
-                " train into another folder, or start over with --new"
-            )
+    history = run / HISTORY
+    left = [path for path in (run / "best.pt", *sorted(run.glob("*.damaged"))) if path.exists()]
+    left += [history] if history.exists() and history.stat().st_size else []
+    if left:
+        raise InputError(
+            f"{left[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that, train"
+            " into another folder, or start over with --new"
+        )
 
 
 def discard(run: Path) -> None:
