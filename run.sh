@@ -13,7 +13,7 @@
 #   --stage N          first stage (default: 0)
 #   --stop-stage N     last stage (default: 7)
 #   --nj N             parallel decoding jobs (default: the number of processors)
-#   --nproc N          training processes (default: 1)
+#   --nproc N          training processes (only 1 so far)
 #   --seeds N          train with the seeds 1 to N (default: 1)
 #   --experiment NAME  train and compare the systems of conf/experiments/NAME: figure1, figure2, pytorch-kaldi
 #   --dim N            dimension of the features that Kaldi makes (fMLLR, default: 40), or mel bands of mini
@@ -41,6 +41,7 @@ choose_systems
 check_options
 set_up mini,report
 configuration=("$recipe_dir/config.yaml")
+check_settings
 [[ -n $kaldi_dir ]] || prepare_recipe
 for system in "${systems[@]}"; do
     for ((seed = 1; seed <= seeds; seed++)); do

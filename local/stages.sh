@@ -54,7 +54,9 @@ check_options() {
     ((seeds > 0)) || refuse "--seeds $seeds: at least one is needed"
     ((nj > 0)) || refuse "--nj $nj: at least one is needed"
     ((nproc == 1)) || refuse "--nproc $nproc: training in several processes is not available yet"
+    ((stage <= stop_stage && stage <= 7)) || refuse "--stage $stage --stop-stage $stop_stage: no stage of 0 to 7 is between them"
     [[ -z $corpus || -z $kaldi_dir ]] || refuse "--corpus and --kaldi-dir exclude each other"
+    [[ -z $corpus || -d $corpus ]] || refuse "--corpus $corpus: there is no such folder"
     [[ -z $corpus ]] || prepares_with --corpus ||
         refuse "--corpus $corpus: preparing a corpus for the recipe $name is not available"
     [[ -z $dim || -z $kaldi_dir ]] || refuse "--dim and --kaldi-dir exclude each other"
@@ -73,11 +75,34 @@ check_options() {
     done
 }
 
+# check_settings: refuse what is wrong in a configuration or in --set before any stage has begun.
+check_settings() {
+    ((${#config[@]} + ${#set[@]} == 0)) ||
+        bayes-asr config "${configuration[@]}" "${config[@]}" "${set[@]/#/--set=}" >/dev/null
+}
+
 # state FILE...: size and time of those that exist, to see whether they were written since.
 state() {
     python -c 'import os, sys
 for file in filter(os.path.exists, sys.argv[1:]):
     print(file, os.stat(file).st_size, os.stat(file).st_mtime_ns)' "$@"
+}
+
+# run_logged LOG COMMAND...: run a command, adding what it prints to LOG. It runs beside this shell, which can so pass
+# on that it is to end, and waits until the command has saved what it will. SIGINT, which bash lets such commands
+# ignore, is put back: a terminal sends it to both.
+run_logged() {
+    local log=$1 status caught=true
+    shift
+    (trap - INT && exec "$@") </dev/null 2>&1 | (trap '' INT TERM HUP && exec tee -a "$log") &
+    trap 'caught=true' INT
+    trap 'caught=true; kill -TERM %% 2>/dev/null || true' TERM HUP
+    while [[ -n $caught ]]; do
+        caught='' status=0
+        wait %% || status=$?
+    done
+    trap - INT TERM HUP
+    return "$status"
 }
 
 # run_stage STAGES NAME FOLDER [FILE...] -- COMMAND...: run the command of a stage (`3`) or of several (`0-2`) if
@@ -99,7 +124,7 @@ run_stage() {
         return
     fi
     { printf '[%(%F %T)T] %s:' -1 "$title" && printf ' %q' "$@" && echo; } | tee -a "$log"
-    "$@" 2>&1 | tee -ia "$log" || status=${PIPESTATUS[0]}
+    run_logged "$log" "$@" || status=$?
     if ((status != 0)); then
         echo "Stage $first ($title) failed with status $status; its log is $log" >&2
         exit "$status"
@@ -125,6 +150,6 @@ prepare_recipe() {
         # shellcheck source=/dev/null
         . "$recipe_dir/without_kaldi.sh"
     elif ((stage <= 2 && stop_stage >= 1)); then
-        fail "Stages 1 and 2 of the recipe $name need Kaldi: set KALDI_ROOT to its folder, or copy your path.sh beside run.sh."
+        fail "Stages 1 and 2 of the recipe $name need Kaldi: set KALDI_ROOT to its folder, copy your path.sh beside run.sh, or start from an experiment by --kaldi-dir."
     fi
 }

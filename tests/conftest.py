@@ -1,6 +1,7 @@
 """Where tests find real speech: BAYES_ASR_DATA, by default ../shared/data beside the checkout."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,10 @@ from bayes_asr.cli import main
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
 DATA = Path(os.environ.get("BAYES_ASR_DATA", ROOT.parent / "shared" / "data"))
+
+# In the background of a script SIGINT is ignored; tests of it need what a terminal gives.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("busy", deadline=None)  # a slow machine is no fault
 hypothesis.settings.load_profile("busy")

@@ -130,6 +130,8 @@ def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
         (["--recipe", "made", "--kaldi-dir", ".", "--dim", "50"], "exclude each other"),
         (["--recipe", "made", "--config", "absent.yaml"], "absent.yaml: there is no such file"),
         (["--recipe", "made", "--seeds", "0"], "--seeds 0: at least one"),
+        (["--recipe", "made", "--stage", "5", "--stop-stage", "3"], "no stage of 0 to 7"),
+        (["--recipe", "made", "--corpus", "absent"], "absent: there is no such folder"),
         (["--recipe", "made", "--nj", "0"], "--nj 0: at least one"),
         (["--recipe", "made", "--set", "seed=3"], "the seeds are chosen by --seeds"),
         (["--recipe", "made", "--stage", "4", "--set", "a.b=1"], "takes its configuration from"),
@@ -261,15 +263,25 @@ def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert not [call for call in checkout.calls("python") if "prepare.py" in call[0]]
-    assert checkout.calls("bayes-asr") == [
+    files = ("recipes/given/config.yaml", "small size.yaml", "li-gru.yaml")
+    checked, *trained = checkout.calls("bayes-asr")
+    assert checked == ["config", *files, "--set=model.layers=2", "--set=note=two words"]
+    assert trained == [
         [
-            *("train", "recipes/given/config.yaml", "small size.yaml", "li-gru.yaml"),
+            *("train", *files),
             *(f"--set=data.dir={checkout.folder}/my kaldi", f"--set=seed={seed}"),
             *("--set=model.layers=2", "--set=note=two words"),
             *("--out", f"{checkout.folder}/my runs/li-gru/seed{seed}"),
         ]
         for seed in (1, 2)
     ]
+
+
+def test_settings_are_checked_before_any_stage(checkout: Checkout) -> None:
+    done = checkout.run("./run.sh", "--recipe", "made", "--set", "foo=1", FAILING="config")
+    assert done.returncode == 3
+    assert [call[0] for call in checkout.calls("bayes-asr")] == ["config"]
+    assert not (checkout.folder / "exp").exists()
 
 
 def test_failing_stage_stops_with_its_status_and_names_its_log(checkout: Checkout) -> None:
@@ -279,6 +291,19 @@ def test_failing_stage_stops_with_its_status_and_names_its_log(checkout: Checkou
     assert f"Stage 5 (decode_dev) failed with status 3; its log is {log}" in done.stderr
     assert "it went wrong" in log.read_text()
     assert [call[0] for call in checkout.calls("bayes-asr")] == ["train", "forward", "decode"]
+
+
+def test_signal_to_end_reaches_the_stage_and_is_waited_for(checkout: Checkout) -> None:
+    """The stub asks run.sh to end, as a queue does, and saves before it ends itself."""
+    executable(
+        checkout.environment / "bin" / "bayes-asr",
+        "#!/usr/bin/env bash\ntrap 'sleep 0.3; echo saved; exit 143' TERM\n"
+        'kill "$PPID"\nfor i in {1..100}; do sleep 0.1; done\n',
+    )
+    done = checkout.run("./run.sh", "--recipe", "given", "--kaldi-dir", ".")
+    assert done.returncode == 143
+    assert done.stdout.endswith("saved\n")
+    assert "Stage 3 (train) failed with status 143" in done.stderr
 
 
 def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(

@@ -136,6 +136,15 @@ def test_second_signal_ends_at_once_and_handlers_are_put_back() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_sigterm_may_come_twice() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with noted() as notice:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert notice.number == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_signal_that_is_ignored_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

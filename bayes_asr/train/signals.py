@@ -20,7 +20,9 @@ class Notice:
 
 @contextmanager
 def noted() -> Iterator[Notice]:
-    """Note the first SIGTERM or SIGINT instead of ending; the second has its usual effect.
+    """Note the first SIGTERM or SIGINT instead of ending; after it, SIGINT has its usual effect.
+
+    SIGTERM may well come twice, to the process and to its group, and changes nothing then.
 
     One that is ignored, as in background jobs of a script, stays ignored. Outside the main thread,
     where Python lets nobody handle signals, none is ever noted.
@@ -33,8 +35,8 @@ def noted() -> Iterator[Notice]:
     before = {n: handler for n, handler in before.items() if handler is not signal.SIG_IGN}
 
     def note(number: int, frame: FrameType | None) -> None:
-        notice.number = number
-        _handle(before)
+        notice.number = notice.number or number
+        _handle({n: handler for n, handler in before.items() if n == signal.SIGINT})
 
     try:
         _handle(dict.fromkeys(before, note))
