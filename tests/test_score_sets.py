@@ -105,7 +105,7 @@ def test_altered_score_files_are_refused(
 
 def test_empty_score_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "score_dev.json").write_text("[]")
-    with pytest.raises(InputError, match="score_dev.json: not a score file .it has no entries"):
+    with pytest.raises(InputError, match=r"score_dev.json: not a score file \(it has no entries"):
         read_scores(tmp_path / "score_dev.json")
 
 

@@ -109,13 +109,12 @@ def _read_run(path: Path) -> Run:
         for score in read_scores(path / f"score_{name}.json")
     }
     environment = _read_environment(path)
-    front_end = environment.get("frontend") or {}
     return Run(
         path,
         scores,
         history=_read_history(path),
         parameters=environment.get("parameters"),
-        front_end=front_end.get("kind"),
+        front_end=environment["frontend"].get("kind"),
     )
 
 
@@ -124,17 +123,17 @@ def _read_history(path: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     try:
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    except ValueError as error:
+        return [dict(json.loads(line)) for line in file.read_text("utf-8").splitlines()]
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: not lines of JSON ({error}); train the run again") from error
 
 
 def _read_environment(path: Path) -> dict[str, Any]:
     file = path / "env.json"
     if not file.exists():
-        return {}
+        return {"frontend": {}}
     try:
         environment: dict[str, Any] = dict(json.loads(file.read_text(encoding="utf-8")))
-    except (TypeError, ValueError) as error:
+        return environment | {"frontend": dict(environment.get("frontend") or {})}
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: not a JSON object ({error})") from error
-    return environment
