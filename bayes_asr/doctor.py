@@ -65,7 +65,7 @@ def environment() -> list[Check]:
 
 def _importable(extra: str) -> str:
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
-    return f"without {', '.join(missing)}: pip install bayes_asr[{extra}]" if missing else "there"
+    return f"without {', '.join(missing)}: pip install -e '.[{extra}]'" if missing else "there"
 
 
 def _which(programs: tuple[str, ...]) -> dict[str, str | None]:

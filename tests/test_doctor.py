@@ -49,7 +49,7 @@ def test_environment_alone_needs_nothing(
     said = "not usable: latgen-faster-mapped is not on PATH, and KALDI_ROOT is not set"
     assert found["decoding by kaldi"][0][1].startswith(said)
     assert "KALDI_ROOT is not set" in found["Kaldi's GMMs"][0][1]
-    said = "without espeakng_loader, kaldi_native_fbank: pip install bayes_asr[mini]"
+    said = "without espeakng_loader, kaldi_native_fbank: pip install -e '.[mini]'"
     assert found["extra mini"] == [("ok", said)]
     assert {"python", "torch", "native decoder", "disk"} <= found.keys()
 

@@ -90,7 +90,7 @@ def test_a_missing_library_says_what_to_install(
     recipe: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
-    with pytest.raises(InputError, match=r"pip install 'bayes-asr\[mini\]'"):
+    with pytest.raises(InputError, match=r"pip install -e '\.\[mini\]'"):
         recipe("espeak").Synthesiser(1)
 
 

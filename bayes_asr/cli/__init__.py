@@ -9,6 +9,7 @@ from types import ModuleType
 from bayes_asr import log
 from bayes_asr.errors import InputError, StoppedError, complaint
 
+ABOUT = "Trains, decodes and scores hybrid speech recognisers with Bayesian recurrent units."
 VERBS = {
     "features": "compute MFCC or filter banks of Kaldi data directories",
     "train": "train a network, or go on with a run",
@@ -32,7 +33,7 @@ VERBS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; returns 0 only on success, 1 for bad input, 130 or 143 for a signal."""
     words = sys.argv[1:] if argv is None else argv
-    parser = argparse.ArgumentParser(prog="bayes-asr", description=__doc__, add_help=True)
+    parser = argparse.ArgumentParser(prog="bayes-asr", description=ABOUT, add_help=True)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     modules: dict[str, ModuleType] = {}
     for verb, what in VERBS.items():

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("a", type=Path, metavar="RUN_A", help="scored run directory")
     parser.add_argument("b", type=Path, metavar="RUN_B", help="scored run directory")
-    parser.add_argument("--on", default="test", metavar="SET", help="dev or test (default)")
+    parser.add_argument("--on", choices=("dev", "test"), default="test", help="default: test")
     parser.add_argument("--replicates", type=int, default=10_000, help="of the bootstrap")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
     parser.add_argument("--json", action="store_true", help="print a JSON list")

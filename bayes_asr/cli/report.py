@@ -28,6 +28,6 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(table.to_dict("records"), indent=1, ensure_ascii=False))
         return
     if not drawn:
-        print("no figures: matplotlib is not installed (pip install 'bayes_asr[report]')")
+        print("no figures: matplotlib is not installed (pip install -e '.[report]')")
     print(f"{out / 'report.html'}\n{NOTES}")
     print(as_text(table))

@@ -67,7 +67,7 @@ def load_kaldifst() -> Any:
         import kaldifst
     except ImportError as error:
         raise InputError(
-            f"building a graph needs kaldifst: pip install 'bayes-asr[decode]' ({error})"
+            f"building a graph needs kaldifst: pip install -e '.[decode]' ({error})"
         ) from error
     return kaldifst
 
