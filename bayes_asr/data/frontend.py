@@ -62,8 +62,7 @@ class FrontEnd:
             import kaldi_native_fbank as knf
         except ImportError as error:
             raise InputError(
-                f"computing features needs kaldi-native-fbank: pip install 'bayes-asr[audio]'"
-                f" ({error})"
+                f"computing features needs kaldi-native-fbank: pip install -e '.[audio]' ({error})"
             ) from error
         options = knf.MfccOptions() if self.kind == "mfcc" else knf.FbankOptions()
         options.frame_opts.samp_freq = self.sample_rate
