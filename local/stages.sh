@@ -94,7 +94,7 @@ for file in filter(os.path.exists, sys.argv[1:]):
 run_logged() {
     local log=$1 status caught=true
     shift
-    (trap - INT && exec "$@") </dev/null 2>&1 | (trap '' INT TERM HUP && exec tee -a "$log") &
+    (trap - INT && if [[ $(type -t "$1") == function ]]; then "$@"; else exec "$@"; fi) </dev/null 2>&1 | (trap '' INT TERM HUP && exec tee -a "$log") &
     trap 'caught=true' INT
     trap 'caught=true; kill -TERM %% 2>/dev/null || true' TERM HUP
     while [[ -n $caught ]]; do
