@@ -12,6 +12,7 @@ from bayes_asr.nn.cells import build_cell, cell_class
 from bayes_asr.nn.dropout import keep_mask
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.fused import FusedRecurrence
+from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.norm import build_norm
 from bayes_asr.nn.scan import directed, scan
 
@@ -72,7 +73,7 @@ class RecurrentLayer(nn.Module):
             raise InputError(f"hand_on is prob, but {unit} computes no probabilities; use log")
         self.as_probability = hand_on == "prob"
         width = self.cell.gates * units
-        self.W = nn.Linear(inputs, sets * width, bias=norm == "none")
+        self.W = Linear(inputs, sets * width, bias=norm == "none")
         if input_init == "xavier":
             for gate in self.W.weight.data.view(-1, units, inputs):
                 nn.init.xavier_uniform_(gate)

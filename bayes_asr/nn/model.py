@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from bayes_asr.nn.frames import Frames, pack, unpack
 from bayes_asr.nn.layer import RecurrentLayer
+from bayes_asr.nn.linear import Linear
 
 
 class AcousticModel(nn.Module):
@@ -49,7 +50,7 @@ class AcousticModel(nn.Module):
             )
             self.layers.append(layer)
             size = layer.directions * n
-        heads = [nn.Linear(size, n) for n in outputs]
+        heads = [Linear(size, n) for n in outputs]
         for head in heads:
             nn.init.zeros_(head.bias)
         self.heads = nn.ModuleList(heads)
