@@ -108,6 +108,27 @@ def test_signal_saves_and_the_same_command_goes_on(
     assert not (tmp_path / "unfinished.pt").exists()
 
 
+def test_bfloat16_learns_in_single_precision_weights_and_resumes_bit_for_bit(
+    small_corpus: Path, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    config = config_of(small_corpus, *OPTIONS, "train.precision=bfloat16")
+    train(config, tmp_path / "whole")
+    with (
+        at_batch(BATCHES + 3, lambda: os.kill(os.getpid(), signal.SIGTERM)),
+        pytest.raises(StoppedError),
+    ):
+        train(config, tmp_path / "stopped")
+    train(config, tmp_path / "stopped")
+    learnt = states(tmp_path / "whole")
+    assert_same(states(tmp_path / "stopped"), learnt)
+    assert torch.float32 in {x.dtype for x in learnt.values()}
+    assert torch.bfloat16 not in {x.dtype for x in learnt.values()}
+    assert learnt["3 train_loss"] < learnt["1 train_loss"]
+    for epoch in (1, 2, 3):
+        loss, exact = (of[f"{epoch} train_loss"] for of in (learnt, undisturbed))
+        assert 0 < abs(loss - exact) < 0.02 * exact
+
+
 @pytest.mark.parametrize(("name", "expected"), [("SIGTERM", 143), ("SIGINT", 130)])
 def test_exit_status_tells_the_signal(
     name: str,

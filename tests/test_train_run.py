@@ -214,6 +214,7 @@ def test_epochs_added_to_a_newbob_run_continue_it(
     ("setting", "refused"),
     [
         ("train.noise=1", True),
+        ("train.precision=bfloat16", True),
         ("seed=2", True),
         ("model.units=9", True),
         ("decode.beam=7", False),

@@ -123,6 +123,7 @@ class Training:
                 self.optimizer,
                 monophone_weight=options.monophone_weight,
                 max_gradient_norm=options.max_gradient_norm,
+                bfloat16=options.precision == "bfloat16",
             ),
             title=f"epoch {epoch}",
             totals=self.totals,

@@ -50,13 +50,17 @@ class Totals:
 
 
 def losses(logits: Sequence[Tensor], batch: Batch) -> list[Tensor]:
-    """Cross entropy of each head, mean over the frames of the batch."""
+    """Cross entropy of each head, mean over the frames of the batch, in single precision."""
     labels = (batch.pdfs_N, batch.monophones_N)
-    return [cross_entropy(y, label) for y, label in zip(logits, labels, strict=False)]
+    return [cross_entropy(y.float(), label) for y, label in zip(logits, labels, strict=False)]
 
 
 class Update:
-    """One step of the optimizer on the weighted losses of the heads, with clipped gradients."""
+    """One step of the optimizer on the weighted losses of the heads, with clipped gradients.
+
+    bfloat16: compute matrix products in bfloat16, by autocast. Weights, gradients, statistics,
+    losses and the optimizer's averages stay in single precision.
+    """
 
     def __init__(
         self,
@@ -65,8 +69,10 @@ class Update:
         *,
         monophone_weight: float,
         max_gradient_norm: float,
+        bfloat16: bool = False,
     ) -> None:
         """Keep what every step needs."""
+        self.bfloat16 = bfloat16
         self._model, self._optimizer = model, optimizer
         self._monophone_weight, self._max_norm = monophone_weight, max_gradient_norm
 
@@ -123,7 +129,8 @@ def run_epoch(
         for utterances, batch in zip(left, read_ahead(left, load), strict=True):
             try:
                 with undone_if_not_finite(model) if update else nullcontext():
-                    logits = model(batch.x_NF, batch.frames, batch.keys_B if update else None)
+                    with _precision(batch, update):
+                        logits = model(batch.x_NF, batch.frames, batch.keys_B if update else None)
                     parts = losses(logits, batch)
                     norm = update(parts) if update else 0.0
             except NotFiniteError as error:
@@ -135,6 +142,12 @@ def run_epoch(
             if after_batch:
                 after_batch(totals)
     return totals
+
+
+def _precision(batch: Batch, update: Update | None) -> torch.autocast:
+    """Where the products of a training are in bfloat16, autocast; evaluation is as `forward`."""
+    on = update is not None and update.bfloat16
+    return torch.autocast(batch.x_NF.device.type, torch.bfloat16, enabled=on)
 
 
 def _skip(totals: Totals, utterances: list[str], why: str, title: str) -> None:
