@@ -20,6 +20,7 @@ TINY = [
     "model.layers=1",
     "model.units=8",
     "train.epochs=2",
+    "train.device=cpu",
     "train.batch_sequences=3",
     "train.learning_rate=0.02",
 ]

@@ -31,7 +31,7 @@ from bayes_asr.data.features import Normalisation
 from bayes_asr.errors import InputError
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.tables.mdl import monophone_model, write_transition_model
-from bayes_asr.train import checkpoint, record
+from bayes_asr.train import checkpoint, plan, record
 from bayes_asr.train.batch import loader
 from bayes_asr.train.corpus import LabelledSet, training_and_dev
 from bayes_asr.train.loop import run_epoch
@@ -235,6 +235,35 @@ def test_only_what_has_no_effect_on_training_may_change(
     else:
         train(config, run)
     assert load([run / "config.yaml"]) == config
+
+
+def test_gpu_that_is_not_there_is_refused_and_auto_does_without(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert plan.device("auto") == torch.device("cpu")
+    with pytest.raises(InputError, match=r"train.device is cuda, but torch finds no GPU here"):
+        train(config_of(small_corpus, "train.device=cuda"), tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert [plan.device(name).type for name in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_gpu_learns_what_the_cpu_does_and_the_cpu_goes_on_with_it(
+    precision: str, small_corpus: Path, tmp_path: Path, messages: Any
+) -> None:
+    options = (f"train.precision={precision}", "train.noise=0.2")
+    train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path / "cpu")
+    train(config_of(small_corpus, *options, "train.device=cuda"), tmp_path / "gpu")
+    train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path / "gpu")
+    assert "this run was started with device" in messages()
+    here, there = (states(tmp_path / name) for name in ("cpu", "gpu"))
+    tolerance = 1e-3 if precision == "float32" else 2e-2
+    for key in ("train_loss", "dev_loss"):
+        torch.testing.assert_close(
+            there[f"3 {key}"], here[f"3 {key}"], rtol=tolerance, atol=tolerance
+        )
 
 
 def test_cosine_run_cannot_be_lengthened(small_corpus: Path, tmp_path: Path) -> None:

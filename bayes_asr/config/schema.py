@@ -89,6 +89,7 @@ class TrainConfig:
     epochs: Count
     batch_sequences: Count
     batch_frames: Count
+    device: Literal["auto", "cpu", "cuda"]
     precision: Literal["float32", "bfloat16"]
     optimizer: Literal["adam", "rmsprop"]
     learning_rate: Annotated[float, Within(1e-8, 10)]

@@ -12,6 +12,8 @@ from bayes_asr.data.perturbation import perturbed
 from bayes_asr.nn.frames import Frames, pack
 from bayes_asr.train.corpus import LabelledSet
 
+CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -32,10 +34,12 @@ def loader(
     epoch: int,
     noise: float = 0.0,
     tempo: float = 0.0,
+    device: torch.device = CPU,
 ) -> Callable[[list[str]], Batch]:
     """Return the function that reads, perturbs and packs the utterances of a batch.
 
     noise, tempo: see `perturbed`; what they do depends on (seed, epoch, utterance) only.
+    device: where the batch is to be; a GPU gets it while it computes another one.
     """
 
     def load(utterances: list[str]) -> Batch:
@@ -48,6 +52,13 @@ def loader(
             monophones.append(torch.from_numpy(data.alignments.monophones(utt)[nearest]))
         x_NF, frames, order = pack(matrices)
         keys_B = torch.tensor(keys)[order]
-        return Batch(x_NF, frames, pack(pdfs)[0], pack(monophones)[0], keys_B)
+        tensors = (x_NF, pack(pdfs)[0], pack(monophones)[0], keys_B)
+        x_NF, pdfs_N, monophones_N, keys_B = (_moved(x, device) for x in tensors)
+        return Batch(x_NF, Frames(frames.lengths, device), pdfs_N, monophones_N, keys_B)
 
     return load
+
+
+def _moved(x: Tensor, device: torch.device) -> Tensor:
+    """Copy to a GPU by way of pinned memory, for which nobody waits."""
+    return x if device == CPU else x.pin_memory().to(device, non_blocking=True)

@@ -35,6 +35,7 @@ class Training:
 
     config: Config
     run: Path
+    device: torch.device
     model: AcousticModel
     architecture: dict[str, Any]
     optimizer: torch.optim.Optimizer
@@ -117,6 +118,7 @@ class Training:
                 epoch=epoch,
                 noise=options.noise,
                 tempo=options.tempo,
+                device=self.device,
             ),
             update=Update(
                 self.model,
@@ -136,7 +138,7 @@ class Training:
         return run_epoch(
             self.model,
             in_order(data.lengths, sequences=32, frames=self.config.train.batch_frames),
-            loader(data, self.normalisation, seed=0, epoch=0),
+            loader(data, self.normalisation, seed=0, epoch=0, device=self.device),
             title=f"epoch {epoch} dev",
             after_batch=lambda _: self._stop_if_asked(),
         )
@@ -231,7 +233,7 @@ class Training:
             "history": self.history,
             "random": torch.get_rng_state(),
             "config": as_yaml(self.config),
-            "versions": record.versions(),
+            "versions": record.versions(self.device),
             "inputs": self.inputs,
         }
 

@@ -33,6 +33,17 @@ def architecture(config: ModelConfig, inputs: int, outputs: list[int]) -> dict[s
     }
 
 
+def device(name: str) -> torch.device:
+    """Where a training computes: `cpu`, `cuda`, or `auto`, a GPU where there is one."""
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise InputError(
+            "train.device is cuda, but torch finds no GPU here (bayes-asr doctor shows what it"
+            " finds); set it to auto or cpu"
+        )
+    return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
 def optimizer(config: TrainConfig, model: AcousticModel) -> torch.optim.Optimizer:
     """Adam, or RMSprop with pytorch-kaldi's constants."""
     options: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}

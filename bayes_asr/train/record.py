@@ -34,6 +34,7 @@ WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is r
     "data.test.",
     "decode.",
     "score.",
+    "train.device",  # any change of which is said, as that of a version
     "train.max_returns",
     "train.save_minutes",
     "train.tensorboard",
@@ -128,21 +129,23 @@ def front_end(features: Features) -> dict[str, Any] | None:
     return fields
 
 
-def versions() -> dict[str, Any]:
+def versions(device: torch.device) -> dict[str, Any]:
     """What, besides the configuration and the data, the numbers of a run may depend on."""
+    on_gpu = device.type == "cuda"
     return {
         "bayes_asr": version("bayes_asr"),
         "python": platform.python_version(),
         "torch": str(torch.__version__),  # a class of its own, which checkpoints refuse
         "numpy": np.__version__,
         "machine": platform.machine(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
         "threads": torch.get_num_threads(),
     }
 
 
-def compare_versions(saved: Mapping[str, Any]) -> None:
+def compare_versions(saved: Mapping[str, Any], device: torch.device) -> None:
     """Warn where a run goes on with other versions than it has had so far."""
-    for what, now in versions().items():
+    for what, now in versions(device).items():
         if saved.get(what, now) != now:
             LOGGER.warning(
                 "this run was started with %s %s, and goes on with %s: its numbers are not exactly"
@@ -151,11 +154,13 @@ def compare_versions(saved: Mapping[str, Any]) -> None:
             )
 
 
-def write_environment(run: Path, model: AcousticModel, front_end: dict[str, Any] | None) -> None:
+def write_environment(
+    run: Path, model: AcousticModel, device: torch.device, front_end: dict[str, Any] | None
+) -> None:
     """Write env.json."""
     environment = {
         "parameters": sum(p.numel() for p in model.parameters()),
-        **versions(),
+        **versions(device),
         "frontend": front_end,
     }
     with replacing(run / "env.json") as temporary:

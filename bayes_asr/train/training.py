@@ -38,15 +38,17 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
     # What is recorded must not depend on the working directory.
     located = str(Path(config.data.dir).absolute())
     config = replace(config, data=replace(config.data, dir=located))
-    LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in record.versions().items()))
+    device = plan.device(config.train.device)
+    versions = record.versions(device)
+    LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
     if config.train.tensorboard:
         board.check_available()
     if not new:
         record.check_same_configuration(config, run)
     train_set, dev_set = training_and_dev(config, open_pipe)
-    training = _started(config, run, train_set, dev_set, new=new)
+    training = _started(config, run, train_set, dev_set, device, new=new)
     if training.left:  # else env.json says what the run came from
-        record.write_environment(run, training.model, training.front_end)
+        record.write_environment(run, training.model, device, training.front_end)
         with noted() as training.notice:
             training.run_epochs(train_set, dev_set)
     best = min(training.history, key=lambda entry: float(entry["dev_error"]))
@@ -54,7 +56,13 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
 
 
 def _started(
-    config: Config, run: Path, data: LabelledSet, dev: LabelledSet, *, new: bool
+    config: Config,
+    run: Path,
+    data: LabelledSet,
+    dev: LabelledSet,
+    device: torch.device,
+    *,
+    new: bool,
 ) -> Training:
     """Build everything, and go on from the newest checkpoint unless `new`."""
     saved = {} if new else checkpoint.newest(run)
@@ -65,10 +73,11 @@ def _started(
     if saved:
         _check_sizes(saved["architecture"], architecture, run)
     torch.manual_seed(config.seed)
-    model = AcousticModel(**architecture)
+    model = AcousticModel(**architecture).to(device)
     training = Training(
         config,
         run,
+        device,
         model,
         architecture,
         plan.optimizer(config.train, model),
@@ -81,7 +90,7 @@ def _started(
     plan.describe(config.model, model)
     if saved:
         inputs.check_same(saved.get("inputs", training.inputs), training.inputs)
-        record.compare_versions(saved.get("versions", {}))
+        record.compare_versions(saved.get("versions", {}), device)
         training.restore(saved)
         config.save(run / record.CONFIG)
         record.write_history(run, training.history)  # it may have been killed before that
