@@ -53,10 +53,14 @@ def test_direction_1_is_each_sequence_reversed(lengths: list[int]) -> None:
     assert torch.equal(directed(both, frames, (False, True))[:, 1], packed)
 
 
+def test_a_batch_may_be_empty() -> None:
+    frames = Frames(())
+    assert (frames.sizes, frames.starts, frames.sequence.tolist()) == ([], [], [])
+
+
 @pytest.mark.parametrize(
     ("lengths", "message"),
     [
-        ((), "at least one sequence"),
         ((3, 0), r"at least one frame, got lengths \(3, 0\)"),
         ((2, 3), r"decreasing length, got \(2, 3\)"),
     ],

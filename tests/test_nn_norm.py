@@ -1,5 +1,8 @@
 """Normalisation of the feed-forward part, against torch's own; dropout's two scalings."""
 
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -7,7 +10,7 @@ import torch
 from nn_units import DIRECTIONS, KEYS, batch, layer, name
 
 from bayes_asr.errors import InputError
-from bayes_asr.nn.norm import NORMS, build_norm
+from bayes_asr.nn.norm import NORMS, AddUp, BatchNorm, build_norm
 
 N, SETS, GATES, H = 7, 2, 3, 5
 torch.manual_seed(0)
@@ -96,3 +99,56 @@ def test_dropped_candidates_of_the_light_unit_are_certain() -> None:
     x, frames = batch((6,))
     certain = (net(x, frames, KEYS[:1]).abs() < 1e-12).all(0)
     assert 0 < certain.sum() < 4
+
+
+class Processes:
+    """Threads that add tensors up, as processes do."""
+
+    def __init__(self, number: int) -> None:
+        self.tensors: list[torch.Tensor] = []
+        self.barrier = threading.Barrier(number, timeout=10)
+
+    def add_up(self, tensor: torch.Tensor) -> None:
+        self.tensors.append(tensor)
+        self.barrier.wait()
+        total = torch.stack(self.tensors).sum(0)
+        self.barrier.wait()
+        tensor.copy_(total)
+        self.tensors.clear()
+        self.barrier.wait()
+
+
+@pytest.mark.parametrize("kind", ["batch", "batch-shared"])
+@pytest.mark.parametrize("shares", [(4, 3), (7, 0), (1, 2, 4), (0, 1)])
+def test_processes_that_share_a_batch_normalise_it_as_one(
+    kind: str, shares: tuple[int, ...]
+) -> None:
+    processes = Processes(len(shares))
+    x, weights = X[: sum(shares)], torch.randn(sum(shares), X.shape[1], dtype=torch.float64)
+
+    def trained(add_up: AddUp | None, part: slice) -> list[torch.Tensor]:
+        """The output, all gradients, and the running statistics after two batches."""
+        norm = build_norm(kind, SETS, GATES, H).double()
+        for module in norm.modules():
+            if isinstance(module, BatchNorm):
+                module.add_up = add_up
+        mine = x[part].clone().requires_grad_()
+        norm(mine.detach() - 3)
+        y = norm(mine)
+        (y.square() * weights[part]).sum().backward()
+        assert mine.grad is not None
+        learnt = [p.grad for p in norm.parameters() if p.grad is not None]
+        seen = [buffer for buffer in norm.buffers() if buffer.is_floating_point()]
+        return [y.detach(), mine.grad, *learnt, *seen]
+
+    ends = list(itertools.accumulate(shares))
+    parts = [slice(end - n, end) for n, end in zip(shares, ends, strict=True)]
+    with ThreadPoolExecutor(len(shares)) as pool:
+        found = list(pool.map(lambda part: trained(processes.add_up, part), parts))
+    y, by_x, by_scale, by_shift, *seen = trained(None, slice(None))
+    torch.testing.assert_close(torch.cat([each[0] for each in found]), y)
+    torch.testing.assert_close(torch.cat([each[1] for each in found]), by_x)
+    for i, expected in ((2, by_scale), (3, by_shift)):
+        torch.testing.assert_close(sum(each[i] for each in found), expected)
+    for each in found:
+        torch.testing.assert_close(each[4:], seen)

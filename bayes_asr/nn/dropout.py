@@ -21,7 +21,7 @@ def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: floa
     size = torch.Size(shape).numel()
     position = torch.arange(1, size + 1, device=keys_B.device) + (stream << 32)
     uniform = _uniform(keys_B[:, None] + _GOLDEN * position[None, :])
-    return (uniform >= dropout).to(torch.get_default_dtype()).view(-1, *shape)
+    return (uniform >= dropout).to(torch.get_default_dtype()).view(len(keys_B), *shape)
 
 
 def _uniform(x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Feed-forward networks without the parameters of their activations (Zhang & Woodland 2015)."""
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,9 +68,8 @@ def _affine(layer: RecurrentLayer) -> tuple[Tensor, Tensor]:
     if isinstance(norm, SharedBatchNorm):
         norm = norm.norm
     if isinstance(norm, BatchNorm):
-        mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
-        scale = norm.weight * torch.rsqrt(variance + norm.eps)
-        return scale[:, None] * weight, norm.bias - scale * mean
+        scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+        return scale[:, None] * weight, norm.bias - scale * norm.running_mean
     if layer.W.bias is None:
         raise InputError("layer normalisation depends on the input: it cannot be folded")
     return weight, layer.W.bias

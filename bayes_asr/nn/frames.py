@@ -22,7 +22,8 @@ from torch import Tensor
 class Frames:
     """Where the frames of a packed batch lie.
 
-    lengths: sequence lengths [B], decreasing, all positive.
+    lengths: sequence lengths [B], decreasing, all positive; none where other processes have all
+    sequences of a batch.
     device: where the index tensors live.
     """
 
@@ -30,9 +31,7 @@ class Frames:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def __post_init__(self) -> None:
-        if not self.lengths:
-            raise ValueError("a batch needs at least one sequence")
-        if min(self.lengths) < 1:
+        if min(self.lengths, default=1) < 1:
             raise ValueError(f"every sequence needs at least one frame, got lengths {self.lengths}")
         if list(self.lengths) != sorted(self.lengths, reverse=True):
             raise ValueError(f"sequences must be sorted by decreasing length, got {self.lengths}")
@@ -41,7 +40,7 @@ class Frames:
     def sizes(self) -> list[int]:
         """How many sequences are alive at each time step [T]."""
         lengths = torch.tensor(self.lengths)
-        steps = torch.arange(self.lengths[0])
+        steps = torch.arange(max(self.lengths, default=0))
         return (lengths[None, :] > steps[:, None]).sum(1).tolist()
 
     @cached_property
@@ -52,7 +51,7 @@ class Frames:
     @cached_property
     def _time_and_sequence(self) -> tuple[Tensor, Tensor]:
         """Time step and sequence of every frame, two tensors [N]."""
-        sizes = torch.tensor(self.sizes)
+        sizes = torch.tensor(self.sizes, dtype=torch.long)
         time = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
         return time, torch.arange(len(time)) - torch.tensor(self.starts)[time]
 

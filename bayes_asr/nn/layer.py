@@ -98,7 +98,7 @@ class RecurrentLayer(nn.Module):
             mask = keep_mask(keys_B, 2 * self.stream + 1, x_NF.shape[1:], self.input_dropout)
             x_NF = x_NF * (mask / (1 - self.input_dropout)).to(x_NF.dtype)[frames.sequence]
         terms = self.norm(self.W(x_NF)).to(self.W.weight.dtype)
-        terms = terms.view(len(x_NF), -1, self.cell.gates * self.units)
+        terms = terms.unflatten(1, (-1, self.cell.gates * self.units))
         mask_BDH = self._mask(terms, frames, keys_B)
         with torch.autocast(terms.device.type, enabled=False):
             h = self._states(terms, mask_BDH, frames)
@@ -108,6 +108,8 @@ class RecurrentLayer(nn.Module):
 
     def _states(self, terms_NSX: Tensor, mask_BDH: Tensor | None, frames: Frames) -> Tensor:
         """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H]."""
+        if not frames.lengths:  # the norm alone has work to do, for the frames of other processes
+            return terms_NSX[:, :, : self.units].expand(-1, self.directions, -1)
         if not self.cell.states:
             a = terms_NSX.unflatten(-1, (self.cell.gates, -1))
             return self.cell(a, (), None if mask_BDH is None else mask_BDH[frames.sequence])[0]

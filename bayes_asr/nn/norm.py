@@ -4,8 +4,11 @@ Terms are [N, sets*G*H]: those of each gate side by side, the gates of one set o
 those of the other.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.functional import batch_norm, layer_norm
 
 from bayes_asr.errors import InputError
@@ -14,16 +17,62 @@ MOMENTUM = 0.05  # as in pytorch-kaldi and the authors' code
 NORMS = ("batch", "batch-shared", "layer", "none")
 
 
+AddUp = Callable[[Tensor], None]
+
+
 class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation of each component; a frame alone is normalised as in evaluation."""
+    """Batch normalisation of each component; a frame alone is normalised as in evaluation.
+
+    add_up: set where several processes share each batch, of which each has some frames or none:
+    it adds a tensor up over all of them, in place.
+    """
+
+    add_up: AddUp | None = None
+    running_mean: Tensor
+    running_var: Tensor
 
     def forward(self, x_NX: Tensor) -> Tensor:
         """Normalise [N, X]."""
+        if self.training and self.add_up:
+            return self._normalised_together(x_NX.to(self.weight.dtype), self.add_up).to(x_NX.dtype)
         if self.training and len(x_NX) == 1:
             return batch_norm(
                 x_NX, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )
         return super().forward(x_NX)
+
+    def _normalised_together(self, x_NX: Tensor, add_up: AddUp) -> Tensor:
+        """Normalise by the statistics of all processes' frames, and note them as torch does."""
+        # Near the mean from the first batches on, so that little cancels in the variance.
+        x = x_NX - self.running_mean
+        sums = torch.stack((x.new_full(x.shape[1:], len(x)), x.sum(0), x.square().sum(0)))
+        n, first, second = _Total.apply(sums, add_up)
+        several = n > 1  # a frame alone changes nothing, as above
+        mean = first / n * several
+        variance = torch.where(several, second / n - mean.square(), self.running_var)
+        with torch.no_grad():
+            self.running_mean += MOMENTUM * mean
+            unbiased = variance * n / (n - 1).clamp(min=1)
+            self.running_var += MOMENTUM * (unbiased - self.running_var)
+        return (x - mean) * ((variance + self.eps).rsqrt() * self.weight) + self.bias
+
+
+class _Total(torch.autograd.Function):
+    """`apply(tensor, add_up)` -> its sum over all processes, through which gradients are summed."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, part: Tensor, add_up: AddUp) -> Tensor:
+        ctx.add_up = add_up  # type: ignore[attr-defined]
+        total = part.clone()
+        add_up(total)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, None]:
+        total = grad.clone()
+        ctx.add_up(total)  # type: ignore[attr-defined]
+        return total, None
 
 
 class SharedBatchNorm(nn.Module):
@@ -41,9 +90,10 @@ class SharedBatchNorm(nn.Module):
 
     def forward(self, x_NX: Tensor) -> Tensor:
         """Normalise [N, sets*G*H]."""
-        x = x_NX.view(len(x_NX), self.sets, self.gates, -1)
+        x = x_NX.unflatten(1, (self.sets, self.gates, -1))
         parts = [self.norm(gate.flatten(1)) for gate in reversed(x.unbind(2))]
-        return torch.stack([p.view(len(x), self.sets, -1) for p in reversed(parts)], 2).flatten(1)
+        parts = [part.unflatten(1, (self.sets, -1)) for part in reversed(parts)]
+        return torch.stack(parts, 2).flatten(1)
 
 
 class LayerNorm(nn.Module):
