@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.errors import InputError
+from bayes_asr.tables import reader
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.text import (
     read_data_dir,
@@ -97,6 +98,27 @@ def test_a_gzipped_table(tmp_path: Path) -> None:
     assert read_text(tmp_path / "text.gz") == {"u1": ["a", "b"]}
 
 
+@given(
+    st.lists(
+        st.sampled_from([b"a", b"\xc3\xa9", b"\xc2\xa0", b"\x1c", b" ", b"\t", b"\r\n", b"\n"])
+    ),
+    st.sampled_from([-1, 1]),
+    st.integers(1, 9),
+)
+def test_fields_are_those_between_ascii_white_space_wherever_a_block_ends(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], splits: int, block: int
+) -> None:
+    path = table(tmp_path_factory.mktemp("lines"), b"".join(parts))
+    expected = [
+        (number, [field.decode() for field in line.strip().split(None, splits)])
+        for number, line in enumerate(path.read_bytes().split(b"\n"), 1)
+        if line.strip()
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "BLOCK", block)
+        assert list(reader.iter_lines(path, splits)) == expected
+
+
 def test_a_missing_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere"):
         read_text(tmp_path / "nowhere")
@@ -153,6 +175,6 @@ def test_utterances_without_a_speaker_are_named(tmp_path: Path, name: str) -> No
     path = data_dir(tmp_path) / name
     path.write_text("u1 x\nu8 x\nu9 x\n")
     with pytest.raises(InputError) as error:
-        read_data_dir(tmp_path)
+        _ = read_data_dir(tmp_path).text
     expected = "2 of 3 utterances are not in utt2spk, the first is u8; add their speakers"
     assert str(error.value) == f"{path}: {expected}"

@@ -20,33 +20,36 @@ def batches_of(
     """
     rng = np.random.default_rng((seed, epoch))
     utterances = sorted(lengths)
+    frames_of = np.array([lengths[utt] for utt in utterances])
     # A tenth of noise on the length keeps batches from being the same in every epoch.
-    noise = dict(zip(utterances, rng.uniform(0.9, 1.1, len(utterances)), strict=True))
-    utterances.sort(key=lambda utt: lengths[utt] * noise[utt])
-    batches = list(_grouped(utterances, lengths, sequences, frames))
+    noise = rng.uniform(0.9, 1.1, len(utterances))
+    order = np.argsort(frames_of * noise, kind="stable")
+    batches = _grouped(utterances, frames_of, order, sequences, frames)
     rng.shuffle(batches)
     return batches
 
 
 def in_order(lengths: Mapping[str, int], *, sequences: int, frames: int) -> list[list[str]]:
     """Group utterances by length for evaluation, longest first: a batch too large fails at once."""
-    utterances = sorted(lengths, key=lambda utt: (-lengths[utt], utt))
-    return list(_grouped(utterances, lengths, sequences, frames))
+    utterances = sorted(lengths)
+    frames_of = np.array([lengths[utt] for utt in utterances])
+    order = np.argsort(-frames_of, kind="stable")
+    return _grouped(utterances, frames_of, order, sequences, frames)
 
 
 def _grouped(
-    utterances: Sequence[str], lengths: Mapping[str, int], sequences: int, frames: int
-) -> Iterator[list[str]]:
-    batch: list[str] = []
-    for utt in utterances:
-        if batch and (
-            len(batch) == sequences or sum(lengths[u] for u in batch) + lengths[utt] > frames
-        ):
-            yield batch
-            batch = []
-        batch.append(utt)
-    if batch:
-        yield batch
+    utterances: Sequence[str], lengths: np.ndarray, order: np.ndarray, sequences: int, frames: int
+) -> list[list[str]]:
+    """Cut the utterances, in this order, into batches; lengths: of each utterance."""
+    batches: list[list[str]] = []
+    room = 0  # frames that the last batch may still take
+    for place, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
+        if not batches or length > room or len(batches[-1]) == sequences:
+            batches.append([])
+            room = frames
+        batches[-1].append(utterances[place])
+        room -= length
+    return batches
 
 
 def key_of(seed: int, epoch: int, utt: str) -> int:

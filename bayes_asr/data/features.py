@@ -4,7 +4,7 @@ Each step maps one utterance [T, F] to [T, F'] and never sees another one. Only 
 the speaker statistics carry numbers from elsewhere: from the training data and from the speaker.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import archive_of, is_pipe, read_matrix, read_shape
+from bayes_asr.tables.ark import archives_of, is_pipe, read_matrix, read_shape
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.text import DataDir
 
@@ -104,11 +104,6 @@ def speaker_normalised(matrix: np.ndarray, cmvn: Cmvn, stats: np.ndarray) -> np.
     return (centred / deviation if cmvn == "mean-variance" else centred).astype(np.float32)
 
 
-def _archives(table: Mapping[str, str]) -> list[Path]:
-    """The files that an scp names, each once."""
-    return sorted({path for where in table.values() if (path := archive_of(where))})
-
-
 class Features:
     """The features of a data directory, utterance by utterance; nothing is held but the tables.
 
@@ -154,12 +149,12 @@ class Features:
     @property
     def archives(self) -> list[Path]:
         """The files that feats.scp names, each once."""
-        return _archives(self._feats)
+        return archives_of(self._feats.values())
 
     @property
     def statistics_archives(self) -> list[Path]:
         """The files that cmvn.scp names, each once; empty where they are not used."""
-        return _archives(self._data.cmvn or {}) if self._cmvn != "none" else []
+        return archives_of((self._data.cmvn or {}).values()) if self._cmvn != "none" else []
 
     @cached_property
     def dimensions(self) -> int:

@@ -48,17 +48,17 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None) -> dict[str, str]
     path = Path(path)
     table: dict[str, str] = {}
     found: dict[str, str] = {}
-    for number, (utt, *rest) in iter_lines(path, splits=1):
-        if not rest:
+    for number, fields in iter_lines(path, splits=1):
+        utt, rxfilename = fields if len(fields) == 2 else (fields[0], "")
+        if not rxfilename:
             raise InputError(f"{path}, line {number}: {utt} has no file; complete the line")
         if utt in table:
             raise InputError(f"{path}, line {number}: {utt} is there a second time; keep one line")
-        rxfilename = rest[0]
         if is_pipe(rxfilename):
             _refuse_pipe(rxfilename, f"{path}, line {number}: {utt}", open_pipe)
             table[utt] = rxfilename
             continue
-        name = rxfilename[: _parts(rxfilename).end("path")]
+        name = _file_of(rxfilename)
         if name not in found:
             found[name] = _beside(name, path)
         table[utt] = found[name] + rxfilename[len(name) :]
@@ -191,9 +191,9 @@ def is_pipe(rxfilename: str) -> bool:
     return stripped.startswith("|") or stripped.endswith("|")
 
 
-def archive_of(rxfilename: str) -> Path | None:
-    """The file that an rxfilename reads, without offset and range; None if it is a pipe."""
-    return None if is_pipe(rxfilename) else Path(_parts(rxfilename)["path"])
+def archives_of(rxfilenames: Iterable[str]) -> list[Path]:
+    """The files that rxfilenames read, each once and without offsets; pipes read none."""
+    return sorted(Path(name) for name in {_file_of(r) for r in rxfilenames if not is_pipe(r)})
 
 
 def _refuse_pipe(rxfilename: str, where: str, open_pipe: OpenPipe | None) -> None:
@@ -202,6 +202,13 @@ def _refuse_pipe(rxfilename: str, where: str, open_pipe: OpenPipe | None) -> Non
             f"{where}: refusing to run the command {rxfilename!r}; "
             "write its output to a file, or say --allow-pipes if you trust it"
         )
+
+
+def _file_of(rxfilename: str) -> str:
+    name, _, offset = rxfilename.rpartition(":")
+    if offset.isdecimal() and len(offset) < 19:
+        return name  # as below, but faster
+    return _parts(rxfilename)["path"]
 
 
 def _parts(rxfilename: str) -> re.Match[str]:

@@ -1,8 +1,10 @@
 """Kaldi's text tables (text, utt2spk, words.txt) and data directories."""
 
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from bayes_asr.errors import InputError
@@ -33,7 +35,7 @@ def read_mapping(path: Path) -> dict[str, str]:
             found = f"{fields[0]} has {len(fields)} fields"
             raise InputError(f"{path}, line {number}: {found}, not 2; correct the line")
         _refuse_repeated(table, fields[0], path, number)
-        table[fields[0]] = fields[1]
+        table[fields[0]] = sys.intern(fields[1])  # a speaker has many utterances
     return table
 
 
@@ -129,8 +131,17 @@ class DataDir:
     path: Path
     utt2spk: dict[str, str]
     feats: dict[str, str] | None
-    text: dict[str, list[str]] | None
     cmvn: dict[str, str] | None
+
+    @cached_property
+    def text(self) -> dict[str, list[str]] | None:
+        """The transcripts, read when they are asked for: training needs none."""
+        file = self.path / "text"
+        if not file.exists():
+            return None
+        table = read_text(file)
+        _refuse_strangers(file, table, self.utt2spk)
+        return table
 
 
 def read_data_dir(path: Path, *, open_pipe: OpenPipe | None = None) -> DataDir:
@@ -146,11 +157,9 @@ def read_data_dir(path: Path, *, open_pipe: OpenPipe | None = None) -> DataDir:
         file = path / name
         return read_scp(file, open_pipe=open_pipe) if file.exists() else None
 
-    text = read_text(path / "text") if (path / "text").exists() else None
     feats, cmvn = scp("feats.scp"), scp("cmvn.scp")
     _refuse_strangers(path / "feats.scp", feats or {}, utt2spk)
-    _refuse_strangers(path / "text", text or {}, utt2spk)
-    return DataDir(path=path, utt2spk=utt2spk, feats=feats, text=text, cmvn=cmvn)
+    return DataDir(path=path, utt2spk=utt2spk, feats=feats, cmvn=cmvn)
 
 
 def _refuse_repeated(table: Mapping[str, object], key: str, path: Path, number: int) -> None:
@@ -159,8 +168,8 @@ def _refuse_repeated(table: Mapping[str, object], key: str, path: Path, number: 
 
 
 def _refuse_strangers(file: Path, table: Mapping[str, object], utt2spk: Mapping[str, str]) -> None:
-    strangers = [utt for utt in table if utt not in utt2spk]
-    if strangers:
+    if not table.keys() <= utt2spk.keys():
+        strangers = [utt for utt in table if utt not in utt2spk]
         raise InputError(
             f"{file}: {len(strangers)} of {len(table)} utterances are not in utt2spk, "
             f"the first is {strangers[0]}; add their speakers"
