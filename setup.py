@@ -50,7 +50,7 @@ class PlainLibrary(build_ext):
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         command = shlex.split(os.environ.get("CXX", "c++"))
-        flags = ["-O3", "-std=c++17", "-fPIC", "-shared"]
+        flags = ["-O3", "-std=c++17", "-fPIC", "-shared", "-pthread"]
         flags += shlex.split(os.environ.get("CXXFLAGS", ""))
         if shutil.which(command[0]) is None:
             print(f"{ext.name} is left out: no C++ compiler {command[0]!r} (set CXX)")

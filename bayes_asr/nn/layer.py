@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from bayes_asr.errors import InputError
 from bayes_asr.nn.cell import Cell, State
 from bayes_asr.nn.cells import build_cell, cell_class
+from bayes_asr.nn.compiled import CompiledRecurrence, kernel_of
 from bayes_asr.nn.dropout import keep_mask
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.fused import FusedRecurrence
@@ -131,6 +132,19 @@ class RecurrentLayer(nn.Module):
     ) -> Tensor:
         """The recurrence of a cell, each direction forwards or backwards in time."""
         initial = self._initial(cell, terms_NSX, len(frames.lengths))
+        kernel = kernel_of(cell, terms_NSX) if self.fused else None
+        if kernel is not None:
+            return CompiledRecurrence.apply(
+                kernel,
+                frames,
+                backwards,
+                torch.float32,
+                torch.is_grad_enabled(),
+                terms_NSX,
+                self.V,
+                mask_BDH,
+                *initial,
+            )
         if self.fused and cell.fusible:
             return FusedRecurrence.apply(
                 cell, frames, backwards, terms_NSX, self.V, mask_BDH, *initial, *cell.parameters()

@@ -1,0 +1,188 @@
+"""The recurrence by compiled code: what `fused` computes, for the cells that have a kernel.
+
+One call runs all frames of all sequences in both directions. On its way it keeps the derivatives
+of each new state by pre-activations and old state, so that the way back is the same loop for every
+cell; gradients of pre-activations take the place of the derivatives.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from bayes_asr.nn import native
+from bayes_asr.nn.activations import FIXED
+from bayes_asr.nn.cell import Cell
+from bayes_asr.nn.cells import BRU, RNN, GeometricLiBRU, LiBRU, LiGRU, LogBRU, LogLiBRU
+from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.gated import GRU, LSTM, TorchLSTM
+
+KERNELS: dict[type[Cell], str] = {  # exact types: who inherits a cell has an equation of its own
+    RNN: "rnn",
+    BRU: "rnn",
+    LogBRU: "rnn",
+    LiGRU: "mixing",
+    GeometricLiBRU: "mixing",
+    LiBRU: "li-bru",
+    LogLiBRU: "log-li-bru",
+    GRU: "gru",
+    LSTM: "lstm",
+    TorchLSTM: "lstm",
+}
+EXTRAS = {"rnn": 0, "mixing": 1, "li-bru": 1, "log-li-bru": 1, "gru": 2, "lstm": 2}
+WORK = 2**17  # multiplications of a time step that are worth a thread
+LINE = 16  # numbers: large products are slow where rows do not start at multiples of it
+
+
+class Kernel(NamedTuple):
+    """What the library calls a cell."""
+
+    unit: str
+    activation: int
+    gates: int
+
+
+def kernel_of(cell: Cell, like: Tensor) -> Kernel | None:
+    """Return the kernel for a cell and such tensors, None where there is none."""
+    unit = KERNELS.get(type(cell))
+    if unit is None or like.device.type != "cpu" or like.dtype != torch.float32:
+        return None
+    if native.path() == "torch" or getattr(cell, "peepholes", False):
+        return None
+    activation = native.activation_number(getattr(cell, "activation", FIXED["tanh"]))
+    return None if activation is None else Kernel(unit, activation, cell.gates)
+
+
+class CompiledRecurrence(torch.autograd.Function):
+    """`apply(kernel, frames, backwards, storage, keep, terms_NSX, V, mask_BDH, *initial_BDH)` ->
+    states h [N, D, H], as `FusedRecurrence`.
+
+    storage: the type of factors and of what the way back reads, float32 or bfloat16.
+    keep: whether there will be a way back.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        kernel: Kernel,
+        frames: Frames,
+        backwards: Sequence[bool],
+        storage: torch.dtype,
+        keep: bool,
+        terms_NSX: Tensor,
+        V: Tensor,
+        mask_BDH: Tensor | None,
+        *initial_BDH: Tensor,
+    ) -> Tensor:
+        (N, S, X), D = terms_NSX.shape, len(backwards)
+        sizes = (len(frames.lengths), D, X // kernel.gates)
+        V = native.checked("V", V, (V.shape[0], sizes[2], X))
+        terms = native.checked("terms", terms_NSX, (sum(frames.lengths), S, X))
+        mask = None if mask_BDH is None else native.checked("mask", mask_BDH, sizes)
+        initial = tuple(native.checked("initial", s, sizes) for s in initial_BDH)
+        h = _rows(N, D, sizes[2], torch.float32)
+        job = _job(kernel, frames, backwards, storage, V, S)
+        kept = _kept(kernel, N, D, V, storage) if keep else {}
+        for name in ("slopes", "before") if keep else ():
+            job[f"{name}_frame"], job[f"{name}_direction"] = kept[name].stride()[:2]
+        native.call(
+            "forward",
+            **job,
+            **kept,
+            V=V,
+            terms=terms,
+            terms_frame=terms.stride(0),
+            mask=mask,
+            initial=initial,
+            h=h,
+            h_frame=h.stride(0),
+        )
+        ctx.save_for_backward(V, *kept.values())
+        ctx.job, ctx.kept = job, list(kept)  # type: ignore[attr-defined]
+        return h
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad_NDH: Tensor) -> tuple[Tensor | None, ...]:
+        job: dict[str, Any] = ctx.job  # type: ignore[attr-defined]
+        V, *tensors = ctx.saved_tensors  # type: ignore[attr-defined]
+        kept = dict(zip(ctx.kept, tensors, strict=True))  # type: ignore[attr-defined]
+        if not job:
+            raise RuntimeError("gradients overwrote what they were computed from: run forward anew")
+        ctx.job = {}  # type: ignore[attr-defined]
+        states = 2 if native.UNITS[job["unit"]] == "lstm" else 1
+        by_initial = [grad_NDH.new_empty(job["B"], job["D"], job["H"]) for _ in range(states)]
+        arriving = native.checked("gradient", grad_NDH, tuple(kept["before"].shape))
+        native.call("backward", **job, **kept, V=V, arriving=arriving, by_initial=tuple(by_initial))
+        da, H = kept["slopes"], job["H"]
+        if "restored" in kept:
+            first = _outer(kept["before"], da[..., :-H], job["sets"])
+            by_V = torch.cat((first, _outer(kept["restored"], da[..., -H:], job["sets"])), 2)
+        else:
+            by_V = _outer(kept["before"], da, job["sets"])
+        if job["term_sets"] < job["D"]:
+            da = da.sum(1, keepdim=True, dtype=torch.float32)
+        return None, None, None, None, None, da.float(), by_V, None, *by_initial
+
+
+def _job(
+    kernel: Kernel,
+    frames: Frames,
+    backwards: Sequence[bool],
+    storage: torch.dtype,
+    V: Tensor,
+    term_sets: int,
+) -> dict[str, Any]:
+    """What both ways tell the library: members of `native.Job`."""
+    sets, H, X = V.shape
+    B, D = len(frames.lengths), len(backwards)
+    members = {name: getattr(frames, name) for name in ("sizes", "starts", "lengths")}
+    return {
+        "unit": native.UNITS.index(kernel.unit),
+        "activation": kernel.activation,
+        "storage": native.STORAGES.index(storage),
+        "threads": min(torch.get_num_threads(), 1 + B * D * H * X // WORK),
+        "B": B,
+        "T": len(frames.sizes),
+        "D": D,
+        "H": H,
+        "G": kernel.gates,
+        "sets": sets,
+        "term_sets": term_sets,
+        "backwards": native.indices(backwards),
+        **{name: native.indices(values) for name, values in members.items()},
+    }
+
+
+def _kept(kernel: Kernel, N: int, D: int, V: Tensor, storage: torch.dtype) -> dict[str, Tensor]:
+    """What the way forward keeps for the way back."""
+    sets, H, X = V.shape
+    kept = {
+        "slopes": _rows(N, D, X, storage, apart=sets == 1),
+        "extras": torch.empty(N, D, EXTRAS[kernel.unit], H, dtype=storage),
+        "before": _rows(N, D, H, storage, apart=True),
+    }
+    if kernel.unit == "gru":
+        kept["restored"] = _rows(N, D, H, storage, apart=True)
+    return kept
+
+
+def _rows(N: int, D: int, X: int, dtype: torch.dtype, *, apart: bool = False) -> Tensor:
+    """An empty tensor [N, D, X] whose frames, and whose directions if apart, start at a line."""
+    if apart:
+        return torch.empty(N, D, _lines(X), dtype=dtype)[:, :, :X]
+    return torch.empty(N, _lines(D * X), dtype=dtype)[:, : D * X].unflatten(1, (D, X))
+
+
+def _lines(numbers: int) -> int:
+    return -(-numbers // LINE) * LINE
+
+
+def _outer(h_NDH: Tensor, da_NDX: Tensor, sets: int) -> Tensor:
+    """Sum over frames, and over directions that share V, of h_i da_j [sets, H, X]."""
+    if sets == 1:
+        return (h_NDH.flatten(0, 1).T @ da_NDX.flatten(0, 1)).float().unsqueeze(0)
+    pairs = zip(h_NDH.unbind(1), da_NDX.unbind(1), strict=True)
+    return torch.stack([h.T @ da for h, da in pairs]).float()

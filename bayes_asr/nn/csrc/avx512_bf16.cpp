@@ -1,0 +1,12 @@
+#include "common.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+
+BEGIN_INSTRUCTIONS("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")
+#define PATH kAvx512Bf16
+#define LANES 16
+#define ROWS 12
+#include "path.h"
+END_INSTRUCTIONS
+#endif

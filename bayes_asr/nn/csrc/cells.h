@@ -1,0 +1,107 @@
+// The cells: what a frame does to the state, and the derivatives that the way back needs.
+// Included once by each path.  cells.py has the equations.
+//
+// Next: a[g] pre-activations; s[i] the old states, turned into the new ones; m dropout mask of the
+// candidate.  Returns in `slopes` the derivative by each pre-activation of the state it acts on,
+// and in `extras` those by the old state at fixed pre-activations.
+
+struct TanhOf {
+  static Vec Of(Vec a, Vec *slope) {
+    const Vec t = Tanh(a);
+    *slope = 1.0f - t * t;
+    return t;
+  }
+};
+
+struct SigmoidOf {
+  static Vec Of(Vec a, Vec *slope) {
+    const Logistic s(a);
+    *slope = s.of * s.of_minus;
+    return s.of;
+  }
+};
+
+struct ReluOf {
+  static Vec Of(Vec a, Vec *slope) {
+    *slope = a > 0 ? Vec{} + 1.0f : Vec{};
+    return Above0(a);
+  }
+};
+
+struct SoftplusOf {
+  static Vec Of(Vec a, Vec *slope) {
+    const Logistic s(a);
+    *slope = s.of;
+    return Above0(a) + Log1p(s.exp);
+  }
+};
+
+struct LogSigmoidOf {
+  static Vec Of(Vec a, Vec *slope) {
+    const Logistic s(a);
+    *slope = s.of_minus;
+    return Below0(a) - Log1p(s.exp);
+  }
+};
+
+template <class F>
+struct Rnn {
+  static constexpr int kGates = 1, kStates = 1, kExtras = 0;
+  static void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *) {
+    s[0] = F::Of(a[0], &slopes[0]) * m;
+    slopes[0] *= m;
+  }
+};
+
+// h' = z c + (1 - z) h.
+template <class F>
+struct Mixing {
+  static constexpr int kGates = 2, kStates = 1, kExtras = 1;
+  static void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
+    const Logistic z(a[0]);
+    Mix(z.of, z.of_minus, a[1], s, m, &slopes[0], &slopes[1], &extras[0]);
+  }
+  static void Mix(Vec z, Vec not_z, Vec a, Vec *s, Vec m, Vec *by_z, Vec *by_a, Vec *by_h) {
+    const Vec c = F::Of(a, by_a) * m;
+    *by_a *= z * m;
+    *by_z = z * not_z * (c - s[0]);
+    *by_h = not_z;
+    s[0] += z * (c - s[0]);
+  }
+};
+
+// l' = log(z c + (1 - z) e^l) for log c = kSign * softplus(kSign * a); the state is kSign * -l.
+template <int kSign>
+struct LogMixing {
+  static constexpr int kGates = 2, kStates = 1, kExtras = 1;
+  static void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
+    constexpr float sign = kSign;
+    const Logistic z(a[0]), c(-sign * a[1]);
+    const Vec log1p_z = Log1p(z.exp);
+    const Vec log_c = -(Above0(sign * a[1]) + Log1p(c.exp)) * m;
+    const Vec candidate = Below0(a[0]) - log1p_z + log_c;
+    const Vec old = -Above0(a[0]) - log1p_z - sign * s[0];
+    const Logistic kept(old - candidate);  // the share of the old state in the new one
+    s[0] = -sign * ((old > candidate ? old : candidate) + Log1p(kept.exp));
+    slopes[0] = sign * (kept.of - z.of_minus);
+    slopes[1] = m * kept.of_minus * c.of_minus;
+    extras[0] = kept.of;
+  }
+};
+
+// The states are h and c; extras: the derivatives of h by the new c and of the new c by the old.
+struct Lstm {
+  static constexpr int kGates = 4, kStates = 2, kExtras = 2;
+  static void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
+    const Logistic i(a[0]), f(a[1]), o(a[3]);
+    const Vec g = Tanh(a[2]), c = f.of * s[1] + i.of * (g * m), t = Tanh(c);
+    slopes[0] = i.of * i.of_minus * (g * m);
+    slopes[1] = f.of * f.of_minus * s[1];
+    slopes[2] = i.of * m * (1.0f - g * g);
+    slopes[3] = o.of * o.of_minus * t;
+    extras[0] = o.of * (1.0f - t * t);
+    extras[1] = f.of;
+    s[0] = o.of * t;
+    s[1] = c;
+  }
+};

@@ -1,0 +1,24 @@
+// What all paths include before they choose an instruction set.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "buffer.h"
+#include "recurrence.h"
+#include "team.h"
+
+#ifdef __clang__
+#define INSTRUCTIONS_STRING(text) #text
+#define BEGIN_INSTRUCTIONS(names) \
+  _Pragma(INSTRUCTIONS_STRING(clang attribute push(__attribute__((target(names))), apply_to = function)))
+#define END_INSTRUCTIONS _Pragma("clang attribute pop")
+#else
+#define INSTRUCTIONS_STRING(text) #text
+#define BEGIN_INSTRUCTIONS(names) \
+  _Pragma("GCC push_options") _Pragma(INSTRUCTIONS_STRING(GCC target(names)))
+#define END_INSTRUCTIONS _Pragma("GCC pop_options")
+#endif

@@ -1,0 +1,114 @@
+// Small products: some rows times a matrix that was packed into panels.  Included once by each path.
+//
+// A panel has a few vectors of columns, ordered as the cell wants to find their sums: all gates of
+// LANES units side by side, or two vectors of units where there is one gate.  Its words lie in the
+// order in which the product reads them, two vectors at a time.
+
+constexpr int kTile = 2 * kMaxGates;  // vectors of a panel, at most
+
+// A matrix of K rows taken from weights: element (k, unit of gate g) is at
+// first + k * row + g * gate + unit * column, plus `set` for the weights of another direction.
+struct Source {
+  const float *first;
+  int64_t K, gates, units, row, gate, column, set;
+};
+
+template <class Store>
+class Packed {
+ public:
+  Packed(const Source &source, int64_t sets) : source_(source), sets_(sets) {
+    vectors_ = source.gates == 1 ? 2 : source.gates;
+    const int64_t a_panel = LANES * vectors_ / source.gates;
+    panels_ = (source.units + a_panel - 1) / a_panel;
+    words_ = (source.K + Store::kPerWord - 1) / Store::kPerWord;
+    data_ = Buffer<uint32_t>(sets * panels_ * vectors_ * words_ * LANES);
+  }
+
+  int64_t sets() const { return sets_; }
+  int64_t panels() const { return panels_; }
+  int64_t words() const { return words_; }
+  int vectors() const { return vectors_; }
+  int64_t units() const { return LANES * vectors_ / source_.gates; }  // of a panel
+  const uint32_t *panel(int64_t set, int64_t p) const {
+    return data_.get() + (set * panels_ + p) * vectors_ * words_ * LANES;
+  }
+
+  // Fill the share of one thread.
+  void Fill(int thread, int threads) {
+    const int64_t all = sets_ * panels_;
+    for (int64_t i = all * thread / threads; i < all * (thread + 1) / threads; ++i) {
+      FillPanel(i / panels_, i % panels_);
+    }
+  }
+
+ private:
+  void FillPanel(int64_t set, int64_t p) {
+    using Number = typename Store::Number;
+    Number *to = reinterpret_cast<Number *>(data_.get() + (set * panels_ + p) * vectors_ * words_ * LANES);
+    for (int pair = 0; pair < vectors_; pair += 2) {
+      const int width = vectors_ - pair < 2 ? 1 : 2;
+      for (int64_t k = 0; k < words_ * Store::kPerWord; k += Store::kPerWord) {
+        for (int v = pair; v < pair + width; ++v) {
+          const int64_t gate = v % source_.gates, unit = p * units() + v / source_.gates * LANES;
+          const float *from = source_.first + set * source_.set + gate * source_.gate +
+                              unit * source_.column + k * source_.row;
+          for (int lane = 0; lane < LANES; ++lane) {
+            for (int i = 0; i < Store::kPerWord; ++i) {
+              const bool inside = unit + lane < source_.units && k + i < source_.K;
+              *to++ = inside ? Store::Rounded(from[lane * source_.column + i * source_.row]) : Number{};
+            }
+          }
+        }
+      }
+    }
+  }
+
+  Source source_;
+  int64_t sets_, panels_, words_;
+  int vectors_;
+  Buffer<uint32_t> data_;
+};
+
+// sums[r][c] = sum over k of rows[r][k] times the words of C vectors.
+template <class Store, int R, int C>
+void MultiplyRows(const uint32_t *rows, int64_t stride, const uint32_t *panel, int64_t words,
+                  Vec *sums, int sums_stride) {
+  Vec sum[R][C] = {};
+  for (int64_t k = 0; k < words; ++k, panel += C * LANES) {
+    Word columns[C];
+#pragma GCC unroll 2
+    for (int c = 0; c < C; ++c) __builtin_memcpy(&columns[c], panel + c * LANES, sizeof(Word));
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const uint32_t a = rows[r * stride + k];
+#pragma GCC unroll 2
+      for (int c = 0; c < C; ++c) sum[r][c] = Store::MultiplyAdd(a, columns[c], sum[r][c]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int c = 0; c < C; ++c) sums[r * sums_stride + c] = sum[r][c];
+  }
+}
+
+using RowsProduct = void (*)(const uint32_t *, int64_t, const uint32_t *, int64_t, Vec *, int);
+
+template <class Store, int C, int... R>
+inline RowsProduct ChooseRows(int rows, std::integer_sequence<int, R...>) {
+  static constexpr RowsProduct kOf[] = {MultiplyRows<Store, R + 1, C>...};
+  return kOf[rows - 1];
+}
+
+// sums[r][v] for some rows, at most kRows, and all vectors of a panel.
+template <class Store>
+void Multiply(const uint32_t *rows, int64_t stride, int count, const Packed<Store> &matrix,
+              const uint32_t *panel, Vec *sums) {
+  using Numbers = std::make_integer_sequence<int, kRows>;
+  const int vectors = matrix.vectors();
+  for (int v = 0; v < vectors; v += 2, panel += 2 * LANES * matrix.words()) {
+    const RowsProduct product = vectors - v == 1 ? ChooseRows<Store, 1>(count, Numbers{})
+                                                 : ChooseRows<Store, 2>(count, Numbers{});
+    product(rows, stride, panel, matrix.words(), sums + v, vectors);
+  }
+}

@@ -1,0 +1,59 @@
+// The functions that Python calls.
+
+#include "recurrence.h"
+
+namespace {
+
+struct Choice {
+  const char *name;
+  bool usable;
+  const Path *path;
+};
+
+// From the slowest to the fastest.
+const Choice *Choices(int *count) {
+#ifdef __x86_64__
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  static const Choice choices[] = {
+      {"portable", true, &kPortable},
+      {"avx2", avx2, &kAvx2},
+      {"avx512", avx512, &kAvx512},
+      {"avx512_bf16", avx512 && __builtin_cpu_supports("avx512bf16"), &kAvx512Bf16},
+  };
+#else
+  static const Choice choices[] = {{"portable", true, &kPortable}};
+#endif
+  *count = sizeof choices / sizeof choices[0];
+  return choices;
+}
+
+}  // namespace
+
+extern "C" {
+
+int64_t recurrence_interface() { return 1; }
+
+// The name of path i, null behind the last; `usable` says whether this machine has it.
+const char *recurrence_path(int64_t i, int64_t *usable) {
+  int count;
+  const Choice *choices = Choices(&count);
+  if (i >= count) return nullptr;
+  *usable = choices[i].usable;
+  return choices[i].name;
+}
+
+// Both return 0, or 1 where memory does not suffice.
+int64_t recurrence_forward(int64_t path, const Job *job) {
+  int count;
+  return !Choices(&count)[path].path->forward(*job);
+}
+
+int64_t recurrence_backward(int64_t path, const Job *job) {
+  int count;
+  return !Choices(&count)[path].path->backward(*job);
+}
+
+}  // extern "C"

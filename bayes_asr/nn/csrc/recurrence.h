@@ -1,0 +1,61 @@
+// What Python hands to the recurrences: sizes, strides in elements and plain pointers.
+// native.py repeats the layout of the struct and the order of the enums.
+//
+// Legend: B sequences, T time steps, N frames, D directions, H units, G gates, X = G * H.
+
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+enum Unit : int64_t { kRnn, kMixing, kLiBru, kLogLiBru, kLstm, kGru, kUnits };
+enum Activation : int64_t { kTanh, kSigmoid, kRelu, kSoftplus, kLogSigmoid, kActivations };
+enum Storage : int64_t { kFloat32, kBfloat16, kStorages };  // of factors and of what backward reads
+
+struct Job {
+  int64_t unit, activation, storage, threads;
+  int64_t B, T, D, H, G;
+  int64_t sets;       // of recurrent weights: D, or 1 where the directions share them
+  int64_t term_sets;  // of feed-forward terms, likewise
+  const int64_t *sizes;      // [T] sequences alive
+  const int64_t *starts;     // [T] first frame
+  const int64_t *lengths;    // [B]
+  const int64_t *backwards;  // [D] whether a direction reads time backwards
+  const float *V;            // [sets, H, X]
+  const float *terms;        // [N, term_sets, X]
+  int64_t terms_frame;       // stride of a frame
+  const float *mask;         // [B, D, H] or null
+  const float *initial[2];   // [B, D, H] of each state
+  float *h;                  // [N, D, H]
+  int64_t h_frame;
+  // What the backward pass reads, in `storage`; null where there will be none.  Each frame has,
+  // for each gate, the derivative by its pre-activation, which becomes the gradient of that; and
+  // `extras` (see cells.h) further derivatives.
+  void *slopes;    // [N, D, X]
+  void *extras;    // [N, D, E, H]
+  void *before;    // [N, D, H] the old h, which V multiplied
+  void *restored;  // [N, D, H] what V multiplied for the last gate of kGru
+  int64_t slopes_frame, slopes_direction, before_frame, before_direction;
+  const float *arriving;  // [N, D, H] gradient of h
+  float *by_initial[2];   // [B, D, H] gradients of the initial states
+};
+
+}  // extern "C"
+
+constexpr int kMaxGates = 4, kMaxStates = 2;
+
+// The code of one instruction set.
+struct Path {
+  bool (*forward)(const Job &);   // false: out of memory
+  bool (*backward)(const Job &);
+};
+
+extern const Path kPortable;
+#ifdef __x86_64__
+extern const Path kAvx2, kAvx512, kAvx512Bf16;
+#endif
+
+inline int64_t FrameOf(const Job &job, int64_t t, int64_t b, int64_t d) {
+  return job.starts[job.backwards[d] ? job.lengths[b] - 1 - t : t] + b;
+}

@@ -1,0 +1,72 @@
+// What both ways through time share: packed weights, a team, and the work of one time step.
+// Included once by each path.
+
+template <class Store, class Way>
+class Sweep {
+ public:
+  void Run() { team_.Run(*this); }
+
+  // The share of one thread.
+  void operator()(int thread, int threads) {
+    first_.Fill(thread, threads);
+    if (last_) last_->Fill(thread, threads);
+    team_.Meet();
+    static_cast<Way *>(this)->Go(thread, threads);
+  }
+
+ protected:
+  using Number = typename Store::Number;
+  using Finish = void (*)(Way &, int64_t t, const Tile &, const Vec *sums);
+
+  // last: the weights of the candidate of a GRU, to which a product of its own leads.
+  Sweep(const Job &job, const Source &first, const Source &last)
+      : job_(job),
+        width_((job.H + LANES - 1) / LANES * LANES),
+        fed_{{job, first.K}, {job, first.K}},
+        first_(first, job.sets),
+        team_(static_cast<int>(job.threads)) {
+    if (job.unit == kGru) {
+      last_ = std::make_unique<Packed<Store>>(last, job.sets);
+      inner_ = Rows<Store>(job, last.K);
+    }
+  }
+
+  // Multiply the rows of `alive` sequences by `matrix` and finish each tile of step t.
+  void Step(int64_t t, int64_t alive, const Rows<Store> &rows, const Packed<Store> &matrix,
+            Finish finish, int thread, int threads) {
+    const Tiles tiles(job_, matrix.sets(), matrix.panels(), job_.sizes[t < 0 ? 0 : t]);
+    Vec sums[kRows * kTile];
+    for (int64_t i = tiles.count * thread / threads; i < tiles.count * (thread + 1) / threads; ++i) {
+      const Tile tile = tiles[i];
+      MultiplyTile(job_, tile, rows, matrix, alive, sums);
+      finish(*static_cast<Way *>(this), t, tile, sums);
+    }
+    team_.Meet();
+  }
+
+  int64_t Left(int64_t unit) const { return job_.H - unit; }
+  Vec Some(const float *row, int64_t unit) const { return LoadSome<Vec>(row + unit, Left(unit)); }
+  Number *SlopesAt(const Place &at, int64_t frame) const {
+    return static_cast<Number *>(job_.slopes) + frame * job_.slopes_frame +
+           at.d * job_.slopes_direction;
+  }
+  Number *ExtrasAt(const Place &at, int64_t frame, int64_t extras) const {
+    return static_cast<Number *>(job_.extras) + (frame * job_.D + at.d) * extras * job_.H;
+  }
+  // Row `i` of those of H numbers that lie one after the other.
+  Vec Get(const Number *rows, int i, int64_t unit) const {
+    return Store::Load(rows + i * job_.H + unit, Left(unit));
+  }
+  void Put(Number *rows, int i, int64_t unit, Vec values) const {
+    Store::Store(rows + i * job_.H + unit, values, Left(unit));
+  }
+
+  const Job &job_;
+  const int64_t width_;            // H, filled up to whole vectors
+  Rows<Store> fed_[2], inner_;     // left sides of the products of even and odd steps; of `last_`
+  Packed<Store> first_;
+  std::unique_ptr<Packed<Store>> last_;
+
+ private:
+  Team team_;
+};

@@ -1,0 +1,67 @@
+// Threads that live as long as one call: nothing survives a fork, nothing spins between calls.
+
+#pragma once
+
+#include <atomic>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+class Team {
+ public:
+  explicit Team(int wanted) : wanted_(wanted) {}
+
+  // Call body(thread, threads) in each thread; fewer than wanted where the system has no more.
+  template <class Body>
+  void Run(Body &body) {
+    std::vector<std::thread> others;
+    try {
+      others.reserve(wanted_ - 1);
+      while (static_cast<int>(others.size()) < wanted_ - 1) {
+        const int number = static_cast<int>(others.size()) + 1;
+        others.emplace_back([this, number, &body] {
+          Wait([this] { return size_.load(std::memory_order_acquire) > 0; });
+          body(number, size_.load(std::memory_order_relaxed));
+        });
+      }
+    } catch (const std::system_error &) {
+    }
+    const int size = static_cast<int>(others.size()) + 1;
+    size_.store(size, std::memory_order_release);
+    body(0, size);
+    for (std::thread &other : others) other.join();
+  }
+
+  // Wait until all threads are here.
+  void Meet() {
+    const int size = size_.load(std::memory_order_relaxed);
+    if (size == 1) return;
+    const unsigned round = round_.load(std::memory_order_relaxed);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size - 1) {
+      arrived_.store(0, std::memory_order_relaxed);
+      round_.store(round + 1, std::memory_order_release);
+    } else {
+      Wait([this, round] { return round_.load(std::memory_order_acquire) != round; });
+    }
+  }
+
+ private:
+  static constexpr int kSpins = 5000;  // some 50 us: longer than a time step of a busy neighbour
+
+  template <class Condition>
+  static void Wait(Condition condition) {
+    for (int i = 0; !condition(); ++i) {
+      if (i > kSpins) {
+        std::this_thread::yield();
+      } else {
+#ifdef __x86_64__
+        __builtin_ia32_pause();
+#endif
+      }
+    }
+  }
+
+  const int wanted_;
+  std::atomic<int> size_{0}, arrived_{0};
+  std::atomic<unsigned> round_{0};
+};

@@ -1,0 +1,133 @@
+// Vectors of LANES floats and the functions of them that cells need.  Included once by each path.
+//
+// exp: Cody and Waite's reduction to |r| <= ln(2)/2 and the polynomial of Moshier's Cephes (expf);
+// tanh near 0: the polynomial of Cephes (tanhf).  log1p on [0, 1]: u + u^2 Q(u), Q by a minimax fit.
+// Each is within 3 units of the last place.  NaN goes through all of them.
+
+using Vec = float __attribute__((vector_size(LANES * 4)));
+using Int = int32_t __attribute__((vector_size(LANES * 4)));
+using Word = uint32_t __attribute__((vector_size(LANES * 4)));
+using Half = uint16_t __attribute__((vector_size(LANES * 2)));
+
+template <class To, class From>
+inline To Bits(From x) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To y;
+  __builtin_memcpy(&y, &x, sizeof y);
+  return y;
+}
+
+// Loads and stores of the first `count` lanes, which are all but at the end of a row.
+template <class V, class T>
+inline V LoadSome(const T *p, int64_t count) {
+  V v{};
+  if (count >= LANES) {
+    __builtin_memcpy(&v, p, sizeof v);
+  } else {
+    T lanes[LANES] = {};
+    for (int64_t i = 0; i < count; ++i) lanes[i] = p[i];
+    __builtin_memcpy(&v, lanes, sizeof v);
+  }
+  return v;
+}
+
+template <class V, class T>
+inline void StoreSome(T *p, V v, int64_t count) {
+  if (count >= LANES) {
+    __builtin_memcpy(p, &v, sizeof v);
+  } else {
+    T lanes[LANES];
+    __builtin_memcpy(lanes, &v, sizeof v);
+    for (int64_t i = 0; i < count; ++i) p[i] = lanes[i];
+  }
+}
+
+inline Vec Abs(Vec x) { return Bits<Vec>(Bits<Int>(x) & 0x7fffffff); }
+inline Vec Above0(Vec x) { return x < 0 ? Vec{} : x; }  // max(x, 0)
+inline Vec Below0(Vec x) { return x > 0 ? Vec{} : x; }  // min(x, 0)
+
+// e^x for x <= 0; below -87.3, where floats lose digits, it stays at e^-87.3.
+inline Vec Exp(Vec x) {
+  x = x < -87.33f ? Vec{} - 87.33f : x;
+  const Vec rounder = Vec{} + 12582912.0f;  // 1.5 * 2^23: the last bit of a sum with it counts ones
+  const Vec shifted = x * 1.44269504f + rounder;
+  const Vec n = shifted - rounder;
+  const Vec r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  Vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  return p * Bits<Vec>((Bits<Int>(shifted) - Bits<Int>(rounder) + 127) << 23);
+}
+
+// log(1 + u) for 0 <= u <= 1.
+inline Vec Log1p(Vec u) {
+  Vec q = u * 0.0053645852f - 0.030064838f;
+  q = q * u + 0.0792029873f;
+  q = q * u - 0.137536719f;
+  q = q * u + 0.191535935f;
+  q = q * u - 0.248571485f;
+  q = q * u + 0.33321321f;
+  q = q * u - 0.499996483f;
+  return q * (u * u) + u;
+}
+
+// sigma(x) and sigma(-x), the logarithms of which are min(x, 0) - log1p and -max(x, 0) - log1p.
+struct Logistic {
+  Vec of, of_minus, exp;
+
+  explicit Logistic(Vec x) : exp(Exp(-Abs(x))) {
+    const Vec larger = 1.0f / (1.0f + exp), smaller = exp * larger;
+    of = x < 0 ? smaller : larger;
+    of_minus = x < 0 ? larger : smaller;
+  }
+};
+
+inline Vec Tanh(Vec x) {
+  const Vec e = Exp(-2.0f * Abs(x)), far = (1.0f - e) / (1.0f + e), z = x * x;
+  Vec p = z * -5.70498872745e-3f + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const Vec near = p * z * x + x;
+  return Abs(x) < 0.625f ? near : (x < 0 ? -far : far);
+}
+
+// Numbers that fill the words of which products are made: one float or two bfloat16.
+struct Float32 {
+  using Number = float;
+  static constexpr int kPerWord = 1;
+  static float Rounded(float x) { return x; }
+  static Vec Load(const float *p, int64_t count) { return LoadSome<Vec>(p, count); }
+  static void Store(float *p, Vec x, int64_t count) { StoreSome(p, x, count); }
+  static Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
+    return Bits<float>(a) * Bits<Vec>(b) + sum;
+  }
+};
+
+struct Bfloat16 {
+  using Number = uint16_t;
+  static constexpr int kPerWord = 2;
+  static uint16_t Rounded(float x) {
+    const uint32_t bits = Bits<uint32_t>(x);
+    return x != x ? 0x7fc0 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  }
+  static Vec Load(const uint16_t *p, int64_t count) {
+    return Bits<Vec>(__builtin_convertvector(LoadSome<Half>(p, count), Word) << 16);
+  }
+  static void Store(uint16_t *p, Vec x, int64_t count) {
+    const Word bits = Bits<Word>(x), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    const Word numbers = x == x ? nearest : Word{} + 0x7fc0;
+    StoreSome(p, __builtin_convertvector(numbers, Half), count);
+  }
+  static Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
+#ifdef __AVX512BF16__
+    return _mm512_dpbf16_ps(sum, Bits<__m512bh>(Word{} + a), Bits<__m512bh>(b));
+#else
+    sum = Bits<float>(a << 16) * Bits<Vec>(b << 16) + sum;
+    return Bits<float>(a & 0xffff0000u) * Bits<Vec>(b & 0xffff0000u) + sum;
+#endif
+  }
+};

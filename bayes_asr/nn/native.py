@@ -1,0 +1,133 @@
+"""The compiled recurrences, through ctypes: which of their paths this machine runs, and the call.
+
+`_recurrence.so` lies beside this module where a compiler was at hand at installation; it links to
+nothing but the C++ library. It has one path for each instruction set and the fastest that the
+machine has is taken; the environment variable BAYES_ASR_KERNELS forces another one, or `torch` for
+none.
+"""
+
+import ctypes as c
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayes_asr.errors import InputError
+from bayes_asr.nn.activations import FIXED, Activation
+
+LIBRARY = Path(__file__).with_name("_recurrence.so")
+INTERFACE = 1  # of the struct and functions below; a library built for another is left alone
+CHOICE = "BAYES_ASR_KERNELS"
+UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
+ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
+STORAGES = (torch.float32, torch.bfloat16)
+COUNTS = ("unit", "activation", "storage", "threads", *"BTDHG", "sets", "term_sets")
+
+
+class Job(c.Structure):
+    """The struct Job of recurrence.h."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in COUNTS),
+        *((name, c.c_void_p) for name in ("sizes", "starts", "lengths", "backwards", "V", "terms")),
+        ("terms_frame", c.c_int64),
+        ("mask", c.c_void_p),
+        ("initial", c.c_void_p * 2),
+        ("h", c.c_void_p),
+        ("h_frame", c.c_int64),
+        *((name, c.c_void_p) for name in ("slopes", "extras", "before", "restored")),
+        *((name, c.c_int64) for name in ("slopes_frame", "slopes_direction")),
+        *((name, c.c_int64) for name in ("before_frame", "before_direction")),
+        ("arriving", c.c_void_p),
+        ("by_initial", c.c_void_p * 2),
+    )
+
+
+@cache
+def library() -> c.CDLL | None:
+    """Load the library; None where it was not built, does not load, or is of another version."""
+    try:
+        loaded = c.CDLL(str(LIBRARY))
+        loaded.recurrence_interface.restype = c.c_int64
+        if loaded.recurrence_interface() != INTERFACE:
+            return None
+    except (OSError, AttributeError):
+        return None
+    loaded.recurrence_path.restype = c.c_char_p
+    loaded.recurrence_path.argtypes = [c.c_int64, c.POINTER(c.c_int64)]
+    for function in (loaded.recurrence_forward, loaded.recurrence_backward):
+        function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(Job)]
+    return loaded
+
+
+@cache
+def paths() -> dict[str, int]:
+    """The paths that this machine has, with their numbers, the fastest last."""
+    loaded, found, usable = library(), {}, c.c_int64()
+    number = 0
+    while loaded is not None and (name := loaded.recurrence_path(number, c.byref(usable))):
+        if usable.value:
+            found[name.decode()] = number
+        number += 1
+    return found
+
+
+def path() -> str:
+    """Return the path to run, or `torch` for none; InputError for a choice that is not there."""
+    return _chosen(os.environ.get(CHOICE))
+
+
+@cache
+def _chosen(choice: str | None) -> str:
+    usable = ["torch", *paths()]
+    if choice and choice not in usable:
+        raise InputError(
+            f"{CHOICE} is {choice}; this machine and installation have {', '.join(usable)}"
+        )
+    return choice or usable[-1]
+
+
+def activation_number(activation: Activation) -> int | None:
+    """Return the number of a fixed activation; None for one with parameters."""
+    names = [name for name, fixed in FIXED.items() if fixed is activation]
+    return ACTIVATIONS.index(names[0]) if names else None
+
+
+def address(x: Tensor | None) -> int | None:
+    """Return where the numbers of a tensor lie."""
+    return None if x is None else x.data_ptr()
+
+
+def checked(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a float32 tensor on the CPU whose frames or rows are contiguous; ValueError if not."""
+    if x.dtype != torch.float32 or x.device.type != "cpu" or x.shape != shape:
+        raise ValueError(
+            f"{name} is {x.dtype} {list(x.shape)} on {x.device}; "
+            f"the compiled recurrence needs torch.float32 {list(shape)} on cpu"
+        )
+    return x.contiguous()
+
+
+def indices(values: Sequence[int]) -> Tensor:
+    """Return integers as the library reads them; keep the tensor until the call is over."""
+    return torch.tensor(values, dtype=torch.int64)
+
+
+def call(direction: str, **members: Any) -> None:
+    """Run `forward` or `backward` for these members of `Job`, tensors by their addresses."""
+    job = Job()
+    for name, value in members.items():
+        if isinstance(value, tuple):
+            for i, tensor in enumerate(value):
+                getattr(job, name)[i] = address(tensor)
+        elif isinstance(value, Tensor):
+            setattr(job, name, address(value))
+        elif value is not None:
+            setattr(job, name, value)
+    function = getattr(library(), f"recurrence_{direction}")
+    if function(paths()[path()], c.byref(job)):
+        raise MemoryError(f"the recurrence ran out of memory on its way {direction}")
