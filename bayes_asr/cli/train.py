@@ -1,11 +1,13 @@
 """bayes-asr train: from a configuration to a run directory."""
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 
 from bayes_asr import log
 from bayes_asr.config import load
 from bayes_asr.kaldi import open_pipe
+from bayes_asr.train import parallel
 from bayes_asr.train.training import train
 
 
@@ -20,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, or go on."""
-    config = load(args.config, args.set)
-    with log.also_in(args.out / "train.log"):
-        train(config, args.out, new=args.new, open_pipe=open_pipe if args.allow_pipes else None)
+    with parallel.joined():
+        config = load(args.config, args.set)
+        with log.also_in(args.out / "train.log") if parallel.is_first() else nullcontext():
+            train(config, args.out, new=args.new, open_pipe=open_pipe if args.allow_pipes else None)

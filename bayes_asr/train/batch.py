@@ -10,6 +10,7 @@ from bayes_asr.data.batches import key_of
 from bayes_asr.data.features import Normalisation
 from bayes_asr.data.perturbation import perturbed
 from bayes_asr.nn.frames import Frames, pack
+from bayes_asr.train import parallel
 from bayes_asr.train.corpus import LabelledSet
 
 CPU = torch.device("cpu")
@@ -36,13 +37,16 @@ def loader(
     tempo: float = 0.0,
     device: torch.device = CPU,
 ) -> Callable[[list[str]], Batch]:
-    """Return the function that reads, perturbs and packs the utterances of a batch.
+    """Return the function that reads, perturbs and packs this process' utterances of a batch.
 
     noise, tempo: see `perturbed`; what they do depends on (seed, epoch, utterance) only.
     device: where the batch is to be; a GPU gets it while it computes another one.
     """
 
     def load(utterances: list[str]) -> Batch:
+        utterances = parallel.share(utterances, data.lengths)
+        if not utterances:
+            return _empty(len(normalise.mean), device)
         keys = [key_of(seed, epoch, utt) for utt in utterances]
         matrices, pdfs, monophones = [], [], []
         for utt, key in zip(utterances, keys, strict=True):
@@ -57,6 +61,11 @@ def loader(
         return Batch(x_NF, Frames(frames.lengths, device), pdfs_N, monophones_N, keys_B)
 
     return load
+
+
+def _empty(width: int, device: torch.device) -> Batch:
+    none = torch.empty(0, dtype=torch.long, device=device)
+    return Batch(torch.empty(0, width, device=device), Frames((), device), none, none, none)
 
 
 def _moved(x: Tensor, device: torch.device) -> Tensor:

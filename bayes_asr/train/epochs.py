@@ -16,7 +16,7 @@ from bayes_asr.data.features import Normalisation
 from bayes_asr.errors import InputError, StoppedError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import AcousticModel
-from bayes_asr.train import board, checkpoint, record, state
+from bayes_asr.train import board, checkpoint, parallel, record, state
 from bayes_asr.train.batch import loader
 from bayes_asr.train.corpus import LabelledSet
 from bayes_asr.train.guard import RETURN_FACTOR, DivergedError
@@ -60,7 +60,8 @@ class Training:
 
         StoppedError, with everything saved, once a signal is noticed.
         """
-        curves = board.Board(self.run, self.history) if self.config.train.tensorboard else None
+        drawn = self.config.train.tensorboard and parallel.is_first()
+        curves = board.Board(self.run, self.history) if drawn else None
         while self.left:
             try:
                 self._run_epoch(train_set, dev_set)
@@ -104,6 +105,8 @@ class Training:
                     f" {options.max_bad_batches}"
                 )
             self._stop_if_asked()
+            if not parallel.is_first():
+                return
             if time.monotonic() - self.saved >= 60 * options.save_minutes:
                 self._save_unfinished()
             position(totals.position, totals.seconds)
@@ -137,17 +140,18 @@ class Training:
     def _validate(self, data: LabelledSet, epoch: int) -> Totals:
         return run_epoch(
             self.model,
-            in_order(data.lengths, sequences=32, frames=self.config.train.batch_frames),
+            in_order(
+                data.lengths,
+                sequences=32 * parallel.size(),
+                frames=self.config.train.batch_frames * parallel.size(),
+            ),
             loader(data, self.normalisation, seed=0, epoch=0, device=self.device),
             title=f"epoch {epoch} dev",
             after_batch=lambda _: self._stop_if_asked(),
         )
 
     def _complete(self, entry: dict[str, Any]) -> None:
-        """Note an epoch, and save.
-
-        best.pt is written before last.pt: a run killed between them repeats the epoch and best.pt.
-        """
+        """Note an epoch, and save."""
         is_best = all(entry["dev_error"] < old["dev_error"] for old in self.history)
         self.history.append(entry)
         self.totals = Totals()
@@ -160,10 +164,17 @@ class Training:
             entry["learning_rate"],
             entry["frames_per_second"],
         )
+        if parallel.is_first():
+            self._save_complete(is_best)
+
+    def _save_complete(self, is_best: bool) -> None:
+        """Save a complete epoch.
+
+        best.pt is written before last.pt: a run killed between them repeats the epoch and best.pt.
+        """
         if is_best:
             checkpoint.save(self.run / "best.pt", self._network())
         self._save_epoch()
-        (self.run / checkpoint.UNFINISHED).unlink(missing_ok=True)
         record.write_history(self.run, self.history)
 
     def _go_back(self, why: DivergedError) -> None:
@@ -177,22 +188,24 @@ class Training:
                 f" train.learning_rate = {options.learning_rate:g}; lower it and start over with"
                 f" --new, or look at what was skipped: {', '.join(skipped) or 'nothing'}"
             )
-        self.restore(checkpoint.newest(self.run, (checkpoint.LAST, checkpoint.PREVIOUS)))
+        complete = (checkpoint.LAST, checkpoint.PREVIOUS)
+        self.restore(parallel.from_first(lambda: checkpoint.newest(self.run, complete)))
         self.returns += 1
-        self._save_epoch()
-        (self.run / checkpoint.UNFINISHED).unlink(missing_ok=True)
+        if parallel.is_first():
+            self._save_epoch()
         LOGGER.warning(
             "epoch %d diverged: %s; back to its beginning, and on at %g times the learning rate",
             *(epoch, why, RETURN_FACTOR**self.returns),
         )
 
     def _stop_if_asked(self) -> None:
-        if self.notice.number:
-            self._save_now()
+        number = parallel.largest(self.notice.number)
+        if number:
+            parallel.from_first(self._save_now)
             raise StoppedError(
-                f"stopped by {Signals(self.notice.number).name} in epoch {len(self.history) + 1};"
+                f"stopped by {Signals(number).name} in epoch {len(self.history) + 1};"
                 " everything is saved, and the same command goes on from there",
-                self.notice.number,
+                number,
             )
 
     def _save_unfinished(self) -> None:
@@ -207,9 +220,10 @@ class Training:
         checkpoint.save(self.run / checkpoint.UNFINISHED, self.content())
 
     def _save_epoch(self) -> None:
-        """Write last.pt, and keep the one before."""
+        """Write last.pt in place of unfinished.pt, and keep the one before."""
         last, previous = self.run / checkpoint.LAST, self.run / checkpoint.PREVIOUS
         checkpoint.save(last, self.content(), keep=previous)
+        (self.run / checkpoint.UNFINISHED).unlink(missing_ok=True)
         self.saved = time.monotonic()
 
     def _network(self) -> dict[str, Any]:

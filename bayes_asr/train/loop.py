@@ -15,6 +15,7 @@ from tqdm import tqdm
 from bayes_asr.data.batches import read_ahead
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import AcousticModel
+from bayes_asr.train import parallel
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.guard import NotFiniteError, check_statistics, undone_if_not_finite
 
@@ -49,10 +50,13 @@ class Totals:
         }
 
 
-def losses(logits: Sequence[Tensor], batch: Batch) -> list[Tensor]:
-    """Cross entropy of each head, mean over the frames of the batch, in single precision."""
-    labels = (batch.pdfs_N, batch.monophones_N)
-    return [cross_entropy(y.float(), label) for y, label in zip(logits, labels, strict=False)]
+def losses(logits: Sequence[Tensor], batch: Batch, frames: float) -> list[Tensor]:
+    """Cross entropy of each head in single precision, the sum over the batch divided by `frames`.
+
+    frames: those of the batch in all processes.
+    """
+    pairs = zip(logits, (batch.pdfs_N, batch.monophones_N), strict=False)
+    return [cross_entropy(y.float(), label, reduction="sum") / frames for y, label in pairs]
 
 
 class Update:
@@ -85,8 +89,10 @@ class Update:
         objective = sum((self._monophone_weight * part for part in parts[1:]), start=parts[0])
         self._optimizer.zero_grad()
         objective.backward()
+        parallel.add_up_gradients(self._model.parameters())
+        (loss,) = parallel.total(objective.item())
         norm = float(nn.utils.clip_grad_norm_(self._model.parameters(), self._max_norm))
-        for what, value in (("loss", objective.item()), ("gradient", norm)):
+        for what, value in (("loss", loss), ("gradient", norm)):
             if not math.isfinite(value):
                 raise NotFiniteError(f"the {what} is {value:g}")
         check_statistics(self._model)
@@ -123,20 +129,23 @@ def run_epoch(
             desc=title,
             unit="batch",
             leave=False,
-            disable=None,
+            disable=None if parallel.is_first() else True,
         ) as bar,
     ):
         for utterances, batch in zip(left, read_ahead(left, load), strict=True):
+            (frames,) = parallel.total(len(batch.pdfs_N))
             try:
                 with undone_if_not_finite(model) if update else nullcontext():
                     with _precision(batch, update):
                         logits = model(batch.x_NF, batch.frames, batch.keys_B if update else None)
-                    parts = losses(logits, batch)
+                    parts = losses(logits, batch, frames)
                     norm = update(parts) if update else 0.0
             except NotFiniteError as error:
                 _skip(totals, utterances, str(error), title)
             else:
-                _count(totals, batch, logits, parts, norm)
+                wrong = int((logits[0].argmax(1) != batch.pdfs_N).sum())
+                loss, errors = parallel.total(parts[0].item(), wrong)
+                _count(totals, frames, loss, errors, norm)
             totals.seconds = time.perf_counter() - start
             _show(bar, totals)
             if after_batch:
@@ -156,15 +165,12 @@ def _skip(totals: Totals, utterances: list[str], why: str, title: str) -> None:
     LOGGER.warning("%s, batch %d: %s; it is skipped: %s", title, batch, why, ", ".join(utterances))
 
 
-def _count(
-    totals: Totals, batch: Batch, logits: list[Tensor], parts: list[Tensor], norm: float
-) -> None:
-    frames = len(batch.pdfs_N)
-    totals.frames += frames
+def _count(totals: Totals, frames: float, loss: float, errors: float, norm: float) -> None:
+    totals.frames += int(frames)
     totals.batches += 1
     totals.gradient_norm += norm
-    totals.loss += parts[0].item() * frames
-    totals.errors += int((logits[0].argmax(1) != batch.pdfs_N).sum())
+    totals.loss += loss * frames
+    totals.errors += int(errors)
 
 
 def _show(bar: Any, totals: Totals) -> None:

@@ -18,7 +18,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import AcousticModel
-from bayes_asr.train import board, checkpoint, state
+from bayes_asr.train import board, checkpoint, parallel, state
 
 CONFIG, HISTORY, LOCK = "config.yaml", "history.jsonl", "train.log"
 RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
@@ -140,6 +140,7 @@ def versions(device: torch.device) -> dict[str, Any]:
         "machine": platform.machine(),
         "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
         "threads": torch.get_num_threads(),
+        "processes": parallel.size(),
     }
 
 

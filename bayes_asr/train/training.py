@@ -1,5 +1,7 @@
 """Training: from a configuration to a run directory."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.tables.reader import OpenPipe
-from bayes_asr.train import board, checkpoint, inputs, plan, record, state
+from bayes_asr.train import board, checkpoint, inputs, parallel, plan, record, state
 from bayes_asr.train.corpus import LabelledSet, training_and_dev
 from bayes_asr.train.epochs import Training
 from bayes_asr.train.lock import in_use
@@ -30,8 +32,18 @@ def train(
     where the run there has another configuration or other data, or is being trained by another
     process. StoppedError after SIGTERM or SIGINT: all is saved, and the same call goes on.
     """
-    with in_use(run / record.LOCK), state.recorded(run):
+    with _occupied(run):
         _train(config, run, new, open_pipe)
+
+
+@contextmanager
+def _occupied(run: Path) -> Iterator[None]:
+    """Keep other trainings out of `run`, and say there what becomes of this one."""
+    if not parallel.is_first():
+        yield
+        return
+    with in_use(run / record.LOCK), state.recorded(run):
+        yield
 
 
 def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> None:
@@ -44,11 +56,12 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
     if config.train.tensorboard:
         board.check_available()
     if not new:
-        record.check_same_configuration(config, run)
-    train_set, dev_set = training_and_dev(config, open_pipe)
+        parallel.from_first(lambda: record.check_same_configuration(config, run))
+    train_set, dev_set = parallel.after_first(lambda: training_and_dev(config, open_pipe))
     training = _started(config, run, train_set, dev_set, device, new=new)
     if training.left:  # else env.json says what the run came from
-        record.write_environment(run, training.model, device, training.front_end)
+        if parallel.is_first():
+            record.write_environment(run, training.model, device, training.front_end)
         with noted() as training.notice:
             training.run_epochs(train_set, dev_set)
     best = min(training.history, key=lambda entry: float(entry["dev_error"]))
@@ -65,7 +78,7 @@ def _started(
     new: bool,
 ) -> Training:
     """Build everything, and go on from the newest checkpoint unless `new`."""
-    saved = {} if new else checkpoint.newest(run)
+    saved = parallel.from_first(lambda: {} if new else checkpoint.newest(run))
     outputs = [data.alignments.model.num_pdfs]
     if config.train.monophone_weight:
         outputs.append(data.alignments.num_monophones)
@@ -74,6 +87,7 @@ def _started(
         _check_sizes(saved["architecture"], architecture, run)
     torch.manual_seed(config.seed)
     model = AcousticModel(**architecture).to(device)
+    parallel.share_statistics(model)
     training = Training(
         config,
         run,
@@ -81,10 +95,10 @@ def _started(
         model,
         architecture,
         plan.optimizer(config.train, model),
-        _normalisation(saved, data, dev),
+        parallel.from_first(lambda: _normalisation(saved, data, dev)),
         log_priors(data.alignments.pdf_counts(data.lengths)),
         record.front_end(data.features),
-        inputs.fingerprints(data, dev),
+        parallel.from_first(lambda: inputs.fingerprints(data, dev)),
         config.train.learning_rate,
     )
     plan.describe(config.model, model)
@@ -92,17 +106,25 @@ def _started(
         inputs.check_same(saved.get("inputs", training.inputs), training.inputs)
         record.compare_versions(saved.get("versions", {}), device)
         training.restore(saved)
-        config.save(run / record.CONFIG)
+    if parallel.is_first():
+        _write(training, resumed=bool(saved), new=new)
+    return training
+
+
+def _write(training: Training, *, resumed: bool, new: bool) -> None:
+    """Write what a run begins with."""
+    run = training.run
+    if resumed:
+        training.config.save(run / record.CONFIG)
         record.write_history(run, training.history)  # it may have been killed before that
     else:
         # To go back to; and where there is no room for it, nothing is discarded.
         checkpoint.save(run / checkpoint.FIRST, training.content())
         if new:
             record.discard(run)
-        config.save(run / record.CONFIG)
+        training.config.save(run / record.CONFIG)
         (run / checkpoint.FIRST).replace(run / checkpoint.LAST)
     record.remove_leftovers(run)
-    return training
 
 
 def _check_sizes(old: dict[str, Any], now: dict[str, Any], run: Path) -> None:

@@ -1,0 +1,176 @@
+"""Several processes that train one network, as torchrun starts them; with one, nothing happens.
+
+Each of them computes its share of every batch. What they must agree on is added up or comes from
+the first process, which alone writes.
+"""
+
+import heapq
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from bayes_asr.errors import InputError, StoppedError, complaint
+from bayes_asr.log import LOGGER
+from bayes_asr.nn.norm import BatchNorm
+
+Made = TypeVar("Made")
+
+TIMEOUT = timedelta(minutes=30)  # longer than what the first process does while others wait
+FAILURE = "bayes_asr/failure"  # key of the store that the processes share
+
+
+class PeerError(InputError):
+    """Another process has ended, and said why."""
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Join the processes that torchrun started, if it did.
+
+    They end together: where one fails, it says why, and the others end silently with it.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, timeout=TIMEOUT)
+    if not is_first():
+        LOGGER.setLevel(logging.ERROR)
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if not _speaks_of(error):
+            raise SystemExit(_status(error)) from None
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+def _speaks_of(error: BaseException) -> bool:
+    """Whether this is the process that says why all end: the first, or the first to fail."""
+    if isinstance(error, StoppedError | KeyboardInterrupt):
+        return is_first()
+    mine = f"process {dist.get_rank()}: {complaint(error)}"
+    return (
+        not isinstance(error, PeerError)
+        and _store().compare_set(FAILURE, "", mine) == mine.encode()
+    )
+
+
+def _status(error: BaseException) -> int:
+    if isinstance(error, StoppedError):
+        return 128 + error.number
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _store() -> dist.distributed_c10d.Store:
+    return dist.distributed_c10d._get_default_store()
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Say what ended a process for which the others would wait in vain."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise PeerError(
+            _store().get(FAILURE).decode()
+            if _store().check([FAILURE])
+            else f"another process of this training is gone: {error}"
+        ) from None
+
+
+def size() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes."""
+    return not dist.is_initialized() or dist.get_rank() == 0
+
+
+def add_up(tensor: Tensor) -> None:
+    """Add up a tensor over all processes, in place."""
+    if dist.is_initialized():
+        with _together():
+            dist.all_reduce(tensor)
+
+
+def total(*numbers: float) -> list[float]:
+    """The sums of each number over all processes."""
+    sums = torch.tensor(numbers, dtype=torch.float64)
+    add_up(sums)
+    return sums.tolist()
+
+
+def largest(number: int) -> int:
+    """The largest of the numbers of all processes."""
+    found = torch.tensor(number)
+    if dist.is_initialized():
+        with _together():
+            dist.all_reduce(found, dist.ReduceOp.MAX)
+    return int(found)
+
+
+def from_first(make: Callable[[], Made]) -> Made:
+    """What the first process makes, in all of them."""
+    made = [make() if is_first() else None]
+    if dist.is_initialized():
+        with _together():
+            dist.broadcast_object_list(made, device=torch.device("cpu"))
+    return made[0]  # type: ignore[return-value]
+
+
+def after_first(make: Callable[[], Made]) -> Made:
+    """What each process makes, after the first one has: that leaves files which all can use."""
+    made = make() if is_first() else None
+    from_first(lambda: None)
+    return make() if made is None else made
+
+
+def share(utterances: Sequence[str], lengths: Mapping[str, int]) -> list[str]:
+    """The utterances of a batch that this process computes, none of which another one has.
+
+    The longest are dealt first, each to the process with the fewest frames: all get about as many.
+    """
+    if not dist.is_initialized():
+        return list(utterances)
+    mine = []
+    loads = [(0, rank) for rank in range(size())]
+    for utt in sorted(utterances, key=lambda utt: (-lengths[utt], utt)):
+        frames, rank = loads[0]
+        heapq.heapreplace(loads, (frames + lengths[utt], rank))
+        if rank == dist.get_rank():
+            mine.append(utt)
+    return mine
+
+
+def share_statistics(model: nn.Module) -> None:
+    """Let batch normalisation see the frames of all processes."""
+    for module in model.modules():
+        if isinstance(module, BatchNorm) and dist.is_initialized():
+            module.add_up = add_up
+
+
+def add_up_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Add up the gradients of all processes."""
+    if not dist.is_initialized():
+        return
+    trained = [p for p in parameters if p.requires_grad]
+    for p in trained:
+        if p.grad is None:  # where a process has no utterance
+            p.grad = torch.zeros_like(p)
+    with _together():
+        sums = [dist.all_reduce(p.grad, async_op=True) for p in trained]
+        for each in sums:
+            each.wait()
