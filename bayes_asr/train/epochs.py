@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -246,10 +247,14 @@ class Training:
             "totals": asdict(self.totals),
             "history": self.history,
             "random": torch.get_rng_state(),
-            "config": as_yaml(self.config),
-            "versions": record.versions(self.device),
-            "inputs": self.inputs,
+            **self._origin,
         }
+
+    @cached_property
+    def _origin(self) -> dict[str, Any]:
+        """What the run came from, rendered once: YAML and package metadata leave much garbage."""
+        config, versions = as_yaml(self.config), record.versions(self.device)
+        return {"config": config, "versions": versions, "inputs": self.inputs}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from a checkpoint."""

@@ -92,8 +92,8 @@ def remove_leftovers(run: Path) -> None:
 
 def write_history(run: Path, history: Sequence[Mapping[str, Any]]) -> None:
     """Write history.jsonl, a line an epoch."""
-    with replacing(run / HISTORY) as temporary:
-        temporary.write_text("".join(json.dumps(entry) + "\n" for entry in history))
+    with replacing(run / HISTORY) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(entry) + "\n" for entry in history)
 
 
 def read_history(run: Path) -> list[dict[str, Any]]:
