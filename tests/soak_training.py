@@ -1,8 +1,9 @@
 """Train for many epochs and watch the memory of the process.
 
-usage: python tests/soak_training.py [--epochs 2000]
+usage: python tests/soak_training.py [--epochs 2000] [--curve FILE]
 
-Prints, as JSON, the resident memory after the first quarter of the epochs and at the end.
+Prints, as JSON, the resident memory after the first quarter of the epochs and at the end. FILE gets
+a line for each epoch as it goes: the epoch, seconds since the start, and the memory in KiB.
 """
 
 import argparse
@@ -21,6 +22,8 @@ from small_corpus import settings, write_corpus
 ROOT = Path(__file__).resolve().parent.parent
 WARM_UP = 0.25  # share of the epochs
 SHARE = 0.1  # of the samples, whose median is taken at each end
+NOWHERE = Path(os.devnull)
+LONGEST_LINE = 2**16  # bytes of a history
 OPTIONS = (
     "train.noise=0.2",
     "train.tempo=0.1",
@@ -35,34 +38,51 @@ def resident(process: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def soak(root: Path, epochs: int) -> dict[str, Any]:
+def epochs_done(history: Path) -> int:
+    """How many epochs a history has, by its last line."""
+    if not history.exists():
+        return 0
+    with history.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE))
+        lines = file.read().splitlines()
+    return int(json.loads(lines[-1])["epoch"]) if lines else 0
+
+
+def soak(root: Path, epochs: int, curve: Path = NOWHERE) -> dict[str, Any]:
     """Train a tiny network, and compare the memory after warming up with that at the end."""
     run, words = root / "run", settings(write_corpus(root / "corpus"), *OPTIONS)
     command = [sys.executable, "-m", "bayes_asr", "train", "conf/base.yaml", *words]
     command += [f"--set=train.epochs={epochs}", f"--out={run}"]
     samples: list[int] = []
-    done = 0
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+    done, begin = 0, time.monotonic()
+    with (
+        subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process,
+        curve.open("w", buffering=1) as drawn,
+    ):
         while process.poll() is None:
             time.sleep(0.05)
-            history = run / "history.jsonl"
-            done = len(history.read_bytes().splitlines()) if history.exists() else 0
-            if WARM_UP * epochs <= done < epochs:  # then it imports and frees nothing any more
-                samples.append(resident(process.pid))
+            before, done = done, epochs_done(run / "history.jsonl")
+            if before < done < epochs:  # in the last one it frees what it has
+                memory = resident(process.pid)
+                print(done, round(time.monotonic() - begin, 1), memory >> 10, file=drawn)
+                samples += [memory] if done >= WARM_UP * epochs else []
     assert process.returncode == 0, f"status {process.returncode}"
     count = max(1, round(SHARE * len(samples)))
-    before, after = statistics.median(samples[:count]), statistics.median(samples[-count:])
+    first, last = statistics.median(samples[:count]), statistics.median(samples[-count:])
     return {
         "epochs": epochs,
+        "minutes": round((time.monotonic() - begin) / 60, 1),
         "samples": len(samples),
-        "MiB_after_warm_up": before / 2**20,
-        "MiB_at_the_end": after / 2**20,
-        "growth_per_cent": 100 * (after / before - 1),
+        "MiB_after_warm_up": first / 2**20,
+        "MiB_at_the_end": last / 2**20,
+        "growth_per_cent": 100 * (last / first - 1),
     }
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=2000)
+    parser.add_argument("--curve", type=Path, default=NOWHERE)
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        print(json.dumps(soak(Path(folder), parser.parse_args().epochs), indent=1))
+        print(json.dumps(soak(Path(folder), options.epochs, options.curve), indent=1))
