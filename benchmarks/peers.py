@@ -1,0 +1,114 @@
+"""What training is compared with: a loop over frames in the manner of pytorch-kaldi, torch's own
+units, and SpeechBrain's Li-GRU where it is installed.
+
+All are stacks of layers in both directions with a linear head for each kind of label: features
+[T, B, F] -> logits [T*B, outputs] of each head.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor, nn
+
+DROPOUT = 0.2
+
+
+class TimeStepLoop(nn.Module):
+    """A layer of Li-GRUs [T, B, F] -> [T, B, 2H], both directions with the same weights.
+
+    As in pytorch-kaldi's `liGRU`: one product a gate and frame, an autograd node for every
+    operation, the terms of a frame taken by an index, the two directions as twice the batch.
+    """
+
+    def __init__(self, inputs: int, units: int) -> None:
+        """Make weights and normalisation of the two gates."""
+        super().__init__()
+        self.W = nn.ModuleList(nn.Linear(inputs, units, bias=False) for _ in range(2))
+        self.V = nn.ModuleList(nn.Linear(units, units, bias=False) for _ in range(2))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(units, momentum=0.05) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run the loop."""
+        x = torch.cat((x, x.flip(0)), 1)
+        terms = [
+            norm(W(x).flatten(0, 1)).view(*x.shape[:2], -1)
+            for W, norm in zip(self.W, self.norms, strict=True)
+        ]
+        h = x.new_zeros(x.shape[1], terms[0].shape[2])
+        mask = torch.bernoulli(torch.full_like(h, 1 - DROPOUT))
+        outputs = []
+        for t in range(len(x)):
+            z = torch.sigmoid(terms[0][t] + self.V[0](h))
+            h = z * h + (1 - z) * (torch.relu(terms[1][t] + self.V[1](h)) * mask)
+            outputs.append(h)
+        forward, backward = torch.stack(outputs).chunk(2, 1)
+        return torch.cat((forward, backward.flip(0)), 2)
+
+
+class FirstOutput(nn.Module):
+    """A unit that also returns its state, without that."""
+
+    def __init__(self, unit: nn.Module) -> None:
+        """Keep the unit."""
+        super().__init__()
+        self.unit = unit
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what the next layer reads."""
+        return self.unit(x)[0]
+
+
+class Network(nn.Module):
+    """Recurrent layers and their heads."""
+
+    def __init__(self, layers: nn.Module, units: int, outputs: Sequence[int]) -> None:
+        """Put heads on the layers."""
+        super().__init__()
+        self.layers = layers
+        self.heads = nn.ModuleList(nn.Linear(2 * units, n) for n in outputs)
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """Logits [T*B, outputs] of each head."""
+        h = self.layers(x).flatten(0, 1)
+        return [head(h) for head in self.heads]
+
+
+def time_step_loop(inputs: int, units: int, layers: int) -> nn.Module:
+    """The reference: a stack of loops over frames."""
+    sizes = [inputs] + [2 * units] * (layers - 1)
+    return nn.Sequential(*(TimeStepLoop(size, units) for size in sizes))
+
+
+def torchs(kind: type[nn.RNNBase]) -> Callable[[int, int, int], nn.Module]:
+    """torch's own unit, without normalisation and dropout."""
+    return lambda inputs, units, layers: FirstOutput(
+        kind(inputs, units, layers, bidirectional=True)
+    )
+
+
+def speechbrains(inputs: int, units: int, layers: int) -> nn.Module:
+    """SpeechBrain's Li-GRU, which reads [B, T, F] and shares weights between directions."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from speechbrain.nnet.RNN import LiGRU
+
+    class TimeFirst(LiGRU):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.transpose(0, 1))[0].transpose(0, 1)
+
+    return TimeFirst(
+        units, (None, None, inputs), num_layers=layers, bidirectional=True, dropout=DROPOUT
+    )
+
+
+REFERENCE = "reference loop"
+PEERS: dict[str, tuple[bool, Callable[[int, int, int], nn.Module]]] = {
+    REFERENCE: (True, time_step_loop),
+    "torch.nn.LSTM": (False, torchs(nn.LSTM)),
+    "torch.nn.GRU": (False, torchs(nn.GRU)),
+}
+"""name -> whether directions are tied, and (inputs, units, layers) -> its layers."""
+if find_spec("speechbrain"):
+    PEERS["SpeechBrain Li-GRU"] = (True, speechbrains)

@@ -1,0 +1,320 @@
+"""How fast training steps are, beside other people's and beside the matrix products alone.
+
+A step is what `bayes-asr train` does with a batch: forward pass, both heads, losses, backward pass,
+clipping, optimizer. The reference is a loop over frames in the manner of pytorch-kaldi's `liGRU`
+(`peers.py`). In every round all variants take a step in turn, so that what else the machine does
+meets all of them; ratios are within a round, and the medians over the rounds are printed.
+
+    python benchmarks/step.py [--json FILE] [--unit li-bru ...] [--batch 8] [--frames 300]
+    python benchmarks/step.py --ragged
+    python benchmarks/step.py --sweep frames
+"""
+
+import argparse
+import json
+import os
+import statistics
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from peers import DROPOUT, PEERS, REFERENCE, Network
+from roofline import fastest, multiply_adds, products, timed
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+
+from bayes_asr.config import load
+from bayes_asr.data.alignments import Alignments
+from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.model import AcousticModel
+from bayes_asr.train import plan
+from bayes_asr.train.batch import Batch
+from bayes_asr.train.loop import Update, run_epoch
+
+DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
+INPUTS, OUTPUTS, MAX_NORM, IGNORED = 50, (1900, 48), 5.0, -100
+UNITS = ("li-bru", "li-gru", "bru", "gru", "lstm")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+LSTM, WITHOUT_ONEDNN = "torch.nn.LSTM", ", no oneDNN"
+SWEEPS: dict[str, tuple[int, ...]] = {
+    "frames": (100, 200, 300, 400, 780),
+    "batch": (1, 2, 4, 8, 16, 32, 64),
+    "units": (128, 256, 550, 1024),
+    "layers": (1, 2, 4, 5, 8),
+}
+warnings.filterwarnings("ignore", "TF32 acceleration")  # of switching oneDNN off
+Row = dict[str, Any]
+Lengths = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of networks and batches; the frames are those of the longest sequence."""
+
+    units: int
+    layers: int
+    batch: int
+    frames: int
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One implementation of one unit."""
+
+    size: Size
+    unit: str
+    tied: bool
+    dtype: str
+    prepared: Callable[[Lengths], Callable[[], object]]
+    """Makes a random batch of these lengths, and what takes a step on it."""
+    model: AcousticModel | None = None
+
+
+def ours(size: Size, unit: str, tied: bool, dtype: str, optimizer: str) -> Variant:
+    """A unit of this toolkit, trained as `bayes-asr train` does."""
+    units = [size.units] * size.layers
+    model = AcousticModel(
+        INPUTS, OUTPUTS, unit=unit, units=units, dropout=DROPOUT, tied_directions=tied
+    )
+    update = Update(
+        model,
+        plan.optimizer(load([], [f"train.optimizer={optimizer}"]).train, model),
+        monophone_weight=1.0,
+        max_gradient_norm=MAX_NORM,
+        bfloat16=dtype == "bfloat16",
+    )
+
+    def prepared(lengths: Lengths) -> Callable[[], object]:
+        n = sum(lengths)
+        labels = [torch.randint(outputs, (n,)) for outputs in OUTPUTS]
+        keys = torch.arange(len(lengths))
+        batch = Batch(torch.randn(n, INPUTS), Frames(lengths), *labels, keys)
+        return lambda: run_epoch(model, [["utt"]], lambda _: batch, title="", update=update)
+
+    return Variant(size, unit, tied, dtype, prepared, model)
+
+
+def theirs(size: Size, name: str, optimizer: str, onednn: bool = True) -> Variant:
+    """Somebody else's unit; sequences are padded with frames that have no label."""
+    tied, layers = PEERS[name]
+    net = Network(layers(INPUTS, size.units, size.layers), size.units, OUTPUTS)
+    kind = {"rmsprop": torch.optim.RMSprop, "adam": torch.optim.AdamW}[optimizer]
+    steps = kind(net.parameters(), lr=1e-3)
+
+    def prepared(lengths: Lengths) -> Callable[[], object]:
+        x = pad_sequence([torch.randn(n, INPUTS) for n in lengths])
+        labels = [
+            pad_sequence([torch.randint(p, (n,)) for n in lengths], padding_value=IGNORED).flatten()
+            for p in OUTPUTS
+        ]
+
+        def step() -> None:
+            with nullcontext() if onednn else torch.backends.mkldnn.flags(enabled=False):
+                parts = map(cross_entropy, net(x), labels)
+                steps.zero_grad()
+                sum(parts, start=torch.zeros(())).backward()
+                nn.utils.clip_grad_norm_(net.parameters(), MAX_NORM)
+                steps.step()
+
+        return step
+
+    name = name if onednn else name + WITHOUT_ONEDNN
+    return Variant(size, name, tied, "float32", prepared)
+
+
+def variants(args: argparse.Namespace, size: Size) -> list[Variant]:
+    """All that are asked for, the peers first."""
+    found = [theirs(size, name, args.optimizer) for name in args.peers]
+    found += [
+        theirs(size, name, args.optimizer, onednn=False)
+        for name in args.peers
+        if name.startswith("torch") and not args.sweep
+    ]
+    ties = {"tied": (True,), "untied": (False,), "both": (True, False)}[args.directions]
+    return found + [
+        ours(size, unit, tied, dtype, args.optimizer)
+        for unit in args.unit
+        for tied in ties
+        for dtype in args.dtype
+    ]
+
+
+def measured(args: argparse.Namespace, runs: Sequence[Variant]) -> list[Row]:
+    """Let all variants take a step in each of `rounds` rounds, after one to warm up."""
+    rng = np.random.default_rng(args.seed)
+    spoken = spoken_lengths(args.data) if args.ragged else None
+    counts = [products(run.model, frames_of(run.size)) if run.model else {} for run in runs]
+    alone = {
+        (shape, run.dtype): fastest(shape, DTYPES[run.dtype])
+        for run, shapes in zip(runs, counts, strict=True)
+        for shape in shapes
+    }
+    products_alone: dict[Any, list[float]] = {key: [] for key in alone}
+    speeds: list[list[float]] = [[] for _ in runs]
+    for round_ in range(args.rounds + 1):
+        for key, computed in alone.items():
+            products_alone[key].append(timed(computed))
+        drawn = {run.size: lengths_of(run.size, spoken, rng) for run in runs}
+        for run, speed in zip(runs, speeds, strict=True):
+            lengths = drawn[run.size]
+            seconds = timed(run.prepared(lengths))
+            if round_:
+                speed.append(sum(lengths) / seconds)
+    return [
+        row_of(
+            run,
+            speed,
+            {
+                other.unit: s
+                for other, s in zip(runs, speeds, strict=True)
+                if other.size == run.size
+            },
+            sum(
+                times * statistics.median(products_alone[shape, run.dtype])
+                for shape, times in shapes.items()
+            ),
+            multiply_adds(shapes),
+        )
+        for run, speed, shapes in zip(runs, speeds, counts, strict=True)
+    ]
+
+
+def row_of(
+    run: Variant,
+    speed: Sequence[float],
+    speeds: Mapping[str, Sequence[float]],
+    products_alone: float,
+    work: int,
+) -> Row:
+    """What is printed of a variant.
+
+    speed: frames per second in each round, and `speeds` those of every unit of its size.
+    products_alone: seconds that its matrix products take alone; work: how many multiply-adds.
+    """
+    median = statistics.median(speed)
+    return {
+        "unit": run.unit,
+        "tied": run.tied,
+        "dtype": run.dtype,
+        **vars(run.size),
+        "threads": torch.get_num_threads(),
+        "frames_per_second": median,
+        "spread": (max(speed) - min(speed)) / median,
+        "ratio_to_reference": ratio(speed, speeds.get(REFERENCE)),
+        "ratio_to_lstm": ratio(speed, speeds.get(LSTM)),
+        "roofline_fraction": products_alone * median / frames_of(run.size) if work else None,
+        "gigaflops": 2e-9 * work * median / frames_of(run.size) if work else None,
+    }
+
+
+def ratio(speed: Sequence[float], other: Sequence[float] | None) -> float | None:
+    """How much faster, by the median over the rounds; None where the other was not timed."""
+    if other is None:
+        return None
+    return statistics.median(a / b for a, b in zip(speed, other, strict=True))
+
+
+def frames_of(size: Size) -> int:
+    """Frames of a batch, all sequences being of the same length."""
+    return size.batch * size.frames
+
+
+def lengths_of(size: Size, spoken: Sequence[int] | None, rng: np.random.Generator) -> Lengths:
+    """Lengths of a batch, the longest first."""
+    if spoken is None:
+        return (size.frames,) * size.batch
+    return tuple(sorted(rng.choice(spoken, size.batch).tolist(), reverse=True))
+
+
+def spoken_lengths(data: Path) -> list[int]:
+    """Frames of the aligned training utterances of AN4 and of TIMIT's sample."""
+    folders = [data / "kaldi" / corpus / "exp/tri3_ali" for corpus in ("an4", "timit_sample")]
+    return [len(ids) for folder in folders for _, ids in Alignments(folder).items()]
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Print a table."""
+    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}")
+    print(
+        f"{'unit':26}{'':8}{'':10}{'units':>6}{'layers':>7}{'batch':>6}{'frames':>7}"
+        f"{'frames/s':>10}{'spread':>8}{'/loop':>7}{'/LSTM':>7}{'roofline':>9}{'GFLOP/s':>8}"
+    )
+    for row in rows:
+        shares = (row[f"ratio_to_{peer}"] for peer in ("reference", "lstm"))
+        print(
+            f"{row['unit']:26}{'tied' if row['tied'] else 'untied':8}{row['dtype']:10}"
+            f"{row['units']:6}{row['layers']:7}{row['batch']:6}{row['frames']:7}"
+            f"{row['frames_per_second']:10.0f}{row['spread']:8.1%}"
+            + "".join(f"{number:7.2f}" if number else f"{'':7}" for number in shares)
+            + (
+                f"{row['roofline_fraction']:9.1%}{row['gigaflops']:8.0f}"
+                if row["gigaflops"]
+                else ""
+            )
+        )
+
+
+def show_linearity(rows: Sequence[Row]) -> None:
+    """Print how far seconds a step are from a straight line over multiply-adds, and from flat."""
+    for key in sorted({(row["unit"], row["tied"], row["dtype"]) for row in rows}):
+        own = [row for row in rows if (row["unit"], row["tied"], row["dtype"]) == key]
+        seconds = np.array([r["batch"] * r["frames"] / r["frames_per_second"] for r in own])
+        work = seconds * [row["gigaflops"] or np.nan for row in own]
+        if len(own) < 3 or np.isnan(work).any():
+            continue
+        line = np.stack([np.ones(len(own)), work], 1) / seconds[:, None]  # relative residuals
+        (constant, slope), *_ = np.linalg.lstsq(line, np.ones(len(own)), rcond=None)
+        residuals = line @ (constant, slope) - 1
+        speeds = [row["frames_per_second"] for row in own]
+        print(
+            f"{key[0]} {key[2]}: {1e3 * constant:.0f} ms a step and 1 s for {1 / slope:.0f} GFLOP;"
+            f" worst residual {abs(residuals).max():.1%};"
+            f" fastest over slowest {max(speeds) / min(speeds):.2f}"
+        )
+
+
+def main() -> None:
+    """Measure, print tables, and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--unit", nargs="+", default=UNITS, help=f"default {' '.join(UNITS)}")
+    parser.add_argument("--directions", choices=("tied", "untied", "both"), default="both")
+    parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=list(DTYPES))
+    parser.add_argument(
+        "--peers", nargs="*", choices=PEERS, help="default: all, or none for a sweep"
+    )
+    for name, default in (("units", 550), ("layers", 4), ("batch", 8), ("frames", 300)):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+    parser.add_argument("--ragged", action="store_true", help="lengths of real utterances")
+    parser.add_argument("--data", type=Path, default=DATA, help="where AN4 and TIMIT are")
+    parser.add_argument("--seed", type=int, default=1, help="of the lengths, default 1")
+    parser.add_argument("--optimizer", choices=("rmsprop", "adam"), default="rmsprop")
+    parser.add_argument("--rounds", type=int, default=5, help="timed rounds, default 5")
+    parser.add_argument("--sweep", choices=SWEEPS, help="one size after the other, then a line")
+    parser.add_argument("--values", type=int, nargs="+", help="of the sweep")
+    args = parser.parse_args()
+    if args.peers is None:
+        args.peers = [] if args.sweep else list(PEERS)
+    size = Size(args.units, args.layers, args.batch, args.frames)
+    if args.ragged:
+        size = replace(size, frames=round(statistics.mean(spoken_lengths(args.data))))
+    sizes = [size]
+    if args.sweep:
+        values = args.values or SWEEPS[args.sweep]
+        sizes = [replace(size, **{args.sweep: value}) for value in values]
+    rows = measured(args, [run for size in sizes for run in variants(args, size)])
+    show(rows)
+    if args.sweep:
+        show_linearity(rows)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
