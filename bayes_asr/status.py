@@ -46,22 +46,23 @@ def runs_below(folder: Path) -> list[RunStatus]:
 def status(run: Path) -> RunStatus:
     """The state of a run, by what it says of itself and by whether a process has it."""
     said, config = state.read(run), run / record.CONFIG
-    history, epochs = [], None
+    history, epoch, epochs = [], 0, None
     why = said["why"] if isinstance(said.get("why"), str) else None
     try:
         history = record.read_history(run)
+        epoch = history[-1]["epoch"] if history else 0
         epochs = load([config]).train.epochs if config.exists() else None
     except (InputError, OSError) as error:
         why = complaint(error)
-    now = _state(said.get("state"), len(history) == epochs, held(run / record.LOCK))
+    now = _state(said.get("state"), epoch == epochs, held(run / record.LOCK))
     return RunStatus(
         run=str(run),
         state=now,
-        epoch=len(history),
+        epoch=epoch,
         epochs=epochs,
         dev_error=min((entry["dev_error"] for entry in history), default=None),
         frames_per_second=history[-1]["frames_per_second"] if history else None,
-        seconds_left=_seconds_left(said, history, epochs or 0) if now == "running" else None,
+        seconds_left=_seconds_left(said, history, epoch, epochs or 0) if now == "running" else None,
         why=why,
     )
 
@@ -76,12 +77,12 @@ def _state(said: Any, complete: bool, is_held: bool) -> State:
 
 
 def _seconds_left(
-    position: dict[str, Any], history: Sequence[dict[str, Any]], epochs: int
+    position: dict[str, Any], history: Sequence[dict[str, Any]], epoch: int, epochs: int
 ) -> float | None:
     """Epochs to come at the pace of the last ones, or of the batches of the first so far."""
     noted = [position.get(key) for key in ("batch", "batches", "seconds")]
     batch, batches, spent = (x if isinstance(x, int | float) else 0 for x in noted)
-    if position.get("epoch") != len(history) + 1:
+    if position.get("epoch") != epoch + 1:
         spent = 0  # noted in an epoch that is over
     recent = [float(entry["seconds"]) for entry in history[-RECENT:]]
     if recent:
@@ -90,4 +91,4 @@ def _seconds_left(
         each = spent * batches / batch
     else:
         return None
-    return max(0.0, (epochs - len(history)) * each - min(spent, each))
+    return max(0.0, (epochs - epoch) * each - min(spent, each))

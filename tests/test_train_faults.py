@@ -291,6 +291,53 @@ def remove_checkpoints(run: Path) -> None:
         (run / name).unlink()
 
 
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda lines: lines[:1], ""),  # killed after last.pt was written, which has the line
+        (lambda lines: [*lines, lines[-1].replace('"epoch": 2', '"epoch": 3')], ""),  # trained anew
+        (lambda lines: lines[1:], "history.jsonl: lacks 1 of 2 epochs"),
+        (lambda lines: [], "history.jsonl: lacks 1 of 2 epochs"),
+        (lambda lines: ["{"], "history.jsonl: not a JSON object on each line"),
+    ],
+)
+def test_history_ends_where_the_run_goes_on(
+    harm: Callable[[list[str]], list[str]],
+    said: str,
+    small_run: Path,
+    small_corpus: Path,
+    tmp_path: Path,
+    messages: Any,
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    lines = (run / "history.jsonl").read_text().splitlines()
+    (run / "history.jsonl").write_text("".join(line + "\n" for line in harm(lines)))
+    train(config_of(small_corpus, "train.epochs=3"), run)
+    kept = (run / "history.jsonl").read_text().splitlines()
+    assert kept[:-1] == (lines[1:] if said else lines)
+    assert json.loads(kept[-1])["epoch"] == 3
+    assert said in messages() if said else "history.jsonl" not in messages()
+    assert (run / "history.jsonl.damaged").exists() == ("not a JSON" in said)
+    assert status(run).epoch == 3
+
+
+def test_run_whose_checkpoints_hold_the_whole_history_goes_on(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    """As those of earlier versions did."""
+    options = (*OPTIONS[1:], "train.halving_factor=0.1")
+    train(config_of(small_corpus, *options, "train.epochs=2"), tmp_path / "run")
+    history = history_of(tmp_path / "run")
+    for name in ("last.pt", "last.prev.pt"):
+        content = checkpoint.read(tmp_path / "run" / name)
+        count = len(content.pop("dev_errors"))
+        del content["entry"]
+        checkpoint.save(tmp_path / "run" / name, content | {"history": history[:count]})
+    train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path / "run")
+    train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path / "whole")
+    assert_same(states(tmp_path / "run"), states(tmp_path / "whole"))
+
+
 def leave_only(name: str) -> Callable[[Path], None]:
     def leave(run: Path) -> None:
         for path in run.iterdir():
@@ -400,7 +447,7 @@ def test_checkpoint_is_opened_once_and_what_refuses_it_is_not_damage(small_run: 
     os.close(free)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limit[1]))
-        assert checkpoint.read(small_run / "last.pt")["history"]
+        assert len(checkpoint.read(small_run / "last.pt")["dev_errors"]) == 2
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, limit[1]))
         with pytest.raises(OSError, match=r"Too many open files: '.*last.pt'"):
             checkpoint.read(small_run / "last.pt")
@@ -685,7 +732,7 @@ def test_run_goes_back_so_often_and_then_stops_with_a_report(
     found = status(tmp_path)
     assert (found.state, found.epoch) == ("failed", 1)
     assert "epoch 2 diverged" in (found.why or "")
-    assert len(checkpoint.read(tmp_path / "last.pt")["history"]) == epochs_of(tmp_path) == 1
+    assert len(checkpoint.read(tmp_path / "last.pt")["dev_errors"]) == epochs_of(tmp_path) == 1
     # Another return may be allowed later; now that the data are well, the run goes on.
     train(config_of(small_corpus, "train.epochs=3", "train.max_returns=3", *options), tmp_path)
     assert [entry["returns"] for entry in history_of(tmp_path)] == [0, 2, 2]
@@ -793,7 +840,7 @@ def test_file_system_without_links_keeps_two_checkpoints(
     monkeypatch.setattr(os, "link", refused)
     train(config_of(small_corpus, *OPTIONS), tmp_path)
     assert_same(states(tmp_path), undisturbed)
-    assert len(checkpoint.read(tmp_path / "last.prev.pt")["history"]) == 2
+    assert len(checkpoint.read(tmp_path / "last.prev.pt")["dev_errors"]) == 2
 
 
 def test_state_that_cannot_be_written_does_not_end_the_training(

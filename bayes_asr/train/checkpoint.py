@@ -111,7 +111,7 @@ def newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
     found, damaged = [], []
     for path in (run / name for name in names):
         try:
-            found += [read(path)] if path.exists() else []
+            found += [_without_history(read(path))] if path.exists() else []
         except DamagedError as error:
             damaged.append(path)
             aside = path.replace(path.with_name(f"{path.name}.damaged"))
@@ -128,7 +128,16 @@ def _progress(content: dict[str, Any]) -> tuple[int, int, int]:
     """How far the training was: epochs, returns to the last of them, batches since then."""
     totals = content.get("totals")
     position = totals["batches"] + len(totals["skipped"]) if totals else 0
-    return len(content["history"]), content.get("returns", 0), position
+    return len(content["dev_errors"]), content.get("returns", 0), position
+
+
+def _without_history(content: dict[str, Any]) -> dict[str, Any]:
+    """What a run goes on from, also where it was begun when checkpoints held the whole history."""
+    if "history" not in content:
+        return content
+    history = content["history"]
+    errors = torch.tensor([entry["dev_error"] for entry in history], dtype=torch.float64)
+    return content | {"dev_errors": errors, "entry": history[-1] if history else None}
 
 
 def built_model(content: dict[str, Any]) -> AcousticModel:

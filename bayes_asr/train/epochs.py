@@ -31,7 +31,8 @@ class Training:
     """A run while it is trained.
 
     rate: the schedule's, of the last complete epoch; returns: how often the run went back; totals:
-    of the epoch that is not complete.
+    of the epoch that is not complete; dev_errors: of all complete epochs [E]; entry: what the
+    history says of the last of them.
     """
 
     config: Config
@@ -47,14 +48,15 @@ class Training:
     rate: float
     returns: int = 0
     totals: Totals = field(default_factory=Totals)
-    history: list[dict[str, Any]] = field(default_factory=list)
+    dev_errors: np.ndarray = field(default_factory=lambda: np.empty(0))
+    entry: dict[str, Any] | None = None
     notice: Notice = field(default_factory=Notice)
     saved: float = field(default_factory=time.monotonic)
 
     @property
     def left(self) -> int:
         """How many epochs there are to train."""
-        return max(0, self.config.train.epochs - len(self.history))
+        return max(0, self.config.train.epochs - len(self.dev_errors))
 
     def run_epochs(self, train_set: LabelledSet, dev_set: LabelledSet) -> None:
         """Train the epochs that are left; where one diverges, go back and train it more slowly.
@@ -62,21 +64,20 @@ class Training:
         StoppedError, with everything saved, once a signal is noticed.
         """
         drawn = self.config.train.tensorboard and parallel.is_first()
-        curves = board.Board(self.run, self.history) if drawn else None
+        curves = board.Board(self.run, record.read_history(self.run)) if drawn else None
         while self.left:
             try:
                 self._run_epoch(train_set, dev_set)
             except DivergedError as error:
                 self._go_back(error)
             else:
-                if curves:
-                    curves.add(self.history[-1])
+                if curves and self.entry:
+                    curves.add(self.entry)
 
     def _run_epoch(self, train_set: LabelledSet, dev_set: LabelledSet) -> None:
         """Train what is left of an epoch, validate, and save."""
-        options, epoch = self.config.train, len(self.history) + 1
-        errors = [entry["dev_error"] for entry in self.history]
-        scheduled = next_rate(options, self.rate, errors)
+        options, epoch = self.config.train, len(self.dev_errors) + 1
+        scheduled = next_rate(options, self.rate, self.dev_errors)
         rate = scheduled * RETURN_FACTOR**self.returns
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -153,9 +154,9 @@ class Training:
 
     def _complete(self, entry: dict[str, Any]) -> None:
         """Note an epoch, and save."""
-        is_best = all(entry["dev_error"] < old["dev_error"] for old in self.history)
-        self.history.append(entry)
-        self.totals = Totals()
+        is_best = bool(entry["dev_error"] < self.dev_errors.min(initial=np.inf))
+        self.dev_errors = np.append(self.dev_errors, entry["dev_error"])
+        self.entry, self.totals = entry, Totals()
         LOGGER.info(
             "epoch %d of %d: train loss %.3f, error %.3f; dev loss %.3f, error %.4f;"
             " learning rate %.3g; %.0f frames/s",
@@ -166,21 +167,22 @@ class Training:
             entry["frames_per_second"],
         )
         if parallel.is_first():
-            self._save_complete(is_best)
+            self._save_complete(entry, is_best)
 
-    def _save_complete(self, is_best: bool) -> None:
+    def _save_complete(self, entry: dict[str, Any], is_best: bool) -> None:
         """Save a complete epoch.
 
         best.pt is written before last.pt: a run killed between them repeats the epoch and best.pt.
+        The history comes last: last.pt has the line that it then lacks.
         """
         if is_best:
             checkpoint.save(self.run / "best.pt", self._network())
         self._save_epoch()
-        record.write_history(self.run, self.history)
+        record.add_to_history(self.run, entry)
 
     def _go_back(self, why: DivergedError) -> None:
         """Restore the last complete epoch, to go on from it at a smaller learning rate."""
-        options, epoch = self.config.train, len(self.history) + 1
+        options, epoch = self.config.train, len(self.dev_errors) + 1
         if self.returns >= options.max_returns:
             skipped = sorted({utt for batch in self.totals.skipped for utt in batch["utterances"]})
             raise InputError(
@@ -194,6 +196,7 @@ class Training:
         self.returns += 1
         if parallel.is_first():
             self._save_epoch()
+            record.end_history(self.run, self.entry)
         LOGGER.warning(
             "epoch %d diverged: %s; back to its beginning, and on at %g times the learning rate",
             *(epoch, why, RETURN_FACTOR**self.returns),
@@ -204,7 +207,7 @@ class Training:
         if number:
             parallel.from_first(self._save_now)
             raise StoppedError(
-                f"stopped by {Signals(number).name} in epoch {len(self.history) + 1};"
+                f"stopped by {Signals(number).name} in epoch {len(self.dev_errors) + 1};"
                 " everything is saved, and the same command goes on from there",
                 number,
             )
@@ -245,7 +248,8 @@ class Training:
             "rate": self.rate,
             "returns": self.returns,
             "totals": asdict(self.totals),
-            "history": self.history,
+            "dev_errors": torch.from_numpy(self.dev_errors),
+            "entry": self.entry,
             "random": torch.get_rng_state(),
             **self._origin,
         }
@@ -260,13 +264,14 @@ class Training:
         """Go on from a checkpoint."""
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
-        self.rate, self.history = saved["rate"], saved["history"]
+        self.rate, self.entry = saved["rate"], saved["entry"]
+        self.dev_errors = saved["dev_errors"].numpy()
         self.returns = saved.get("returns", 0)
         self.totals = Totals(**saved.get("totals", {}))
         torch.set_rng_state(saved.get("random", torch.get_rng_state()))
         LOGGER.info(
             "resuming after epoch %d of %d%s",
-            len(self.history),
+            len(self.dev_errors),
             self.config.train.epochs,
             f" and {self.totals.position} batches" if self.totals.position else "",
         )

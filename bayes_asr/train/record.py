@@ -3,7 +3,7 @@
 import json
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ RECORDS = (  # what a run has learnt; its scores are of a network that is gone w
     *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
     CONFIG,  # the last: checkpoints without it could not be told from those of another run
 )
-MEASURED = ("dev_error", "frames_per_second", "seconds")  # in each line of the history
+MEASURED = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each line of the history
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
     "data.expected_dims",
     "data.graph",
@@ -90,10 +90,34 @@ def remove_leftovers(run: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def write_history(run: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Write history.jsonl, a line an epoch."""
-    with replacing(run / HISTORY) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(entry) + "\n" for entry in history)
+def add_to_history(run: Path, entry: Mapping[str, Any]) -> None:
+    """Add the line of an epoch to history.jsonl."""
+    history = run / HISTORY
+    with replacing(history) as temporary:
+        if history.exists():
+            shutil.copyfile(history, temporary)
+        with temporary.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def end_history(run: Path, last: Mapping[str, Any] | None) -> None:
+    """Let history.jsonl end with the epoch that a run goes on from; None: it has none.
+
+    What came after it is trained anew. Lines that were lost are said; a damaged file is set aside.
+    """
+    history = run / HISTORY
+    epoch = last["epoch"] if last else 0
+    try:
+        entries = [entry for entry in read_history(run) if entry["epoch"] < epoch]
+    except InputError as error:
+        entries = []
+        aside = history.replace(history.with_name(f"{history.name}.damaged"))
+        LOGGER.warning("%s; it is set aside as %s", error, aside)
+    if len(entries) < epoch - 1:
+        LOGGER.warning("%s: lacks %d of %d epochs", history, epoch - 1 - len(entries), epoch)
+    entries += [dict(last)] if last else []
+    with replacing(history) as temporary:
+        temporary.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
 
 def read_history(run: Path) -> list[dict[str, Any]]:

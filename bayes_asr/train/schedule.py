@@ -1,6 +1,9 @@
 """Learning rate schedules."""
 
 import math
+from collections.abc import Sequence
+
+import numpy as np
 
 from bayes_asr.config import TrainConfig
 
@@ -19,8 +22,8 @@ def cosine(initial: float, epoch: int, epochs: int) -> float:
     return initial * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / epochs))
 
 
-def next_rate(config: TrainConfig, rate: float, dev_errors: list[float]) -> float:
-    """The learning rate of the epoch after those whose dev errors are given."""
+def next_rate(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:
+    """The learning rate of the epoch after those whose dev errors [E] are given."""
     if config.schedule == "cosine":
         return cosine(config.learning_rate, len(dev_errors) + 1, config.epochs)
     if len(dev_errors) < 2:

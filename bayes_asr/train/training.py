@@ -64,8 +64,9 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
             record.write_environment(run, training.model, device, training.front_end)
         with noted() as training.notice:
             training.run_epochs(train_set, dev_set)
-    best = min(training.history, key=lambda entry: float(entry["dev_error"]))
-    LOGGER.info("trained: best dev frame error %.4f in epoch %d", best["dev_error"], best["epoch"])
+    best = int(training.dev_errors.argmin())
+    error = training.dev_errors[best]
+    LOGGER.info("trained: best dev frame error %.4f in epoch %d", error, best + 1)
 
 
 def _started(
@@ -116,7 +117,7 @@ def _write(training: Training, *, resumed: bool, new: bool) -> None:
     run = training.run
     if resumed:
         training.config.save(run / record.CONFIG)
-        record.write_history(run, training.history)  # it may have been killed before that
+        record.end_history(run, training.entry)  # it may have been killed before that
     else:
         # To go back to; and where there is no room for it, nothing is discarded.
         checkpoint.save(run / checkpoint.FIRST, training.content())
