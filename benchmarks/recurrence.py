@@ -10,12 +10,10 @@ the medians over the rounds are printed.
 """
 
 import argparse
-import ctypes
 import json
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +23,8 @@ from torch import Tensor, nn
 
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.model import AcousticModel
+from bayes_asr.train.memory import keep_freed_memory
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 INPUTS, OUTPUTS = 50, 48
 OURS: list[tuple[str, dict[str, Any]]] = [
     ("li-gru", {"tied_directions": True}),
@@ -96,15 +94,6 @@ def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
         }
         for (unit, tied), median in medians.items()
     ]
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep what is freed: tensors of 10 MB are given back to the kernel otherwise, and a
-    variant is then timed by how often pages are zeroed for it."""
-    with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_MMAP_THRESHOLD, 2**30)
-        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def main() -> None:

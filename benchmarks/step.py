@@ -36,6 +36,7 @@ from bayes_asr.nn.model import AcousticModel
 from bayes_asr.train import plan
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loop import Update, run_epoch
+from bayes_asr.train.memory import keep_freed_memory
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
 INPUTS, OUTPUTS, MAX_NORM, IGNORED = 50, (1900, 48), 5.0, -100
@@ -299,6 +300,7 @@ def main() -> None:
     parser.add_argument("--sweep", choices=SWEEPS, help="one size after the other, then a line")
     parser.add_argument("--values", type=int, nargs="+", help="of the sweep")
     args = parser.parse_args()
+    keep_freed_memory()
     if args.peers is None:
         args.peers = [] if args.sweep else list(PEERS)
     size = Size(args.units, args.layers, args.batch, args.frames)

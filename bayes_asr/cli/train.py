@@ -8,6 +8,7 @@ from bayes_asr import log
 from bayes_asr.config import load
 from bayes_asr.kaldi import open_pipe
 from bayes_asr.train import parallel
+from bayes_asr.train.memory import keep_freed_memory
 from bayes_asr.train.training import train
 
 
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, or go on."""
+    keep_freed_memory()
     with parallel.joined():
         config = load(args.config, args.set)
         with log.also_in(args.out / "train.log") if parallel.is_first() else nullcontext():

@@ -51,12 +51,12 @@ class Totals:
 
 
 def losses(logits: Sequence[Tensor], batch: Batch, frames: float) -> list[Tensor]:
-    """Cross entropy of each head in single precision, the sum over the batch divided by `frames`.
+    """Cross entropy of each head, the sum over the batch divided by `frames`.
 
     frames: those of the batch in all processes.
     """
     pairs = zip(logits, (batch.pdfs_N, batch.monophones_N), strict=False)
-    return [cross_entropy(y.float(), label, reduction="sum") / frames for y, label in pairs]
+    return [cross_entropy(y, label, reduction="sum") / frames for y, label in pairs]
 
 
 class Update:
@@ -91,13 +91,16 @@ class Update:
         objective.backward()
         parallel.add_up_gradients(self._model.parameters())
         (loss,) = parallel.total(objective.item())
-        norm = float(nn.utils.clip_grad_norm_(self._model.parameters(), self._max_norm))
-        for what, value in (("loss", loss), ("gradient", norm)):
+        gradients = [p.grad for p in self._model.parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        for what, value in (("loss", loss), ("gradient", float(norm))):
             if not math.isfinite(value):
                 raise NotFiniteError(f"the {what} is {value:g}")
         check_statistics(self._model)
+        if norm > self._max_norm:
+            nn.utils.clip_grads_with_norm_(self._model.parameters(), self._max_norm, norm)
         self._optimizer.step()
-        return norm
+        return float(norm)
 
 
 def run_epoch(
@@ -136,8 +139,7 @@ def run_epoch(
             (frames,) = parallel.total(len(batch.pdfs_N))
             try:
                 with undone_if_not_finite(model) if update else nullcontext():
-                    with _precision(batch, update):
-                        logits = model(batch.x_NF, batch.frames, batch.keys_B if update else None)
+                    logits = _logits(model, batch, update)
                     parts = losses(logits, batch, frames)
                     norm = update(parts) if update else 0.0
             except NotFiniteError as error:
@@ -153,10 +155,16 @@ def run_epoch(
     return totals
 
 
-def _precision(batch: Batch, update: Update | None) -> torch.autocast:
-    """Where the products of a training are in bfloat16, autocast; evaluation is as `forward`."""
-    on = update is not None and update.bfloat16
-    return torch.autocast(batch.x_NF.device.type, torch.bfloat16, enabled=on)
+def _logits(model: AcousticModel, batch: Batch, update: Update | None) -> list[Tensor]:
+    """Logits of the heads in single precision; only training has dropout, and products in bfloat16.
+
+    Converted once, for the losses and for counting errors: torch's argmax of bfloat16 is slow.
+    """
+    if not update:
+        return model(batch.x_NF, batch.frames)
+    with torch.autocast(batch.x_NF.device.type, torch.bfloat16, enabled=update.bfloat16):
+        logits = model(batch.x_NF, batch.frames, batch.keys_B)
+    return [y.float() for y in logits]
 
 
 def _skip(totals: Totals, utterances: list[str], why: str, title: str) -> None:

@@ -47,11 +47,9 @@ def device(name: str) -> torch.device:
 def optimizer(config: TrainConfig, model: AcousticModel) -> torch.optim.Optimizer:
     """Adam, or RMSprop with pytorch-kaldi's constants."""
     options: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
-    options["foreach"] = True
     if config.optimizer == "adam":
-        return torch.optim.AdamW(model.parameters(), **options)
-    options |= {"alpha": 0.95, "eps": 1e-8}
-    return torch.optim.RMSprop(model.parameters(), **options)
+        return torch.optim.AdamW(model.parameters(), fused=True, **options)
+    return torch.optim.RMSprop(model.parameters(), alpha=0.95, eps=1e-8, **options)
 
 
 def describe(config: ModelConfig, model: AcousticModel) -> None:
