@@ -149,6 +149,7 @@ def _job(
         "D": D,
         "H": H,
         "G": kernel.gates,
+        "E": EXTRAS[kernel.unit],
         "sets": sets,
         "term_sets": term_sets,
         "backwards": native.indices(backwards),

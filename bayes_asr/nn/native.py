@@ -9,6 +9,7 @@ none.
 import ctypes as c
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ CHOICE = "BAYES_ASR_KERNELS"
 UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
 STORAGES = (torch.float32, torch.bfloat16)
-COUNTS = ("unit", "activation", "storage", "threads", *"BTDHG", "sets", "term_sets")
+COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGE", "sets", "term_sets")
 
 
 class Job(c.Structure):
@@ -61,7 +62,16 @@ def library() -> c.CDLL | None:
     loaded.recurrence_path.argtypes = [c.c_int64, c.POINTER(c.c_int64)]
     for function in (loaded.recurrence_forward, loaded.recurrence_backward):
         function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(Job)]
+    _share_threads(loaded)
     return loaded
+
+
+def _share_threads(loaded: c.CDLL) -> None:
+    """Let the library work in the threads of torch's OpenMP, which torch makes visible to all."""
+    everything = c.CDLL(None)
+    with suppress(AttributeError):
+        functions = (everything.GOMP_parallel, everything.omp_get_num_threads)
+        loaded.recurrence_use_openmp(*(c.cast(f, c.c_void_p) for f in functions))
 
 
 @cache

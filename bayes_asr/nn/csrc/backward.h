@@ -6,7 +6,7 @@ class Backward : public Sweep<Store, Backward<Store>> {
   using Base = Sweep<Store, Backward>;
   using typename Base::Finish, typename Base::Number;
   using Base::fed_, Base::first_, Base::inner_, Base::job_, Base::last_, Base::width_;
-  using Base::ExtrasAt, Base::Get, Base::Left, Base::Put, Base::SlopesAt, Base::Some, Base::Step;
+  using Base::ExtrasAt, Base::Get, Base::Left, Base::PrefetchRows, Base::Put, Base::SlopesAt, Base::Some, Base::Step;
 
  public:
   explicit Backward(const Job &job)
@@ -21,6 +21,17 @@ class Backward : public Sweep<Store, Backward<Store>> {
       if (last_) Step(t, job_.sizes[t], inner_, *last_, FinishTiles<Reset>, thread, threads);
     }
     Step(-1, job_.B, fed_[0], first_, FinishTiles<Start>, thread, threads);
+  }
+
+  void Prefetch(int64_t t, const Tile &tile, const Packed<Store> &matrix) const {
+    const int64_t first = tile.panel * matrix.units(), units = matrix.units();
+    for (int64_t r = 0; r < tile.rows && t >= 0; ++r) {
+      const Place at = PlaceOf(job_, job_.sets, tile.set, tile.first_row + r);
+      const int64_t frame = FrameOf(job_, t, at.b, at.d);
+      PrefetchRows(SlopesAt(at, frame), job_.G, first, units);
+      PrefetchRows(ExtrasAt(at, frame), job_.E, first, units);
+      PrefetchRows(job_.arriving + (frame * job_.D + at.d) * job_.H, 1, first, units);
+    }
   }
 
  private:
@@ -46,8 +57,8 @@ class Backward : public Sweep<Store, Backward<Store>> {
   Vec Slope(const Here &here, int gate) const {
     return Get(SlopesAt(here.at, here.frame), gate, here.unit);
   }
-  Vec Extra(const Here &here, int extras, int i) const {
-    return Get(ExtrasAt(here.at, here.frame, extras), i, here.unit);
+  Vec Extra(const Here &here, int i) const {
+    return Get(ExtrasAt(here.at, here.frame), i, here.unit);
   }
   Vec Arriving(const Here &here) const {
     return Some(job_.arriving + (here.frame * job_.D + here.at.d) * job_.H, here.unit);
@@ -66,18 +77,18 @@ class Backward : public Sweep<Store, Backward<Store>> {
     static void At(const Backward &f, const Here &here, Vec through) {
       const Vec g = through + Carry(here) + f.Arriving(here);
       for (int gate = 0; gate < 2; ++gate) f.Emit(here, gate, here.fed, gate, f.Slope(here, gate) * g);
-      SetCarry(here, f.Extra(here, 1, 0) * g);
+      SetCarry(here, f.Extra(here, 0) * g);
     }
   };
 
   struct Lstm {
     static void At(const Backward &f, const Here &here, Vec through) {
       const Vec by_h = through + f.Arriving(here);
-      const Vec by_c = Carry(here) + f.Extra(here, 2, 0) * by_h;
+      const Vec by_c = Carry(here) + f.Extra(here, 0) * by_h;
       for (int gate = 0; gate < 4; ++gate) {
         f.Emit(here, gate, here.fed, gate, f.Slope(here, gate) * (gate < 3 ? by_c : by_h));
       }
-      SetCarry(here, f.Extra(here, 2, 1) * by_c);
+      SetCarry(here, f.Extra(here, 1) * by_c);
     }
   };
 
@@ -86,7 +97,7 @@ class Backward : public Sweep<Store, Backward<Store>> {
       const Vec g = through + Carry(here) + f.Arriving(here);
       f.Emit(here, 0, here.fed, 0, f.Slope(here, 0) * g);
       f.Emit(here, 2, f.inner_.at(here.at.row), 0, f.Slope(here, 2) * g);
-      SetCarry(here, f.Extra(here, 2, 0) * g);
+      SetCarry(here, f.Extra(here, 0) * g);
     }
   };
 
@@ -94,7 +105,7 @@ class Backward : public Sweep<Store, Backward<Store>> {
   struct Reset {
     static void At(const Backward &f, const Here &here, Vec through) {
       f.Emit(here, 1, here.fed, 1, f.Slope(here, 1) * through);
-      SetCarry(here, Carry(here) + f.Extra(here, 2, 1) * through);
+      SetCarry(here, Carry(here) + f.Extra(here, 1) * through);
     }
   };
 

@@ -6,7 +6,7 @@
 // and in `extras` those by the old state at fixed pre-activations.
 
 struct TanhOf {
-  static Vec Of(Vec a, Vec *slope) {
+  static INLINE Vec Of(Vec a, Vec *slope) {
     const Vec t = Tanh(a);
     *slope = 1.0f - t * t;
     return t;
@@ -14,7 +14,7 @@ struct TanhOf {
 };
 
 struct SigmoidOf {
-  static Vec Of(Vec a, Vec *slope) {
+  static INLINE Vec Of(Vec a, Vec *slope) {
     const Logistic s(a);
     *slope = s.of * s.of_minus;
     return s.of;
@@ -22,14 +22,14 @@ struct SigmoidOf {
 };
 
 struct ReluOf {
-  static Vec Of(Vec a, Vec *slope) {
+  static INLINE Vec Of(Vec a, Vec *slope) {
     *slope = a > 0 ? Vec{} + 1.0f : Vec{};
     return Above0(a);
   }
 };
 
 struct SoftplusOf {
-  static Vec Of(Vec a, Vec *slope) {
+  static INLINE Vec Of(Vec a, Vec *slope) {
     const Logistic s(a);
     *slope = s.of;
     return Above0(a) + Log1p(s.exp);
@@ -37,7 +37,7 @@ struct SoftplusOf {
 };
 
 struct LogSigmoidOf {
-  static Vec Of(Vec a, Vec *slope) {
+  static INLINE Vec Of(Vec a, Vec *slope) {
     const Logistic s(a);
     *slope = s.of_minus;
     return Below0(a) - Log1p(s.exp);
@@ -47,7 +47,7 @@ struct LogSigmoidOf {
 template <class F>
 struct Rnn {
   static constexpr int kGates = 1, kStates = 1, kExtras = 0;
-  static void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *) {
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *) {
     s[0] = F::Of(a[0], &slopes[0]) * m;
     slopes[0] *= m;
   }
@@ -57,11 +57,11 @@ struct Rnn {
 template <class F>
 struct Mixing {
   static constexpr int kGates = 2, kStates = 1, kExtras = 1;
-  static void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
     const Logistic z(a[0]);
     Mix(z.of, z.of_minus, a[1], s, m, &slopes[0], &slopes[1], &extras[0]);
   }
-  static void Mix(Vec z, Vec not_z, Vec a, Vec *s, Vec m, Vec *by_z, Vec *by_a, Vec *by_h) {
+  static INLINE void Mix(Vec z, Vec not_z, Vec a, Vec *s, Vec m, Vec *by_z, Vec *by_a, Vec *by_h) {
     const Vec c = F::Of(a, by_a) * m;
     *by_a *= z * m;
     *by_z = z * not_z * (c - s[0]);
@@ -74,7 +74,7 @@ struct Mixing {
 template <int kSign>
 struct LogMixing {
   static constexpr int kGates = 2, kStates = 1, kExtras = 1;
-  static void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
     constexpr float sign = kSign;
     const Logistic z(a[0]), c(-sign * a[1]);
     const Vec log1p_z = Log1p(z.exp);
@@ -92,7 +92,7 @@ struct LogMixing {
 // The states are h and c; extras: the derivatives of h by the new c and of the new c by the old.
 struct Lstm {
   static constexpr int kGates = 4, kStates = 2, kExtras = 2;
-  static void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
     const Logistic i(a[0]), f(a[1]), o(a[3]);
     const Vec g = Tanh(a[2]), c = f.of * s[1] + i.of * (g * m), t = Tanh(c);
     slopes[0] = i.of * i.of_minus * (g * m);

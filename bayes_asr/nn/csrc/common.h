@@ -11,6 +11,8 @@
 #include "recurrence.h"
 #include "team.h"
 
+#define INLINE inline __attribute__((always_inline))
+
 #ifdef __clang__
 #define INSTRUCTIONS_STRING(text) #text
 #define BEGIN_INSTRUCTIONS(names) \

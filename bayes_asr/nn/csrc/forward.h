@@ -5,7 +5,7 @@ class Forward : public Sweep<Store, Forward<Store>> {
   using Base = Sweep<Store, Forward>;
   using typename Base::Finish, typename Base::Number;
   using Base::fed_, Base::first_, Base::inner_, Base::job_, Base::last_, Base::width_;
-  using Base::Left, Base::Put, Base::Some, Base::Step;
+  using Base::ExtrasAt, Base::Left, Base::PrefetchRows, Base::Put, Base::SlopesAt, Base::Some, Base::Step;
 
  public:
   explicit Forward(const Job &job)
@@ -29,6 +29,22 @@ class Forward : public Sweep<Store, Forward<Store>> {
       const int64_t alive = job_.sizes[t];
       Step(t, alive, fed_[t % 2], first_, last_ ? FinishReset : finish_, thread, threads);
       if (last_) Step(t, alive, inner_, *last_, finish_, thread, threads);
+    }
+  }
+
+  void Prefetch(int64_t t, const Tile &tile, const Packed<Store> &matrix) const {
+    const int64_t first = tile.panel * matrix.units(), units = matrix.units();
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const Place at = PlaceOf(job_, job_.sets, tile.set, tile.first_row + r);
+      const int64_t frame = FrameOf(job_, t, at.b, at.d);
+      PrefetchRows(TermsAt(at, frame), job_.G, first, units);
+      PrefetchRows(job_.h + frame * job_.h_frame + at.d * job_.H, 1, first, units);
+      if (!job_.slopes) continue;
+      PrefetchRows(SlopesAt(at, frame), job_.G, first, units);
+      PrefetchRows(ExtrasAt(at, frame), job_.E, first, units);
+      if (t + 1 < job_.lengths[at.b]) {
+        PrefetchRows(BeforeAt(job_.before, at, FrameOf(job_, t + 1, at.b, at.d)), 1, first, units);
+      }
     }
   }
 
@@ -80,7 +96,7 @@ class Forward : public Sweep<Store, Forward<Store>> {
         if (!job.slopes) continue;
         for (int g = 0; g < Cell::kGates; ++g) f.Put(f.SlopesAt(at, frame), g, unit, slopes[g]);
         for (int e = 0; e < Cell::kExtras; ++e) {
-          f.Put(f.ExtrasAt(at, frame, Cell::kExtras), e, unit, extras[e]);
+          f.Put(f.ExtrasAt(at, frame), e, unit, extras[e]);
         }
       }
     }
@@ -101,7 +117,7 @@ class Forward : public Sweep<Store, Forward<Store>> {
       if (!job.slopes) continue;
       f.Put(f.BeforeAt(job.restored, at, frame), 0, unit, restored);
       f.Put(f.SlopesAt(at, frame), 1, unit, h * reset.of * reset.of_minus);
-      f.Put(f.ExtrasAt(at, frame, 2), 1, unit, reset.of);
+      f.Put(f.ExtrasAt(at, frame), 1, unit, reset.of);
     }
   }
 
@@ -125,7 +141,7 @@ class Forward : public Sweep<Store, Forward<Store>> {
         if (!job.slopes) continue;
         f.Put(f.SlopesAt(at, frame), 0, unit, slopes[0]);
         f.Put(f.SlopesAt(at, frame), 2, unit, slopes[1]);
-        f.Put(f.ExtrasAt(at, frame, 2), 0, unit, kept);
+        f.Put(f.ExtrasAt(at, frame), 0, unit, kept);
       }
     }
   }

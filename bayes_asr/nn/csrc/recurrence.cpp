@@ -2,6 +2,10 @@
 
 #include "recurrence.h"
 
+#include "team.h"
+
+OpenMp openmp;
+
 namespace {
 
 struct Choice {
@@ -35,6 +39,11 @@ const Choice *Choices(int *count) {
 extern "C" {
 
 int64_t recurrence_interface() { return 1; }
+
+// Work in the threads of this runtime: its functions GOMP_parallel and omp_get_num_threads.
+void recurrence_use_openmp(decltype(OpenMp::parallel) parallel, decltype(OpenMp::size) size) {
+  openmp = {parallel, size, getpid()};
+}
 
 // The name of path i, null behind the last; `usable` says whether this machine has it.
 const char *recurrence_path(int64_t i, int64_t *usable) {

@@ -1,7 +1,8 @@
 // What Python hands to the recurrences: sizes, strides in elements and plain pointers.
 // native.py repeats the layout of the struct and the order of the enums.
 //
-// Legend: B sequences, T time steps, N frames, D directions, H units, G gates, X = G * H.
+// Legend: B sequences, T time steps, N frames, D directions, H units, G gates, X = G * H, E further
+// derivatives ("extras" in cells.h).
 
 #pragma once
 
@@ -15,7 +16,7 @@ enum Storage : int64_t { kFloat32, kBfloat16, kStorages };  // of factors and of
 
 struct Job {
   int64_t unit, activation, storage, threads;
-  int64_t B, T, D, H, G;
+  int64_t B, T, D, H, G, E;
   int64_t sets;       // of recurrent weights: D, or 1 where the directions share them
   int64_t term_sets;  // of feed-forward terms, likewise
   const int64_t *sizes;      // [T] sequences alive
@@ -31,7 +32,7 @@ struct Job {
   int64_t h_frame;
   // What the backward pass reads, in `storage`; null where there will be none.  Each frame has,
   // for each gate, the derivative by its pre-activation, which becomes the gradient of that; and
-  // `extras` (see cells.h) further derivatives.
+  // E further derivatives.
   void *slopes;    // [N, D, X]
   void *extras;    // [N, D, E, H]
   void *before;    // [N, D, H] the old h, which V multiplied

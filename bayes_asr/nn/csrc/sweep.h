@@ -38,10 +38,23 @@ class Sweep {
     Vec sums[kRows * kTile];
     for (int64_t i = tiles.count * thread / threads; i < tiles.count * (thread + 1) / threads; ++i) {
       const Tile tile = tiles[i];
+      static_cast<Way *>(this)->Prefetch(t, tile, matrix);
       MultiplyTile(job_, tile, rows, matrix, alive, sums);
       finish(*static_cast<Way *>(this), t, tile, sums);
     }
     team_.Meet();
+  }
+
+  // Have the memory at hand when the product is there; each row of a tile is a place of its own, too
+  // many for the machine to foresee.
+  template <class T>
+  void PrefetchRows(const T *rows, int64_t count, int64_t first, int64_t units) const {
+    for (int64_t i = 0; i < count; ++i) {
+      const char *from = reinterpret_cast<const char *>(rows + i * job_.H + first);
+      const int64_t bytes = (units < Left(first) ? units : Left(first)) * sizeof(T);
+      for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 1);
+      __builtin_prefetch(from + bytes - 1, 1);
+    }
   }
 
   int64_t Left(int64_t unit) const { return job_.H - unit; }
@@ -50,8 +63,8 @@ class Sweep {
     return static_cast<Number *>(job_.slopes) + frame * job_.slopes_frame +
            at.d * job_.slopes_direction;
   }
-  Number *ExtrasAt(const Place &at, int64_t frame, int64_t extras) const {
-    return static_cast<Number *>(job_.extras) + (frame * job_.D + at.d) * extras * job_.H;
+  Number *ExtrasAt(const Place &at, int64_t frame) const {
+    return static_cast<Number *>(job_.extras) + (frame * job_.D + at.d) * job_.E * job_.H;
   }
   // Row `i` of those of H numbers that lie one after the other.
   Vec Get(const Number *rows, int i, int64_t unit) const {

@@ -1,11 +1,23 @@
-// Threads that live as long as one call: nothing survives a fork, nothing spins between calls.
+// The threads of one call.  They are OpenMP's where Python has handed over the functions of torch's
+// own runtime: threads beside those would compete with them, since they spin for a while after each
+// product.  Otherwise, and in a forked process, where OpenMP's are gone, they are made for the call.
 
 #pragma once
+
+#include <unistd.h>
 
 #include <atomic>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+struct OpenMp {
+  void (*parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);
+  int (*size)();
+  pid_t process;
+};
+
+extern OpenMp openmp;  // null pointers: none
 
 class Team {
  public:
@@ -14,22 +26,12 @@ class Team {
   // Call body(thread, threads) in each thread; fewer than wanted where the system has no more.
   template <class Body>
   void Run(Body &body) {
-    std::vector<std::thread> others;
-    try {
-      others.reserve(wanted_ - 1);
-      while (static_cast<int>(others.size()) < wanted_ - 1) {
-        const int number = static_cast<int>(others.size()) + 1;
-        others.emplace_back([this, number, &body] {
-          Wait([this] { return size_.load(std::memory_order_acquire) > 0; });
-          body(number, size_.load(std::memory_order_relaxed));
-        });
-      }
-    } catch (const std::system_error &) {
+    if (wanted_ > 1 && openmp.parallel && openmp.process == getpid()) {
+      Share<Body> share{*this, body};
+      openmp.parallel(Share<Body>::Take, &share, wanted_, 0);
+    } else {
+      RunInOwnThreads(body);
     }
-    const int size = static_cast<int>(others.size()) + 1;
-    size_.store(size, std::memory_order_release);
-    body(0, size);
-    for (std::thread &other : others) other.join();
   }
 
   // Wait until all threads are here.
@@ -46,7 +48,38 @@ class Team {
   }
 
  private:
-  static constexpr int kSpins = 5000;  // some 50 us: longer than a time step of a busy neighbour
+  static constexpr int kSpins = 5000;  // some 50 us, after which others may want the core more
+
+  template <class Body>
+  struct Share {
+    Team &team;
+    Body &body;
+    static void Take(void *self) {
+      Share &share = *static_cast<Share *>(self);
+      const int size = openmp.size();
+      share.team.size_.store(size, std::memory_order_relaxed);
+      share.body(share.team.number_.fetch_add(1, std::memory_order_relaxed), size);
+    }
+  };
+
+  template <class Body>
+  void RunInOwnThreads(Body &body) {
+    std::vector<std::thread> others;
+    try {
+      others.reserve(wanted_ - 1);
+      while (static_cast<int>(others.size()) < wanted_ - 1) {
+        const int number = static_cast<int>(others.size()) + 1;
+        others.emplace_back([this, number, &body] {
+          Wait([this] { return size_.load(std::memory_order_acquire) > 0; });
+          body(number, size_.load(std::memory_order_relaxed));
+        });
+      }
+    } catch (const std::system_error &) {
+    }
+    size_.store(static_cast<int>(others.size()) + 1, std::memory_order_release);
+    body(0, size_.load(std::memory_order_relaxed));
+    for (std::thread &other : others) other.join();
+  }
 
   template <class Condition>
   static void Wait(Condition condition) {
@@ -62,6 +95,6 @@ class Team {
   }
 
   const int wanted_;
-  std::atomic<int> size_{0}, arrived_{0};
+  std::atomic<int> size_{0}, number_{0}, arrived_{0};
   std::atomic<unsigned> round_{0};
 };

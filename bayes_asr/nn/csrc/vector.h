@@ -10,7 +10,7 @@ using Word = uint32_t __attribute__((vector_size(LANES * 4)));
 using Half = uint16_t __attribute__((vector_size(LANES * 2)));
 
 template <class To, class From>
-inline To Bits(From x) {
+INLINE To Bits(From x) {
   static_assert(sizeof(To) == sizeof(From), "");
   To y;
   __builtin_memcpy(&y, &x, sizeof y);
@@ -19,7 +19,7 @@ inline To Bits(From x) {
 
 // Loads and stores of the first `count` lanes, which are all but at the end of a row.
 template <class V, class T>
-inline V LoadSome(const T *p, int64_t count) {
+INLINE V LoadSome(const T *p, int64_t count) {
   V v{};
   if (count >= LANES) {
     __builtin_memcpy(&v, p, sizeof v);
@@ -32,7 +32,7 @@ inline V LoadSome(const T *p, int64_t count) {
 }
 
 template <class V, class T>
-inline void StoreSome(T *p, V v, int64_t count) {
+INLINE void StoreSome(T *p, V v, int64_t count) {
   if (count >= LANES) {
     __builtin_memcpy(p, &v, sizeof v);
   } else {
@@ -42,12 +42,12 @@ inline void StoreSome(T *p, V v, int64_t count) {
   }
 }
 
-inline Vec Abs(Vec x) { return Bits<Vec>(Bits<Int>(x) & 0x7fffffff); }
-inline Vec Above0(Vec x) { return x < 0 ? Vec{} : x; }  // max(x, 0)
-inline Vec Below0(Vec x) { return x > 0 ? Vec{} : x; }  // min(x, 0)
+INLINE Vec Abs(Vec x) { return Bits<Vec>(Bits<Int>(x) & 0x7fffffff); }
+INLINE Vec Above0(Vec x) { return x < 0 ? Vec{} : x; }  // max(x, 0)
+INLINE Vec Below0(Vec x) { return x > 0 ? Vec{} : x; }  // min(x, 0)
 
 // e^x for x <= 0; below -87.3, where floats lose digits, it stays at e^-87.3.
-inline Vec Exp(Vec x) {
+INLINE Vec Exp(Vec x) {
   x = x < -87.33f ? Vec{} - 87.33f : x;
   const Vec rounder = Vec{} + 12582912.0f;  // 1.5 * 2^23: the last bit of a sum with it counts ones
   const Vec shifted = x * 1.44269504f + rounder;
@@ -63,7 +63,7 @@ inline Vec Exp(Vec x) {
 }
 
 // log(1 + u) for 0 <= u <= 1.
-inline Vec Log1p(Vec u) {
+INLINE Vec Log1p(Vec u) {
   Vec q = u * 0.0053645852f - 0.030064838f;
   q = q * u + 0.0792029873f;
   q = q * u - 0.137536719f;
@@ -78,14 +78,14 @@ inline Vec Log1p(Vec u) {
 struct Logistic {
   Vec of, of_minus, exp;
 
-  explicit Logistic(Vec x) : exp(Exp(-Abs(x))) {
+  INLINE explicit Logistic(Vec x) : exp(Exp(-Abs(x))) {
     const Vec larger = 1.0f / (1.0f + exp), smaller = exp * larger;
     of = x < 0 ? smaller : larger;
     of_minus = x < 0 ? larger : smaller;
   }
 };
 
-inline Vec Tanh(Vec x) {
+INLINE Vec Tanh(Vec x) {
   const Vec e = Exp(-2.0f * Abs(x)), far = (1.0f - e) / (1.0f + e), z = x * x;
   Vec p = z * -5.70498872745e-3f + 2.06390887954e-2f;
   p = p * z - 5.37397155531e-2f;
@@ -99,10 +99,10 @@ inline Vec Tanh(Vec x) {
 struct Float32 {
   using Number = float;
   static constexpr int kPerWord = 1;
-  static float Rounded(float x) { return x; }
-  static Vec Load(const float *p, int64_t count) { return LoadSome<Vec>(p, count); }
-  static void Store(float *p, Vec x, int64_t count) { StoreSome(p, x, count); }
-  static Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
+  static INLINE float Rounded(float x) { return x; }
+  static INLINE Vec Load(const float *p, int64_t count) { return LoadSome<Vec>(p, count); }
+  static INLINE void Store(float *p, Vec x, int64_t count) { StoreSome(p, x, count); }
+  static INLINE Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
     return Bits<float>(a) * Bits<Vec>(b) + sum;
   }
 };
@@ -110,19 +110,19 @@ struct Float32 {
 struct Bfloat16 {
   using Number = uint16_t;
   static constexpr int kPerWord = 2;
-  static uint16_t Rounded(float x) {
+  static INLINE uint16_t Rounded(float x) {
     const uint32_t bits = Bits<uint32_t>(x);
     return x != x ? 0x7fc0 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   }
-  static Vec Load(const uint16_t *p, int64_t count) {
+  static INLINE Vec Load(const uint16_t *p, int64_t count) {
     return Bits<Vec>(__builtin_convertvector(LoadSome<Half>(p, count), Word) << 16);
   }
-  static void Store(uint16_t *p, Vec x, int64_t count) {
+  static INLINE void Store(uint16_t *p, Vec x, int64_t count) {
     const Word bits = Bits<Word>(x), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     const Word numbers = x == x ? nearest : Word{} + 0x7fc0;
     StoreSome(p, __builtin_convertvector(numbers, Half), count);
   }
-  static Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
+  static INLINE Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
 #ifdef __AVX512BF16__
     return _mm512_dpbf16_ps(sum, Bits<__m512bh>(Word{} + a), Bits<__m512bh>(b));
 #else
