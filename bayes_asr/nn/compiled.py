@@ -55,6 +55,12 @@ def kernel_of(cell: Cell, like: Tensor) -> Kernel | None:
     return None if activation is None else Kernel(unit, activation, cell.gates)
 
 
+def factor_type(device: str) -> torch.dtype:
+    """Return the type of factors: bfloat16 where autocast asks for it, otherwise float32."""
+    reduced = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
+    return torch.bfloat16 if reduced == torch.bfloat16 else torch.float32
+
+
 class CompiledRecurrence(torch.autograd.Function):
     """`apply(kernel, frames, backwards, storage, keep, terms_NSX, V, mask_BDH, *initial_BDH)` ->
     states h [N, D, H], as `FusedRecurrence`.
@@ -122,9 +128,8 @@ class CompiledRecurrence(torch.autograd.Function):
             by_V = torch.cat((first, _outer(kept["restored"], da[..., -H:], job["sets"])), 2)
         else:
             by_V = _outer(kept["before"], da, job["sets"])
-        if job["term_sets"] < job["D"]:
-            da = da.sum(1, keepdim=True, dtype=torch.float32)
-        return None, None, None, None, None, da.float(), by_V, None, *by_initial
+        by_terms = _sum_of_directions(da) if job["term_sets"] < job["D"] else da.float()
+        return None, None, None, None, None, by_terms, by_V, None, *by_initial
 
 
 def _job(
@@ -183,7 +188,19 @@ def _lines(numbers: int) -> int:
 
 def _outer(h_NDH: Tensor, da_NDX: Tensor, sets: int) -> Tensor:
     """Sum over frames, and over directions that share V, of h_i da_j [sets, H, X]."""
-    if sets == 1:
-        return (h_NDH.flatten(0, 1).T @ da_NDX.flatten(0, 1)).float().unsqueeze(0)
-    pairs = zip(h_NDH.unbind(1), da_NDX.unbind(1), strict=True)
-    return torch.stack([h.T @ da for h, da in pairs]).float()
+    D, H, X = h_NDH.shape[1], h_NDH.shape[2], da_NDX.shape[2]
+    pairs = [(h_NDH.flatten(0, 1), da_NDX.flatten(0, 1))]
+    if sets == D:
+        pairs = list(zip(h_NDH.unbind(1), da_NDX.unbind(1), strict=True))
+    sums = _rows(H, sets, X, h_NDH.dtype).transpose(0, 1)
+    for (h, da), out in zip(pairs, sums, strict=True):
+        torch.mm(h.T, da, out=out)
+    return sums.float()
+
+
+def _sum_of_directions(da_NDX: Tensor) -> Tensor:
+    first, *others = da_NDX.split(1, dim=1)
+    total = first.float()
+    for da in others:
+        total = total + da
+    return total

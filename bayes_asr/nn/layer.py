@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from bayes_asr.errors import InputError
 from bayes_asr.nn.cell import Cell, State
 from bayes_asr.nn.cells import build_cell, cell_class
-from bayes_asr.nn.compiled import CompiledRecurrence, kernel_of
+from bayes_asr.nn.compiled import CompiledRecurrence, factor_type, kernel_of
 from bayes_asr.nn.dropout import keep_mask
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.fused import FusedRecurrence
@@ -101,13 +101,16 @@ class RecurrentLayer(nn.Module):
         terms = self.norm(self.W(x_NF)).to(self.W.weight.dtype)
         terms = terms.unflatten(1, (-1, self.cell.gates * self.units))
         mask_BDH = self._mask(terms, frames, keys_B)
+        factors = factor_type(terms.device.type)
         with torch.autocast(terms.device.type, enabled=False):
-            h = self._states(terms, mask_BDH, frames)
+            h = self._states(terms, mask_BDH, frames, factors)
             return (
                 self.cell.probability(h) if self.as_probability else self.cell.handed_on(h)
             ).flatten(1)
 
-    def _states(self, terms_NSX: Tensor, mask_BDH: Tensor | None, frames: Frames) -> Tensor:
+    def _states(
+        self, terms_NSX: Tensor, mask_BDH: Tensor | None, frames: Frames, factors: torch.dtype
+    ) -> Tensor:
         """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H]."""
         if not frames.lengths:  # the norm alone has work to do, for the frames of other processes
             return terms_NSX[:, :, : self.units].expand(-1, self.directions, -1)
@@ -115,12 +118,12 @@ class RecurrentLayer(nn.Module):
             a = terms_NSX.unflatten(-1, (self.cell.gates, -1))
             return self.cell(a, (), None if mask_BDH is None else mask_BDH[frames.sequence])[0]
         backwards = (False, True)[: self.directions]
-        h = self._run(self.cell, terms_NSX, mask_BDH, frames, backwards)
+        h = self._run(self.cell, terms_NSX, mask_BDH, frames, backwards, factors)
         later = self.cell.later()
         if later is None:
             return h
         forwards = tuple(not back for back in backwards)
-        return h + self._run(later, terms_NSX, mask_BDH, frames, forwards)
+        return h + self._run(later, terms_NSX, mask_BDH, frames, forwards, factors)
 
     def _run(
         self,
@@ -129,8 +132,12 @@ class RecurrentLayer(nn.Module):
         mask_BDH: Tensor | None,
         frames: Frames,
         backwards: tuple[bool, ...],
+        factors: torch.dtype,
     ) -> Tensor:
-        """The recurrence of a cell, each direction forwards or backwards in time."""
+        """The recurrence of a cell, each direction forwards or backwards in time.
+
+        factors: of the products, where there is a kernel; `scan` and `fused` keep float32.
+        """
         initial = self._initial(cell, terms_NSX, len(frames.lengths))
         kernel = kernel_of(cell, terms_NSX) if self.fused else None
         if kernel is not None:
@@ -138,7 +145,7 @@ class RecurrentLayer(nn.Module):
                 kernel,
                 frames,
                 backwards,
-                torch.float32,
+                factors,
                 torch.is_grad_enabled(),
                 terms_NSX,
                 self.V,

@@ -54,7 +54,8 @@ class _PaddedProduct(torch.autograd.Function):
 def padded(matrix: Tensor) -> Tensor:
     """A matrix [R, C], itself or a copy, whose rows start at whole cache lines."""
     rows, columns = matrix.shape
-    return matrix if not columns % LINE else _empty(rows, columns, matrix).copy_(matrix)
+    aligned = matrix.stride(1) == 1 and not matrix.stride(0) % LINE
+    return matrix if aligned else _empty(rows, columns, matrix).copy_(matrix)
 
 
 def _empty(rows: int, columns: int, like: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
+// x86-64 of about 2013 and later.
+
 #include "common.h"
 
 #ifdef __x86_64__
-#include <immintrin.h>
-
 BEGIN_INSTRUCTIONS("avx2,fma")
 #define PATH kAvx2
 #define LANES 8

@@ -1,8 +1,8 @@
+// x86-64 of about 2017 and later.
+
 #include "common.h"
 
 #ifdef __x86_64__
-#include <immintrin.h>
-
 BEGIN_INSTRUCTIONS("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
 #define PATH kAvx512
 #define LANES 16

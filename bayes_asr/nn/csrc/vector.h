@@ -123,7 +123,7 @@ struct Bfloat16 {
     StoreSome(p, __builtin_convertvector(numbers, Half), count);
   }
   static INLINE Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
-#ifdef __AVX512BF16__
+#ifdef BF16_PRODUCTS
     return _mm512_dpbf16_ps(sum, Bits<__m512bh>(Word{} + a), Bits<__m512bh>(b));
 #else
     sum = Bits<float>(a << 16) * Bits<Vec>(b << 16) + sum;
