@@ -30,7 +30,8 @@ from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.text import DataDir, read_data_dir, read_symbols, write_mapping
 from bayes_asr.tables.tree import monophone_tree, write_tree
 from bayes_asr.train.corpus import NAMED, data_dir, located, report_skipped
-from bayes_asr.train.forward import load, log_likelihoods
+from bayes_asr.train.forward import log_likelihoods
+from bayes_asr.train.loglikes import load
 
 MAX_SKIPPED = 0.05  # as data.max_skipped of conf/base.yaml, where there is no run to say it
 LIMIT_OF_RUN, LIMIT_WITHOUT = "data.max_skipped", "the default of data.max_skipped"

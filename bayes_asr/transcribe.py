@@ -25,7 +25,7 @@ from bayes_asr.score.scores import read_scores
 from bayes_asr.tables.text import read_symbols
 from bayes_asr.train import checkpoint
 from bayes_asr.train.corpus import located
-from bayes_asr.train.forward import LogLikelihoods, load
+from bayes_asr.train.loglikes import LogLikelihoods, load
 
 
 @dataclass(frozen=True)

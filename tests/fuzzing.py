@@ -41,7 +41,7 @@ from bayes_asr.tables.mdl import monophone_model, read_transition_model, write_t
 from bayes_asr.tables.text import read_mapping, read_symbols, read_text
 from bayes_asr.tables.tree import monophone_tree, read_tree, write_tree
 from bayes_asr.train.checkpoint import save
-from bayes_asr.train.forward import load as load_run
+from bayes_asr.train.loglikes import load as load_run
 
 MEMORY = 16 << 20  # bytes that a reader may hold; the files have a few hundred
 SECONDS = 5.0  # of this process, for one input

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.nn.cells import CELLS, FORMS, cell_class
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import Frames, pack, unpack
 from bayes_asr.nn.layer import RecurrentLayer
 from bayes_asr.nn.model import AcousticModel
 
@@ -71,6 +71,12 @@ def layer(**options: Any) -> RecurrentLayer:
     (only,) = model(units=(4,), **options).layers
     assert isinstance(only, RecurrentLayer)
     return only
+
+
+def logits(net: AcousticModel, sequences: list[Tensor]) -> list[Tensor]:
+    """Logits [T, outputs] of sequences [T, F], computed together."""
+    x, frames, order = pack(sequences)
+    return unpack(net(x, frames)[0], frames, order)
 
 
 def batch(lengths: tuple[int, ...] = LENGTHS, inputs: int = 3) -> tuple[Tensor, Frames]:

@@ -16,6 +16,7 @@ from nn_units import (
     UNITS,
     batch,
     layer,
+    logits,
     model,
     name,
 )
@@ -100,10 +101,10 @@ def test_neighbours_padding_and_order_change_nothing(
 ) -> None:
     net = model(**unit, **directions).eval()
     x = [torch.randn(n, 3, dtype=torch.float64) for n in (2, 7, 1, 4)]
-    together = net.log_posteriors(x)
+    together = logits(net, x)
     for sequence, expected in zip(x, together, strict=True):
-        torch.testing.assert_close(net.log_posteriors([sequence])[0], expected, rtol=0, atol=1e-12)
-    for a, b in zip(net.log_posteriors(x[::-1])[::-1], together, strict=True):
+        torch.testing.assert_close(logits(net, [sequence])[0], expected, rtol=0, atol=1e-12)
+    for a, b in zip(logits(net, x[::-1])[::-1], together, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 

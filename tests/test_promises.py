@@ -7,6 +7,7 @@ Promise 2 is also tested in test_nn_recurrence.py and test_train_run.py, 6 in te
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,8 +34,8 @@ from bayes_asr.tables.ark import iter_matrices, write_matrices
 from bayes_asr.train import checkpoint
 from bayes_asr.train.batch import loader
 from bayes_asr.train.corpus import training_and_dev
-from bayes_asr.train.forward import LogLikelihoods
-from bayes_asr.train.forward import load as load_run
+from bayes_asr.train.loglikes import LogLikelihoods
+from bayes_asr.train.loglikes import load as load_run
 
 BASE = [str(CONF / "base.yaml")]
 ULP = 2e-6  # two steps of float32 between 8 and 16, where log-likelihoods lie
@@ -49,10 +50,10 @@ def forward(run: Path, out: Path, *options: object) -> dict[str, np.ndarray]:
     return loglikes(out)
 
 
-def untrained_run(path: Path, inputs: int, pdfs: int, *options: str, units: int = 8) -> Path:
+def untrained_run(path: Path, inputs: int, pdfs: int, *options: str, **of_model: Any) -> Path:
     """A run directory whose network was never trained."""
     torch.manual_seed(0)
-    plan = {"inputs": inputs, "outputs": [pdfs], "units": [units]}
+    plan = {"inputs": inputs, "outputs": [pdfs], "units": [8], **of_model}
     content = {
         "architecture": plan,
         "model": AcousticModel(**plan).state_dict(),

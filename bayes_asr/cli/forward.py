@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.cli.arguments import share
+from bayes_asr.cli.arguments import positive, share
 from bayes_asr.errors import InputError
 from bayes_asr.kaldi import open_pipe
 from bayes_asr.train.forward import forward
@@ -24,6 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="of the utterances may lack features (default 0: nothing is lost)",
     )
+    parser.add_argument(
+        "--chunk",
+        type=positive,
+        metavar="N",
+        help="compute N frames at a time, in little memory; for networks that read forwards only",
+    )
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
 
 
@@ -41,4 +47,5 @@ def run(args: argparse.Namespace) -> None:
         counts=args.counts,
         max_skipped=args.max_skipped,
         open_pipe=pipes,
+        chunk=args.chunk,
     )

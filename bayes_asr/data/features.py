@@ -19,6 +19,7 @@ from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.text import DataDir
 
 Cmvn = Literal["none", "mean", "mean-variance"]
+DELTA_WINDOW = 2  # frames on either side of a derivative
 VARIANCE_FLOOR = 1e-20  # as Kaldi's apply-cmvn
 LEAST_DEVIATION = 1e-5  # what varies less over all training data counts as constant
 
@@ -65,13 +66,14 @@ class Normalisation:
         return (matrix - self.mean) / self.deviation
 
 
-def deltas(matrix: np.ndarray, order: int, window: int = 2) -> np.ndarray:
-    """Append `order` derivatives over +-`window` frames [T, F * (order + 1)], as add-deltas.
+def deltas(matrix: np.ndarray, order: int) -> np.ndarray:
+    """Append `order` derivatives over +-2 frames [T, F * (order + 1)], as add-deltas.
 
     Frames beyond an end repeat the frame at the end. Derivative i+1 applies the regression weights
     to those of derivative i (Kaldi's feature-functions.cc, DeltaFeatures).
     """
-    step = np.arange(-window, window + 1) / sum(n * n for n in range(-window, window + 1))
+    offsets = np.arange(-DELTA_WINDOW, DELTA_WINDOW + 1)
+    step = offsets / np.square(offsets).sum()
     weights, parts = np.ones(1), [matrix]
     for _ in range(order):
         weights = np.convolve(weights, step)

@@ -98,15 +98,44 @@ class RecurrentLayer(nn.Module):
         if keys_B is not None and self.input_dropout:
             mask = keep_mask(keys_B, 2 * self.stream + 1, x_NF.shape[1:], self.input_dropout)
             x_NF = x_NF * (mask / (1 - self.input_dropout)).to(x_NF.dtype)[frames.sequence]
-        terms = self.norm(self.W(x_NF)).to(self.W.weight.dtype)
-        terms = terms.unflatten(1, (-1, self.cell.gates * self.units))
+        terms = self._terms(x_NF)
         mask_BDH = self._mask(terms, frames, keys_B)
         factors = factor_type(terms.device.type)
         with torch.autocast(terms.device.type, enabled=False):
-            h = self._states(terms, mask_BDH, frames, factors)
-            return (
-                self.cell.probability(h) if self.as_probability else self.cell.handed_on(h)
-            ).flatten(1)
+            return self._handed_on(self._states(terms, mask_BDH, frames, factors))
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether outputs depend on later frames."""
+        return self.directions > 1 or self.cell.later() is not None
+
+    def advance(self, x_TF: Tensor, state: State) -> tuple[Tensor, State]:
+        """Outputs [T, H] of the next frames of one sequence, and the state after them.
+
+        In evaluation, without autocast, for layers that do not look ahead. state: what the call for
+        the frames before returned, () where there are none before.
+        """
+        frames = Frames((len(x_TF),), x_TF.device)
+        terms = self._terms(x_TF)
+        mask = self._mask(terms, frames, None)
+        if not self.cell.states:
+            return self._handed_on(self._states(terms, mask, frames, torch.float32)), ()
+        state = state or self._initial(self.cell, terms, 1)
+        if self.cell.states == 1:
+            h = self._run(self.cell, terms, mask, frames, (False,), state, torch.float32)
+            return self._handed_on(h), (h[-1:],)
+        h, state = self._scan(self.cell, terms, mask, frames, state)
+        return self._handed_on(h), state
+
+    def _terms(self, x_NF: Tensor) -> Tensor:
+        """The normalised feed-forward terms [N, S, G*H]."""
+        terms = self.norm(self.W(x_NF)).to(self.W.weight.dtype)
+        return terms.unflatten(1, (-1, self.cell.gates * self.units))
+
+    def _handed_on(self, h_NDH: Tensor) -> Tensor:
+        """What the next layer reads [N, D*H]."""
+        hand_on = self.cell.probability if self.as_probability else self.cell.handed_on
+        return hand_on(h_NDH).flatten(1)
 
     def _states(
         self, terms_NSX: Tensor, mask_BDH: Tensor | None, frames: Frames, factors: torch.dtype
@@ -118,12 +147,15 @@ class RecurrentLayer(nn.Module):
             a = terms_NSX.unflatten(-1, (self.cell.gates, -1))
             return self.cell(a, (), None if mask_BDH is None else mask_BDH[frames.sequence])[0]
         backwards = (False, True)[: self.directions]
-        h = self._run(self.cell, terms_NSX, mask_BDH, frames, backwards, factors)
+        B = len(frames.lengths)
+        initial = self._initial(self.cell, terms_NSX, B)
+        h = self._run(self.cell, terms_NSX, mask_BDH, frames, backwards, initial, factors)
         later = self.cell.later()
         if later is None:
             return h
         forwards = tuple(not back for back in backwards)
-        return h + self._run(later, terms_NSX, mask_BDH, frames, forwards, factors)
+        initial = self._initial(later, terms_NSX, B)
+        return h + self._run(later, terms_NSX, mask_BDH, frames, forwards, initial, factors)
 
     def _run(
         self,
@@ -132,13 +164,13 @@ class RecurrentLayer(nn.Module):
         mask_BDH: Tensor | None,
         frames: Frames,
         backwards: tuple[bool, ...],
+        initial: State,
         factors: torch.dtype,
     ) -> Tensor:
         """The recurrence of a cell, each direction forwards or backwards in time.
 
         factors: of the products, where there is a kernel; `scan` and `fused` keep float32.
         """
-        initial = self._initial(cell, terms_NSX, len(frames.lengths))
         kernel = kernel_of(cell, terms_NSX) if self.fused else None
         if kernel is not None:
             return CompiledRecurrence.apply(
@@ -156,6 +188,13 @@ class RecurrentLayer(nn.Module):
             return FusedRecurrence.apply(
                 cell, frames, backwards, terms_NSX, self.V, mask_BDH, *initial, *cell.parameters()
             )
+        inputs = directed(terms_NSX, frames, backwards)
+        return directed(self._scan(cell, inputs, mask_BDH, frames, initial)[0], frames, backwards)
+
+    def _scan(
+        self, cell: Cell, inputs_NDX: Tensor, mask_BDH: Tensor | None, frames: Frames, state: State
+    ) -> tuple[Tensor, State]:
+        """The recurrence by `scan`, each direction in its own order of time."""
 
         def step(x: Tensor, state: State, n: int) -> State:
             gates = x.unflatten(-1, (cell.gates, -1))
@@ -163,13 +202,13 @@ class RecurrentLayer(nn.Module):
                 gates, state, self._product, None if mask_BDH is None else mask_BDH[:n]
             )
 
-        inputs = directed(terms_NSX, frames, backwards)
-        return directed(scan(step, initial, inputs, frames), frames, backwards)
+        return scan(step, state, inputs_NDX, frames)
 
     def _product(self, h: Tensor, gates: slice) -> Tensor:
         """The recurrent terms h V [n, D, g, H] of some gates."""
-        V = cast(Tensor, self.V).unflatten(2, (self.cell.gates, -1))[:, :, gates]
-        return torch.einsum("ndh,dhgk->ndgk", h, V.expand(self.directions, -1, -1, -1))
+        V = cast(Tensor, self.V).unflatten(2, (self.cell.gates, -1))[:, :, gates].flatten(2)
+        terms = h @ V[0] if len(V) == 1 else torch.bmm(h.transpose(0, 1), V).transpose(0, 1)
+        return terms.unflatten(2, (-1, self.units))
 
     def _initial(self, cell: Cell, like_NSX: Tensor, sequences: int) -> State:
         """Each state before the first frame [B, D, H]."""

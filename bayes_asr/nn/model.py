@@ -1,14 +1,18 @@
 """The acoustic model: a stack of recurrent layers and its heads."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.frames import Frames, pack, unpack
+from bayes_asr.nn.cell import State
+from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.layer import RecurrentLayer
 from bayes_asr.nn.linear import Linear
+
+States = list[State]
+"""The state of each layer after a frame of one sequence."""
 
 
 class AcousticModel(nn.Module):
@@ -60,9 +64,32 @@ class AcousticModel(nn.Module):
 
         keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
         """
+        hidden = self.hidden(x_NF, frames, keys_B)
+        return [head(hidden) for head in self.heads]
+
+    def hidden(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+        """Return what the heads read [N, D*H]; arguments as in `forward`."""
         for layer in self.layers:
             x_NF = layer(x_NF, frames, keys_B)
-        return [head(x_NF) for head in self.heads]
+        return x_NF
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether outputs depend on later frames."""
+        return any(layer.looks_ahead for layer in self.layers)
+
+    def advance(self, x_TF: Tensor, states: States) -> tuple[Tensor, States]:
+        """Return what the heads read [T, H] at the next frames of one sequence, and the states
+        after them.
+
+        In evaluation, for models that do not look ahead. states: what the call for the frames
+        before returned, [] where there are none before.
+        """
+        after: States = []
+        for layer, state in zip(self.layers, states or [()] * len(self.layers), strict=True):
+            x_TF, state = cast(RecurrentLayer, layer).advance(x_TF, state)
+            after.append(state)
+        return x_TF, after
 
     def train_activations(self, on: bool) -> None:
         """Train the parameters of activations, or freeze them."""
@@ -71,7 +98,6 @@ class AcousticModel(nn.Module):
                 if name.startswith("cell.activation."):
                     parameter.requires_grad_(on)
 
-    def log_posteriors(self, sequences: list[Tensor]) -> list[Tensor]:
-        """Log-posteriors of the pdfs [T, P] of each feature sequence [T, F]."""
-        x_NF, frames, order = pack(sequences)
-        return unpack(torch.log_softmax(self(x_NF, frames)[0], dim=-1), frames, order)
+    def log_posteriors(self, hidden: Tensor) -> Tensor:
+        """Log-posteriors of the pdfs [T, P] by what the heads read [T, D*H]."""
+        return torch.log_softmax(self.heads[0](hidden), dim=-1)

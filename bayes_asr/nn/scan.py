@@ -11,19 +11,20 @@ from bayes_asr.nn.frames import Frames
 Step = Callable[[Tensor, State, int], State]
 
 
-def scan(step: Step, state: State, inputs_NDX: Tensor, frames: Frames) -> Tensor:
+def scan(step: Step, state: State, inputs_NDX: Tensor, frames: Frames) -> tuple[Tensor, State]:
     """Run `step` over the time steps of a packed batch, all directions at once.
 
     step: (inputs [n, D, X], state, n) -> state; n sequences are alive at this time step.
     state: tensors [B, D, H] before the first frame; the first of them is what the layer outputs.
     inputs_NDX: feed-forward terms [N, D, X], each direction in its own order of time (`directed`).
-    Returns the first state tensor at every frame [N, D, H], in the order of `inputs_NDX`.
+    Returns the first state tensor at every frame [N, D, H], in the order of `inputs_NDX`, and the
+    state after the last time step.
     """
     outputs = []
     for start, n in zip(frames.starts, frames.sizes, strict=True):
         state = step(inputs_NDX[start : start + n], tuple(s[:n] for s in state), n)
         outputs.append(state[0])
-    return torch.cat(outputs)
+    return torch.cat(outputs), state
 
 
 def directed(x_NSX: Tensor, frames: Frames, backwards: Sequence[bool]) -> Tensor:
