@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from bayes_asr.config import load
 from bayes_asr.errors import InputError, complaint
+from bayes_asr.lock import held
 from bayes_asr.train import record, state
-from bayes_asr.train.lock import held
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
 RECENT = 3  # epochs whose mean duration is that of those to come

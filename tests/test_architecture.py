@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "bayes_asr"
 FLOORS = [
     {"errors"},
-    {"files"},
+    {"files", "lock"},
     {"config", "tables", "kaldi", "log"},
     {"data", "nn", "score"},
     {"train", "decode", "report", "compat"},

@@ -19,18 +19,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CONF
+from conftest import CONF, ROOT
 from small_corpus import made_up, settings, write_alignments, write_corpus
 from training_runs import assert_same, config_of, epochs_of, states
 
-from bayes_asr import log
+from bayes_asr import lock, log
 from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.data.features import Normalisation
 from bayes_asr.errors import InputError, StoppedError
 from bayes_asr.status import status
 from bayes_asr.tables.ark import write_matrices
-from bayes_asr.train import checkpoint, epochs, lock, loop, state
+from bayes_asr.train import checkpoint, epochs, loop, state
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.signals import noted
 from bayes_asr.train.training import train
@@ -129,7 +129,7 @@ def test_bfloat16_learns_in_single_precision_weights_and_resumes_bit_for_bit(
         assert 0 < abs(loss - exact) < 0.02 * exact
 
 
-@pytest.mark.parametrize(("name", "expected"), [("SIGTERM", 143), ("SIGINT", 130)])
+@pytest.mark.parametrize(("name", "expected"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGHUP", 129)])
 def test_exit_status_tells_the_signal(
     name: str,
     expected: int,
@@ -157,13 +157,38 @@ def test_second_signal_ends_at_once_and_handlers_are_put_back() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_sigterm_may_come_twice() -> None:
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_may_come_twice(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
     with noted() as notice:
         for _ in range(2):
-            os.kill(os.getpid(), signal.SIGTERM)
-        assert notice.number == signal.SIGTERM
-    assert signal.getsignal(signal.SIGTERM) is before
+            os.kill(os.getpid(), number)
+        assert notice.number == number
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.slow
+def test_terminal_that_is_closed_stops_a_training_that_is_saved(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    """As a connection that is lost: SIGHUP, and a screen that nothing can be written to."""
+    own_terminal = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+    script = f"{own_terminal}; from bayes_asr.cli import main; sys.exit(main())"
+    words = ["train", CONF / "base.yaml", *settings(small_corpus, "train.epochs=9999")]
+    ours, its = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *words, f"--out={tmp_path}"],
+        cwd=ROOT,
+        start_new_session=True,
+        **dict.fromkeys(("stdin", "stdout", "stderr"), its),
+    ) as process:
+        os.close(its)
+        while epochs_of(tmp_path) < 2:
+            os.read(ours, 2**16)
+        os.close(ours)
+    assert process.returncode == 128 + signal.SIGHUP
+    assert "stopped by SIGHUP" in (tmp_path / "train.log").read_text().splitlines()[-1]
+    assert (status(tmp_path).state, (tmp_path / "unfinished.pt").exists()) == ("stopped", True)
 
 
 def test_signal_that_is_ignored_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ VERBS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; returns 0 only on success, 1 for bad input, 130 or 143 for a signal."""
+    """Run one verb; returns 0 only on success, 1 for bad input, 129, 130 or 143 for a signal."""
     words = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(prog="bayes-asr", description=ABOUT, add_help=True)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)

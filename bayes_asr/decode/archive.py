@@ -1,8 +1,10 @@
 """Decode a whole archive of log-likelihoods into a folder of Kaldi files."""
 
 import logging
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +16,12 @@ from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.paths import weight_grid
 from bayes_asr.decode.workers import EmbeddedDecoder
 from bayes_asr.errors import InputError
+from bayes_asr.lock import alone_in
 from bayes_asr.tables.text import Spelling, write_text
 
 LOG = logging.getLogger(__name__)
 BACKENDS = ("embedded", "kaldi")
+SCRATCH = ".decode."
 MOST_NAMED = 5  # failed utterances in the message; all are in the log
 
 
@@ -54,15 +58,14 @@ def decode_archive(
     job = Job(str(loglikes), Path(graph), Path(model), options, grid, nj)
     decoder = choose_decoder(backend, out / "log", cmd)
     symbols = Spelling(job.graph / "words.txt")
-    out.mkdir(parents=True, exist_ok=True)
     summary, done = Summary(), []
-    with tempfile.TemporaryDirectory(dir=out, prefix=".decode.") as folder:
-        decoding = decoder.decode(job, Path(folder))
+    with alone_in(out), _scratch(out) as folder:
+        decoding = decoder.decode(job, folder)
         for decoded in tqdm(decoding, desc="decode", unit="utt", leave=False, disable=None):
             count(summary, decoded)
             done.append(decoded)
         write_hypotheses(done, job, symbols, out)
-        put_lattices(Path(folder), out)
+        put_lattices(folder, out)
     if summary.failed:
         named = "; ".join(summary.failed[:MOST_NAMED])
         more = " and others, see the log" if len(summary.failed) > MOST_NAMED else ""
@@ -70,6 +73,15 @@ def decode_archive(
             f"{len(summary.failed)} of {summary.utterances} utterances failed: {named}{more}"
         )
     return summary
+
+
+@contextmanager
+def _scratch(out: Path) -> Iterator[Path]:
+    """A folder inside `out` while the block lasts; those that killed jobs have left go first."""
+    for left in out.glob(f"{SCRATCH}*"):
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(dir=out, prefix=SCRATCH) as folder:
+        yield Path(folder)
 
 
 def put_lattices(folder: Path, out: Path) -> None:

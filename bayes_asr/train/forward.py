@@ -10,6 +10,7 @@ from bayes_asr.config import Config
 from bayes_asr.config import load as load_config
 from bayes_asr.data.features import Features
 from bayes_asr.errors import InputError
+from bayes_asr.lock import alone_in
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import States
 from bayes_asr.tables.ark import write_matrices
@@ -45,7 +46,8 @@ def forward(
     else:
         directory = data_dir(config, on or "dev", open_pipe)
     items = log_likelihoods(network, directory, config, max_skipped, open_pipe, chunk=chunk)
-    written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
+    with alone_in(out):
+        written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
     LOGGER.info("wrote the log-likelihoods of %d utterances to %s", written, out / "loglikes.scp")
     return written
 

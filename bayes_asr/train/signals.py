@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass
@@ -20,12 +20,12 @@ class Notice:
 
 @contextmanager
 def noted() -> Iterator[Notice]:
-    """Note the first SIGTERM or SIGINT instead of ending; after it, SIGINT has its usual effect.
+    """Note the first of SIGNALS instead of ending; after it, SIGINT has its usual effect.
 
-    SIGTERM may well come twice, to the process and to its group, and changes nothing then.
+    The others may well come twice, to the process and to its group, and change nothing then.
 
-    One that is ignored, as in background jobs of a script, stays ignored. Outside the main thread,
-    where Python lets nobody handle signals, none is ever noted.
+    One that is ignored, as in background jobs of a script or by nohup, stays ignored. Outside the
+    main thread, where Python lets nobody handle signals, none is ever noted.
     """
     notice = Notice()
     if threading.current_thread() is not threading.main_thread():

@@ -12,13 +12,13 @@ from bayes_asr.config import Config
 from bayes_asr.data.alignments import log_priors
 from bayes_asr.data.features import Normalisation
 from bayes_asr.errors import InputError
+from bayes_asr.lock import in_use
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.train import board, checkpoint, inputs, parallel, plan, record, state
 from bayes_asr.train.corpus import LabelledSet, training_and_dev
 from bayes_asr.train.epochs import Training
-from bayes_asr.train.lock import in_use
 from bayes_asr.train.signals import noted
 
 
@@ -30,7 +30,7 @@ def train(
     Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
     dev frame error. `new` discards what is there, once the data are found to be usable. InputError
     where the run there has another configuration or other data, or is being trained by another
-    process. StoppedError after SIGTERM or SIGINT: all is saved, and the same call goes on.
+    process. StoppedError after SIGTERM, SIGINT or SIGHUP: all is saved, and the same call goes on.
     """
     with _occupied(run):
         _train(config, run, new, open_pipe)

@@ -1,7 +1,8 @@
-"""One process at a time in a run directory."""
+"""One process at a time in a folder."""
 
 import errno
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TextIO
 
 from bayes_asr.errors import InputError
 
+MARK = ".in_use"
 TRIES = 5
 
 
@@ -24,14 +26,36 @@ def in_use(path: Path) -> Iterator[None]:
         try:
             _lock(file)
         except BlockingIOError:
-            raise InputError(
-                f"{path.parent}: another process is at work in this folder; wait until it ends, or"
-                " choose another folder"
-            ) from None
+            raise _busy(path) from None
         except OSError as error:  # some network file systems have no locks
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
+        if not os.fstat(file.fileno()).st_nlink:  # its last user has removed it this instant
+            raise _busy(path)
         yield
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes from a second `alone_in` of a folder, by a file there until the end."""
+    mark = folder / MARK
+    try:
+        with in_use(mark):
+            try:
+                yield
+            finally:
+                mark.unlink()
+    except OSError as error:
+        if error.filename == str(mark):
+            error.filename = str(folder)
+        raise
+
+
+def _busy(path: Path) -> InputError:
+    return InputError(
+        f"{path.parent}: another process is at work in this folder; wait until it ends, or choose"
+        " another folder"
+    )
 
 
 def _lock(file: TextIO) -> None:
