@@ -27,9 +27,8 @@ def in_use(path: Path) -> Iterator[None]:
             _lock(file)
         except BlockingIOError:
             raise _busy(path) from None
-        except OSError as error:  # some network file systems have no locks
-            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-                raise
+        except OSError as error:
+            _allow_no_locks(error)
         if not os.fstat(file.fileno()).st_nlink:  # its last user has removed it this instant
             raise _busy(path)
         yield
@@ -49,6 +48,24 @@ def alone_in(folder: Path) -> Iterator[None]:
         if error.filename == str(mark):
             error.filename = str(folder)
         raise
+
+
+@contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """Wait until no other process is in `in_turn` of the file `path`, which is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            _allow_no_locks(error)
+        yield
+
+
+def _allow_no_locks(error: OSError) -> None:
+    """Go on where a network file system has no locks."""
+    if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+        raise error
 
 
 def _busy(path: Path) -> InputError:

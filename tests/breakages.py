@@ -249,8 +249,11 @@ def small_files(size: int) -> Iterator[None]:
 
 def failing(function: str, number: int) -> Callable[[], AbstractContextManager[object]]:
     """Let a function of `os` fail with this error number."""
-    error = OSError(number, os.strerror(number))
-    return lambda: mock.patch.object(os, function, side_effect=error)
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return lambda: mock.patch.object(os, function, fail)
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def copy(laboratory: Path, folder: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below `folder`, but logs and how a run stands."""
+    """Every file below `folder`, but logs, how a run stands, and the index."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -114,4 +114,5 @@ def contents(folder: Path) -> dict[str, bytes]:
         and not path.is_symlink()
         and path.suffix != ".log"
         and path.name != "state.json"
+        and path.parent != folder / "exp" / "index"
     }

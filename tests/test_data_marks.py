@@ -101,7 +101,7 @@ def test_states_are_entered_as_in_kaldis_alignments(kaldi_corpus: Callable[[str]
     utt = "faem0_si1392"
     starts = np.flatnonzero(np.diff(theirs.phones(utt), prepend=0))
     phones = theirs.phones(utt)[starts]
-    ends = np.append(starts[1:], theirs.length(utt))
+    ends = np.append(starts[1:], theirs.lengths[utt])
     ours = transition_ids(phones.tolist(), ends, theirs.model)
     assert theirs.model.phone[ours].tolist() == theirs.phones(utt).tolist()
     assert (theirs.model.hmm_state[ours[starts]] == 0).all()

@@ -47,6 +47,7 @@ class DataConfig:
     expected_dims: tuple[int, ...]
     held_out: Annotated[float, Within(0, 0.5)]
     max_skipped: Share
+    index: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Kaldi alignments: the pdf and the phone of every frame."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -8,44 +9,41 @@ import numpy as np
 from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import iter_int_vectors, read_vector
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+from bayes_asr.tables.vectors import StoredVectors
 
 DISABLED = float(np.sqrt(np.finfo(np.float32).max))  # the log prior that makes a pdf impossible
 
 
 class Alignments:
-    """The alignments of a directory (`ali.*.gz` and `final.mdl`), held as transition-ids.
+    """The alignments of a directory (`ali.*.gz` and `final.mdl`), as transition-ids.
 
-    Labels are absolute: pdf-ids are those of `final.mdl`, phones those of its topology.
+    Labels are absolute: pdf-ids are those of `final.mdl`, phones those of its topology. `lengths`:
+    frames of each utterance that is aligned. `digest`: a hash of what the alignments and the model
+    say, however they are compressed.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, stored: StoredVectors | None = None, digest: str = ""
+    ) -> None:
+        """Read the alignments into memory, or use those that are `stored`, with their digest."""
         self.directory = Path(directory)
         self.model: TransitionModel = read_transition_model(self.directory / "final.mdl")
-        self._phones = np.unique(self.model.phone[1:])
-        self._transition_ids: dict[str, np.ndarray] = {}
-        for path in _archives(self.directory):
-            for utt, transition_ids in iter_int_vectors(path):
-                self._add(utt, transition_ids, path)
-
-    def _add(self, utt: str, transition_ids: np.ndarray, path: Path) -> None:
-        if utt in self._transition_ids:
-            raise InputError(f"{path}: {utt} is aligned a second time; keep one alignment")
-        last = self.model.num_transition_ids
-        outside = np.flatnonzero((transition_ids < 1) | (transition_ids > last))
-        if len(outside):
-            frame = outside[0]
-            raise InputError(
-                f"{path}: {utt}, frame {frame} has transition-id {transition_ids[frame]}, but"
-                f" {self.directory / 'final.mdl'} has 1 to {last}; use the model that made the"
-                " alignment"
+        self._phones, self._monophones = np.unique(self.model.phone[1:], return_inverse=True)
+        total = hash_of(self.model)
+        if stored is None:
+            self._transition_ids: Mapping[str, np.ndarray] = dict(
+                hashed(read_aligned(self.directory, self.model), total)
             )
-        self._transition_ids[utt] = transition_ids
+            self.lengths = {utt: len(ids) for utt, ids in self._transition_ids.items()}
+            self.digest = total.hexdigest()
+        else:
+            self._transition_ids, self.lengths, self.digest = stored, stored.lengths, digest
 
     def __contains__(self, utt: str) -> bool:
-        return utt in self._transition_ids
+        return utt in self.lengths
 
     def __len__(self) -> int:
-        return len(self._transition_ids)
+        return len(self.lengths)
 
     def items(self) -> Iterable[tuple[str, np.ndarray]]:
         """Utterances and their transition-ids, int32 [T]."""
@@ -55,10 +53,6 @@ class Alignments:
     def num_monophones(self) -> int:
         """How many phones the model knows."""
         return len(self._phones)
-
-    def length(self, utt: str) -> int:
-        """Frames of an utterance."""
-        return len(self._transition_ids[utt])
 
     def pdfs(self, utt: str) -> np.ndarray:
         """Pdf-id of every frame, int32 [T], as Kaldi's ali-to-pdf."""
@@ -70,7 +64,7 @@ class Alignments:
 
     def monophones(self, utt: str) -> np.ndarray:
         """Phone of every frame counted from 0, [T]: its place among the phones of the model."""
-        return np.searchsorted(self._phones, self.phones(utt))
+        return self._monophones[self._transition_ids[utt] - 1]
 
     def pdf_counts(self, utterances: Iterable[str]) -> np.ndarray:
         """Frames of each pdf plus 0.5, float64 [P], as Kaldi's analyze-counts."""
@@ -100,9 +94,47 @@ def log_priors(counts: np.ndarray, floor: float = 1e-10) -> np.ndarray:
     return np.where(share < floor, DISABLED, np.log(np.maximum(share, floor)))
 
 
-def _archives(directory: Path) -> list[Path]:
+def read_aligned(directory: Path, model: TransitionModel) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the utterances of all `ali.*.gz` and their transition-ids int32 [T], all of `model`.
+
+    InputError for a transition-id that the model has not, and for an utterance that is repeated.
+    """
+    seen: set[str] = set()
+    last = model.num_transition_ids
+    for path in archives(directory):
+        for utt, transition_ids in iter_int_vectors(path):
+            if utt in seen:
+                raise InputError(f"{path}: {utt} is aligned a second time; keep one alignment")
+            seen.add(utt)
+            outside = np.flatnonzero((transition_ids < 1) | (transition_ids > last))
+            if len(outside):
+                frame = outside[0]
+                raise InputError(
+                    f"{path}: {utt}, frame {frame} has transition-id {transition_ids[frame]}, but"
+                    f" {directory / 'final.mdl'} has 1 to {last}; use the model that made the"
+                    " alignment"
+                )
+            yield utt, transition_ids
+
+
+def archives(directory: Path) -> list[Path]:
     """`ali.*.gz` in the order of their job numbers."""
     paths = sorted(directory.glob("ali.*.gz"), key=lambda p: (len(p.name), p.name))
     if not paths:
         raise InputError(f"{directory}: there is no ali.*.gz; align the data first")
     return paths
+
+
+def hash_of(model: TransitionModel) -> "hashlib.blake2b":
+    """Begin the hash of alignments with their model."""
+    return hashlib.blake2b(model.tuples.tobytes() + model.pdf.tobytes(), digest_size=16)
+
+
+def hashed(
+    aligned: Iterable[tuple[str, np.ndarray]], total: "hashlib.blake2b"
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Add alignments to a hash while they pass."""
+    for utt, transition_ids in aligned:
+        total.update(f"{utt} {len(transition_ids)} ".encode())
+        total.update(transition_ids.tobytes())
+        yield utt, transition_ids

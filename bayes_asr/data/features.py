@@ -175,12 +175,26 @@ class Features:
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """Features of one utterance, float32 [T, F']."""
-        matrix = self._stored(utt)
+        return self.prepared(utt, self.stored(utt))
+
+    @property
+    def piped(self) -> bool:
+        """Whether commands print some of the features or statistics."""
+        tables = (self._feats, self._data.cmvn or {})
+        return any(is_pipe(where) for table in tables for where in table.values())
+
+    @property
+    def preparation(self) -> str:
+        """What is done to stored features, for comparison."""
+        return f"cmvn {self._cmvn}, {self._shape}"
+
+    def prepared(self, utt: str, matrix: np.ndarray) -> np.ndarray:
+        """What is made [T, F'] of the stored features [T, F] of an utterance."""
         if self._cmvn != "none":
             matrix = speaker_normalised(matrix, self._cmvn, self._statistics(utt))
         return prepared(matrix, **self._shape)
 
-    def _stored(self, utt: str) -> np.ndarray:
+    def stored(self, utt: str) -> np.ndarray:
         """Features of one utterance as they are on disk, float32 [T, F]."""
         matrix = read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe)
         if not len(matrix) or matrix.shape[1] != self.dimensions:
@@ -203,7 +217,7 @@ class Features:
 
     def _speaker_statistics(self, speaker: str) -> np.ndarray:
         if self._data.cmvn is None:
-            return statistics(self._stored(utt) for utt in self._utterances_of[speaker])
+            return statistics(self.stored(utt) for utt in self._utterances_of[speaker])
         scp = self._data.path / "cmvn.scp"
         if speaker not in self._data.cmvn:
             raise InputError(f"{scp}: speaker {speaker} is missing; compute its statistics")

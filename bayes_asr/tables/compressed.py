@@ -42,4 +42,4 @@ def _expand_quartiles(
     offset = width * (np.arange(256, dtype=np.float32) - FIRST_CODE)
     levels = (start + offset * CODE_WIDTH).astype(np.float32)
     codes = np.frombuffer(raw, np.uint8, offset=8 * columns).reshape(columns, rows)
-    return np.take_along_axis(levels, codes, axis=1).T
+    return levels.ravel().take(codes.T + np.arange(0, 256 * columns, 256))

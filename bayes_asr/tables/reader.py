@@ -104,21 +104,26 @@ class ByteReader:
         self._advance(len(part))
         return part
 
-    def line(self) -> bytes:
-        """Read to the end of the line, its newline included; empty at the end of the data."""
+    def line(self, begun: int = 0) -> bytes:
+        """Read to the end of the line, its newline included; empty at the end of the data.
+
+        begun: how many bytes of the line were read before.
+        """
+        most = LONGEST_LINE - begun
         try:
-            line = self.file.readline(LONGEST_LINE)
+            line = self.file.readline(most)
         except READ_ERRORS as error:
             raise self._unreadable(error) from None
         self._advance(len(line))
-        if len(line) == LONGEST_LINE:
+        if len(line) == most:
             raise self.fail(f"a line before offset {self.position} has over {LONGEST_LINE} bytes")
         return line
 
     def lines(self) -> bytes:
         """Read some whole lines; empty at the end of the data."""
         block = self.some(BLOCK)
-        return block if block.endswith(b"\n") else block + self.line()
+        begun = len(block) - block.rfind(b"\n") - 1
+        return block + self.line(begun) if begun else block
 
     def word(self) -> tuple[bytes, bytes]:
         """Skip white space and read a word; return it and the white space byte after it.

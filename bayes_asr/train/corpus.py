@@ -14,6 +14,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.text import DataDir, read_data_dir
+from bayes_asr.train.index import Index, stored_alignments
 
 NAMED = 5  # how many utterances a message names
 
@@ -28,7 +29,11 @@ class LabelledSet:
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """Features of one utterance, float32 [T, F']; InputError unless T is the alignment's."""
-        matrix = self.features[utt]
+        return self.features.prepared(utt, self.stored(utt))
+
+    def stored(self, utt: str) -> np.ndarray:
+        """Features of one utterance as they are on disk, float32 [T, F]; InputError likewise."""
+        matrix = self.features.stored(utt)
         self._check_length(utt, len(matrix))
         return matrix
 
@@ -94,35 +99,48 @@ def features_of(
 def training_and_dev(
     config: Config, open_pipe: OpenPipe | None = None
 ) -> tuple[LabelledSet, LabelledSet]:
-    """Open the training set and the set that drives the learning rate.
-
-    The latter is dev where dev has alignments, otherwise some training speakers, who are then not
-    trained on.
-    """
-    data = data_dir(config, "train", open_pipe)
-    train = labelled(config, "train", data, open_pipe)
-    _announce_dimension(train.features, config.data)
-    train.check()  # in seconds, before hours are spent
-    if not any((Path(config.data.dir) / path).exists() for path in config.data.dev.alignments):
-        return _held_out(train, data.utt2spk, config.data.held_out)
-    dev = labelled(config, "dev", data_dir(config, "dev", open_pipe), open_pipe)
-    _check_alike(train, dev)
+    """Open the sets as `opened` does, and compare all lengths by the headers of the matrices."""
+    train, dev = opened(config, open_pipe)
+    train.check()
     dev.check()
     return train, dev
 
 
+def opened(
+    config: Config, open_pipe: OpenPipe | None = None, index: Index | None = None
+) -> tuple[LabelledSet, LabelledSet]:
+    """Open the training set and the set that drives the learning rate.
+
+    The latter is dev where dev has alignments, otherwise some training speakers, who are then not
+    trained on. Alignments are held in memory unless there is an index.
+    """
+    data = data_dir(config, "train", open_pipe)
+    train = labelled(config, "train", data, open_pipe, index)
+    _announce_dimension(train.features, config.data)
+    if not any((Path(config.data.dir) / path).exists() for path in config.data.dev.alignments):
+        return _held_out(train, data.utt2spk, config.data.held_out)
+    dev = labelled(config, "dev", data_dir(config, "dev", open_pipe), open_pipe, index)
+    _check_alike(train, dev)
+    return train, dev
+
+
 def labelled(
-    config: Config, name: str, data: DataDir, open_pipe: OpenPipe | None = None
+    config: Config,
+    name: str,
+    data: DataDir,
+    open_pipe: OpenPipe | None = None,
+    index: Index | None = None,
 ) -> LabelledSet:
     """Open the features and alignments of a set, and report which utterances lack either."""
     features = features_of(data, config.features, open_pipe)
     path = located(getattr(config.data, name).alignments, config.data, f"{name} alignments")
-    alignments = Alignments(path)
+    alignments = stored_alignments(path, index) if index else Alignments(path)
     total, limit = len(data.utt2spk), config.data.max_skipped
     report_skipped(f"{name}: no features in {data.path}", features.missing, total, limit)
-    unaligned = [utt for utt in features.utterances if utt not in alignments]
+    aligned = alignments.lengths
+    unaligned = [utt for utt in features.utterances if utt not in aligned]
     report_skipped(f"{name}: no alignment in {path}", unaligned, total, limit)
-    lengths = {utt: alignments.length(utt) for utt in features.utterances if utt in alignments}
+    lengths = {utt: aligned[utt] for utt in features.utterances if utt in aligned}
     if not lengths:
         raise InputError(
             f"{name}: none of the {total} utterances of {data.path} has an alignment in {path}"

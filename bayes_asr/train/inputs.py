@@ -1,16 +1,13 @@
 """What a run was started on, so that it never goes on with other data unawares."""
 
-import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bayes_asr.data.alignments import Alignments
 from bayes_asr.errors import InputError
 from bayes_asr.train.corpus import LabelledSet
+from bayes_asr.train.index import content_hash, sampled
 
 TABLES = ("feats.scp", "utt2spk", "cmvn.scp", "frontend.json")
-SAMPLE = 2**16  # bytes of a feature archive that are read at each of three places
 
 
 def fingerprints(*sets: LabelledSet) -> dict[str, str]:
@@ -25,7 +22,8 @@ def fingerprints(*sets: LabelledSet) -> dict[str, str]:
     for data in sets:
         for path, content in _contents(data):
             if str(path) not in found:
-                found[str(path)] = _hash(content)
+                found[str(path)] = content_hash(content)
+        found[str(data.alignments.directory)] = data.alignments.digest
     return found
 
 
@@ -45,37 +43,12 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
 
 
 def _contents(data: LabelledSet) -> Iterator[tuple[Path, Iterator[bytes]]]:
-    """What is hashed of each file or directory."""
-    features, alignments = data.features, data.alignments
+    """What is hashed of each file."""
+    features = data.features
     for table in (features.directory / name for name in TABLES):
         if table.exists():
             yield table, iter([table.read_bytes()])
     for archive in features.statistics_archives:
         yield archive, iter([archive.read_bytes()])
     for archive in features.archives:
-        yield archive, _sampled(archive)
-    yield alignments.directory, _labels(alignments)
-
-
-def _sampled(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        yield str(size).encode()
-        for place in (0, size // 2, size - SAMPLE):
-            file.seek(max(0, place))
-            yield file.read(SAMPLE)
-
-
-def _labels(alignments: Alignments) -> Iterator[bytes]:
-    yield alignments.model.tuples.tobytes()
-    yield alignments.model.pdf.tobytes()
-    for utt, transition_ids in alignments.items():
-        yield f"{utt} {len(transition_ids)} ".encode()
-        yield transition_ids.tobytes()
-
-
-def _hash(parts: Iterator[bytes]) -> str:
-    total = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        total.update(part)
-    return total.hexdigest()
+        yield archive, sampled(archive)

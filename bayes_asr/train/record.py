@@ -30,6 +30,7 @@ MEASURED = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each lin
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
     "data.expected_dims",
     "data.graph",
+    "data.index",
     "data.max_skipped",
     "data.test.",
     "decode.",

@@ -17,9 +17,11 @@ from bayes_asr.log import LOGGER
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.train import board, checkpoint, inputs, parallel, plan, record, state
-from bayes_asr.train.corpus import LabelledSet, training_and_dev
+from bayes_asr.train.corpus import LabelledSet, opened
 from bayes_asr.train.epochs import Training
+from bayes_asr.train.index import Index
 from bayes_asr.train.signals import noted
+from bayes_asr.train.survey import Survey, surveyed
 
 
 def train(
@@ -57,8 +59,9 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
         board.check_available()
     if not new:
         parallel.from_first(lambda: record.check_same_configuration(config, run))
-    train_set, dev_set = parallel.after_first(lambda: training_and_dev(config, open_pipe))
-    training = _started(config, run, train_set, dev_set, device, new=new)
+    index = Index(Path(config.data.dir) / config.data.index, run / "index")
+    train_set, dev_set = parallel.after_first(lambda: opened(config, open_pipe, index))
+    training = _started(config, run, train_set, dev_set, index, device, new=new)
     if training.left:  # else env.json says what the run came from
         if parallel.is_first():
             record.write_environment(run, training.model, device, training.front_end)
@@ -74,6 +77,7 @@ def _started(
     run: Path,
     data: LabelledSet,
     dev: LabelledSet,
+    index: Index,
     device: torch.device,
     *,
     new: bool,
@@ -86,6 +90,7 @@ def _started(
     architecture = plan.architecture(config.model, data[min(data.lengths)].shape[1], outputs)
     if saved:
         _check_sizes(saved["architecture"], architecture, run)
+    noted, survey = parallel.from_first(lambda: _looked_at(saved, data, dev, index))
     torch.manual_seed(config.seed)
     model = AcousticModel(**architecture).to(device)
     parallel.share_statistics(model)
@@ -96,15 +101,15 @@ def _started(
         model,
         architecture,
         plan.optimizer(config.train, model),
-        parallel.from_first(lambda: _normalisation(saved, data, dev)),
-        log_priors(data.alignments.pdf_counts(data.lengths)),
+        survey.normalisation,
+        log_priors(survey.pdf_counts),
         record.front_end(data.features),
-        parallel.from_first(lambda: inputs.fingerprints(data, dev)),
+        noted,
         config.train.learning_rate,
     )
     plan.describe(config.model, model)
     if saved:
-        inputs.check_same(saved.get("inputs", training.inputs), training.inputs)
+        training.normalisation = Normalisation(saved["mean"].numpy(), saved["deviation"].numpy())
         record.compare_versions(saved.get("versions", {}), device)
         training.restore(saved)
     if parallel.is_first():
@@ -137,12 +142,17 @@ def _check_sizes(old: dict[str, Any], now: dict[str, Any], run: Path) -> None:
             )
 
 
-def _normalisation(saved: dict[str, Any], data: LabelledSet, dev: LabelledSet) -> Normalisation:
-    """That of the run; for a new run all features are read, which finds what is wrong with them."""
+def _looked_at(
+    saved: dict[str, Any], data: LabelledSet, dev: LabelledSet, index: Index
+) -> tuple[dict[str, str], Survey]:
+    """Note what the sets are, which must be what a saved run was started on, and survey them."""
+    noted = inputs.fingerprints(data, dev)
+    before = saved.get("inputs", noted)
+    inputs.check_same(before, {**before, **noted})  # what is seen at once comes first
+    found = {}
+    for name, labelled in (("dev", dev), ("train", data)):
+        found[name] = surveyed(name, labelled, index, new=not saved)
+        noted[f"{labelled.features.directory} (frames of {name})"] = found[name].digest
     if saved:
-        return Normalisation(saved["mean"].numpy(), saved["deviation"].numpy())
-    LOGGER.info("measuring the normalisation on %d training utterances", len(data.lengths))
-    normalisation = Normalisation.of(data[utt] for utt in data.lengths)
-    for utt in dev.lengths:
-        dev[utt]
-    return normalisation
+        inputs.check_same(before, noted)
+    return noted, found["train"]

@@ -1,0 +1,92 @@
+"""An archive of integer vectors on disk, of which each can be read at once."""
+
+import os
+import weakref
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.tables.ark import SIZED_INT, write_int_vectors
+
+HEADER = len(" \0B\4") + 4  # bytes between a name and its vector: the last are how long it is
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the vectors of an archive are: names, bytes before each, lengths, check sums [N]."""
+
+    names: Sequence[str]
+    offsets: np.ndarray
+    lengths: np.ndarray
+    sums: np.ndarray
+
+    @property
+    def end(self) -> int:
+        """How many bytes the archive has."""
+        last = SIZED_INT.itemsize * self.lengths[-1:]
+        return int((self.offsets[-1:] + last).sum())
+
+
+def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> Places:
+    """Write integer vectors [T] as a binary archive, which Kaldi reads too, and note the places."""
+    names: list[str] = []
+    noted: list[tuple[int, int]] = []
+
+    def noting() -> Iterator[tuple[str, np.ndarray]]:
+        for name, vector in items:
+            yield name, vector
+            names.append(name)
+            noted.append((len(vector), _sum(vector)))
+
+    write_int_vectors(noting(), ark)
+    lengths, sums = np.array(noted, np.int64).reshape(-1, 2).T
+    sizes = SIZED_INT.itemsize * lengths
+    heads = np.array([len(name.encode()) + HEADER for name in names], np.int64)
+    return Places(names, np.cumsum(heads + sizes) - sizes, lengths, sums)
+
+
+class StoredVectors(Mapping[str, np.ndarray]):
+    """Integer vectors of a binary archive, int32 [T], each read when it is asked for.
+
+    An archive that another one replaces meanwhile is read on as it was.
+    """
+
+    def __init__(self, ark: Path, places: Places) -> None:
+        self._ark, self._places = ark, places
+        self._number = {name: number for number, name in enumerate(places.names)}
+        self._file = os.open(ark, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        if (size := os.fstat(self._file).st_size) != places.end:
+            raise InputError(f"{ark}: has {size} bytes, not {places.end}")
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """How long each vector is."""
+        return dict(zip(self._number, self._places.lengths.tolist(), strict=True))
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        number = self._number[name]
+        size = SIZED_INT.itemsize * int(self._places.lengths[number])
+        raw = os.pread(self._file, size, int(self._places.offsets[number]))
+        if len(raw) == size:
+            vector = np.frombuffer(raw, SIZED_INT)["value"].astype(np.int32)
+            if _sum(vector) == self._places.sums[number]:
+                return vector
+        raise InputError(
+            f"{self._ark}: {name} is not what was written; remove this file, and the same command"
+            " makes it again"
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._number)
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+
+def _sum(vector: np.ndarray) -> int:
+    return zlib.crc32(np.asarray(vector, "<i4").tobytes())

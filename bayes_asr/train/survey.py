@@ -1,0 +1,84 @@
+"""One look at every frame of a set, before it is trained on."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from bayes_asr.data.features import Normalisation
+from bayes_asr.log import LOGGER
+from bayes_asr.train import inputs
+from bayes_asr.train.corpus import LabelledSet
+from bayes_asr.train.index import Arrays, Index, content_hash, state_of
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What all utterances of a set give together.
+
+    pdf_counts: frames of each pdf plus 0.5 [P]; digest: a hash of the features as they are stored.
+    """
+
+    normalisation: Normalisation
+    pdf_counts: np.ndarray
+    digest: str
+
+
+def surveyed(name: str, data: LabelledSet, index: Index, *, new: bool) -> Survey:
+    """Survey the set `name`, or take what the index has of it.
+
+    All features are read, which finds what is wrong with them: InputError names the first
+    utterance that is not as its alignment or not finite. new: do not trust the commands of an scp
+    to print what they did.
+    """
+    features = data.features
+    if not all(archive.exists() for archive in features.archives):
+        data.check()  # says of which utterance
+    same = (str(features.directory), str(data.alignments.directory), features.preparation)
+    made_from = {
+        **inputs.fingerprints(data),
+        **{f"{path} (times)": state_of(path) for path in features.archives},
+        "choice of utterances": content_hash(["\n".join(data.lengths).encode()]),
+        "preparation": features.preparation,
+    }
+
+    def make(_: Path) -> Arrays:
+        survey = _read(name, data)
+        return {
+            "mean": survey.normalisation.mean,
+            "deviation": survey.normalisation.deviation,
+            "pdf_counts": survey.pdf_counts,
+            "digest": np.array(survey.digest),
+        }
+
+    def use(_: Path, found: Arrays) -> Survey:
+        normalisation = Normalisation(found["mean"], found["deviation"])
+        return Survey(normalisation, found["pdf_counts"], str(found["digest"]))
+
+    if new and features.piped:
+        return _read(name, data)
+    try:
+        return index.of(f"{name}-{content_hash([repr(same).encode()])[:12]}", made_from, make, use)
+    except OSError as error:
+        LOGGER.warning("what is found in %s is not kept: %s", features.directory, error)
+        return _read(name, data)
+
+
+def _read(name: str, data: LabelledSet) -> Survey:
+    """Look at all frames; at the lengths of all utterances first, which is done in seconds."""
+    data.check()
+    LOGGER.info("reading all features of %d %s utterances", len(data.lengths), name)
+    total = hashlib.sha256()  # twice as fast as blake2b where the processor has instructions for it
+
+    def matrices() -> Iterator[np.ndarray]:
+        for utt in tqdm(data.lengths, f"reading {name}", unit="utt", leave=False, disable=None):
+            stored = data.stored(utt)
+            total.update(f"{utt} {len(stored)} ".encode())
+            total.update(stored.data)
+            yield data.features.prepared(utt, stored)
+
+    normalisation = Normalisation.of(matrices())
+    return Survey(normalisation, data.alignments.pdf_counts(data.lengths), total.hexdigest())
