@@ -51,10 +51,10 @@ def environment() -> list[Check]:
             "warning",
             f"{native.LIBRARY} is not built ({compiler}), so decoding is slow; install again",
         ),
-        *(Check(f"extra {extra}", "ok", _importable(extra)) for extra in EXTRAS),
-        *(Check(f"decoding by {name}", "ok", _backend(name)) for name in BACKENDS),
-        Check("scoring by NIST", "ok", _nist()),
-        Check("Kaldi's GMMs", "ok", _gmm_scripts()),
+        *(_importable(extra) for extra in EXTRAS),
+        *(_backend(name) for name in BACKENDS),
+        _nist(),
+        _gmm_scripts(),
         Check(
             "disk",
             "ok" if free > LEAST_FREE else "warning",
@@ -63,9 +63,12 @@ def environment() -> list[Check]:
     ]
 
 
-def _importable(extra: str) -> str:
+def _importable(extra: str) -> Check:
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
-    return f"without {', '.join(missing)}: pip install -e '.[{extra}]'" if missing else "there"
+    if missing:
+        lacking = f"without {', '.join(missing)}: pip install -e '.[{extra}]'"
+        return Check(f"extra {extra}", "absent", lacking)
+    return Check(f"extra {extra}", "ok", "there")
 
 
 def _which(programs: tuple[str, ...]) -> dict[str, str | None]:
@@ -77,30 +80,40 @@ def _which(programs: tuple[str, ...]) -> dict[str, str | None]:
     return {program: shutil.which(program, path=path) for program in programs}
 
 
-def _gmm_scripts() -> str:
+def _gmm_scripts() -> Check:
     """Whether local/kaldi_gmm.sh would find what it calls."""
-    root = os.environ.get("KALDI_ROOT")
+    name, root = "Kaldi's GMMs", os.environ.get("KALDI_ROOT")
     if not root:
-        return "KALDI_ROOT is not set (only local/kaldi_gmm.sh needs it, or a path.sh)"
+        said = "KALDI_ROOT is not set (only local/kaldi_gmm.sh needs it, or a path.sh)"
+        return Check(name, "absent", said)
     scripts = Path(root, "egs", "wsj", "s5")
     missing = [name for name in GMM_SCRIPTS if not (scripts / name).is_file()]
     missing += [program for program, where in _which(GMM_PROGRAMS).items() if not where]
-    lacking = f"{', '.join(missing)} not found (only local/kaldi_gmm.sh needs them)"
-    return lacking if missing else f"scripts in {scripts} and their programs: there"
+    if missing:
+        lacking = f"{', '.join(missing)} not found (only local/kaldi_gmm.sh needs them)"
+        return Check(name, "absent", lacking)
+    return Check(name, "ok", f"scripts in {scripts} and their programs: there")
 
 
-def _backend(name: str) -> str:
+def _backend(name: str) -> Check:
     """Whether a decoding backend could be used as it would be called here."""
     trouble = choose_decoder(name, Path(), os.environ.get("decode_cmd", "")).trouble()  # noqa: SIM112
     if not trouble and name == "kaldi":
         trouble = next(filter(None, (cannot_run(find_program(one)) for one in PROGRAMS)), "")
-    return f"not usable: {trouble} (one backend is enough)" if trouble else "usable"
+    if trouble:
+        said = f"not usable: {trouble} (one backend is enough)"
+        return Check(f"decoding by {name}", "absent", said)
+    return Check(f"decoding by {name}", "ok", "usable")
 
 
-def _nist() -> str:
+def _nist() -> Check:
     """Where NIST's scorer is."""
     try:
         program = find_nist_program("hubscr.pl")
-        return cannot_run(program) or f"usable: {program}"
+        trouble = cannot_run(program)
     except InputError as error:
-        return f"not usable: {error}; runs are scored without it"
+        program, trouble = "", str(error)
+    if trouble:
+        said = f"not usable: {trouble}; runs are scored without it"
+        return Check("scoring by NIST", "absent", said)
+    return Check("scoring by NIST", "ok", f"usable: {program}")

@@ -30,7 +30,7 @@ from bayes_asr.train.corpus import (
 )
 from bayes_asr.train.plan import architecture
 
-State = Literal["ok", "warning", "error"]
+State = Literal["ok", "absent", "warning", "error"]
 HERE = Path()
 SAMPLE = 10  # utterances of a set that are read
 LEAST_FREE = 2**30  # bytes
@@ -41,7 +41,10 @@ CHECKPOINTS = 4 * 3  # last, the one before, unfinished and best: weights and tw
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; only an error keeps a training from starting."""
+    """One thing that was looked at; only an error keeps a training from starting.
+
+    absent: something that not everybody needs, and that cannot be used here.
+    """
 
     name: str
     state: State

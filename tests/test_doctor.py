@@ -49,8 +49,11 @@ def test_environment_alone_needs_nothing(
     said = "not usable: latgen-faster-mapped is not on PATH, and KALDI_ROOT is not set"
     assert found["decoding by kaldi"][0][1].startswith(said)
     assert "KALDI_ROOT is not set" in found["Kaldi's GMMs"][0][1]
+    absent = {name for name, checks in found.items() if checks[0][0] == "absent"}
+    extras = {f"extra {extra}" for extra in doctor.EXTRAS}
+    assert absent == {"decoding by kaldi", "scoring by NIST", "Kaldi's GMMs", *extras}
     said = "without espeakng_loader, kaldi_native_fbank: pip install -e '.[mini]'"
-    assert found["extra mini"] == [("ok", said)]
+    assert found["extra mini"] == [("absent", said)]
     assert {"python", "torch", "native decoder", "disk"} <= found.keys()
 
 
