@@ -30,8 +30,12 @@ def read_text(path: Path, longest: int = LONGEST_TEXT) -> str:
 
 
 def open_to_read(name: str) -> BinaryIO:
-    """Open a file; InputError for a named pipe that nobody writes to."""
-    if not stat.S_ISFIFO(os.stat(name).st_mode):
+    """Open a file; InputError for a named pipe that nobody writes to.
+
+    A pipe without a name, as of a process substitution, has its writer, who may take any time.
+    """
+    is_named = os.path.exists(os.path.realpath(name))  # /dev/fd/N leads to "pipe:[7]"
+    if not (is_named and stat.S_ISFIFO(os.stat(name).st_mode)):
         return open(name, "rb")
     pipe = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
     waiting = select.poll()

@@ -1,9 +1,11 @@
 """Input from strangers: bombs do not go off; a disk that is really full leaves nothing behind."""
 
 import gzip
+import os
 import shutil
 import subprocess
 import sys
+import threading
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from bayes_asr import files
 from bayes_asr.errors import InputError
 from bayes_asr.tables import reader
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
@@ -57,6 +60,19 @@ def test_gzip_bombs_are_refused_before_they_expand(
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 24 << 20
+
+
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
+def test_process_substitution_may_be_silent_for_long(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WAIT", 0.01)
+    end, begin = os.pipe()
+    later = threading.Timer(0.1, lambda: (os.write(begin, b"u1 a b\n"), os.close(begin)))
+    later.start()
+    assert read_text(Path(name.format(end))) == {"u1": ["a", "b"]}
+    later.join()
+    os.close(end)
 
 
 @pytest.mark.slow
