@@ -45,6 +45,16 @@ find_kaldi() {
     decode_cmd=${decode_cmd:-$train_cmd}
 }
 
+# keep_others_out: refuse $out while another script, or a job that one has left running here, is at work there.
+# A system without flock goes on without.
+keep_others_out() {
+    local lock
+    command -v flock >/dev/null || return 0
+    exec {lock}>>"$out/.kaldi_gmm.lock" # open, and so locked, as long as this script and what it starts
+    flock --nonblock "$lock" ||
+        fail "$out: another kaldi_gmm.sh is at work in this folder: wait until it ends, or choose another --out."
+}
+
 # enter_experiment: go to $out, laid out as Kaldi's scripts expect their working directory.
 enter_experiment() {
     local program
@@ -52,6 +62,7 @@ enter_experiment() {
         fail "--out $out: Kaldi's scripts cannot work in a folder whose name holds white space; choose another one."
     [[ ! -e $out/path.sh || $(head -n 1 "$out/path.sh") == "$kaldi_path_sh" ]] ||
         fail "$out is an experiment of Kaldi's own, which would be overwritten: choose another --out."
+    keep_others_out
     cd "$out"
     ln -sfn "$KALDI_ROOT/egs/wsj/s5/steps" steps
     ln -sfn "$KALDI_ROOT/egs/wsj/s5/utils" utils

@@ -4,8 +4,10 @@ The stubs note down their arguments, refuse inputs that are not there, and make 
 scripts make.
 """
 
+import fcntl
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -280,6 +282,28 @@ def test_step_is_repeated_when_what_it_reads_has_changed(experiment: Experiment)
     (experiment.out / "exp/mono_ali/ali.1.gz").unlink()
     assert scripts() == ["align_si.sh", "train_deltas.sh"]
     assert scripts("--stage", "3", "--force") == ["align_si.sh", "train_deltas.sh"]
+
+
+@pytest.mark.skipif(not shutil.which("flock"), reason="there is no flock, so nothing is locked")
+def test_second_script_in_a_folder_is_refused_while_jobs_of_the_first_are_there(
+    experiment: Experiment,
+) -> None:
+    with (experiment.out / ".kaldi_gmm.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = experiment.run("--stop-stage", "0")
+    busy = f"{experiment.out}: another kaldi_gmm.sh is at work in this folder: wait until it ends"
+    assert busy in said
+    assert said.endswith("status 1")
+    assert experiment.calls() == []
+    job = (
+        "sleep 99 >/dev/null 2>&1 & echo $! >job; exit 1"  # as a cluster's node that goes on alone
+    )
+    executable(experiment.kaldi / "egs/wsj/s5/utils/prepare_lang.sh", f"#!/bin/bash\n{job}\n")
+    assert busy not in experiment.run("--stop-stage", "0")
+    assert busy in experiment.run("--stop-stage", "0")
+    os.kill(int((experiment.out / "job").read_text()), signal.SIGKILL)
+    executable(experiment.kaldi / "egs/wsj/s5/utils/prepare_lang.sh", STUB)
+    assert experiment.run("--stop-stage", "0").endswith("status 0")
 
 
 def test_sphere_becomes_riff_for_kaldi(experiment: Experiment) -> None:
