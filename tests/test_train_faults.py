@@ -506,15 +506,16 @@ def test_checkpoint_without_its_configuration_is_refused(
         train(config_of(small_corpus), run)
 
 
+@pytest.mark.parametrize("what", ["torch", "kernels"])
 def test_other_versions_are_announced(
-    small_run: Path, small_corpus: Path, tmp_path: Path, messages: Any
+    small_run: Path, small_corpus: Path, tmp_path: Path, messages: Any, what: str
 ) -> None:
     run = shutil.copytree(small_run, tmp_path / "run")
     content = checkpoint.read(run / "last.pt")
-    content["versions"]["torch"] = "1.0"
+    content["versions"][what] = "1.0"
     checkpoint.save(run / "last.pt", content)
     train(config_of(small_corpus, "train.epochs=3"), run)
-    assert "this run was started with torch 1.0, and goes on with " in messages()
+    assert f"this run was started with {what} 1.0, and goes on with " in messages()
 
 
 # --- inputs that change under a run

@@ -17,6 +17,7 @@ from bayes_asr.data.features import Features
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
+from bayes_asr.nn import native
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.train import board, checkpoint, parallel, state
 
@@ -166,6 +167,7 @@ def versions(device: torch.device) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
         "threads": torch.get_num_threads(),
         "processes": parallel.size(),
+        "kernels": native.path(),
     }
 
 
