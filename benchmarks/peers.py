@@ -103,11 +103,14 @@ def speechbrains(inputs: int, units: int, layers: int) -> nn.Module:
     )
 
 
-REFERENCE = "reference loop"
+REFERENCE, LSTM, GRU = "reference loop", "torch.nn.LSTM", "torch.nn.GRU"
+WITHOUT_ONEDNN = ", no oneDNN"
 PEERS: dict[str, tuple[bool, Callable[[int, int, int], nn.Module]]] = {
     REFERENCE: (True, time_step_loop),
-    "torch.nn.LSTM": (False, torchs(nn.LSTM)),
-    "torch.nn.GRU": (False, torchs(nn.GRU)),
+    LSTM: (False, torchs(nn.LSTM)),
+    GRU: (False, torchs(nn.GRU)),
+    LSTM + WITHOUT_ONEDNN: (False, torchs(nn.LSTM)),
+    GRU + WITHOUT_ONEDNN: (False, torchs(nn.GRU)),
 }
 """name -> whether directions are tied, and (inputs, units, layers) -> its layers."""
 if find_spec("speechbrain"):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peers import DROPOUT, PEERS, REFERENCE, Network
+from peers import DROPOUT, GRU, LSTM, PEERS, REFERENCE, Network
 from torch import Tensor, nn
 
 from bayes_asr.nn.frames import Frames
@@ -51,7 +51,7 @@ def variants(args: argparse.Namespace) -> dict[tuple[str, bool], Callable[[], No
         return once
 
     found = {}
-    for name in (REFERENCE, "torch.nn.LSTM", "torch.nn.GRU"):
+    for name in (REFERENCE, LSTM, GRU):
         tied, layers = PEERS[name]
         net = Network(layers(INPUTS, args.units, args.layers), args.units, [OUTPUTS])
         found[name, tied] = training(lambda net=net: net(x)[0], net)
@@ -114,7 +114,7 @@ def main() -> None:
             f"{r['unit']:16}{tied:12}{r['frames_per_second']:10.0f}{r['ratio_to_reference']:8.2f}"
         )
     speed = {r["unit"]: r["frames_per_second"] for r in results}
-    share = speed[REFERENCE] / speed["torch.nn.LSTM"]
+    share = speed[REFERENCE] / speed[LSTM]
     print(f"the reference loop reaches {share:.2f} of torch.nn.LSTM (fair between 0.6 and 0.9)")
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")

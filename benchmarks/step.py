@@ -16,14 +16,13 @@ import os
 import statistics
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from peers import DROPOUT, PEERS, REFERENCE, Network
+from peers import DROPOUT, LSTM, PEERS, REFERENCE, WITHOUT_ONEDNN, Network
 from roofline import fastest, multiply_adds, products, timed
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -42,7 +41,6 @@ DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2]
 INPUTS, OUTPUTS, MAX_NORM, IGNORED = 50, (1900, 48), 5.0, -100
 UNITS = ("li-bru", "li-gru", "bru", "gru", "lstm")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-LSTM, WITHOUT_ONEDNN = "torch.nn.LSTM", ", no oneDNN"
 SWEEPS: dict[str, tuple[int, ...]] = {
     "frames": (100, 200, 300, 400, 780),
     "batch": (1, 2, 4, 8, 16, 32, 64),
@@ -101,7 +99,7 @@ def ours(size: Size, unit: str, tied: bool, dtype: str, optimizer: str) -> Varia
     return Variant(size, unit, tied, dtype, prepared, model)
 
 
-def theirs(size: Size, name: str, optimizer: str, onednn: bool = True) -> Variant:
+def theirs(size: Size, name: str, optimizer: str) -> Variant:
     """Somebody else's unit; sequences are padded with frames that have no label."""
     tied, layers = PEERS[name]
     net = Network(layers(INPUTS, size.units, size.layers), size.units, OUTPUTS)
@@ -116,7 +114,7 @@ def theirs(size: Size, name: str, optimizer: str, onednn: bool = True) -> Varian
         ]
 
         def step() -> None:
-            with nullcontext() if onednn else torch.backends.mkldnn.flags(enabled=False):
+            with torch.backends.mkldnn.flags(enabled=WITHOUT_ONEDNN not in name):
                 parts = map(cross_entropy, net(x), labels)
                 steps.zero_grad()
                 sum(parts, start=torch.zeros(())).backward()
@@ -125,20 +123,13 @@ def theirs(size: Size, name: str, optimizer: str, onednn: bool = True) -> Varian
 
         return step
 
-    name = name if onednn else name + WITHOUT_ONEDNN
     return Variant(size, name, tied, "float32", prepared)
 
 
 def variants(args: argparse.Namespace, size: Size) -> list[Variant]:
     """All that are asked for, the peers first."""
-    found = [theirs(size, name, args.optimizer) for name in args.peers]
-    found += [
-        theirs(size, name, args.optimizer, onednn=False)
-        for name in args.peers
-        if name.startswith("torch") and not args.sweep
-    ]
     ties = {"tied": (True,), "untied": (False,), "both": (True, False)}[args.directions]
-    return found + [
+    return [theirs(size, name, args.optimizer) for name in args.peers] + [
         ours(size, unit, tied, dtype, args.optimizer)
         for unit in args.unit
         for tied in ties
@@ -295,7 +286,7 @@ def main() -> None:
     parser.add_argument("--ragged", action="store_true", help="lengths of real utterances")
     parser.add_argument("--data", type=Path, default=DATA, help="where AN4 and TIMIT are")
     parser.add_argument("--seed", type=int, default=1, help="of the lengths, default 1")
-    parser.add_argument("--optimizer", choices=("rmsprop", "adam"), default="rmsprop")
+    parser.add_argument("--optimizer", choices=("adam", "rmsprop"), default="adam")
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds, default 5")
     parser.add_argument("--sweep", choices=SWEEPS, help="one size after the other, then a line")
     parser.add_argument("--values", type=int, nargs="+", help="of the sweep")
