@@ -1,0 +1,137 @@
+"""How much faster two processes of one thread train than one process of one thread.
+
+Both take the same steps on the same batches: forward pass, both heads, losses, backward pass,
+clipping, optimizer, and what two processes tell each other. They take turns, step after step, so
+that what else the machine does meets both; ratios are within a step, and the medians over the steps
+are printed, with the largest relative difference of the losses.
+
+    python benchmarks/ddp.py [--json FILE] [--batch 8 16] [--frames 300] [--steps 6]
+"""
+
+import argparse
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from recurrence import DROPOUT, keep_freed_memory
+from torch import multiprocessing
+
+from bayes_asr.config import load
+from bayes_asr.nn.frames import pack
+from bayes_asr.nn.model import AcousticModel
+from bayes_asr.train import parallel, plan
+from bayes_asr.train.batch import Batch
+from bayes_asr.train.loop import Update, run_epoch
+
+INPUTS, OUTPUTS, PROCESSES = 50, (1900, 48), 2
+SPREAD = 0.1  # of the lengths, as utterances are grouped for training
+ALONE = PROCESSES  # the number of the process that is alone
+
+
+def random_batch(sequences: int, frames: int, seed: int) -> Batch:
+    """This process' share of a random batch, which is the same in all."""
+    rng = np.random.default_rng(seed)
+    spread = rng.uniform(1 - SPREAD, 1 + SPREAD, sequences)
+    lengths = {str(i): round(frames * factor) for i, factor in enumerate(spread)}
+    x = {utt: torch.from_numpy(rng.standard_normal((n, INPUTS), "f")) for utt, n in lengths.items()}
+    labels = [
+        {utt: torch.from_numpy(rng.integers(size, size=n)) for utt, n in lengths.items()}
+        for size in OUTPUTS
+    ]
+    mine = parallel.share(list(lengths), lengths)
+    x_NF, packed, order = pack([x[utt] for utt in mine])
+    pdfs, monophones = (pack([of[utt] for utt in mine])[0] for of in labels)
+    return Batch(x_NF, packed, pdfs, monophones, torch.tensor([int(mine[i]) for i in order]))
+
+
+def update_of(args: argparse.Namespace) -> tuple[AcousticModel, Update]:
+    """A network and what trains it, the same in all processes."""
+    torch.manual_seed(1)
+    units = [args.units] * args.layers
+    model = AcousticModel(
+        INPUTS, OUTPUTS, unit=args.unit, units=units, dropout=DROPOUT, tied_directions=True
+    )
+    parallel.share_statistics(model)
+    config = load([], ["train.optimizer=rmsprop", "train.learning_rate=4e-4"])
+    optimizer = plan.optimizer(config.train, model)
+    return model, Update(model, optimizer, monophone_weight=1.0, max_gradient_norm=5.0)
+
+
+def train(
+    number: int, args: argparse.Namespace, sequences: int, port: int, turns: Any, results: Any
+) -> None:
+    """Take the steps of process `number`; its first sends frames, seconds and loss of each step."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    if number != ALONE:
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        os.environ |= {"WORLD_SIZE": str(PROCESSES), "RANK": str(number)}
+    with parallel.joined():
+        model, update = update_of(args)
+        steps = []
+        for step in range(args.steps + 1):
+            batch = random_batch(sequences, args.frames, step)
+            for turn in (number == ALONE, number != ALONE):
+                turns.wait()
+                if turn:
+                    start = time.perf_counter()
+                    done = run_epoch(model, [[""]], lambda _, b=batch: b, title="", update=update)
+                    steps.append((done.frames, time.perf_counter() - start, done.loss))
+        if parallel.is_first():
+            results.put((number, steps[1:]))  # the first warms up
+
+
+def measured(args: argparse.Namespace, sequences: int) -> dict[str, Any]:
+    """Train with one process and with several in turn."""
+    context = multiprocessing.get_context("spawn")
+    turns, results = context.Barrier(PROCESSES + 1), context.SimpleQueue()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    multiprocessing.spawn(train, (args, sequences, port, turns, results), nprocs=PROCESSES + 1)
+    found = dict(results.get() for _ in range(2))
+    frames, seconds, losses = np.array(found[0]).T
+    _, seconds_alone, losses_alone = np.array(found[ALONE]).T
+    return {
+        "unit": args.unit,
+        "tied": True,
+        "dtype": "float32",
+        "batch": sequences,
+        "frames": args.frames,
+        "processes": PROCESSES,
+        "threads": 1,
+        "frames_per_second_alone": float(np.median(frames / seconds_alone)),
+        "frames_per_second": float(np.median(frames / seconds)),
+        "ratio": float(np.median(seconds_alone / seconds)),
+        "loss_difference": float(np.abs(losses / losses_alone - 1).max()),
+    }
+
+
+def main() -> None:
+    """Measure, print a table, and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--unit", default="li-bru", help="default li-bru")
+    parser.add_argument("--batch", type=int, nargs="+", default=[8, 16], help="default 8 and 16")
+    for name, default in (("units", 550), ("layers", 4), ("frames", 300), ("steps", 6)):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+    args = parser.parse_args()
+    print(f"{args.unit}, {args.layers} x {args.units} units, tied; torch {torch.__version__}")
+    print(f"{'batch':>5}{'frames':>8}{'alone':>9}{'together':>10}{'ratio':>7}{'loss':>9}")
+    rows = []
+    for sequences in args.batch:
+        rows.append(measured(args, sequences))
+        print(
+            "{batch:5}{frames:8}{frames_per_second_alone:9.0f}{frames_per_second:10.0f}"
+            "{ratio:7.2f}{loss_difference:9.1e}".format(**rows[-1])
+        )
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
