@@ -8,12 +8,13 @@ from pathlib import Path
 
 import torch
 
-from bayes_asr.decode import native
+from bayes_asr.decode import native as decoder
 from bayes_asr.decode.archive import BACKENDS, choose_decoder
 from bayes_asr.decode.kaldi_programs import PROGRAMS
 from bayes_asr.errors import InputError
 from bayes_asr.inspection import LEAST_FREE, Check
 from bayes_asr.kaldi import cannot_run, find_nist_program, find_program
+from bayes_asr.nn import native as recurrence
 
 EXTRAS = {
     "decode": ("kaldifst",),
@@ -39,18 +40,12 @@ def environment() -> list[Check]:
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     devices = f"{', '.join(names) or 'no GPU'}, {torch.get_num_threads()} threads"
     compiler = next((where for where in map(shutil.which, COMPILERS) if where), "no compiler")
-    built = native.library() is not None
     free = shutil.disk_usage(Path.cwd()).free
     return [
         Check("python", "ok", f"{platform.python_version()} on {platform.machine()}"),
         Check("torch", "ok", f"{torch.__version__}, {devices}"),
-        Check("native decoder", "ok", f"built; {compiler}")
-        if built
-        else Check(
-            "native decoder",
-            "warning",
-            f"{native.LIBRARY} is not built ({compiler}), so decoding is slow; install again",
-        ),
+        _decoder(compiler),
+        _recurrence(compiler),
         *(_importable(extra) for extra in EXTRAS),
         *(_backend(name) for name in BACKENDS),
         _nist(),
@@ -61,6 +56,28 @@ def environment() -> list[Check]:
             f"{free / 2**30:.1f} GiB free in {Path.cwd()}",
         ),
     ]
+
+
+def _decoder(compiler: str) -> Check:
+    """Whether decoding is compiled."""
+    if decoder.library() is not None:
+        return Check("native decoder", "ok", f"built; {compiler}")
+    missing = f"{decoder.LIBRARY} is not built ({compiler}), so decoding is slow; install again"
+    return Check("native decoder", "warning", missing)
+
+
+def _recurrence(compiler: str) -> Check:
+    """Which code the recurrences run on the CPU."""
+    try:
+        path = recurrence.path()
+    except InputError as error:
+        return Check("recurrence", "error", str(error))
+    if path != "torch":
+        return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
+    if recurrence.library() is not None:
+        return Check("recurrence", "ok", f"torch alone, as {recurrence.CHOICE} says")
+    missing = f"{recurrence.LIBRARY} is not built ({compiler})"
+    return Check("recurrence", "warning", f"{missing}, so torch alone trains; install again")
 
 
 def _importable(extra: str) -> Check:

@@ -23,6 +23,7 @@ from bayes_asr import doctor, inspection
 from bayes_asr.cli import main
 from bayes_asr.decode import kaldi_programs
 from bayes_asr.decode.kaldi_programs import PROGRAMS
+from bayes_asr.nn import native as recurrence
 from bayes_asr.tables.fst import Fst, write_fst
 
 
@@ -54,7 +55,33 @@ def test_environment_alone_needs_nothing(
     assert absent == {"decoding by kaldi", "scoring by NIST", "Kaldi's GMMs", *extras}
     said = "without espeakng_loader, kaldi_native_fbank: pip install -e '.[mini]'"
     assert found["extra mini"] == [("absent", said)]
-    assert {"python", "torch", "native decoder", "disk"} <= found.keys()
+    assert {"python", "torch", "native decoder", "recurrence", "disk"} <= found.keys()
+
+
+@pytest.mark.parametrize(
+    ("choice", "state", "says"),
+    [
+        ("torch", "ok", "torch alone, as BAYES_ASR_KERNELS says"),
+        ("portable", "ok", "compiled, portable of portable"),
+        ("mmx", "error", "BAYES_ASR_KERNELS is mmx; this machine and installation have torch"),
+    ],
+)
+def test_code_of_recurrences_is_named(
+    choice: str, state: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAYES_ASR_KERNELS", choice)
+    if choice != "mmx" and recurrence.library() is None:
+        pytest.skip("no compiled recurrences")
+    (found,) = [check for check in doctor.environment() if check.name == "recurrence"]
+    assert found.state == state
+    assert found.message.startswith(says)
+
+
+def test_recurrences_that_are_not_compiled_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrence, "library", lambda: None)
+    monkeypatch.setattr(recurrence, "path", lambda: "torch")
+    (found,) = [check for check in doctor.environment() if check.name == "recurrence"]
+    assert (found.state, "install again" in found.message) == ("warning", True)
 
 
 def test_programs_are_found_below_kaldi_root(

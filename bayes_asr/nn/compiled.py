@@ -84,6 +84,9 @@ class CompiledRecurrence(torch.autograd.Function):
     ) -> Tensor:
         (N, S, X), D = terms_NSX.shape, len(backwards)
         sizes = (len(frames.lengths), D, X // kernel.gates)
+        for sets, what in ((V.shape[0], "weights"), (S, "terms")):
+            if sets not in (1, D):
+                raise ValueError(f"there are {sets} sets of {what} for {D} directions")
         V = native.checked("V", V, (V.shape[0], sizes[2], X))
         terms = native.checked("terms", terms_NSX, (sum(frames.lengths), S, X))
         mask = None if mask_BDH is None else native.checked("mask", mask_BDH, sizes)

@@ -1,0 +1,301 @@
+"""The compiled recurrences, on every path of this machine, against `scan` in double precision."""
+
+import copy
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from nn_units import DIRECTIONS, FUSED, layer, name
+from scipy.special import expit
+from torch import Tensor
+
+from bayes_asr.errors import InputError
+from bayes_asr.nn import native
+from bayes_asr.nn.activations import FIXED
+from bayes_asr.nn.cells import build_cell
+from bayes_asr.nn.compiled import KERNELS, CompiledRecurrence, Kernel, kernel_of
+from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.layer import RecurrentLayer
+
+pytestmark = pytest.mark.skipif(
+    native.library() is None, reason="no compiled recurrences: install with a C++ compiler"
+)
+PATHS = list(native.paths())
+every_path = pytest.mark.parametrize("path", PATHS)
+
+
+def has_kernel(unit: dict[str, Any]) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(native.CHOICE, raising=False)
+        return (
+            kernel_of(build_cell(unit["unit"], 1, 1, unit["options"]), torch.zeros(1)) is not None
+        )
+
+
+COMPILED = [unit for unit in FUSED if has_kernel(unit)] if PATHS else []
+every_unit = pytest.mark.parametrize("unit", COMPILED, ids=name)
+
+
+def gradients(
+    net: RecurrentLayer, x: Tensor, frames: Frames, keys: Tensor | None
+) -> tuple[Tensor, list[Tensor]]:
+    """Outputs, and the gradients of a random projection of them by inputs and parameters."""
+    x = x.to(net.W.weight.dtype).requires_grad_()
+    y = net(x, frames, keys)
+    torch.manual_seed(3)
+    projection = torch.randn(y.shape, dtype=torch.float64).to(y.dtype)
+    return y.detach(), list(torch.autograd.grad((y * projection).sum(), [x, *net.parameters()]))
+
+
+def assert_as_scanned(
+    net: RecurrentLayer,
+    frames: Frames,
+    keys: Tensor | None,
+    *,
+    forward: float = 1e-6,
+    backward: float = 1e-5,
+    factors: torch.dtype = torch.float32,
+) -> None:
+    """Compare outputs and gradients of a layer with those of `scan` in double precision."""
+    torch.manual_seed(2)
+    x = torch.randn(sum(frames.lengths), net.W.in_features)
+    scanned = copy.deepcopy(net).double()
+    scanned.fused = False
+    assert (kernel_of(net.cell, x) is None) == (native.path() == "torch")
+    with torch.autocast("cpu", torch.bfloat16, enabled=factors == torch.bfloat16):
+        y, found = gradients(net, x, frames, keys)
+    expected, wanted = gradients(scanned, x, frames, keys)
+    assert (y - expected).norm() <= forward * expected.norm()
+    for a, b in zip(found, wanted, strict=True):
+        assert (a - b).norm() <= backward * max(b.norm().item(), 1e-3)
+
+
+@every_path
+@every_unit
+def test_every_path_computes_what_the_scan_does(
+    unit: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(native.CHOICE, path)
+    for directions in DIRECTIONS:
+        net = layer(**unit, **directions, dropout=0.4, initial_state="trained").float()
+        assert_as_scanned(net, Frames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
+        assert_as_scanned(net, Frames((20, 13, 13, 1)), None)
+
+
+@settings(max_examples=40)
+@example("lstm", "tied", 16, [1] * 33)
+@example("gru", "untied", 1, [1])
+@given(
+    st.sampled_from(["bru", "li-bru", "gru", "lstm"]),
+    st.sampled_from(["tied", "untied", "one"]),
+    st.sampled_from([1, 3, 7, 16, 17, 33, 40]),
+    st.lists(st.integers(1, 9), min_size=1, max_size=33),
+)
+def test_any_batch_and_number_of_units(
+    unit: str, directions: str, units: int, lengths: list[int]
+) -> None:
+    torch.manual_seed(1)
+    net = RecurrentLayer(
+        3,
+        units,
+        unit,
+        bidirectional=directions != "one",
+        tied_directions=directions == "tied",
+        norm="none",
+    )
+    frames = Frames(tuple(sorted(lengths, reverse=True)))
+    with pytest.MonkeyPatch.context() as patch:
+        for path in PATHS:
+            patch.setenv(native.CHOICE, path)
+            assert_as_scanned(net, frames, None)
+
+
+@every_path
+def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(native.CHOICE, path)
+    torch.manual_seed(1)
+    for tied in (True, False):
+        net = RecurrentLayer(20, 550, "li-bru", tied_directions=tied)
+        assert_as_scanned(net, Frames((7, 5, 5, 2, 1)), None)
+
+
+@every_path
+@every_unit
+def test_factors_in_bfloat16_stay_within_the_stated_bound(
+    unit: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(native.CHOICE, path)
+    torch.manual_seed(1)
+    net = RecurrentLayer(20, 67, unit["unit"], unit["options"], tied_directions=True, dropout=0.2)
+    kinked = "relu" in unit["options"].values()  # or li-gru's default
+    kinked |= unit["unit"] == "li-gru" and "activation" not in unit["options"]
+    assert_as_scanned(
+        net,
+        Frames((60, 41, 1)),
+        torch.tensor([11, -5, 7]),
+        forward=1e-2,
+        backward=0.15 if kinked else 0.02,
+        factors=torch.bfloat16,
+    )
+
+
+@every_path
+@pytest.mark.parametrize("activation", native.ACTIVATIONS)
+def test_functions_are_exact_to_a_few_units_of_the_last_place(
+    activation: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(native.CHOICE, path)
+    magnitudes = torch.logspace(-6, 1.9, 4000)
+    a = torch.cat((-magnitudes, magnitudes, torch.tensor([0.0, -1e3, 1e3, -1e30, 1e30])))
+    H = len(a)
+    V = torch.zeros(1, 1, 1)
+    kernel = Kernel("rnn", native.ACTIVATIONS.index(activation), 1)
+    terms = a.clone().view(H, 1, 1).requires_grad_()
+    frames, zero = Frames((1,) * H), torch.zeros(H, 1, 1)
+    h = CompiledRecurrence.apply(
+        kernel, frames, (False,), torch.float32, True, terms, V, None, zero
+    )
+    (slope,) = torch.autograd.grad(h.sum(), terms)
+    expected = FIXED[activation](a.double())
+    slopes = FIXED[activation].derivative(a.double())
+    if activation == "tanh":
+        slopes = 4 * torch.from_numpy(
+            expit(2 * a.double().numpy()) * expit(-2 * a.double().numpy())
+        )
+    torch.testing.assert_close(h.detach().flatten().double(), expected, rtol=5e-7, atol=1e-37)
+    absolute = 3e-7 if activation == "tanh" else 1e-37  # 1 - tanh^2 cancels
+    torch.testing.assert_close(slope.flatten().double(), slopes, rtol=6e-7, atol=absolute)
+
+
+@every_path
+def test_nan_comes_out_where_it_went_in(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(native.CHOICE, path)
+    for unit in ({"unit": "li-bru"}, {"unit": "li-gru"}, {"unit": "gru"}, {"unit": "lstm"}):
+        net = RecurrentLayer(3, 5, **unit, norm="none", bidirectional=False)
+        x = torch.zeros(4, 3)
+        x[2, 0] = torch.nan
+        for factors in native.STORAGES:
+            with torch.autocast("cpu", enabled=factors == torch.bfloat16):
+                y = net(x, Frames((4,)))
+            assert y[:2].isfinite().all()
+            assert y[2:].isnan().all()
+
+
+@pytest.mark.parametrize("factors", native.STORAGES)
+def test_number_of_threads_changes_nothing(factors: torch.dtype) -> None:
+    torch.manual_seed(1)
+    net = RecurrentLayer(8, 96, "gru")
+    frames = Frames((9, *(5,) * 32))
+    terms = torch.randn(sum(frames.lengths), 2, 288, requires_grad=True)
+    kernel = kernel_of(net.cell, terms)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            zero = torch.zeros(33, 2, 96, requires_grad=True)
+            h = CompiledRecurrence.apply(
+                kernel, frames, (False, True), factors, True, terms, net.V, None, zero
+            )
+            found.append([h, *torch.autograd.grad(h.square().sum(), [terms, zero])])
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+FORKED = """
+import os, torch
+from bayes_asr.nn.compiled import CompiledRecurrence, Kernel
+from bayes_asr.nn.frames import Frames
+torch.set_num_threads(2)
+terms, V, zero = torch.randn(160, 2, 128), torch.randn(2, 64, 128), torch.zeros(32, 2, 64)
+rest = Kernel("mixing", 0, 2), Frames((5,) * 32), (False, True), torch.float32, False
+def states(): return CompiledRecurrence.apply(*rest, terms, V, None, zero)
+y = states()
+child = os.fork()
+if not child:
+    os._exit(not torch.equal(states(), y))
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.slow
+def test_a_forked_process_has_its_own_threads() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
+
+
+@every_path
+def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(native.CHOICE, path)
+    torch.manual_seed(1)
+    frames, kernel = Frames((4, 2)), Kernel("mixing", 0, 2)
+    given = [torch.randn(6, 2, 10), torch.randn(2, 5, 10), torch.rand(2, 2, 5), torch.rand(2, 2, 5)]
+    strided = [x.transpose(0, -1).contiguous().transpose(0, -1) for x in given]
+    backwards = (False, True)
+    ys = []
+    for terms, V, mask, h in (given, strided):
+        leaf = terms.requires_grad_()
+        y = CompiledRecurrence.apply(
+            kernel, frames, backwards, torch.float32, True, leaf, V, mask, h
+        )
+        g = torch.ones(y.shape).transpose(0, 1).contiguous().transpose(0, 1)
+        ys.append((y, *torch.autograd.grad(y, leaf, g)))
+    assert all(torch.equal(a, b) for a, b in zip(*ys, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("position", "wrong", "says"),
+    [
+        (0, torch.zeros(6, 2, 9), r"V is .*\[2, 5, 10\].*needs torch.float32 \[2, 4, 9\]"),
+        (0, torch.zeros(5, 2, 10), r"terms is .*\[5, 2, 10\].*needs torch.float32 \[6, 2, 10\]"),
+        (0, torch.zeros(6, 2, 10, dtype=torch.float64), "terms is torch.float64"),
+        (1, torch.zeros(2, 10, 5), r"V is .*\[2, 10, 5\]"),
+        (2, torch.zeros(2, 2, 4), r"mask is .*\[2, 2, 4\].*\[2, 2, 5\]"),
+        (3, torch.zeros(3, 2, 5), r"initial is .*\[3, 2, 5\].*\[2, 2, 5\]"),
+        (1, torch.zeros(3, 5, 10), "3 sets of weights"),
+        (0, torch.zeros(6, 3, 10), "3 sets of terms"),
+    ],
+)
+def test_wrong_tensors_are_refused(position: int, wrong: Tensor, says: str) -> None:
+    tensors = [torch.zeros(6, 2, 10), torch.zeros(2, 5, 10), *torch.zeros(2, 2, 2, 5)]
+    tensors[position] = wrong
+    with pytest.raises(ValueError, match=says):
+        CompiledRecurrence.apply(
+            Kernel("mixing", 0, 2), Frames((4, 2)), (False, True), torch.float32, True, *tensors
+        )
+
+
+def test_gradients_are_computed_once() -> None:
+    net = RecurrentLayer(3, 4)
+    loss = net(torch.randn(5, 3), Frames((5,))).sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="run forward anew"):
+        loss.backward()
+
+
+def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(native.CHOICE, "avx1024")
+    with pytest.raises(InputError, match=f"BAYES_ASR_KERNELS is avx1024.*torch, {PATHS[0]}"):
+        RecurrentLayer(3, 4)(torch.randn(5, 3), Frames((5,)))
+
+
+@every_unit
+def test_torch_computes_where_it_is_told_to(
+    unit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(native.CHOICE, "torch")
+    monkeypatch.setattr(native, "call", None)
+    for directions in DIRECTIONS:
+        net = layer(**unit, **directions, dropout=0.4).float()
+        assert_as_scanned(net, Frames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
+
+
+def test_who_inherits_a_cell_gets_no_kernel() -> None:
+    for kind in KERNELS:
+        heir = type("Heir", (kind,), {})
+        assert kernel_of(heir(2, 1), torch.zeros(1)) is None
