@@ -295,9 +295,7 @@ def test_second_script_in_a_folder_is_refused_while_jobs_of_the_first_are_there(
     assert busy in said
     assert said.endswith("status 1")
     assert experiment.calls() == []
-    job = (
-        "sleep 99 >/dev/null 2>&1 & echo $! >job; exit 1"  # as a cluster's node that goes on alone
-    )
+    job = "sleep 99 >/dev/null 2>&1 & echo $! >job; exit 1"  # it goes on alone
     executable(experiment.kaldi / "egs/wsj/s5/utils/prepare_lang.sh", f"#!/bin/bash\n{job}\n")
     assert busy not in experiment.run("--stop-stage", "0")
     assert busy in experiment.run("--stop-stage", "0")
