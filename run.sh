@@ -20,7 +20,7 @@
 #   --force            repeat the stages even where they are complete
 #
 # Stages: 0 data, 1 features, 2 alignments, 3 train, 4 forward, 5 decode, 6 score, 7 report. Kaldi does 1 and 2
-# where KALDI_ROOT is set or a path.sh is here; without it timit and ami do them in their own, simpler way.
+# where KALDI_ROOT is set or a path.sh is here; without it the recipes do them in their own, simpler way.
 # Results: OUT/CONFIG/seedN/score_{dev,test}.json; the last lines printed are the table of error rates.
 # e.g. ./run.sh --recipe timit --corpus /corpora/TIMIT
 #      ./run.sh --recipe timit --kaldi-dir ~/kaldi/egs/timit/s5 --seeds 3

@@ -14,21 +14,19 @@ import numpy as np
 
 from bayes_asr.config import load as load_config
 from bayes_asr.data.features import Features
-from bayes_asr.data.marks import STATES
 from bayes_asr.decode.align import Alignment, AlignOptions, Result, Source, align_one
 from bayes_asr.decode.embedded import choose_engine
-from bayes_asr.decode.lang import phones_file, read_lang, silence_phones
-from bayes_asr.decode.ngram import EPSILON
+from bayes_asr.decode.lang import monophones, phones_file, read_lang
 from bayes_asr.decode.parallel import map_utterances
 from bayes_asr.decode.transcript import Speech, flat_alignment, read_speech
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.ark import write_int_vectors
-from bayes_asr.tables.mdl import monophone_model, write_transition_model
+from bayes_asr.tables.mdl import write_transition_model
 from bayes_asr.tables.reader import OpenPipe
-from bayes_asr.tables.text import DataDir, read_data_dir, read_symbols, write_mapping
-from bayes_asr.tables.tree import monophone_tree, write_tree
+from bayes_asr.tables.text import DataDir, read_data_dir, write_mapping
+from bayes_asr.tables.tree import write_tree
 from bayes_asr.train.corpus import NAMED, data_dir, located, report_skipped
 from bayes_asr.train.forward import log_likelihoods
 from bayes_asr.train.loglikes import load
@@ -133,21 +131,10 @@ def _flat_one(utt: str, words: list[str] | None, frames: int, speech: Speech) ->
 
 
 def _write_monophones(lang: Path, out: Path) -> Path:
-    """Write final.mdl, tree and phones.txt of a model without context; returns final.mdl.
-
-    The phones are those of the lang folder's phones.txt, or else of its lexicon, silence first.
-    """
-    if (lang / "phones.txt").exists():
-        table = read_symbols(lang / "phones.txt")
-    else:
-        said = {phone for entry in read_lang(lang).lexicon for phone in entry.phones}
-        names = dict.fromkeys((EPSILON, *silence_phones(lang), *sorted(said)))
-        table = {phone: number for number, phone in enumerate(names)}
-    numbers = [number for phone, number in table.items() if number and phone[0] != "#"]
-    model = monophone_model(numbers, STATES)
-    pdfs = {n: list(range(STATES * i, STATES * (i + 1))) for i, n in enumerate(sorted(numbers))}
-    write_mapping(table.items(), out / "phones.txt")
-    write_tree(monophone_tree(pdfs), out / "tree")
+    """Write final.mdl, tree and phones.txt of a model without context; returns final.mdl."""
+    phones, model, tree = monophones(lang, read_lang(lang).lexicon)
+    write_mapping(phones.items(), out / "phones.txt")
+    write_tree(tree, out / "tree")
     write_transition_model(model, out / "final.mdl")
     return out / "final.mdl"
 

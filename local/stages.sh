@@ -132,6 +132,16 @@ run_stage() {
     ((${#files[@]} == 0)) || echo "$* $(state "${files[@]}")" >"$done"
 }
 
+# repeat_if_changed FOLDER DONE: forget that a stage is complete if anything in the FOLDER it reads came or changed since.
+repeat_if_changed() {
+    local folder
+    folder=$(cd "$1" && pwd)
+    if [[ -f $2 && -n $(find -L "$folder" -path "$out" -prune -o -cnewer "$2" -print -quit 2>/dev/null) ]]; then
+        echo "$1 has changed since it was prepared"
+        rm "$2"
+    fi
+}
+
 # prepare_recipe: stages 0 to 2. A recipe with a kaldi.sh leaves 1 and 2 to Kaldi's GMMs or, where there is no
 # Kaldi, to its without_kaldi.sh; the prepare.py of any other recipe does everything.
 prepare_recipe() {
@@ -141,6 +151,7 @@ prepare_recipe() {
         run_stage 0-2 prepare "$out" -- "${prepare[@]}" ${dim:+--dim "$dim"}
         return
     fi
+    [[ -z $corpus ]] || repeat_if_changed "$corpus" "$out/log/prepare.done"
     run_stage 0 prepare "$out" "$recipe_dir"/*.py "$out"/data/{train,dev,test,eval}/text "$out/data/local/lm.arpa" -- \
         "${prepare[@]}"
     if has_kaldi; then

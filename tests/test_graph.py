@@ -323,6 +323,26 @@ def test_verb_estimates_a_model_from_text(
     assert "ngram 3=" in (graph / "lm.arpa").read_text()
 
 
+def test_without_a_model_phones_have_three_states_of_their_own(
+    tiny_files: Mapping[str, Path],
+) -> None:
+    """With the lexicon's phones.txt or, without it, silence first and the others by name."""
+    files = arguments(tiny_files)
+    model, graph = tiny_files["final.mdl"], tiny_files["text"].parent / "graph/HCLG.fst"
+    write_transition_model(monophone_model([1, 2, 3], 3), model)
+    write_tree(monophone_tree({1: [0, 1, 2], 2: [3, 4, 5], 3: [6, 7, 8]}), model.parent / "tree")
+    run_verb(*files)
+    expected = graph.read_bytes()
+    (model.parent / "silence_phones.txt").write_text("sil\n")
+    for unneeded in ("final.mdl", "tree", "phones.txt"):
+        (model.parent / unneeded).unlink()
+        graph.unlink()
+        run_verb(*(a for a in files if a not in ("--model", model)))
+        assert graph.read_bytes() == expected
+    with pytest.raises(InputError, match="belong to a --model"):
+        run_verb(*(a for a in files if a not in ("--model", model)), "--tree", "tree")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

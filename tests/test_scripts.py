@@ -242,6 +242,80 @@ def test_stages_1_and_2_without_kaldi_are_the_recipes_own(checkout: Checkout) ->
     assert not checkout.calls("kaldi_gmm.sh")
 
 
+@pytest.mark.parametrize(
+    ("name", "sets", "oov", "sound"),
+    [
+        ("ami", ["train", "dev", "eval"], "<unk>", True),
+        ("an4", ["train", "dev", "test"], "<UNK>", True),
+        ("an4", ["train", "dev", "test"], "<UNK>", False),
+    ],
+)
+def test_alignments_without_kaldi_or_marks_begin_with_equal_lengths(
+    checkout: Checkout, name: str, sets: list[str], oov: str, sound: bool
+) -> None:
+    """Two networks learn and align in turn; prepared features are taken as they are."""
+    recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"
+    shutil.copy(ROOT / "recipes" / name / "without_kaldi.sh", recipe)
+    train, dev, test = (f"{out}/data/{part}" for part in sets)
+    Path(train).mkdir(parents=True)
+    Path(train, "wav.scp" if sound else "feats.scp").touch()
+    done = checkout.run(*GMM, "--stage", "1", KALDI_ROOT="")
+    assert done.returncode == 0, done.stderr
+    dictionary, lm = f"{out}/data/local/dict", f"{out}/data/local/lm.arpa"
+    exp, model = f"{out}/exp", f"{out}/exp/flat_ali/final.mdl"
+    align = ["align", "--oov", oov, "--lang", dictionary]
+    configurations = [str(recipe / file) for file in ("config.yaml", "without_kaldi.yaml")]
+    expected = [
+        *([["features", train, dev, test]] if sound else []),
+        [*align, "--flat", "--data", train, "--out", f"{exp}/flat_ali"],
+        [*align, "--flat", "--data", dev, "--model", model, "--out", f"{exp}/flat_ali_dev"],
+        [
+            *("graph", "--lexicon", f"{dictionary}/lexicon.txt", "--lm", lm, "--model", model),
+            *("--out", f"{exp}/mono/graph"),
+        ],
+    ]
+    for learnt, made in (("flat", "first"), ("first", "realigned")):
+        aligner = f"{exp}/aligner_{made}"
+        labels = [
+            f"--set=data.{part}.alignments=[exp/{learnt}_ali{end}]"
+            for part, end in (("train", ""), ("dev", "_dev"))
+        ]
+        described = [*configurations, str(recipe / "aligner.yaml")]
+        expected += [
+            ["train", *described, f"--set=data.dir={out}", *labels, "--out", aligner],
+            [*align, aligner, "--on", "train", "--nj", "2", "--out", f"{exp}/{made}_ali"],
+            [*align, aligner, "--on", "dev", "--nj", "2", "--out", f"{exp}/{made}_ali_dev"],
+        ]
+    *before, last = checkout.calls("bayes-asr")
+    assert before == expected
+    assert last[:4] == ["train", *configurations, f"--set=data.dir={out}"]
+
+
+def test_corpus_that_has_changed_is_prepared_again(checkout: Checkout) -> None:
+    """Files that came, also by a link to old ones; the results may lie inside the corpus."""
+    corpus, old = checkout.folder / "corpus", checkout.folder / "old.wav"
+    corpus.mkdir()
+    old.touch()
+
+    def prepared() -> bool:
+        before = len(checkout.calls("python"))
+        done = checkout.run(*GMM[:3], "--corpus", "corpus", "--out", "corpus/out",
+                            "--stop-stage", "0", KALDI_ROOT="")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        calls = [call for call in checkout.calls("python")[before:] if call[0].endswith(".py")]
+        assert ("corpus has changed" in done.stdout) == (bool(calls) and before > 0)
+        return bool(calls)
+
+    assert prepared()
+    assert not prepared()
+    (corpus / "new.wav").touch()
+    assert prepared()
+    assert not prepared()
+    (corpus / "linked.wav").symlink_to(old)
+    assert prepared()
+    assert not prepared()
+
+
 def test_recipe_that_needs_kaldi_says_so_after_its_preparation(checkout: Checkout) -> None:
     done = checkout.run(*GMM, KALDI_ROOT="")
     assert done.returncode == 1

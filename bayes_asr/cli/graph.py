@@ -8,6 +8,7 @@ from pathlib import Path
 from bayes_asr.decode.graph import build_graph, write_graph
 from bayes_asr.decode.lang import (
     SILENCE_PROBABILITY,
+    monophones,
     pause_probability,
     phone_table,
     silence_phones,
@@ -15,9 +16,9 @@ from bayes_asr.decode.lang import (
 from bayes_asr.decode.lexicon import Pronunciation, read_lexicon
 from bayes_asr.decode.ngram import NgramModel, read_arpa, witten_bell, write_arpa
 from bayes_asr.errors import InputError
-from bayes_asr.tables.mdl import read_transition_model
+from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
-from bayes_asr.tables.tree import read_tree
+from bayes_asr.tables.tree import Tree, read_tree
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--text", type=Path, help="Kaldi text to estimate a Witten-Bell model from (OUT/lm.arpa)"
     )
     parser.add_argument("--order", type=int, default=2, help="of the estimated model (default 2)")
-    parser.add_argument("--model", type=Path, required=True, help="final.mdl")
+    parser.add_argument(
+        "--model", type=Path, help="final.mdl; default: the monophones that align --flat makes"
+    )
     parser.add_argument("--tree", type=Path, help="default: tree beside the model")
     parser.add_argument(
         "--phones", type=Path, help="phones.txt; default: beside the model, or in a lang folder"
@@ -56,8 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Build the graph, write its directory and print its size."""
     lexicon = read_lexicon(args.lexicon)
-    beside = args.model.parent
-    phones = read_symbols(args.phones or phone_table(args.model, args.lexicon))
+    phones, model, tree = _model(args, lexicon)
     probability = args.silence_prob
     if probability is None:
         probability = pause_probability(lexicon)
@@ -70,8 +72,8 @@ def run(args: argparse.Namespace) -> None:
         lexicon,
         _language_model(args, lexicon),
         phones,
-        read_transition_model(args.model),
-        read_tree(args.tree or beside / "tree"),
+        model,
+        tree,
         silence=silence[0] if silence else None,
         silence_probability=probability,
         transition_scale=args.transition_scale,
@@ -92,6 +94,21 @@ def run(args: argparse.Namespace) -> None:
     if graph.foreign_words:
         some = ", ".join(sorted(graph.foreign_words)[:5])
         print(f"left out of the language model, because the lexicon has no such word: {some} ...")
+
+
+def _model(
+    args: argparse.Namespace, lexicon: Sequence[Pronunciation]
+) -> tuple[dict[str, int], TransitionModel, Tree]:
+    """Phone table, transition model and tree."""
+    if args.model:
+        return (
+            read_symbols(args.phones or phone_table(args.model, args.lexicon)),
+            read_transition_model(args.model),
+            read_tree(args.tree or args.model.parent / "tree"),
+        )
+    if args.phones or args.tree:
+        raise InputError("--phones and --tree belong to a --model: name it too")
+    return monophones(args.lexicon.parent, lexicon)
 
 
 def _language_model(args: argparse.Namespace, lexicon: Sequence[Pronunciation]) -> NgramModel:

@@ -4,11 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bayes_asr.data.marks import STATES
 from bayes_asr.decode.lexicon import Pronunciation, read_lexicon, with_positions
 from bayes_asr.decode.ngram import EPSILON
 from bayes_asr.errors import InputError
-from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mdl import TransitionModel, monophone_model
 from bayes_asr.tables.reader import iter_lines
+from bayes_asr.tables.text import read_symbols
+from bayes_asr.tables.tree import Tree, monophone_tree
 
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
 ALIGN_LEXICON = "phones/align_lexicon.txt"
@@ -80,6 +83,24 @@ def phone_table(model: Path, lexicon: Path) -> Path:
             return candidate
     tried = ", ".join(map(str, candidates))
     raise InputError(f"{model}: no phones.txt belongs to it (tried {tried}): give --phones FILE")
+
+
+def monophones(
+    folder: Path, lexicon: Iterable[Pronunciation]
+) -> tuple[dict[str, int], TransitionModel, Tree]:
+    """Phone table, model and tree without context, of three states a phone.
+
+    The phones are those of the lang folder's phones.txt, or else of the lexicon, silence first.
+    """
+    if (folder / "phones.txt").exists():
+        table = read_symbols(folder / "phones.txt")
+    else:
+        said = {phone for entry in lexicon for phone in entry.phones}
+        names = dict.fromkeys((EPSILON, *silence_phones(folder), *sorted(said)))
+        table = {phone: number for number, phone in enumerate(names)}
+    numbers = sorted(number for phone, number in table.items() if number and phone[0] != "#")
+    pdfs = {n: range(STATES * i, STATES * (i + 1)) for i, n in enumerate(numbers)}
+    return table, monophone_model(numbers, STATES), monophone_tree(pdfs)
 
 
 def fitted(

@@ -100,7 +100,7 @@ def prepare(
         total = sum(w.recordings for w in written.values())
         print(
             f"{missing} of {total} recordings are missing below {corpus}: stage 1 needs them; when "
-            "they are there, prepare again (run.sh --force)"
+            "they are there, prepare again (the same run.sh command does)"
         )
 
 

@@ -33,7 +33,6 @@ CEPSTRA = 13  # a frame
 UNKNOWN, SILENCE = "<UNK>", "SIL"
 MARKS = {"<s>", "</s>", "<sil>"}  # in some releases of the transcripts
 TRANSCRIPT = re.compile(r"(.*)\((\S+)\)\s*")
-VERSION = 1  # of what is written
 
 
 @dataclass(frozen=True)
@@ -53,17 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--corpus", type=Path, required=True, help="folder with etc/ and wav/ or feat/"
     )
     parser.add_argument("--out", type=Path, default=Path("exp/an4"), help="default %(default)s")
-    parser.add_argument("--force", action="store_true", help="prepare again what is complete")
     args = parser.parse_args(argv)
-    recipe = {"corpus": str(args.corpus.resolve()), "version": VERSION}
-    stamp = args.out / "prepared.json"
-    if not args.force and stamp.exists() and json.loads(stamp.read_text()) == recipe:
-        print(f"{args.out} is prepared")
-        return 0
-    stamp.unlink(missing_ok=True)
     try:
         prepare(args.corpus.resolve(), args.out)
-        write_lines([json.dumps(recipe)], stamp)
     except (InputError, OSError) as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 1
@@ -143,6 +134,7 @@ def write_data(members: Sequence[Utterance], corpus: Path, directory: Path) -> N
     sums = ((speaker, statistics(matrices)) for speaker, matrices in sorted(by_speaker.items()))
     write_matrices(cepstra.items(), directory / "feats.ark", directory / "feats.scp")
     write_matrices(sums, directory / "cmvn.ark", directory / "cmvn.scp")
+    write_lines([json.dumps({"kind": "Sphinx MFCC"})], directory / "frontend.json")  # for tables
 
 
 def read_cepstra(path: Path) -> np.ndarray:
