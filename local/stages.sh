@@ -151,7 +151,7 @@ prepare_recipe() {
         run_stage 0-2 prepare "$out" -- "${prepare[@]}" ${dim:+--dim "$dim"}
         return
     fi
-    [[ -z $corpus ]] || repeat_if_changed "$corpus" "$out/log/prepare.done"
+    [[ -z $corpus || $stage -gt 0 ]] || repeat_if_changed "$corpus" "$out/log/prepare.done"
     run_stage 0 prepare "$out" "$recipe_dir"/*.py "$out"/data/{train,dev,test,eval}/text "$out/data/local/lm.arpa" -- \
         "${prepare[@]}"
     if has_kaldi; then
