@@ -1,8 +1,8 @@
 """How far two alignments of the same utterances agree.
 
-Prints the share of frames with the same phone and with the same pdf, and the share of phones that
-begin at most 20 ms apart in utterances where both have as many phones. Both alignments must be of
-the same model.
+Prints the share of frames with the same phone and, if both are of the same model, with the same
+pdf, and the share of phones that begin at most 20 ms apart in utterances where both have as many
+phones. Both must have the same phone table.
 
     python benchmarks/alignments.py DIR_A DIR_B [--json FILE]
 """
@@ -28,19 +28,20 @@ def onsets(transition_ids: np.ndarray, model: TransitionModel) -> np.ndarray:
 
 def agreement(a: Alignments, b: Alignments) -> dict[str, Any]:
     """Counts of utterances and frames, and shares in [0, 1], of the utterances in both."""
-    first, second, model = dict(a.items()), dict(b.items()), a.model
+    first, second = dict(a.items()), dict(b.items())
     both = sorted(first.keys() & second.keys())
     x, y = (np.concatenate([ids[utt] for utt in both]) for ids in (first, second))
+    alike = np.array_equal(a.model.tuples, b.model.tuples)
     shifts = []
     for utt in both:
-        starts = onsets(first[utt], model), onsets(second[utt], model)
+        starts = onsets(first[utt], a.model), onsets(second[utt], b.model)
         if len(starts[0]) == len(starts[1]):
             shifts.append(np.abs(starts[0] - starts[1]))
     return {
         "utterances": [len(first), len(second), len(both)],
         "frames": len(x),
-        "same_phone": float((model.phone[x] == model.phone[y]).mean()),
-        "same_pdf": float((model.pdf[x] == model.pdf[y]).mean()),
+        "same_phone": float((a.model.phone[x] == b.model.phone[y]).mean()),
+        **({"same_pdf": float((a.model.pdf[x] == b.model.pdf[y]).mean())} if alike else {}),
         "phones_within_20_ms": float((np.concatenate(shifts) <= NEAR).mean()),
     }
 

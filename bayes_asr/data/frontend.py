@@ -20,7 +20,8 @@ from bayes_asr.tables.text import read_mapping
 
 Kind = Literal["mfcc", "fbank"]
 FRAME_SHIFT = 0.01  # seconds; a frame sees 25 ms
-SHORTEST, OVERSHOOT = 0.1, 0.5  # seconds of a segment, and past the recording: extract-segments
+SHORTEST = float(np.float32(0.1))  # seconds of a segment, in the precision of extract-segments
+OVERSHOOT = 0.5  # seconds of a segment past its recording, as there
 MAX_SKIPPED = 0.05  # share of utterances without sound: as data.max_skipped of conf/base.yaml
 NAMED = 5  # how many utterances a message names
 
