@@ -13,7 +13,7 @@
 #   --stage N          first stage (default: 0)
 #   --stop-stage N     last stage (default: 7)
 #   --nj N             parallel decoding jobs (default: the number of processors)
-#   --nproc N          training processes (only 1 so far)
+#   --nproc N          training processes, which share every batch and the processors (default: 1)
 #   --seeds N          train with the seeds 1 to N (default: 1)
 #   --experiment NAME  train and compare the systems of conf/experiments/NAME: figure1, figure2, pytorch-kaldi
 #   --dim N            dimension of the features that Kaldi makes (fMLLR, default: 40), or mel bands of mini
@@ -48,7 +48,8 @@ for system in "${systems[@]}"; do
         run=$out/$system/seed$seed
         run_stage 3 train "$run" -- bayes-asr train "${configuration[@]}" \
             ${experiment:+"$experiment/${system%"$size"}.yaml"} "${config[@]}" \
-            --set=data.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" --out "$run" ${force:+--new}
+            --set=data.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" --out "$run" \
+            --nproc "$nproc" ${force:+--new}
         settings=$run/config.yaml
         for part in dev test; do
             loglikes=$run/forward_$part/loglikes.ark words=$run/decode_$part/words.txt

@@ -135,7 +135,7 @@ def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
         (["--recipe", "made", "--nj", "0"], "--nj 0: at least one"),
         (["--recipe", "made", "--set", "seed=3"], "the seeds are chosen by --seeds"),
         (["--recipe", "made", "--stage", "4", "--set", "a.b=1"], "takes its configuration from"),
-        (["--recipe", "made", "--nproc", "2"], "--nproc 2: training in several processes"),
+        (["--recipe", "made", "--nproc", "0"], "--nproc 0: at least one"),
         (["--recipe", "made", "--experiment", "figure9"], "known experiments: pair"),
     ],
 )

@@ -5,9 +5,11 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from bayes_asr import log
+from bayes_asr.cli.arguments import positive
 from bayes_asr.config import load
 from bayes_asr.kaldi import open_pipe
 from bayes_asr.train import parallel
+from bayes_asr.train.launch import launched
 from bayes_asr.train.memory import keep_freed_memory
 from bayes_asr.train.training import train
 
@@ -18,13 +20,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
     parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="run directory")
     parser.add_argument("--new", action="store_true", help="discard a run that is there")
+    parser.add_argument("--nproc", type=positive, default=1, help="processes (default: 1)")
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train, or go on."""
+    """Train, or go on; in several processes, each of which runs this verb again."""
+    if args.nproc > 1:
+        raise SystemExit(launched(args.nproc, _arguments(args)))
     keep_freed_memory()
     with parallel.joined():
         config = load(args.config, args.set)
         with log.also_in(args.out / "train.log") if parallel.is_first() else nullcontext():
             train(config, args.out, new=args.new, open_pipe=open_pipe if args.allow_pipes else None)
+
+
+def _arguments(args: argparse.Namespace) -> list[str]:
+    """The command line of one of several processes."""
+    switches = ["--new"] * args.new + ["--allow-pipes"] * args.allow_pipes
+    configs, values = map(str, args.config), (f"--set={value}" for value in args.set)
+    return ["train", *configs, *values, f"--out={args.out}", *switches]

@@ -27,7 +27,7 @@ FAILURE = "bayes_asr/failure"  # key of the store that the processes share
 
 
 class PeerError(InputError):
-    """Another process has ended, and said why."""
+    """What another process has said before it ended."""
 
 
 @contextmanager
@@ -82,10 +82,11 @@ def _together() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise PeerError(
-            _store().get(FAILURE).decode()
-            if _store().check([FAILURE])
-            else f"another process of this training is gone: {error}"
+        if _store().check([FAILURE]):
+            raise PeerError(_store().get(FAILURE).decode()) from None
+        raise InputError(
+            "another process of this training was killed, or its machine is gone; the same command"
+            f" goes on from the last checkpoint ({error})"
         ) from None
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from bayes_asr.train import parallel
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -22,7 +24,8 @@ class Notice:
 def noted() -> Iterator[Notice]:
     """Note the first of SIGNALS instead of ending; after it, SIGINT has its usual effect.
 
-    The others may well come twice, to the process and to its group, and change nothing then.
+    The others may well come twice, to the process and to its group, and change nothing then. So may
+    SIGINT where there are several processes, from the terminal and from what started them.
 
     One that is ignored, as in background jobs of a script or by nohup, stays ignored. Outside the
     main thread, where Python lets nobody handle signals, none is ever noted.
@@ -36,7 +39,8 @@ def noted() -> Iterator[Notice]:
 
     def note(number: int, frame: FrameType | None) -> None:
         notice.number = notice.number or number
-        _handle({n: handler for n, handler in before.items() if n == signal.SIGINT})
+        if parallel.size() == 1:
+            _handle({n: handler for n, handler in before.items() if n == signal.SIGINT})
 
     try:
         _handle(dict.fromkeys(before, note))
