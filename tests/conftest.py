@@ -5,12 +5,16 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 from small_corpus import settings, write_corpus
+from training_runs import OPTIONS, config_of, states
 
+from bayes_asr import log
 from bayes_asr.cli import main
+from bayes_asr.train.training import train
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
@@ -69,3 +73,20 @@ def small_run(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     run = tmp_path_factory.mktemp("run") / "small"
     assert main(["train", str(CONF / "base.yaml"), *settings(small_corpus), f"--out={run}"]) == 0
     return run
+
+
+@pytest.fixture(scope="session")
+def undisturbed(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a run has learnt that nothing happened to."""
+    run = tmp_path_factory.mktemp("undisturbed")
+    train(config_of(small_corpus, *OPTIONS), run)
+    return states(run)
+
+
+@pytest.fixture
+def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What is logged, as one string when asked."""
+    monkeypatch.setattr(log.LOGGER, "propagate", True)
+    monkeypatch.setattr(log.LOGGER, "handlers", [])
+    caplog.set_level("INFO", "bayes_asr")
+    return lambda: caplog.text

@@ -1,7 +1,6 @@
 """Training runs: what they write, resume and refuse; which data they take."""
 
 import json
-import logging
 import os
 import shutil
 import subprocess
@@ -23,7 +22,7 @@ from small_corpus import (
     write_corpus,
     write_data_dir,
 )
-from training_runs import assert_same, config_of, epochs_of, states
+from training_runs import Killed, assert_same, config_of, epochs_of, states
 
 from bayes_asr.config import load
 from bayes_asr.data.batches import in_order
@@ -37,15 +36,6 @@ from bayes_asr.train.corpus import LabelledSet, training_and_dev
 from bayes_asr.train.loop import run_epoch
 from bayes_asr.train.schedule import cosine, newbob, next_rate
 from bayes_asr.train.training import train
-
-
-@pytest.fixture
-def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What is logged, as one string when asked."""
-    monkeypatch.setattr(logging.getLogger("bayes_asr"), "propagate", True)
-    caplog.set_level(logging.INFO, "bayes_asr")
-    return lambda: caplog.text
-
 
 # --- what a run writes
 
@@ -99,17 +89,6 @@ def test_damaged_front_end_is_named(text: str, tmp_path: Path) -> None:
 
 
 # --- resuming
-
-
-class Killed(BaseException):
-    """What stops a run in these tests."""
-
-
-@pytest.fixture(scope="module")
-def undisturbed(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    run = tmp_path_factory.mktemp("undisturbed")
-    train(config_of(small_corpus, "train.epochs=3", "train.noise=0.2", "train.tempo=0.1"), run)
-    return states(run)
 
 
 @pytest.mark.parametrize("write", range(1, 10))
