@@ -34,7 +34,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$root/local/stages.sh"
 
 recipe=mini kaldi_dir='' corpus='' config=() set=() out='' stage=0 stop_stage=7
-nj=$(getconf _NPROCESSORS_ONLN) nproc=1 seeds=1 experiment='' dim='' force=''
+nj=$(getconf _NPROCESSORS_ONLN) nproc='' seeds=1 experiment='' dim='' force=''
 parse_options "$@"
 choose_recipe
 choose_systems
@@ -48,8 +48,8 @@ for system in "${systems[@]}"; do
         run=$out/$system/seed$seed
         run_stage 3 train "$run" -- bayes-asr train "${configuration[@]}" \
             ${experiment:+"$experiment/${system%"$size"}.yaml"} "${config[@]}" \
-            --set=data.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" --out "$run" \
-            --nproc "$nproc" ${force:+--new}
+            --set=data.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" \
+            ${nproc:+--nproc "$nproc"} --out "$run" ${force:+--new}
         settings=$run/config.yaml
         for part in dev test; do
             loglikes=$run/forward_$part/loglikes.ark words=$run/decode_$part/words.txt

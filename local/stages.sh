@@ -53,7 +53,7 @@ check_options() {
     local file
     ((seeds > 0)) || refuse "--seeds $seeds: at least one is needed"
     ((nj > 0)) || refuse "--nj $nj: at least one is needed"
-    ((nproc > 0)) || refuse "--nproc $nproc: at least one is needed"
+    [[ $nproc != 0 ]] || refuse "--nproc $nproc: at least one is needed"
     ((stage <= stop_stage && stage <= 7)) || refuse "--stage $stage --stop-stage $stop_stage: no stage of 0 to 7 is between them"
     [[ -z $corpus || -z $kaldi_dir ]] || refuse "--corpus and --kaldi-dir exclude each other"
     [[ -z $corpus || -d $corpus ]] || refuse "--corpus $corpus: there is no such folder"

@@ -180,7 +180,8 @@ def test_nothing_on_the_command_line_is_executed(checkout: Checkout, option: str
 
 
 def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
-    done = checkout.run("./run.sh", "--recipe", "made", "--nj", "3", "--dim", "50")
+    numbers = ("--nj", "3", "--nproc", "2", "--dim", "50")
+    done = checkout.run("./run.sh", "--recipe", "made", *numbers)
     out = str(checkout.folder / "exp/made")
     run = f"{out}/made/seed1"
     assert done.returncode == 0, done.stderr
@@ -188,7 +189,7 @@ def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
     assert [call for call in checkout.calls("python") if call[0] == prepare[0]] == [prepare]
     config = str(checkout.folder / "recipes/made/config.yaml")
     assert checkout.calls("bayes-asr") == [
-        ["train", config, f"--set=data.dir={out}", "--set=seed=1", "--out", run],
+        ["train", config, f"--set=data.dir={out}", "--set=seed=1", "--nproc", "2", "--out", run],
         ["forward", run, "--on", "dev"],
         ["decode", run, "--on", "dev", "--nj", "3"],
         ["forward", run, "--on", "test"],
