@@ -1,18 +1,16 @@
-"""Archives: what Kaldi wrote is read exactly, others read what we write, damage is one line."""
+"""Archives: what Kaldi wrote, what we write, and what others read of it."""
 
 import gzip
 import io
-import os
-import pickle
 import struct
 import tracemalloc
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 
 import kaldiio
 import numpy as np
 import pytest
+from archives import MATRIX, ark_file, binary, one_line
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
@@ -28,7 +26,6 @@ from bayes_asr.tables.ark import (
     write_matrices,
 )
 
-MATRIX = np.arange(12, dtype=np.float32).reshape(6, 2) / 7
 names = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1)
 float_matrices = arrays(
     np.float32,
@@ -36,29 +33,6 @@ float_matrices = arrays(
     elements=st.floats(width=32, allow_nan=False, allow_infinity=False),
 )
 int_vectors = st.lists(st.integers(-(2**31), 2**31 - 1)).map(lambda x: np.array(x, np.int32))
-
-
-def binary(matrix: np.ndarray, kind: bytes = b"FM") -> bytes:
-    """A matrix as the format describes it, written without the code under test."""
-    rows, columns = matrix.shape
-    data = matrix.astype("<f4" if kind == b"FM" else "<f8").tobytes()
-    return b"\0B" + kind + b" " + struct.pack("<bibi", 4, rows, 4, columns) + data
-
-
-def ark_file(folder: Path, content: bytes, name: str = "x.ark") -> Path:
-    path = folder / name
-    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    return path
-
-
-def one_line(error: pytest.ExceptionInfo[InputError], *parts: object) -> None:
-    message = str(error.value)
-    assert "\n" not in message
-    for part in parts:
-        assert str(part) in message
-
-
-# --- what Kaldi wrote -------------------------------------------------------------------------
 
 
 def kaldi_char_to_float(header: bytes, quartiles: tuple[int, ...], code: int) -> np.float32:
@@ -113,9 +87,6 @@ def test_evenly_compressed_matrices(tmp_path: Path, kind: bytes, codes: str) -> 
     header = b"u \0B" + kind + b" " + struct.pack("<ffii", -2.0, 10.0, 2, 2)
     matrix = read_matrix(f"{ark_file(tmp_path, header + raw.tobytes())}:2", "u")
     np.testing.assert_allclose(matrix, [[-2, 8], [0, -2 + 10 / levels]], rtol=1e-6, atol=1e-6)
-
-
-# --- round trips, and readers other than ours ---------------------------------------------------
 
 
 @given(st.dictionaries(names, float_matrices, max_size=4))
@@ -194,229 +165,6 @@ def test_streams_do_not_hold_the_corpus(tmp_path: Path) -> None:
     assert peak < 6 * big.nbytes
 
 
-# --- scp: ranges, paths, pipes ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("span", "rows"), [("0:0", (0, 1)), ("1:3", (1, 4)), ("0:5", (0, 6)), ("4:8", (4, 6))]
-)
-def test_row_ranges_include_the_last(tmp_path: Path, span: str, rows: tuple[int, int]) -> None:
-    path = ark_file(tmp_path, b"u " + binary(MATRIX))
-    np.testing.assert_array_equal(read_matrix(f"{path}:2[{span}]", "u"), MATRIX[slice(*rows)])
-
-
-@pytest.mark.parametrize("span", ["3:2", "0:9", "6:6", "-1:2", ":", "1", "0:1,0:0"])
-def test_impossible_row_ranges(tmp_path: Path, span: str) -> None:
-    path = ark_file(tmp_path, b"u " + binary(MATRIX))
-    with pytest.raises(InputError) as error:
-        read_matrix(f"{path}:2[{span}]", "u")
-    one_line(error, path, "u")
-
-
-def test_relative_paths_are_kaldis_then_the_scps_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, work = tmp_path / "data", tmp_path / "work"
-    for folder, value in ((data, 1), (work, 2)):
-        folder.mkdir()
-        write_matrices([("u", MATRIX * 0 + value)], folder / "x.ark")
-    (data / "feats.scp").write_text("u x.ark:2[0:1]\n")
-    monkeypatch.chdir(work)
-    assert dict(iter_matrices(data / "feats.scp"))["u"][0, 0] == 2
-    (work / "x.ark").unlink()
-    assert dict(iter_matrices(data / "feats.scp"))["u"].tolist() == [[1, 1], [1, 1]]
-
-
-def test_spaces_unicode_and_windows_line_ends_in_an_scp(tmp_path: Path) -> None:
-    folder = tmp_path / "mes  données"
-    write_matrices([("ütt", MATRIX)], folder / "x.ark", folder / "x.scp")
-    scp = folder / "x.scp"
-    scp.write_bytes(b"\n" + scp.read_bytes().replace(b"\n", b"\r\n") + b"\r\n")
-    assert list(dict(iter_matrices(scp))) == ["ütt"]
-
-
-@pytest.mark.parametrize(
-    ("content", "parts"),
-    [
-        (b"a x.ark:5\na x.ark:9\n", ["line 2", "a is there a second time"]),
-        (b"a x.ark:5\nb\n", ["line 2", "b has no file"]),
-        (b"a x.ark:5\n\xff\xfe x\n", ["line 2", "not UTF-8"]),
-    ],
-)
-def test_bad_scp_lines(tmp_path: Path, content: bytes, parts: list[str]) -> None:
-    scp = ark_file(tmp_path, content, "feats.scp")
-    with pytest.raises(InputError) as error:
-        read_scp(scp)
-    one_line(error, scp, *parts)
-
-
-@pytest.mark.parametrize("entry", ["touch {} |", "cat x | touch {} | ", "| touch {}"])
-def test_pipes_are_refused_and_nothing_runs(tmp_path: Path, entry: str) -> None:
-    victim = tmp_path / "victim"
-    command = entry.format(victim)
-    scp = ark_file(tmp_path, f"u {command}\n".encode(), "feats.scp")
-    for attempt in (
-        lambda: read_scp(scp),
-        lambda: read_matrix(command, "u"),
-        lambda: list(iter_matrices(scp)),
-        lambda: list(iter_matrices(f"ark:{command}")),
-        lambda: list(iter_matrices(f"scp:{command}")),
-        lambda: list(iter_int_vectors(f"ark,s,cs:{command}")),
-    ):
-        with pytest.raises((InputError, FileNotFoundError)):
-            attempt()
-    assert not victim.exists()
-    with pytest.raises(InputError) as error:
-        read_scp(scp)
-    one_line(error, scp, "line 1", "u", "--allow-pipes")
-
-
-def test_pipes_go_through_the_function_that_is_given(tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    def open_pipe(command: str) -> io.BytesIO:
-        asked.append(command.strip())
-        return io.BytesIO(binary(MATRIX))
-
-    scp = ark_file(tmp_path, b"u copy it |\n", "feats.scp")
-    found = dict(iter_matrices(scp, open_pipe=open_pipe))
-    np.testing.assert_array_equal(found["u"], MATRIX)
-    assert asked == ["copy it"]
-
-
-def test_pickles_in_an_archive_are_not_opened(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-
-    class Trap:
-        def __reduce__(self) -> tuple:
-            return os.mkdir, (str(victim),)
-
-    path = ark_file(tmp_path, b"u PKL" + pickle.dumps(Trap()))
-    with pytest.raises(InputError):
-        list(iter_matrices(path))
-    assert not victim.exists()
-
-
-# --- damage -------------------------------------------------------------------------------------
-
-
-def test_nan_and_infinity_are_named(tmp_path: Path) -> None:
-    bad = MATRIX.copy()
-    bad[3, 1], bad[5, 0] = np.nan, np.inf
-    path = ark_file(tmp_path, b"u " + binary(bad))
-    with pytest.raises(InputError) as error:
-        read_matrix(f"{path}:2", "u")
-    one_line(error, path, "u holds nan at frame 3, column 1")
-    np.testing.assert_array_equal(read_matrix(f"{path}:2", "u", finite=False), bad)
-
-
-@pytest.mark.parametrize("name", ["x.ark", "x.ark.gz"])
-def test_a_truncated_matrix_names_both_numbers(tmp_path: Path, name: str) -> None:
-    content = b"u " + binary(MATRIX)[:-5]
-    path = ark_file(tmp_path, content, name)
-    with pytest.raises(InputError) as error:
-        list(iter_matrices(path))
-    one_line(error, path, "u (6 x 2) needs 48 bytes at offset 17", f"the file has {len(content)}")
-
-
-def every_cut(content: bytes) -> Iterator[bytes]:
-    return (content[:end] for end in range(1, len(content)))
-
-
-def test_every_truncation_is_an_error(tmp_path: Path) -> None:
-    for kind in (b"FM", b"DM"):
-        for cut in every_cut(b"utt " + binary(MATRIX[:2], kind)):
-            with pytest.raises(InputError):
-                list(iter_matrices(ark_file(tmp_path, cut)))
-    write_int_vectors([("utt", np.arange(3))], tmp_path / "good")
-    for cut in every_cut((tmp_path / "good").read_bytes()):
-        with pytest.raises(InputError):
-            list(iter_int_vectors(ark_file(tmp_path, cut)))
-    for cut in every_cut(gzip.compress((tmp_path / "good").read_bytes())):
-        (tmp_path / "cut.gz").write_bytes(cut)
-        with pytest.raises(InputError):
-            list(iter_int_vectors(tmp_path / "cut.gz"))
-
-
-@pytest.mark.parametrize("name", ["x.ark", "x.ark.gz"])
-@pytest.mark.parametrize(
-    "forged",
-    [
-        b"\0BFM \4" + struct.pack("<ibi", 2**31 - 1, 4, 2**31 - 1),
-        b"\0BDM \4" + struct.pack("<ibi", 2**30, 4, 1),
-        b"\0BFM \4" + struct.pack("<ibi", 2**30, 4, 0),
-        b"\0BFM \4" + struct.pack("<ibi", -1, 4, -8),
-        b"\0BFM \x08" + struct.pack("<ibi", 1, 4, 1) + bytes(4),
-        b"\0BCM " + struct.pack("<ffii", 0, 1, 2**31 - 1, 2**31 - 1),
-        b"\0BCM2 " + struct.pack("<ffii", 0, 1, -2, 5),
-        b"\0BCM3 " + struct.pack("<ffii", 0, 1, 2**31 - 1, 1),
-        b"\0BFV \4" + struct.pack("<i", 3) + bytes(12),
-        b"\0B\4" + struct.pack("<i", 2**31 - 1),
-        b"\0Bgarbage",
-        b"RIFF" + bytes(40),
-        b"[ 1 2\n 3 ]\n",
-        b"[ 1 x ]\n",
-        b"[ 1 2",
-        b"[ 1 ] 2\n",
-    ],
-)
-def test_forged_matrices_neither_pass_nor_allocate(
-    tmp_path: Path, forged: bytes, name: str
-) -> None:
-    path = ark_file(tmp_path, b"u " + forged, name)
-    tracemalloc.start()
-    with pytest.raises(InputError) as error:
-        list(iter_matrices(path))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 4 << 20
-    one_line(error, path, "u ")
-
-
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
-        (b"u \0B\4" + struct.pack("<i", 2**31 - 1), "u (2147483647 integers) needs"),
-        (b"u \0B\4" + struct.pack("<i", -1), "u (-1 integers) has the size -5"),
-        (b"u 1\nv 2\nu 3\n", "u is there a second time, at offset 8"),
-        (b"u \0B\4" + struct.pack("<ibi", 1, 8, 1), "no vector of int32"),
-        (b"u \0BFM ____", "no vector of integers"),
-        (b"u 1 2 x\n", "no line of integers"),
-        (b"u 1 99999999999\n", "no line of integers"),
-        (b"u 1 23", "without an end"),
-        (b"\xff\xfe\xfd 1\n", "no utterance name at offset 0"),
-        (b"x" * 10_000, "no word ends"),
-    ],
-)
-def test_forged_alignments(tmp_path: Path, content: bytes, part: str) -> None:
-    for name in ("ali.1", "ali.1.gz"):
-        path = ark_file(tmp_path, content, name)
-        with pytest.raises(InputError) as error:
-            list(iter_int_vectors(path))
-        one_line(error, path, part)
-
-
-def test_a_gz_that_is_not_one(tmp_path: Path) -> None:
-    path = tmp_path / "ali.1.gz"
-    path.write_bytes(b"u 1 2 3\n")
-    with pytest.raises(InputError) as error:
-        list(iter_int_vectors(path))
-    one_line(error, path, "gzip")
-
-
-def test_missing_files_and_offsets_name_the_utterance(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as error:
-        read_matrix(f"{tmp_path}/none.ark:12", "utt7")
-    one_line(error, "none.ark:12", "utt7", "No such file")
-    path = ark_file(tmp_path, b"u " + binary(MATRIX))
-    with pytest.raises(InputError) as error:
-        read_matrix(f"{path}:1000", "utt7")
-    one_line(error, path, "utt7", 1000, path.stat().st_size)
-
-
-# --- writing ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("bad", "part"),
     [
@@ -460,15 +208,3 @@ def test_an_archive_is_the_same_bytes_each_time(tmp_path: Path) -> None:
     assert first == b"u \0B\4" + struct.pack("<i", 9) + b"".join(
         struct.pack("<bi", 4, i) for i in range(9)
     )
-
-
-def test_a_named_pipe_is_read_as_a_stream(tmp_path: Path) -> None:
-    """What a shell's <(command) gives: a file without a size."""
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    content = b"u " + binary(MATRIX)
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(fifo.write_bytes, content)
-        ((utt, matrix),) = iter_matrices(fifo)
-    assert utt == "u"
-    np.testing.assert_array_equal(matrix, MATRIX)
