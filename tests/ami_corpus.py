@@ -12,6 +12,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
+RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "ami"
+SETS = ("train", "dev", "eval")
 NITE = 'xmlns:nite="http://nite.sourceforge.net/"'
 HEAD = '<?xml version="1.0" encoding="ISO-8859-1" standalone="yes"?>'
 SOUNDS = {"{laugh}": "vocalsound", "{gap}": "gap", "{restart}": "disfmarker"}
@@ -40,6 +42,17 @@ class Wearer:
     speaker: str
     channel: int
     turns: list[Turn] = field(default_factory=list)
+
+
+def wearers(export: Path) -> list[Wearer]:
+    """The lines that NXT's query prints in Kaldi's recipe."""
+    found: dict[tuple[str, str], Wearer] = {}
+    for line in export.read_text().splitlines():
+        meeting, agent, speaker, channel, _, _, start, end, text, times = line.split("\t")
+        new = Wearer(meeting, agent, speaker, int(channel))
+        person = found.setdefault((meeting, agent), new)
+        person.turns.append(Turn(start, end, text, tuple(times.split())))
+    return list(found.values())
 
 
 def write_annotations(wearers: Sequence[Wearer], folder: Path) -> None:
