@@ -9,6 +9,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from script_stubs import Checkout
 from small_corpus import settings, write_corpus
 from training_runs import OPTIONS, config_of, states
 
@@ -90,3 +91,9 @@ def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(log.LOGGER, "handlers", [])
     caplog.set_level("INFO", "bayes_asr")
     return lambda: caplog.text
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    """A copy of the scripts in an environment of stubs."""
+    return Checkout(tmp_path)

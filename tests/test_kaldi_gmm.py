@@ -15,6 +15,7 @@ import wave
 from pathlib import Path
 
 import pytest
+from script_stubs import executable
 
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
 from bayes_asr.tables.fst import read_fst
@@ -74,12 +75,6 @@ SCRIPTS = [
 ]
 PROGRAMS = ["featbin/compute-mfcc-feats", "gmmbin/gmm-est-fmllr", "bin/compile-train-graphs"]
 PROGRAMS += ["fstbin/fsttablecompose", "latbin/lattice-to-post", "lmbin/arpa2fst"]
-
-
-def executable(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
 
 
 class Experiment:
