@@ -23,7 +23,7 @@ class Backward : public Sweep<Store, Backward<Store>> {
     Step(-1, job_.B, fed_[0], first_, FinishTiles<Start>, thread, threads);
   }
 
-  void Prefetch(int64_t t, const Tile &tile, const Packed<Store> &matrix) const {
+  INLINE void Prefetch(int64_t t, const Tile &tile, const Packed<Store> &matrix) const {
     const int64_t first = tile.panel * matrix.units(), units = matrix.units();
     for (int64_t r = 0; r < tile.rows && t >= 0; ++r) {
       const Place at = PlaceOf(job_, job_.sets, tile.set, tile.first_row + r);

@@ -59,14 +59,11 @@ struct Mixing {
   static constexpr int kGates = 2, kStates = 1, kExtras = 1;
   static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
     const Logistic z(a[0]);
-    Mix(z.of, z.of_minus, a[1], s, m, &slopes[0], &slopes[1], &extras[0]);
-  }
-  static INLINE void Mix(Vec z, Vec not_z, Vec a, Vec *s, Vec m, Vec *by_z, Vec *by_a, Vec *by_h) {
-    const Vec c = F::Of(a, by_a) * m;
-    *by_a *= z * m;
-    *by_z = z * not_z * (c - s[0]);
-    *by_h = not_z;
-    s[0] += z * (c - s[0]);
+    const Vec step = F::Of(a[1], &slopes[1]) * m - s[0];
+    slopes[0] = z.of * z.of_minus * step;
+    slopes[1] *= z.of * m;
+    extras[0] = z.of_minus;
+    s[0] += z.of * step;
   }
 };
 
@@ -105,3 +102,70 @@ struct Lstm {
     s[1] = c;
   }
 };
+
+// What comes before the product of the candidate of a GRU.  The states are h, a_z, and r, to which
+// Gru gives back r h; V multiplies that.
+struct GruReset {
+  static constexpr int kGates = 2, kStates = 3, kExtras = 0;
+  static INLINE void Next(const Vec *a, Vec *s, Vec, Vec *, Vec *) {
+    s[1] = a[0];
+    s[2] = Logistic(a[1]).of;
+  }
+};
+
+// extras: the derivatives of the new h by the old one, and of r h by h.
+template <class F>
+struct Gru {
+  static constexpr int kGates = 3, kStates = 3, kExtras = 2;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
+    const Vec of_mixing[] = {s[1], a[0]}, h = s[0], r = s[2];
+    Vec by[2];
+    Mixing<F>::Next(of_mixing, s, m, by, extras);
+    slopes[0] = by[0];
+    slopes[1] = h * r * (1.0f - r);
+    slopes[2] = by[1];
+    extras[1] = r;
+    s[2] = r * h;
+  }
+};
+
+// What the cell works on: a place is a vector of units of one row.
+constexpr int kPlaces = 2 * kRows;
+
+struct Values {
+  Place at[kPlaces];
+  int64_t frame[kPlaces], unit[kPlaces];
+  Vec a[kMaxGates][kPlaces], s[kMaxStates][kPlaces], m[kPlaces];
+  Vec slopes[kMaxGates][kPlaces], extras[kMaxExtras][kPlaces];
+};
+
+using Next = void (*)(Values &, int count);
+
+// Apart from loads and stores, so that the machine computes several places at once.
+template <class Cell>
+void NextAtAll(Values &v, int count) {
+  for (int i = 0; i < count; ++i) {
+    Vec a[Cell::kGates], s[Cell::kStates], slopes[Cell::kGates], extras[Cell::kExtras + 1];
+    for (int g = 0; g < Cell::kGates; ++g) a[g] = v.a[g][i];
+    for (int k = 0; k < Cell::kStates; ++k) s[k] = v.s[k][i];
+    Cell::Next(a, s, v.m[i], slopes, extras);
+    for (int g = 0; g < Cell::kGates; ++g) v.slopes[g][i] = slopes[g];
+    for (int k = 0; k < Cell::kStates; ++k) v.s[k][i] = s[k];
+    for (int e = 0; e < Cell::kExtras; ++e) v.extras[e][i] = extras[e];
+  }
+}
+
+template <class... F>
+inline Next NextWithActivation(const Job &job) {
+  static constexpr Next kOfRnn[] = {NextAtAll<Rnn<F>>...};
+  static constexpr Next kOfMixing[] = {NextAtAll<Mixing<F>>...};
+  static constexpr Next kOfGru[] = {NextAtAll<Gru<F>>...};
+  return (job.unit == kRnn ? kOfRnn : job.unit == kMixing ? kOfMixing : kOfGru)[job.activation];
+}
+
+inline Next NextOf(const Job &job) {
+  if (job.unit == kLiBru) return NextAtAll<LogMixing<-1>>;
+  if (job.unit == kLogLiBru) return NextAtAll<LogMixing<1>>;
+  if (job.unit == kLstm) return NextAtAll<Lstm>;
+  return NextWithActivation<TanhOf, SigmoidOf, ReluOf, SoftplusOf, LogSigmoidOf>(job);
+}

@@ -10,29 +10,29 @@ class Forward : public Sweep<Store, Forward<Store>> {
  public:
   explicit Forward(const Job &job)
       : Base(job, WeightsOf(job, 0, job.unit == kGru ? 2 : job.G), WeightsOf(job, 2, 1)),
-        finish_(FinishOf(job)) {
-    for (int i = 0; i < (job.unit == kLstm ? 2 : 1); ++i) {
-      states_[i] = Buffer<float>(job.B * job.D * width_);
-      for (int64_t row = 0; row < job.B * job.D; ++row) {
-        const float *from = job.initial[i] + row * job.H;
-        std::memcpy(states_[i].get() + row * width_, from, job.H * sizeof(float));
-        for (int64_t unit = 0; i == 0 && unit < job.H; unit += LANES) {
-          Feed(0, {row / job.D, row % job.D, row}, unit, Some(from, unit));
+        kept_(job.unit == kGru ? 3 : job.unit == kLstm ? 2 : 1),
+        next_(NextOf(job)) {
+    for (int i = 0; i < kept_; ++i) states_[i] = Buffer<float>(job.B * job.D * width_);
+    for (int64_t row = 0; row < job.B * job.D; ++row) {
+      const Place at{row / job.D, row % job.D, row};
+      for (int64_t unit = 0; unit < job.H; unit += LANES) {
+        for (int i = 0; i < kMaxInitial && job.initial[i]; ++i) {
+          StoreSome(StateAt(i, at, unit), Some(job.initial[i] + row * job.H, unit), LANES);
         }
+        Feed(0, at, unit, LoadSome<Vec>(StateAt(0, at, unit), LANES));
       }
     }
-    if (last_) update_ = Buffer<float>(job.B * job.D * width_);
   }
 
   void Go(int thread, int threads) {
     for (int64_t t = 0; t < job_.T; ++t) {
       const int64_t alive = job_.sizes[t];
-      Step(t, alive, fed_[t % 2], first_, last_ ? FinishReset : finish_, thread, threads);
-      if (last_) Step(t, alive, inner_, *last_, finish_, thread, threads);
+      Step(t, alive, fed_[t % 2], first_, last_ ? FinishReset : FinishCell, thread, threads);
+      if (last_) Step(t, alive, inner_, *last_, FinishCell, thread, threads);
     }
   }
 
-  void Prefetch(int64_t t, const Tile &tile, const Packed<Store> &matrix) const {
+  INLINE void Prefetch(int64_t t, const Tile &tile, const Packed<Store> &matrix) const {
     const int64_t first = tile.panel * matrix.units(), units = matrix.units();
     for (int64_t r = 0; r < tile.rows; ++r) {
       const Place at = PlaceOf(job_, job_.sets, tile.set, tile.first_row + r);
@@ -75,92 +75,68 @@ class Forward : public Sweep<Store, Forward<Store>> {
     return job_.mask ? Some(job_.mask + at.row * job_.H, unit) : Vec{} + 1.0f;
   }
 
-  // The state after a frame, from the pre-activations of all gates.
-  template <class Cell>
+  // Take what the cell needs: the pre-activations of gates from `first_gate` on, and the states.
+  int Gather(int64_t t, const Tile &tile, const Packed<Store> &matrix, int first_gate,
+             const Vec *sums, Values *v) const {
+    const int64_t first = tile.panel * matrix.units(), behind = first + matrix.units();
+    int count = 0;
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const Place at = PlaceOf(job_, job_.sets, tile.set, tile.first_row + r);
+      const int64_t frame = FrameOf(job_, t, at.b, at.d);
+      const float *terms = TermsAt(at, frame) + first_gate * job_.H;
+      for (int64_t unit = first; unit < behind; unit += LANES, sums += matrix.gates()) {
+        if (unit >= job_.H) continue;
+        v->at[count] = at;
+        v->frame[count] = frame;
+        v->unit[count] = unit;
+        for (int g = 0; g < matrix.gates(); ++g) {
+          v->a[g][count] = Some(terms + g * job_.H, unit) + sums[g];
+        }
+        for (int i = 0; i < kept_; ++i) {
+          v->s[i][count] = LoadSome<Vec>(StateAt(i, at, unit), LANES);
+        }
+        v->m[count++] = MaskAt(at, unit);
+      }
+    }
+    return count;
+  }
+
+  void SetStates(const Values &v, int i) const {
+    for (int k = 0; k < kept_; ++k) StoreSome(StateAt(k, v.at[i], v.unit[i]), v.s[k][i], LANES);
+  }
+
+  // The state after a frame.
   static void FinishCell(Forward &f, int64_t t, const Tile &tile, const Vec *sums) {
     const Job &job = f.job_;
-    const int64_t first = tile.panel * f.first_.units(), behind = first + f.first_.units();
-    for (int64_t r = 0; r < tile.rows; ++r) {
-      const Place at = PlaceOf(job, job.sets, tile.set, tile.first_row + r);
-      const int64_t frame = FrameOf(job, t, at.b, at.d);
-      const float *terms = f.TermsAt(at, frame);
-      for (int64_t unit = first; unit < behind; unit += LANES, sums += Cell::kGates) {
-        if (unit >= job.H) continue;
-        Vec a[Cell::kGates], s[Cell::kStates], slopes[Cell::kGates], extras[Cell::kExtras + 1];
-        for (int g = 0; g < Cell::kGates; ++g) a[g] = f.Some(terms + g * job.H, unit) + sums[g];
-        for (int i = 0; i < Cell::kStates; ++i) s[i] = LoadSome<Vec>(f.StateAt(i, at, unit), LANES);
-        Cell::Next(a, s, f.MaskAt(at, unit), slopes, extras);
-        for (int i = 0; i < Cell::kStates; ++i) StoreSome(f.StateAt(i, at, unit), s[i], LANES);
-        f.Feed(t + 1, at, unit, s[0]);
-        StoreSome(job.h + frame * job.h_frame + at.d * job.H + unit, s[0], f.Left(unit));
-        if (!job.slopes) continue;
-        for (int g = 0; g < Cell::kGates; ++g) f.Put(f.SlopesAt(at, frame), g, unit, slopes[g]);
-        for (int e = 0; e < Cell::kExtras; ++e) {
-          f.Put(f.ExtrasAt(at, frame), e, unit, extras[e]);
-        }
-      }
+    const Packed<Store> &matrix = f.last_ ? *f.last_ : f.first_;
+    Values v;
+    const int count = f.Gather(t, tile, matrix, f.last_ ? 2 : 0, sums, &v);
+    f.next_(v, count);
+    for (int i = 0; i < count; ++i) {
+      const Place &at = v.at[i];
+      const int64_t frame = v.frame[i], unit = v.unit[i];
+      f.SetStates(v, i);
+      f.Feed(t + 1, at, unit, v.s[0][i]);
+      StoreSome(job.h + frame * job.h_frame + at.d * job.H + unit, v.s[0][i], f.Left(unit));
+      if (!job.slopes) continue;
+      for (int g = 0; g < job.G; ++g) f.Put(f.SlopesAt(at, frame), g, unit, v.slopes[g][i]);
+      for (int e = 0; e < job.E; ++e) f.Put(f.ExtrasAt(at, frame), e, unit, v.extras[e][i]);
+      if (f.last_) f.Put(f.BeforeAt(job.restored, at, frame), 0, unit, v.s[2][i]);
     }
   }
 
   // What V multiplies for the candidate of a GRU.
   static void FinishReset(Forward &f, int64_t t, const Tile &tile, const Vec *sums) {
-    const Job &job = f.job_;
-    const int64_t unit = tile.panel * LANES;
-    for (int64_t r = 0; r < tile.rows; ++r, sums += 2) {
-      const Place at = PlaceOf(job, job.sets, tile.set, tile.first_row + r);
-      const int64_t frame = FrameOf(job, t, at.b, at.d);
-      const float *terms = f.TermsAt(at, frame);
-      const Logistic reset(f.Some(terms + job.H, unit) + sums[1]);
-      const Vec h = LoadSome<Vec>(f.StateAt(0, at, unit), LANES), restored = reset.of * h;
-      StoreSome(f.update_.get() + at.row * f.width_ + unit, f.Some(terms, unit) + sums[0], LANES);
-      f.Put(f.inner_.at(at.row), 0, unit, restored);
-      if (!job.slopes) continue;
-      f.Put(f.BeforeAt(job.restored, at, frame), 0, unit, restored);
-      f.Put(f.SlopesAt(at, frame), 1, unit, h * reset.of * reset.of_minus);
-      f.Put(f.ExtrasAt(at, frame), 1, unit, reset.of);
+    Values v;
+    const int count = f.Gather(t, tile, f.first_, 0, sums, &v);
+    NextAtAll<GruReset>(v, count);
+    for (int i = 0; i < count; ++i) {
+      f.SetStates(v, i);
+      f.Put(f.inner_.at(v.at[i].row), 0, v.unit[i], v.s[2][i] * v.s[0][i]);
     }
   }
 
-  // The state after a frame of a GRU, from the pre-activation of its candidate.
-  template <class F>
-  static void FinishGru(Forward &f, int64_t t, const Tile &tile, const Vec *sums) {
-    const Job &job = f.job_;
-    const int64_t first = tile.panel * f.last_->units(), behind = first + f.last_->units();
-    for (int64_t r = 0; r < tile.rows; ++r) {
-      const Place at = PlaceOf(job, job.sets, tile.set, tile.first_row + r);
-      const int64_t frame = FrameOf(job, t, at.b, at.d);
-      for (int64_t unit = first; unit < behind; unit += LANES, ++sums) {
-        if (unit >= job.H) continue;
-        const Vec a[] = {LoadSome<Vec>(f.update_.get() + at.row * f.width_ + unit, LANES),
-                         f.Some(f.TermsAt(at, frame) + 2 * job.H, unit) + *sums};
-        Vec h = LoadSome<Vec>(f.StateAt(0, at, unit), LANES), slopes[2], kept;
-        Mixing<F>::Next(a, &h, f.MaskAt(at, unit), slopes, &kept);
-        StoreSome(f.StateAt(0, at, unit), h, LANES);
-        f.Feed(t + 1, at, unit, h);
-        StoreSome(job.h + frame * job.h_frame + at.d * job.H + unit, h, f.Left(unit));
-        if (!job.slopes) continue;
-        f.Put(f.SlopesAt(at, frame), 0, unit, slopes[0]);
-        f.Put(f.SlopesAt(at, frame), 2, unit, slopes[1]);
-        f.Put(f.ExtrasAt(at, frame), 0, unit, kept);
-      }
-    }
-  }
-
-  template <class... F>
-  static Finish FinishOfActivation(const Job &job) {
-    static constexpr Finish kOfRnn[] = {FinishCell<Rnn<F>>...};
-    static constexpr Finish kOfMixing[] = {FinishCell<Mixing<F>>...};
-    static constexpr Finish kOfGru[] = {FinishGru<F>...};
-    return (job.unit == kRnn ? kOfRnn : job.unit == kMixing ? kOfMixing : kOfGru)[job.activation];
-  }
-
-  static Finish FinishOf(const Job &job) {
-    if (job.unit == kLiBru) return FinishCell<LogMixing<-1>>;
-    if (job.unit == kLogLiBru) return FinishCell<LogMixing<1>>;
-    if (job.unit == kLstm) return FinishCell<Lstm>;
-    return FinishOfActivation<TanhOf, SigmoidOf, ReluOf, SoftplusOf, LogSigmoidOf>(job);
-  }
-
-  Buffer<float> states_[kMaxStates], update_;  // [B, D, width]; `update_` is a_z of a GRU
-  Finish finish_;
+  const int kept_;                  // states between frames
+  Buffer<float> states_[kMaxStates];  // [B, D, width]
+  const Next next_;
 };

@@ -28,6 +28,7 @@ class Packed {
   int64_t panels() const { return panels_; }
   int64_t words() const { return words_; }
   int vectors() const { return vectors_; }
+  int gates() const { return static_cast<int>(source_.gates); }
   int64_t units() const { return LANES * vectors_ / source_.gates; }  // of a panel
   const uint32_t *panel(int64_t set, int64_t p) const {
     return data_.get() + (set * panels_ + p) * vectors_ * words_ * LANES;

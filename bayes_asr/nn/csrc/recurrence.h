@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+constexpr int kMaxGates = 4, kMaxStates = 3, kMaxInitial = 2, kMaxExtras = 2;
+
 extern "C" {
 
 enum Unit : int64_t { kRnn, kMixing, kLiBru, kLogLiBru, kLstm, kGru, kUnits };
@@ -27,7 +29,7 @@ struct Job {
   const float *terms;        // [N, term_sets, X]
   int64_t terms_frame;       // stride of a frame
   const float *mask;         // [B, D, H] or null
-  const float *initial[2];   // [B, D, H] of each state
+  const float *initial[kMaxInitial];   // [B, D, H] of each state
   float *h;                  // [N, D, H]
   int64_t h_frame;
   // What the backward pass reads, in `storage`; null where there will be none.  Each frame has,
@@ -39,12 +41,11 @@ struct Job {
   void *restored;  // [N, D, H] what V multiplied for the last gate of kGru
   int64_t slopes_frame, slopes_direction, before_frame, before_direction;
   const float *arriving;  // [N, D, H] gradient of h
-  float *by_initial[2];   // [B, D, H] gradients of the initial states
+  float *by_initial[kMaxInitial];   // [B, D, H] gradients of the initial states
 };
 
 }  // extern "C"
 
-constexpr int kMaxGates = 4, kMaxStates = 2;
 
 // The code of one instruction set.
 struct Path {

@@ -32,7 +32,9 @@ class Tiles {
 };
 
 inline Place PlaceOf(const Job &job, int64_t sets, int64_t set, int64_t row) {
-  return sets == 1 ? Place{row / job.D, row % job.D, row} : Place{row, set, row * job.D + set};
+  if (sets > 1) return {row, set, row * job.D + set};
+  const uint32_t b = static_cast<uint32_t>(row) / static_cast<uint32_t>(job.D);  // 64 bits are slow
+  return {b, row - b * job.D, row};
 }
 
 // Rows [B, D, numbers] of the left side of products.

@@ -19,27 +19,33 @@ INLINE To Bits(From x) {
 
 // Loads and stores of the first `count` lanes, which are all but at the end of a row.
 template <class V, class T>
+__attribute__((noinline)) V LoadEnd(const T *p, int64_t count) {
+  T lanes[LANES] = {};
+  for (int64_t i = 0; i < count; ++i) lanes[i] = p[i];
+  V v;
+  __builtin_memcpy(&v, lanes, sizeof v);
+  return v;
+}
+
+template <class V, class T>
+__attribute__((noinline)) void StoreEnd(T *p, V v, int64_t count) {
+  T lanes[LANES];
+  __builtin_memcpy(lanes, &v, sizeof v);
+  for (int64_t i = 0; i < count; ++i) p[i] = lanes[i];
+}
+
+template <class V, class T>
 INLINE V LoadSome(const T *p, int64_t count) {
-  V v{};
-  if (count >= LANES) {
-    __builtin_memcpy(&v, p, sizeof v);
-  } else {
-    T lanes[LANES] = {};
-    for (int64_t i = 0; i < count; ++i) lanes[i] = p[i];
-    __builtin_memcpy(&v, lanes, sizeof v);
-  }
+  if (count < LANES) return LoadEnd<V>(p, count);
+  V v;
+  __builtin_memcpy(&v, p, sizeof v);
   return v;
 }
 
 template <class V, class T>
 INLINE void StoreSome(T *p, V v, int64_t count) {
-  if (count >= LANES) {
-    __builtin_memcpy(p, &v, sizeof v);
-  } else {
-    T lanes[LANES];
-    __builtin_memcpy(lanes, &v, sizeof v);
-    for (int64_t i = 0; i < count; ++i) p[i] = lanes[i];
-  }
+  if (count < LANES) return StoreEnd(p, v, count);
+  __builtin_memcpy(p, &v, sizeof v);
 }
 
 INLINE Vec Abs(Vec x) { return Bits<Vec>(Bits<Int>(x) & 0x7fffffff); }
@@ -115,12 +121,21 @@ struct Bfloat16 {
     return x != x ? 0x7fc0 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   }
   static INLINE Vec Load(const uint16_t *p, int64_t count) {
-    return Bits<Vec>(__builtin_convertvector(LoadSome<Half>(p, count), Word) << 16);
+    const Half numbers = LoadSome<Half>(p, count);
+#ifdef BF16_PRODUCTS
+    return Bits<Vec>(Bits<Word>(_mm512_cvtepu16_epi32(Bits<__m256i>(numbers))) << 16);
+#else
+    return Bits<Vec>(__builtin_convertvector(numbers, Word) << 16);
+#endif
   }
   static INLINE void Store(uint16_t *p, Vec x, int64_t count) {
+#ifdef BF16_PRODUCTS
+    StoreSome(p, Bits<Half>(_mm512_cvtneps_pbh(x)), count);
+#else
     const Word bits = Bits<Word>(x), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     const Word numbers = x == x ? nearest : Word{} + 0x7fc0;
     StoreSome(p, __builtin_convertvector(numbers, Half), count);
+#endif
   }
   static INLINE Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
 #ifdef BF16_PRODUCTS
