@@ -92,17 +92,23 @@ for file in filter(os.path.exists, sys.argv[1:]):
 # on that it is to end, and waits until the command has saved what it will. SIGINT, which bash lets such commands
 # ignore, is put back: a terminal sends it to both.
 run_logged() {
-    local log=$1 status caught=true
+    local log=$1 status caught=true asked=''
     shift
-    (trap - INT && if [[ $(type -t "$1") == function ]]; then "$@"; else exec "$@"; fi) </dev/null 2>&1 | (trap '' INT TERM HUP && exec tee -a "$log") &
     trap 'caught=true' INT
-    trap 'caught=true; kill -TERM %% 2>/dev/null || true' TERM HUP
+    trap 'caught=true asked=true; end_command' TERM HUP
+    (trap - INT && if [[ $(type -t "$1") == function ]]; then "$@"; else exec "$@"; fi) </dev/null 2>&1 | (trap '' INT TERM HUP && exec tee -a "$log") &
+    [[ -z $asked ]] || end_command # asked before it was there
     while [[ -n $caught ]]; do
         caught='' status=0
         wait %% || status=$?
     done
     trap - INT TERM HUP
     return "$status"
+}
+
+# end_command: ask the command of run_logged to end, and not the tee after it.
+end_command() {
+    kill -TERM "$(jobs -p %%)" 2>/dev/null || true
 }
 
 # run_stage STAGES NAME FOLDER [FILE...] -- COMMAND...: run the command of a stage (`3`) or of several (`0-2`) if
