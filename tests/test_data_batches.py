@@ -1,5 +1,6 @@
 """Batches: every utterance once, within the budget, by seed and epoch alone; reading ahead."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.data.batches import batches_of, in_order, key_of, read_ahead
+from bayes_asr.data.batches import batches_of, dealt, in_order, key_of, read_ahead
 
 lengths_of = st.dictionaries(st.text("abc", min_size=1), st.integers(1, 100), max_size=25)
 budgets = st.fixed_dictionaries({"sequences": st.integers(1, 6), "frames": st.integers(1, 300)})
@@ -92,3 +93,26 @@ def test_an_error_in_the_other_thread_is_raised_at_its_batch() -> None:
     assert [next(loaded), next(loaded)] == ["a", "b"]
     with pytest.raises(ValueError, match="bad batch"):
         next(loaded)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.dictionaries(st.text("abc", min_size=1), st.integers(1, 20), max_size=6), st.integers(1, 3)
+)
+def test_every_utterance_is_dealt_to_one_process_and_the_frames_are_balanced(
+    lengths: dict[str, int], processes: int
+) -> None:
+    hands = dealt(list(lengths), lengths, processes)
+    assert sorted(utt for hand in hands for utt in hand) == sorted(lengths)
+    assert hands == dealt(sorted(lengths, reverse=True), lengths, processes)
+
+    def most(owners: tuple[int, ...]) -> int:
+        """Frames of the process that has the most."""
+        return max(
+            sum(n for n, owner in zip(lengths.values(), owners, strict=True) if owner == p)
+            for p in range(processes)
+        )
+
+    best = min(map(most, itertools.product(range(processes), repeat=len(lengths))))
+    found = max(sum(lengths[utt] for utt in hand) for hand in hands)
+    assert 3 * processes * found <= (4 * processes - 1) * best  # Graham (1969), longest first

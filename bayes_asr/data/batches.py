@@ -1,6 +1,7 @@
 """Which utterances are trained together, and their frames, read ahead."""
 
 import hashlib
+import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -50,6 +51,20 @@ def _grouped(
         batches[-1].append(utterances[place])
         room -= length
     return batches
+
+
+def dealt(batch: Sequence[str], lengths: Mapping[str, int], processes: int) -> list[list[str]]:
+    """Deal the utterances of a batch to processes, so that all have about as many frames.
+
+    The longest come first, each to the process that has the fewest frames; some may get none.
+    """
+    hands: list[list[str]] = [[] for _ in range(processes)]
+    loads = [(0, number) for number in range(processes)]
+    for utt in sorted(batch, key=lambda utt: (-lengths[utt], utt)):
+        frames, number = loads[0]
+        hands[number].append(utt)
+        heapq.heapreplace(loads, (frames + lengths[utt], number))
+    return hands
 
 
 def key_of(seed: int, epoch: int, utt: str) -> int:

@@ -4,7 +4,6 @@ Each of them computes its share of every batch. What they must agree on is added
 the first process, which alone writes.
 """
 
-import heapq
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from bayes_asr.data.batches import dealt
 from bayes_asr.errors import InputError, StoppedError, complaint
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.norm import BatchNorm
@@ -140,20 +140,10 @@ def after_first(make: Callable[[], Made]) -> Made:
 
 
 def share(utterances: Sequence[str], lengths: Mapping[str, int]) -> list[str]:
-    """The utterances of a batch that this process computes, none of which another one has.
-
-    The longest are dealt first, each to the process with the fewest frames: all get about as many.
-    """
+    """The utterances of a batch that this process computes, none of which another one has."""
     if not dist.is_initialized():
         return list(utterances)
-    mine = []
-    loads = [(0, rank) for rank in range(size())]
-    for utt in sorted(utterances, key=lambda utt: (-lengths[utt], utt)):
-        frames, rank = loads[0]
-        heapq.heapreplace(loads, (frames + lengths[utt], rank))
-        if rank == dist.get_rank():
-            mine.append(utt)
-    return mine
+    return dealt(utterances, lengths, size())[dist.get_rank()]
 
 
 def share_statistics(model: nn.Module) -> None:
