@@ -51,9 +51,9 @@ class Frames:
     @cached_property
     def _time_and_sequence(self) -> tuple[Tensor, Tensor]:
         """Time step and sequence of every frame, two tensors [N]."""
-        sizes = torch.tensor(self.sizes, dtype=torch.long)
+        sizes, starts = (torch.tensor(n, dtype=torch.long) for n in (self.sizes, self.starts))
         time = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
-        return time, torch.arange(len(time)) - torch.tensor(self.starts)[time]
+        return time, torch.arange(len(time)) - starts[time]
 
     @cached_property
     def sequence(self) -> Tensor:

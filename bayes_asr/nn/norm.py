@@ -30,6 +30,7 @@ class BatchNorm(nn.BatchNorm1d):
     add_up: AddUp | None = None
     running_mean: Tensor
     running_var: Tensor
+    num_batches_tracked: Tensor
 
     def forward(self, x_NX: Tensor) -> Tensor:
         """Normalise [N, X]."""
@@ -51,6 +52,7 @@ class BatchNorm(nn.BatchNorm1d):
         mean = first / n * several
         variance = torch.where(several, second / n - mean.square(), self.running_var)
         with torch.no_grad():
+            self.num_batches_tracked += several[0]
             self.running_mean += MOMENTUM * mean
             unbiased = variance * n / (n - 1).clamp(min=1)
             self.running_var += MOMENTUM * (unbiased - self.running_var)

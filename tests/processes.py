@@ -1,0 +1,64 @@
+"""Processes that train together, started by tests in which something happens to one of them."""
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import multiprocessing
+
+SECONDS = 300  # after which what hangs is killed
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: its exit status, negative for a signal, and its standard error."""
+
+    status: int
+    err: str
+
+
+def together(folder: Path, work: Callable[..., Any], *args: Any, processes: int = 2) -> list[Ended]:
+    """Call `work(rank, *args)`, of the top of a module, in each of the processes at once.
+
+    What it returns is the exit status.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    running = [
+        context.Process(target=_one, args=(rank, processes, port, folder, work, args))
+        for rank in range(processes)
+    ]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join(SECONDS)
+        process.kill()
+        process.join()
+    return [
+        Ended(process.exitcode, (folder / f"{rank}.err").read_text())
+        for rank, process in enumerate(running)
+    ]
+
+
+def _one(
+    rank: int,
+    processes: int,
+    port: int,
+    folder: Path,
+    work: Callable[..., Any],
+    args: tuple[Any, ...],
+) -> None:
+    """What torchrun does for a process."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
+    with (folder / f"{rank}.err").open("w") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    sys.exit(work(rank, *args))
