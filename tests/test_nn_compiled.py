@@ -270,6 +270,21 @@ def test_wrong_tensors_are_refused(position: int, wrong: Tensor, says: str) -> N
         )
 
 
+def test_a_batch_without_sequences_is_refused() -> None:
+    with pytest.raises(ValueError, match="sequence"):
+        CompiledRecurrence.apply(
+            Kernel("rnn", 0, 1),
+            Frames(()),
+            (False,),
+            torch.float32,
+            True,
+            torch.zeros(0, 1, 5),
+            torch.zeros(1, 5, 5),
+            None,
+            torch.zeros(0, 1, 5),
+        )
+
+
 def test_gradients_are_computed_once() -> None:
     net = RecurrentLayer(3, 4)
     loss = net(torch.randn(5, 3), Frames((5,))).sum()

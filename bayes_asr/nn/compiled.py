@@ -84,6 +84,8 @@ class CompiledRecurrence(torch.autograd.Function):
     ) -> Tensor:
         (N, S, X), D = terms_NSX.shape, len(backwards)
         sizes = (len(frames.lengths), D, X // kernel.gates)
+        if not frames.lengths:
+            raise ValueError("there are no sequences")
         for sets, what in ((V.shape[0], "weights"), (S, "terms")):
             if sets not in (1, D):
                 raise ValueError(f"there are {sets} sets of {what} for {D} directions")

@@ -6,7 +6,8 @@ class Backward : public Sweep<Store, Backward<Store>> {
   using Base = Sweep<Store, Backward>;
   using typename Base::Finish, typename Base::Number;
   using Base::fed_, Base::first_, Base::inner_, Base::job_, Base::last_, Base::width_;
-  using Base::ExtrasAt, Base::Get, Base::Left, Base::PrefetchRows, Base::Put, Base::SlopesAt, Base::Some, Base::Step;
+  using Base::ExtrasAt, Base::Get, Base::Left, Base::Put, Base::SlopesAt, Base::Some;
+  using Base::PrefetchRows, Base::Step;
 
  public:
   explicit Backward(const Job &job)
@@ -76,7 +77,9 @@ class Backward : public Sweep<Store, Backward<Store>> {
   struct Mixing {
     static void At(const Backward &f, const Here &here, Vec through) {
       const Vec g = through + Carry(here) + f.Arriving(here);
-      for (int gate = 0; gate < 2; ++gate) f.Emit(here, gate, here.fed, gate, f.Slope(here, gate) * g);
+      for (int gate = 0; gate < 2; ++gate) {
+        f.Emit(here, gate, here.fed, gate, f.Slope(here, gate) * g);
+      }
       SetCarry(here, f.Extra(here, 0) * g);
     }
   };

@@ -145,7 +145,7 @@ using Next = void (*)(Values &, int count);
 template <class Cell>
 void NextAtAll(Values &v, int count) {
   for (int i = 0; i < count; ++i) {
-    Vec a[Cell::kGates], s[Cell::kStates], slopes[Cell::kGates], extras[Cell::kExtras + 1];
+    Vec a[Cell::kGates], s[Cell::kStates], slopes[Cell::kGates] = {}, extras[Cell::kExtras + 1];
     for (int g = 0; g < Cell::kGates; ++g) a[g] = v.a[g][i];
     for (int k = 0; k < Cell::kStates; ++k) s[k] = v.s[k][i];
     Cell::Next(a, s, v.m[i], slopes, extras);

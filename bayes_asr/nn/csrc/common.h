@@ -16,7 +16,8 @@
 #ifdef __clang__
 #define INSTRUCTIONS_STRING(text) #text
 #define BEGIN_INSTRUCTIONS(names) \
-  _Pragma(INSTRUCTIONS_STRING(clang attribute push(__attribute__((target(names))), apply_to = function)))
+  _Pragma(INSTRUCTIONS_STRING(                                                        \
+      clang attribute push(__attribute__((target(names))), apply_to = function)))
 #define END_INSTRUCTIONS _Pragma("clang attribute pop")
 #else
 #define INSTRUCTIONS_STRING(text) #text

@@ -5,7 +5,8 @@ class Forward : public Sweep<Store, Forward<Store>> {
   using Base = Sweep<Store, Forward>;
   using typename Base::Finish, typename Base::Number;
   using Base::fed_, Base::first_, Base::inner_, Base::job_, Base::last_, Base::width_;
-  using Base::ExtrasAt, Base::Left, Base::PrefetchRows, Base::Put, Base::SlopesAt, Base::Some, Base::Step;
+  using Base::ExtrasAt, Base::Left, Base::Put, Base::SlopesAt, Base::Some;
+  using Base::PrefetchRows, Base::Step;
 
  public:
   explicit Forward(const Job &job)
@@ -136,7 +137,7 @@ class Forward : public Sweep<Store, Forward<Store>> {
     }
   }
 
-  const int kept_;                  // states between frames
+  const int kept_;                    // states between frames
   Buffer<float> states_[kMaxStates];  // [B, D, width]
   const Next next_;
 };

@@ -1,4 +1,5 @@
-// Small products: some rows times a matrix that was packed into panels.  Included once by each path.
+// Small products: some rows times a matrix that was packed into panels.  Included once by each
+// path.
 //
 // A panel has a few vectors of columns, ordered as the cell wants to find their sums: all gates of
 // LANES units side by side, or two vectors of units where there is one gate.  Its words lie in the
@@ -45,7 +46,7 @@ class Packed {
  private:
   void FillPanel(int64_t set, int64_t p) {
     using Number = typename Store::Number;
-    Number *to = reinterpret_cast<Number *>(data_.get() + (set * panels_ + p) * vectors_ * words_ * LANES);
+    Number *to = reinterpret_cast<Number *>(const_cast<uint32_t *>(panel(set, p)));
     for (int pair = 0; pair < vectors_; pair += 2) {
       const int width = vectors_ - pair < 2 ? 1 : 2;
       for (int64_t k = 0; k < words_ * Store::kPerWord; k += Store::kPerWord) {
@@ -56,7 +57,8 @@ class Packed {
           for (int lane = 0; lane < LANES; ++lane) {
             for (int i = 0; i < Store::kPerWord; ++i) {
               const bool inside = unit + lane < source_.units && k + i < source_.K;
-              *to++ = inside ? Store::Rounded(from[lane * source_.column + i * source_.row]) : Number{};
+              const float *number = from + lane * source_.column + i * source_.row;
+              *to++ = inside ? Store::Rounded(*number) : Number{};
             }
           }
         }

@@ -1,4 +1,4 @@
-// The functions that Python calls.
+// The functions that Python calls, and which path they take.
 
 #include "recurrence.h"
 
@@ -19,8 +19,9 @@ const Choice *Choices(int *count) {
 #ifdef __x86_64__
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
   static const Choice choices[] = {
       {"portable", true, &kPortable},
       {"avx2", avx2, &kAvx2},

@@ -36,7 +36,8 @@ class Sweep {
             Finish finish, int thread, int threads) {
     const Tiles tiles(job_, matrix.sets(), matrix.panels(), job_.sizes[t < 0 ? 0 : t]);
     Vec sums[kRows * kTile];
-    for (int64_t i = tiles.count * thread / threads; i < tiles.count * (thread + 1) / threads; ++i) {
+    const int64_t end = tiles.count * (thread + 1) / threads;
+    for (int64_t i = tiles.count * thread / threads; i < end; ++i) {
       const Tile tile = tiles[i];
       static_cast<Way *>(this)->Prefetch(t, tile, matrix);
       MultiplyTile(job_, tile, rows, matrix, alive, sums);
@@ -45,8 +46,8 @@ class Sweep {
     team_.Meet();
   }
 
-  // Have the memory at hand when the product is there; each row of a tile is a place of its own, too
-  // many for the machine to foresee.  (A function that is not inlined does nothing, thinks GCC.)
+  // Have the memory at hand when the product is there; each row of a tile is a place of its own,
+  // too many for the machine to foresee.  Inlined, since GCC drops calls that only prefetch.
   template <class T>
   INLINE void PrefetchRows(const T *rows, int64_t count, int64_t first, int64_t units) const {
     for (int64_t i = 0; i < count; ++i) {
@@ -75,8 +76,8 @@ class Sweep {
   }
 
   const Job &job_;
-  const int64_t width_;            // H, filled up to whole vectors
-  Rows<Store> fed_[2], inner_;     // left sides of the products of even and odd steps; of `last_`
+  const int64_t width_;         // H, filled up to whole vectors
+  Rows<Store> fed_[2], inner_;  // left sides of the products of even and odd steps; of `last_`
   Packed<Store> first_;
   std::unique_ptr<Packed<Store>> last_;
 

@@ -1,6 +1,7 @@
-// The threads of one call.  They are OpenMP's where Python has handed over the functions of torch's
-// own runtime: threads beside those would compete with them, since they spin for a while after each
-// product.  Otherwise, and in a forked process, where OpenMP's are gone, they are made for the call.
+// The threads of one call.  They are OpenMP's where Python has handed over the functions of
+// torch's own runtime: threads beside those would compete with them, since they spin for a while
+// after each product.  Otherwise, and in a forked process, where OpenMP's are gone, they are made
+// for the call.
 
 #pragma once
 
