@@ -7,7 +7,7 @@ the first process, which alone writes.
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TypeVar
 
@@ -59,11 +59,12 @@ def _speaks_of(error: BaseException) -> bool:
     """Whether this is the process that says why all end: the first, or the first to fail."""
     if isinstance(error, StoppedError | KeyboardInterrupt):
         return is_first()
+    if isinstance(error, PeerError):
+        return False
     mine = f"process {dist.get_rank()}: {complaint(error)}"
-    return (
-        not isinstance(error, PeerError)
-        and _store().compare_set(FAILURE, "", mine) == mine.encode()
-    )
+    with suppress(RuntimeError):  # the store may be gone too
+        return _store().compare_set(FAILURE, "", mine) == mine.encode()
+    return True
 
 
 def _status(error: BaseException) -> int:
@@ -82,8 +83,9 @@ def _together() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if _store().check([FAILURE]):
-            raise PeerError(_store().get(FAILURE).decode()) from None
+        with suppress(RuntimeError):
+            if _store().check([FAILURE]):
+                raise PeerError(_store().get(FAILURE).decode()) from None
         raise InputError(
             "another process of this training was killed, or its machine is gone; the same command"
             f" goes on from the last checkpoint ({error})"
