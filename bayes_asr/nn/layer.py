@@ -17,6 +17,8 @@ from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.norm import build_norm
 from bayes_asr.nn.scan import directed, scan
 
+SHORTEST_RUN = 10  # frames of a chunk that are worth packing V for a kernel
+
 
 class RecurrentLayer(nn.Module):
     """A layer of `units` cells in one or both directions of time.
@@ -109,19 +111,18 @@ class RecurrentLayer(nn.Module):
         """Whether outputs depend on later frames."""
         return self.directions > 1 or self.cell.later() is not None
 
-    def advance(self, x_TF: Tensor, state: State) -> tuple[Tensor, State]:
+    def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
         """Outputs [T, H] of the next frames of one sequence, and the state after them.
 
         In evaluation, without autocast, for layers that do not look ahead. state: what the call for
         the frames before returned, () where there are none before.
         """
-        frames = Frames((len(x_TF),), x_TF.device)
         terms = self._terms(x_TF)
         mask = self._mask(terms, frames, None)
         if not self.cell.states:
             return self._handed_on(self._states(terms, mask, frames, torch.float32)), ()
         state = state or self._initial(self.cell, terms, 1)
-        if self.cell.states == 1:
+        if self.cell.states == 1 and len(x_TF) >= SHORTEST_RUN:
             h = self._run(self.cell, terms, mask, frames, (False,), state, torch.float32)
             return self._handed_on(h), (h[-1:],)
         h, state = self._scan(self.cell, terms, mask, frames, state)

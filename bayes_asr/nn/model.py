@@ -85,9 +85,9 @@ class AcousticModel(nn.Module):
         In evaluation, for models that do not look ahead. states: what the call for the frames
         before returned, [] where there are none before.
         """
-        after: States = []
+        frames, after = Frames((len(x_TF),), x_TF.device), States()
         for layer, state in zip(self.layers, states or [()] * len(self.layers), strict=True):
-            x_TF, state = cast(RecurrentLayer, layer).advance(x_TF, state)
+            x_TF, state = cast(RecurrentLayer, layer).advance(x_TF, frames, state)
             after.append(state)
         return x_TF, after
 

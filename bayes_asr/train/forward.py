@@ -19,7 +19,7 @@ from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.train.corpus import data_dir, features_of, report_skipped
 from bayes_asr.train.loglikes import LogLikelihoods, load
 
-BATCH_SEQUENCES, BATCH_FRAMES = 16, 20_000
+BATCH_SEQUENCES, BATCH_FRAMES = 64, 10_000
 
 
 def forward(
@@ -72,7 +72,7 @@ def log_likelihoods(
     report_skipped(why, features.missing, total, max_skipped, limited_by)
     utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)
     matrices = ((utt, _checked(features, utt, len(network.mean))) for utt in utterances)
-    yield from _in_chunks(network, matrices, chunk) if chunk else _in_batches(network, matrices)
+    yield from in_chunks(network, matrices, chunk) if chunk else in_batches(network, matrices)
 
 
 def _checked(features: Features, utt: str, expected: int) -> np.ndarray:
@@ -85,7 +85,7 @@ def _checked(features: Features, utt: str, expected: int) -> np.ndarray:
     return matrix
 
 
-def _in_chunks(
+def in_chunks(
     network: LogLikelihoods, utterances: Iterable[tuple[str, np.ndarray]], chunk: int
 ) -> Iterator[tuple[str, np.ndarray]]:
     network.check_causal()
@@ -99,7 +99,7 @@ def _in_chunks(
         yield utt, loglikes
 
 
-def _in_batches(
+def in_batches(
     network: LogLikelihoods, utterances: Iterable[tuple[str, np.ndarray]]
 ) -> Iterator[tuple[str, np.ndarray]]:
     for group in _groups(utterances):
