@@ -119,7 +119,7 @@ def speeds(args: argparse.Namespace) -> list[Row]:
 
 
 def peak(args: argparse.Namespace, directions: int, chunk: int) -> Row:
-    """The most memory that this process, of one long utterance, has held before and after, in MB."""
+    """The most memory in MB that a process has held before and after one long utterance."""
     network = network_of(args, directions, "double")
     features = made_up(round(60 * args.minutes / FRAME_SHIFT))
     network(features[:1])
