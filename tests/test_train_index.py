@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -23,8 +24,9 @@ from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import iter_int_vectors
 from bayes_asr.tables.vectors import StoredVectors, write_vectors
 from bayes_asr.train import index, survey
-from bayes_asr.train.corpus import training_and_dev
+from bayes_asr.train.corpus import opened, training_and_dev
 from bayes_asr.train.index import Index, stored_alignments
+from bayes_asr.train.inputs import fingerprints
 from bayes_asr.train.training import train
 
 words = st.text(st.characters(codec="utf-8", exclude_characters=" \t\n\r\v\f\0"), min_size=1)
@@ -67,7 +69,7 @@ def test_stored_vectors_are_those_that_were_written_and_that_others_read(
 ) -> None:
     ark = tmp_path_factory.mktemp("vectors") / "x.ark"
     stored = StoredVectors(ark, write_vectors(items.items(), ark))
-    assert list(stored) == list(items)
+    assert list(stored) == sorted(items)
     assert stored.lengths == {name: len(vector) for name, vector in items.items()}
     for name, vector in iter_int_vectors(ark):
         np.testing.assert_array_equal(vector, items[name])
@@ -117,7 +119,8 @@ def test_second_training_reads_nothing_to_start_and_learns_the_same(
 def test_survey_is_what_the_set_gives(corpus: Path, tmp_path: Path) -> None:
     data, _ = training_and_dev(config_of(corpus, "features.cmvn=mean", "features.deltas=1"))
     for _ in range(2):
-        found = survey.surveyed("train", data, Index(tmp_path), new=True)
+        noted = fingerprints(data)
+        found = survey.surveyed("train", data, noted, Index(tmp_path / "index"), new=True)
         expected = Normalisation.of(data[utt] for utt in data.lengths)
         np.testing.assert_array_equal(found.normalisation.mean, expected.mean)
         np.testing.assert_array_equal(found.normalisation.deviation, expected.deviation)
@@ -191,10 +194,38 @@ def test_archive_changed_in_place_with_its_size_and_times_is_refused(
         train(config_of(corpus, "train.epochs=2"), tmp_path / "run")
 
 
+def unsorted(root: Path) -> None:
+    path = root / "data/train/feats.scp"
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+
+
+def without_alignment(root: Path) -> None:
+    _, alignments = made_up("train", 12)
+    del alignments["train0-1"]
+    write_alignments(root / "exp/ali", alignments.items())
+
+
+@pytest.mark.parametrize("change", [unsorted, without_alignment, lambda root: None])
+def test_utterances_of_the_index_are_those_of_the_tables(
+    change: Callable[[Path], None], corpus: Path, tmp_path: Path, messages: Any
+) -> None:
+    change(corpus)
+    config = config_of(corpus, "data.max_skipped=0.1")
+    expected, _ = training_and_dev(config)
+    for _ in range(2):  # made, and found
+        found, _ = opened(config, None, Index(tmp_path / "index"))
+        assert list(found.lengths.items()) == list(expected.lengths.items())
+        assert found.features.utterances == expected.features.utterances
+        for utt in expected.lengths:
+            np.testing.assert_array_equal(found[utt], expected[utt])
+    skipped = "no alignment in .* for 1 of 12 utterances: train0-1;"
+    assert len(re.findall(skipped, messages())) == (3 if change is without_alignment else 0)
+
+
 # --- damage, and folders that cannot be written to
 
 
-@pytest.mark.parametrize("name", ["ali-*.npz", "ali-*.ark", "train-*.npz"])
+@pytest.mark.parametrize("name", ["ali-*.npz", "ali-*.ark", "train-*.npz", "utterances-*.npz"])
 @pytest.mark.parametrize("damage", ["removed", "empty", "cut", "other"])
 def test_damaged_index_is_made_again(
     name: str, damage: str, corpus: Path, tmp_path: Path, messages: Any
@@ -223,7 +254,7 @@ def test_index_is_in_the_run_where_the_data_cannot_be_written_to(
         train(config_of(corpus, "train.epochs=1"), run)
         train(config_of(corpus, "train.epochs=1"), run, new=True)
     assert surveys == ["dev", "train"]
-    assert len(list((run / "index").glob("*.npz"))) == 4
+    assert len(list((run / "index").glob("*.npz"))) == 6
     assert not (corpus / "exp/index").exists()
 
 

@@ -34,7 +34,9 @@ class Alignments:
             self._transition_ids: Mapping[str, np.ndarray] = dict(
                 hashed(read_aligned(self.directory, self.model), total)
             )
-            self.lengths = {utt: len(ids) for utt, ids in self._transition_ids.items()}
+            self.lengths: Mapping[str, int] = {
+                utt: len(ids) for utt, ids in self._transition_ids.items()
+            }
             self.digest = total.hexdigest()
         else:
             self._transition_ids, self.lengths, self.digest = stored, stored.lengths, digest

@@ -2,55 +2,91 @@
 
 import hashlib
 import heapq
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeVar, overload
 
 import numpy as np
+
+from bayes_asr.tables.sorted import SortedTable
 
 Loaded = TypeVar("Loaded")
 
 
+class Batches(Sequence[list[str]]):
+    """Batches of utterances, whose names are made out when a batch is asked for.
+
+    names: str or UTF-8 [N]; order: places of names [N], one batch after the other; begins: where
+    each batch begins and, at last, where all end; chosen: which batches, in their order.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str] | np.ndarray,
+        order: np.ndarray,
+        begins: Sequence[int],
+        chosen: np.ndarray,
+    ) -> None:
+        self._names, self._order, self._begins, self._chosen = names, order, begins, chosen
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    @overload
+    def __getitem__(self, which: int) -> list[str]: ...
+    @overload
+    def __getitem__(self, which: slice) -> "Batches": ...
+    def __getitem__(self, which: int | slice) -> "list[str] | Batches":
+        if isinstance(which, slice):
+            return Batches(self._names, self._order, self._begins, self._chosen[which])
+        batch = self._chosen[which]
+        names = (self._names[p] for p in self._order[self._begins[batch] : self._begins[batch + 1]])
+        return [name.decode() if isinstance(name, bytes) else name for name in names]
+
+
 def batches_of(
     lengths: Mapping[str, int], *, sequences: int, frames: int, seed: int, epoch: int
-) -> list[list[str]]:
+) -> Sequence[list[str]]:
     """Group utterances of similar length into batches, by (seed, epoch) and nothing else.
 
     sequences, frames: most utterances and most frames of a batch; an utterance longer than `frames`
     is a batch of its own. No utterance is left out, and a batch may be small.
     """
     rng = np.random.default_rng((seed, epoch))
-    utterances = sorted(lengths)
-    frames_of = np.array([lengths[utt] for utt in utterances])
+    names, frames_of = _columns(lengths)
     # A tenth of noise on the length keeps batches from being the same in every epoch.
-    noise = rng.uniform(0.9, 1.1, len(utterances))
-    order = np.argsort(frames_of * noise, kind="stable")
-    batches = _grouped(utterances, frames_of, order, sequences, frames)
-    rng.shuffle(batches)
-    return batches
+    order = np.argsort(frames_of * rng.uniform(0.9, 1.1, len(names)), kind="stable")
+    begins = _begins(frames_of[order], sequences, frames)
+    chosen = np.arange(len(begins) - 1)
+    rng.shuffle(chosen)
+    return Batches(names, order, begins, chosen)
 
 
-def in_order(lengths: Mapping[str, int], *, sequences: int, frames: int) -> list[list[str]]:
+def in_order(lengths: Mapping[str, int], *, sequences: int, frames: int) -> Sequence[list[str]]:
     """Group utterances by length for evaluation, longest first: a batch too large fails at once."""
-    utterances = sorted(lengths)
-    frames_of = np.array([lengths[utt] for utt in utterances])
+    names, frames_of = _columns(lengths)
     order = np.argsort(-frames_of, kind="stable")
-    return _grouped(utterances, frames_of, order, sequences, frames)
+    begins = _begins(frames_of[order], sequences, frames)
+    return Batches(names, order, begins, np.arange(len(begins) - 1))
 
 
-def _grouped(
-    utterances: Sequence[str], lengths: np.ndarray, order: np.ndarray, sequences: int, frames: int
-) -> list[list[str]]:
-    """Cut the utterances, in this order, into batches; lengths: of each utterance."""
-    batches: list[list[str]] = []
-    room = 0  # frames that the last batch may still take
-    for place, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
-        if not batches or length > room or len(batches[-1]) == sequences:
-            batches.append([])
-            room = frames
-        batches[-1].append(utterances[place])
-        room -= length
-    return batches
+def _columns(lengths: Mapping[str, int]) -> tuple[Sequence[str] | np.ndarray, np.ndarray]:
+    """The names in order, and the length of each, int64 [N]."""
+    if isinstance(lengths, SortedTable):
+        return lengths.names, lengths.column
+    names = sorted(lengths)
+    return names, np.array([lengths[name] for name in names], np.int64)
+
+
+def _begins(lengths: np.ndarray, sequences: int, frames: int) -> list[int]:
+    """Where batches of utterances of these lengths begin, and where the last one ends."""
+    total = [0, *np.cumsum(lengths).tolist()]  # frames of the first 0, 1, 2, ... utterances
+    begins = [0]
+    while (begin := begins[-1]) < len(lengths):
+        last = min(begin + sequences, len(lengths))
+        begins.append(bisect_right(total, total[begin] + frames, begin + 2, last + 1) - 1)
+    return begins
 
 
 def dealt(batch: Sequence[str], lengths: Mapping[str, int], processes: int) -> list[list[str]]:

@@ -139,6 +139,11 @@ class Features:
         return self._data.path
 
     @property
+    def speakers(self) -> dict[str, str]:
+        """The speaker of each utterance."""
+        return self._data.utt2spk
+
+    @property
     def utterances(self) -> list[str]:
         """All utterances of feats.scp in its order."""
         return list(self._feats)
@@ -148,7 +153,7 @@ class Features:
         """Utterances of utt2spk that have no features."""
         return [utt for utt in self._data.utt2spk if utt not in self._feats]
 
-    @property
+    @cached_property
     def archives(self) -> list[Path]:
         """The files that feats.scp names, each once."""
         return archives_of(self._feats.values())
@@ -161,7 +166,7 @@ class Features:
     @cached_property
     def dimensions(self) -> int:
         """Size of the stored feature vectors, by the first utterance."""
-        first = self.utterances[0]
+        first = next(iter(self._feats))
         return read_matrix(self._feats[first], first, open_pipe=self._open_pipe).shape[1]
 
     def stored_shape(self, utt: str) -> tuple[int, int] | None:

@@ -28,6 +28,7 @@ from bayes_asr.tables.reader import (
     OpenPipe,
     iter_lines,
     open_bytes,
+    read_pairs,
 )
 
 SIZED_INT = np.dtype([("width", "u1"), ("value", "<i4")])
@@ -46,8 +47,21 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None) -> dict[str, str]
     the function that would run it, is given.
     """
     path = Path(path)
+    table = read_pairs(path)
+    if table is None or any(map(is_pipe, table.values())):
+        table = _checked_scp(path, open_pipe)
+    found = {name: _beside(name, path) for name in _files_of(table.values())}
+    if all(name == there for name, there in found.items()):
+        return table
+    for utt, rxfilename in table.items():
+        if not is_pipe(rxfilename):
+            name = _file_of(rxfilename)
+            table[utt] = found[name] + rxfilename[len(name) :]
+    return table
+
+
+def _checked_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
     table: dict[str, str] = {}
-    found: dict[str, str] = {}
     for number, fields in iter_lines(path, splits=1):
         utt, rxfilename = fields if len(fields) == 2 else (fields[0], "")
         if not rxfilename:
@@ -56,12 +70,7 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None) -> dict[str, str]
             raise InputError(f"{path}, line {number}: {utt} is there a second time; keep one line")
         if is_pipe(rxfilename):
             _refuse_pipe(rxfilename, f"{path}, line {number}: {utt}", open_pipe)
-            table[utt] = rxfilename
-            continue
-        name = _file_of(rxfilename)
-        if name not in found:
-            found[name] = _beside(name, path)
-        table[utt] = found[name] + rxfilename[len(name) :]
+        table[utt] = rxfilename
     return table
 
 
@@ -193,7 +202,7 @@ def is_pipe(rxfilename: str) -> bool:
 
 def archives_of(rxfilenames: Iterable[str]) -> list[Path]:
     """The files that rxfilenames read, each once and without offsets; pipes read none."""
-    return sorted(Path(name) for name in {_file_of(r) for r in rxfilenames if not is_pipe(r)})
+    return sorted(map(Path, _files_of(rxfilenames)))
 
 
 def _refuse_pipe(rxfilename: str, where: str, open_pipe: OpenPipe | None) -> None:
@@ -202,6 +211,10 @@ def _refuse_pipe(rxfilename: str, where: str, open_pipe: OpenPipe | None) -> Non
             f"{where}: refusing to run the command {rxfilename!r}; "
             "write its output to a file, or say --allow-pipes if you trust it"
         )
+
+
+def _files_of(rxfilenames: Iterable[str]) -> set[str]:
+    return {_file_of(name) for name in rxfilenames if not is_pipe(name)}
 
 
 def _file_of(rxfilename: str) -> str:

@@ -211,6 +211,28 @@ def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
                     yield number, fields
 
 
+def read_pairs(path: Path) -> dict[str, str] | None:
+    """Read a plain file of two fields a line, quickly; None where it is anything but that.
+
+    Who gets None reads line by line, and finds out what is there.
+    """
+    table: dict[str, str] = {}
+    count = 0
+    with open_bytes(path) as source:
+        if source.size is None:  # cannot be read again
+            return None
+        for block in iter(source.lines, b""):
+            if not block.isascii() or NOT_IN_TEXT.search(block):
+                return None
+            lines = block.decode().removesuffix("\n").split("\n")
+            count += len(lines)
+            try:
+                table.update(map(str.split, lines))  # type: ignore[arg-type]
+            except ValueError:  # another number of fields
+                return None
+    return table if len(table) == count else None
+
+
 def _fields(raw: bytes, splits: int, path: Path, before: int) -> Iterator[list[str]]:
     """The fields of each line of a block that begins after line `before`."""
     raw = raw.removesuffix(b"\n")

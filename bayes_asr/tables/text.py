@@ -10,7 +10,7 @@ from pathlib import Path
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.tables.ark import read_scp
-from bayes_asr.tables.reader import OpenPipe, iter_lines
+from bayes_asr.tables.reader import OpenPipe, iter_lines, read_pairs
 
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
 
@@ -29,13 +29,16 @@ def read_text(path: Path) -> dict[str, list[str]]:
 
 def read_mapping(path: Path) -> dict[str, str]:
     """Read a table of exactly two columns, such as utt2spk or spk2gender."""
+    pairs = read_pairs(path)
+    if pairs is not None:
+        return {key: sys.intern(value) for key, value in pairs.items()}  # speakers are repeated
     table: dict[str, str] = {}
     for number, fields in iter_lines(Path(path)):
         if len(fields) != 2:
             found = f"{fields[0]} has {len(fields)} fields"
             raise InputError(f"{path}, line {number}: {found}, not 2; correct the line")
         _refuse_repeated(table, fields[0], path, number)
-        table[fields[0]] = sys.intern(fields[1])  # a speaker has many utterances
+        table[fields[0]] = fields[1]
     return table
 
 
@@ -129,9 +132,13 @@ class DataDir:
     """A Kaldi data directory: tables by utterance, `cmvn` by speaker; None for an absent file."""
 
     path: Path
-    utt2spk: dict[str, str]
-    feats: dict[str, str] | None
+    feats: Mapping[str, str] | None
     cmvn: dict[str, str] | None
+
+    @cached_property
+    def utt2spk(self) -> dict[str, str]:
+        """The speaker of each utterance."""
+        return read_mapping(self.path / "utt2spk")
 
     @cached_property
     def text(self) -> dict[str, list[str]] | None:
@@ -144,22 +151,24 @@ class DataDir:
         return table
 
 
-def read_data_dir(path: Path, *, open_pipe: OpenPipe | None = None) -> DataDir:
+def read_data_dir(
+    path: Path, *, open_pipe: OpenPipe | None = None, feats: Mapping[str, str] | None = None
+) -> DataDir:
     """Read the tables of a Kaldi data directory; utt2spk must be there.
 
     Every utterance of feats.scp and text must be in utt2spk. Which utterances a later stage needs
     is its own business. Pipes in feats.scp and cmvn.scp are refused unless `open_pipe` is given.
+    feats: what feats.scp is known to say, so that it and utt2spk are not read for it.
     """
-    path = Path(path)
-    utt2spk = read_mapping(path / "utt2spk")
 
     def scp(name: str) -> dict[str, str] | None:
-        file = path / name
+        file = Path(path) / name
         return read_scp(file, open_pipe=open_pipe) if file.exists() else None
 
-    feats, cmvn = scp("feats.scp"), scp("cmvn.scp")
-    _refuse_strangers(path / "feats.scp", feats or {}, utt2spk)
-    return DataDir(path=path, utt2spk=utt2spk, feats=feats, cmvn=cmvn)
+    data = DataDir(Path(path), scp("feats.scp") if feats is None else feats, scp("cmvn.scp"))
+    if feats is None:
+        _refuse_strangers(data.path / "feats.scp", data.feats or {}, data.utt2spk)
+    return data
 
 
 def _refuse_repeated(table: Mapping[str, object], key: str, path: Path, number: int) -> None:

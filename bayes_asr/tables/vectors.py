@@ -3,7 +3,7 @@
 import os
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,15 +11,19 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import SIZED_INT, write_int_vectors
+from bayes_asr.tables.sorted import SortedTable, encoded
 
 HEADER = len(" \0B\4") + 4  # bytes between a name and its vector: the last are how long it is
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the vectors of an archive are: names, bytes before each, lengths, check sums [N]."""
+    """Where the vectors of an archive are, by their names in byte order.
 
-    names: Sequence[str]
+    names: UTF-8; offsets: bytes before each; lengths; sums: check sums; all [N].
+    """
+
+    names: np.ndarray
     offsets: np.ndarray
     lengths: np.ndarray
     sums: np.ndarray
@@ -27,8 +31,7 @@ class Places:
     @property
     def end(self) -> int:
         """How many bytes the archive has."""
-        last = SIZED_INT.itemsize * self.lengths[-1:]
-        return int((self.offsets[-1:] + last).sum())
+        return int((self.offsets + SIZED_INT.itemsize * self.lengths).max(initial=0))
 
 
 def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> Places:
@@ -43,33 +46,31 @@ def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> Places:
             noted.append((len(vector), _sum(vector)))
 
     write_int_vectors(noting(), ark)
+    raw = encoded(names)
     lengths, sums = np.array(noted, np.int64).reshape(-1, 2).T
     sizes = SIZED_INT.itemsize * lengths
-    heads = np.array([len(name.encode()) + HEADER for name in names], np.int64)
-    return Places(names, np.cumsum(heads + sizes) - sizes, lengths, sums)
+    offsets = np.cumsum(np.char.str_len(raw) + HEADER + sizes) - sizes
+    order = np.argsort(raw, kind="stable")
+    return Places(*(column[order] for column in (raw, offsets, lengths, sums)))
 
 
 class StoredVectors(Mapping[str, np.ndarray]):
     """Integer vectors of a binary archive, int32 [T], each read when it is asked for.
 
-    An archive that another one replaces meanwhile is read on as it was.
+    An archive that another one replaces meanwhile is read on as it was. `lengths`: of each.
     """
 
     def __init__(self, ark: Path, places: Places) -> None:
+        """Open the archive; InputError where it is not as long as the places say."""
         self._ark, self._places = ark, places
-        self._number = {name: number for number, name in enumerate(places.names)}
+        self.lengths = SortedTable(places.names, places.lengths)
         self._file = os.open(ark, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
         if (size := os.fstat(self._file).st_size) != places.end:
             raise InputError(f"{ark}: has {size} bytes, not {places.end}")
 
-    @property
-    def lengths(self) -> dict[str, int]:
-        """How long each vector is."""
-        return dict(zip(self._number, self._places.lengths.tolist(), strict=True))
-
     def __getitem__(self, name: str) -> np.ndarray:
-        number = self._number[name]
+        number = self.lengths.place(name)
         size = SIZED_INT.itemsize * int(self._places.lengths[number])
         raw = os.pread(self._file, size, int(self._places.offsets[number]))
         if len(raw) == size:
@@ -82,10 +83,10 @@ class StoredVectors(Mapping[str, np.ndarray]):
         )
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._number)
+        return iter(self.lengths)
 
     def __len__(self) -> int:
-        return len(self._number)
+        return len(self.lengths)
 
 
 def _sum(vector: np.ndarray) -> int:

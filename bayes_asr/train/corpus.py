@@ -1,7 +1,7 @@
 """From the configuration's directories to labelled sets: what is found, what is skipped."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from bayes_asr.log import LOGGER
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.train.index import Index, stored_alignments
+from bayes_asr.train.listing import listed, stored_listing
 
 NAMED = 5  # how many utterances a message names
 
@@ -25,7 +26,7 @@ class LabelledSet:
 
     features: Features
     alignments: Alignments
-    lengths: dict[str, int]
+    lengths: Mapping[str, int]
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """Features of one utterance, float32 [T, F']; InputError unless T is the alignment's."""
@@ -114,38 +115,39 @@ def opened(
     The latter is dev where dev has alignments, otherwise some training speakers, who are then not
     trained on. Alignments are held in memory unless there is an index.
     """
-    data = data_dir(config, "train", open_pipe)
-    train = labelled(config, "train", data, open_pipe, index)
+    train = labelled(config, "train", open_pipe, index)
     _announce_dimension(train.features, config.data)
     if not any((Path(config.data.dir) / path).exists() for path in config.data.dev.alignments):
-        return _held_out(train, data.utt2spk, config.data.held_out)
-    dev = labelled(config, "dev", data_dir(config, "dev", open_pipe), open_pipe, index)
+        return _held_out(train, config.data.held_out)
+    dev = labelled(config, "dev", open_pipe, index)
     _check_alike(train, dev)
     return train, dev
 
 
 def labelled(
-    config: Config,
-    name: str,
-    data: DataDir,
-    open_pipe: OpenPipe | None = None,
-    index: Index | None = None,
+    config: Config, name: str, open_pipe: OpenPipe | None = None, index: Index | None = None
 ) -> LabelledSet:
     """Open the features and alignments of a set, and report which utterances lack either."""
-    features = features_of(data, config.features, open_pipe)
-    path = located(getattr(config.data, name).alignments, config.data, f"{name} alignments")
+    where, limit = getattr(config.data, name), config.data.max_skipped
+    directory = located(where.features, config.data, f"{name} features")
+    path = located(where.alignments, config.data, f"{name} alignments")
     alignments = stored_alignments(path, index) if index else Alignments(path)
-    total, limit = len(data.utt2spk), config.data.max_skipped
-    report_skipped(f"{name}: no features in {data.path}", features.missing, total, limit)
-    aligned = alignments.lengths
-    unaligned = [utt for utt in features.utterances if utt not in aligned]
-    report_skipped(f"{name}: no alignment in {path}", unaligned, total, limit)
-    lengths = {utt: aligned[utt] for utt in features.utterances if utt in aligned}
-    if not lengths:
+    if index:
+        found = stored_listing(directory, alignments, open_pipe, index)
+    else:
+        found = listed(directory, alignments, open_pipe)
+    features = features_of(found.data, config.features, open_pipe)
+    for what, skipped in (
+        (f"features in {directory}", found.without_features),
+        (f"alignment in {path}", found.without_alignment),
+    ):
+        report_skipped(f"{name}: no {what}", skipped, found.total, limit)
+    if not found.lengths:
         raise InputError(
-            f"{name}: none of the {total} utterances of {data.path} has an alignment in {path}"
+            f"{name}: none of the {found.total} utterances of {directory} has an alignment in"
+            f" {path}"
         )
-    return LabelledSet(features, alignments, lengths)
+    return LabelledSet(features, alignments, found.lengths)
 
 
 def report_skipped(
@@ -191,10 +193,9 @@ def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
         )
 
 
-def _held_out(
-    train: LabelledSet, utt2spk: dict[str, str], share: float
-) -> tuple[LabelledSet, LabelledSet]:
+def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSet]:
     """Split off whole speakers, chosen by a hash of their names."""
+    utt2spk = train.features.speakers
     speakers = sorted(
         {utt2spk[utt] for utt in train.lengths}, key=lambda s: hashlib.sha256(s.encode()).digest()
     )

@@ -90,22 +90,19 @@ def _taken(
 
 def stored_alignments(directory: Path, index: Index) -> Alignments:
     """The alignments of a directory, in an archive from which each is read when it is used."""
-    name = f"ali-{content_hash([str(directory.absolute()).encode()])[:12]}"
+    name = f"ali-{name_of(directory)}"
 
     def make(folder: Path) -> Arrays:
         model = read_transition_model(directory / "final.mdl")
         total = hash_of(model)
         aligned = hashed(read_aligned(directory, model), total)
         places = write_vectors(aligned, folder / f"{name}.ark")
-        names = np.frombuffer("".join(f"{n}\n" for n in places.names).encode(), np.uint8)
-        where = {"offsets": places.offsets, "lengths": places.lengths, "sums": places.sums}
-        return {"names": names, "digest": np.array(total.hexdigest()), **where}
+        return {"digest": np.array(total.hexdigest()), **vars(places)}
 
     def use(folder: Path, found: Arrays) -> Alignments:
-        names = found["names"].tobytes().decode().split("\n")[:-1]
-        places = Places(names, *(found[key] for key in ("offsets", "lengths", "sums")))
-        vectors = StoredVectors(folder / f"{name}.ark", places)
-        return Alignments(directory, vectors, str(found["digest"]))
+        digest = str(found["digest"])
+        places = Places(**{key: found[key] for key in found if key != "digest"})
+        return Alignments(directory, StoredVectors(folder / f"{name}.ark", places), digest)
 
     made_from = {str(path): state_of(path) for path in archives(directory)}
     made_from[str(directory / "final.mdl")] = state_of(directory / "final.mdl")
@@ -114,6 +111,12 @@ def stored_alignments(directory: Path, index: Index) -> Alignments:
     except OSError as error:
         LOGGER.warning("no index of the alignments, which are held in memory: %s", error)
         return Alignments(directory)
+
+
+def name_of(*what: Path | str) -> str:
+    """A short name for what an index is of."""
+    whole = tuple(str(part.absolute() if isinstance(part, Path) else part) for part in what)
+    return content_hash([repr(whole).encode()])[:12]
 
 
 def state_of(path: Path) -> str:

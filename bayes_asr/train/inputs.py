@@ -10,21 +10,18 @@ from bayes_asr.train.index import content_hash, sampled
 TABLES = ("feats.scp", "utt2spk", "cmvn.scp", "frontend.json")
 
 
-def fingerprints(*sets: LabelledSet) -> dict[str, str]:
-    """A hash of everything that the sets are made of, by file or directory.
+def fingerprints(data: LabelledSet) -> dict[str, str]:
+    """A hash of everything that a set is made of, by file or directory.
 
     Tables are hashed whole, alignments and their model as what they say, whatever compressed them.
     So are the archives of speaker statistics, where these are used. Of an archive of features,
     which may be as large as a disk, its size and 64 KiB at its beginning, middle and end. What a
     pipe prints is not looked at; the scp has its command.
     """
-    found: dict[str, str] = {}
-    for data in sets:
-        for path, content in _contents(data):
-            if str(path) not in found:
-                found[str(path)] = content_hash(content)
-        found[str(data.alignments.directory)] = data.alignments.digest
-    return found
+    if not all(archive.exists() for archive in data.features.archives):
+        data.check()  # says of which utterance
+    found = {str(path): content_hash(content) for path, content in _contents(data)}
+    return {**found, str(data.alignments.directory): data.alignments.digest}
 
 
 def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:

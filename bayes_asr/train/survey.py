@@ -1,7 +1,7 @@
 """One look at every frame of a set, before it is trained on."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +10,8 @@ from tqdm import tqdm
 
 from bayes_asr.data.features import Normalisation
 from bayes_asr.log import LOGGER
-from bayes_asr.train import inputs
 from bayes_asr.train.corpus import LabelledSet
-from bayes_asr.train.index import Arrays, Index, content_hash, state_of
+from bayes_asr.train.index import Arrays, Index, content_hash, name_of, state_of
 
 
 @dataclass(frozen=True)
@@ -27,19 +26,19 @@ class Survey:
     digest: str
 
 
-def surveyed(name: str, data: LabelledSet, index: Index, *, new: bool) -> Survey:
+def surveyed(
+    name: str, data: LabelledSet, noted: Mapping[str, str], index: Index, *, new: bool
+) -> Survey:
     """Survey the set `name`, or take what the index has of it.
 
     All features are read, which finds what is wrong with them: InputError names the first
-    utterance that is not as its alignment or not finite. new: do not trust the commands of an scp
-    to print what they did.
+    utterance that is not as its alignment or not finite. noted: the fingerprints of the set. new:
+    do not trust the commands of an scp to print what they did.
     """
     features = data.features
-    if not all(archive.exists() for archive in features.archives):
-        data.check()  # says of which utterance
-    same = (str(features.directory), str(data.alignments.directory), features.preparation)
+    of = name_of(features.directory, data.alignments.directory, features.preparation)
     made_from = {
-        **inputs.fingerprints(data),
+        **noted,
         **{f"{path} (times)": state_of(path) for path in features.archives},
         "choice of utterances": content_hash(["\n".join(data.lengths).encode()]),
         "preparation": features.preparation,
@@ -61,7 +60,7 @@ def surveyed(name: str, data: LabelledSet, index: Index, *, new: bool) -> Survey
     if new and features.piped:
         return _read(name, data)
     try:
-        return index.of(f"{name}-{content_hash([repr(same).encode()])[:12]}", made_from, make, use)
+        return index.of(f"{name}-{of}", made_from, make, use)
     except OSError as error:
         LOGGER.warning("what is found in %s is not kept: %s", features.directory, error)
         return _read(name, data)

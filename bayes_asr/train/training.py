@@ -146,12 +146,14 @@ def _looked_at(
     saved: dict[str, Any], data: LabelledSet, dev: LabelledSet, index: Index
 ) -> tuple[dict[str, str], Survey]:
     """Note what the sets are, which must be what a saved run was started on, and survey them."""
-    noted = inputs.fingerprints(data, dev)
+    sets = {"dev": dev, "train": data}
+    quick = {name: inputs.fingerprints(labelled) for name, labelled in sets.items()}
+    noted = {**quick["dev"], **quick["train"]}
     before = saved.get("inputs", noted)
     inputs.check_same(before, {**before, **noted})  # what is seen at once comes first
     found = {}
-    for name, labelled in (("dev", dev), ("train", data)):
-        found[name] = surveyed(name, labelled, index, new=not saved)
+    for name, labelled in sets.items():
+        found[name] = surveyed(name, labelled, quick[name], index, new=not saved)
         noted[f"{labelled.features.directory} (frames of {name})"] = found[name].digest
     if saved:
         inputs.check_same(before, noted)

@@ -1,0 +1,67 @@
+"""A table of millions of lines in two arrays, where a dict takes seconds and hundreds of MB."""
+
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from typing import Any
+
+import numpy as np
+
+
+class SortedTable(Mapping[str, Any]):
+    """Names in byte order, as UTF-8 in an array [N], and of each a whole number or a string."""
+
+    def __init__(self, names: np.ndarray, column: np.ndarray) -> None:
+        self.names, self.column = names, column
+
+    def place(self, name: str) -> int:
+        """Which of the names it is; KeyError if it is none."""
+        raw = np.array(name.encode())
+        if raw.itemsize <= self.names.itemsize:  # else all would be converted
+            place = int(np.searchsorted(self.names, raw.astype(self.names.dtype)))
+            if place < len(self.names) and self.names[place] == raw:
+                return place
+        raise KeyError(name)
+
+    def __getitem__(self, name: str) -> Any:
+        return _value(self.column[self.place(name)].item())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(decoded(self.names))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def items(self) -> ItemsView[str, Any]:
+        """All lines, without a search for each."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Any]:
+        """All values, likewise."""
+        return _Values(self)
+
+
+class _Items(ItemsView[str, Any]):
+    _mapping: SortedTable
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return zip(self._mapping, self._mapping.values(), strict=True)
+
+
+class _Values(ValuesView[Any]):
+    _mapping: SortedTable
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(_value, self._mapping.column.tolist())
+
+
+def _value(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def encoded(strings: Iterable[str]) -> np.ndarray:
+    """Strings without zero bytes as UTF-8, in an array [N]."""
+    return np.array([string.encode() for string in strings], np.bytes_)
+
+
+def decoded(strings: np.ndarray) -> list[str]:
+    """Strings from an array of UTF-8 [N]."""
+    return [raw.decode() for raw in strings.tolist()]

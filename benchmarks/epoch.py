@@ -1,0 +1,174 @@
+"""How much longer a whole epoch takes than its training steps: AN4 from its Kaldi directory.
+
+A whole epoch makes the batches, reads and packs the features, trains, validates and saves. The
+steps alone are the forward pass, the losses and the update of the same batches, which are in
+memory. Both are timed in turn, round after round, so that what else the machine does meets both;
+the medians are printed. `--share` takes that share of both sets, evenly.
+
+    python benchmarks/epoch.py --kaldi-dir DIR [--json FILE] [--unit li-bru] [--units 550]
+    [--layers 4] [--batch 8] [--share 1] [--rounds 3]
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bayes_asr.config import Config, load
+from bayes_asr.data.alignments import log_priors
+from bayes_asr.data.batches import batches_of
+from bayes_asr.nn.model import AcousticModel
+from bayes_asr.train import plan
+from bayes_asr.train.batch import loader
+from bayes_asr.train.corpus import LabelledSet, opened
+from bayes_asr.train.epochs import Training
+from bayes_asr.train.index import Index
+from bayes_asr.train.inputs import fingerprints
+from bayes_asr.train.loop import Update, losses
+from bayes_asr.train.memory import keep_freed_memory
+from bayes_asr.train.survey import Survey, surveyed
+
+RECIPE = Path(__file__).resolve().parents[1] / "recipes/an4/config.yaml"
+
+
+def part_of(data: LabelledSet, share: float) -> LabelledSet:
+    """A share of the utterances of a set, of all lengths."""
+    by_length = sorted(data.lengths, key=lambda utt: (data.lengths[utt], utt))
+    chosen = by_length[:: round(1 / share)]
+    return replace(data, lengths={utt: data.lengths[utt] for utt in chosen})
+
+
+class Epoch:
+    """An epoch of a network that begins with the same weights each time."""
+
+    def __init__(self, config: Config, train: LabelledSet, dev: LabelledSet, found: Survey) -> None:
+        """Hold the batches in memory for the steps alone."""
+        self.config, self.train, self.dev, self.found = config, train, dev, found
+        outputs = [train.alignments.model.num_pdfs, train.alignments.num_monophones]
+        inputs = len(found.normalisation.mean)
+        self.architecture = plan.architecture(config.model, inputs, outputs)
+        options = config.train
+        batches = batches_of(
+            train.lengths,
+            sequences=options.batch_sequences,
+            frames=options.batch_frames,
+            seed=config.seed,
+            epoch=1,
+        )
+        read = loader(
+            train,
+            found.normalisation,
+            seed=config.seed,
+            epoch=1,
+            noise=options.noise,
+            tempo=options.tempo,
+        )
+        start = time.perf_counter()
+        self.batches = [read(batch) for batch in batches]
+        self.reading = time.perf_counter() - start
+
+    def whole(self) -> float:
+        """Seconds that all of it takes."""
+        model = self._model()
+        with tempfile.TemporaryDirectory() as run:
+            training = Training(
+                self.config,
+                Path(run),
+                torch.device("cpu"),
+                model,
+                self.architecture,
+                plan.optimizer(self.config.train, model),
+                self.found.normalisation,
+                log_priors(self.found.pdf_counts),
+                None,
+                {},
+                self.config.train.learning_rate,
+            )
+            start = time.perf_counter()
+            training.run_epochs(self.train, self.dev)
+            return time.perf_counter() - start
+
+    def steps(self) -> float:
+        """Seconds that the steps take."""
+        model, options = self._model(), self.config.train
+        model.train()
+        update = Update(
+            model,
+            plan.optimizer(options, model),
+            monophone_weight=options.monophone_weight,
+            max_gradient_norm=options.max_gradient_norm,
+        )
+        start = time.perf_counter()
+        for batch in self.batches:
+            logits = model(batch.x_NF, batch.frames, batch.keys_B)
+            update(losses(logits, batch, len(batch.pdfs_N)))
+        return time.perf_counter() - start
+
+    def _model(self) -> AcousticModel:
+        torch.manual_seed(1)
+        return AcousticModel(**self.architecture)
+
+
+def main() -> None:
+    """Measure, print and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kaldi-dir", type=Path, required=True, help="AN4, as its recipe reads it")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--unit", default="li-bru", help="default li-bru")
+    for name, default in (("units", 550), ("layers", 4), ("batch", 8), ("rounds", 3)):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+    parser.add_argument("--share", type=float, default=1, help="of both sets, default 1")
+    args = parser.parse_args()
+    keep_freed_memory()
+    settings = (
+        f"data.dir={args.kaldi_dir}",
+        f"model.unit={args.unit}",
+        f"model.units={args.units}",
+        f"model.layers={args.layers}",
+        "model.tied_directions=true",
+        f"train.batch_sequences={args.batch}",
+        "train.epochs=1",
+    )
+    config = load([RECIPE], settings)
+    with tempfile.TemporaryDirectory() as folder:
+        train, dev = (part_of(data, args.share) for data in opened(config))
+        found = surveyed("train", train, fingerprints(train), Index(Path(folder)), new=True)
+        epoch = Epoch(config, train, dev, found)
+        seconds: dict[str, list[float]] = {"whole": [], "steps": []}
+        for _ in range(args.rounds):
+            seconds["whole"].append(epoch.whole())
+            seconds["steps"].append(epoch.steps())
+    whole, steps = (statistics.median(times) for times in seconds.values())
+    frames = sum(train.lengths.values())
+    result: dict[str, Any] = {
+        "unit": args.unit,
+        "tied": True,
+        "units": args.units,
+        "layers": args.layers,
+        "batch": args.batch,
+        "threads": torch.get_num_threads(),
+        "frames": frames,
+        "dev_frames": sum(dev.lengths.values()),
+        "frames_per_second": frames / steps,
+        "seconds": {**seconds, "reading": epoch.reading},
+        "ratio": whole / steps,
+    }
+    print(
+        f"{args.unit}, {args.layers} x {args.units} tied, batch {args.batch},"
+        f" {torch.get_num_threads()} threads: {frames} frames to train on and"
+        f" {result['dev_frames']} of dev; whole epoch {whole:.2f} s, its steps {steps:.2f} s"
+        f" ({frames / steps:.0f} frames/s), ratio {whole / steps:.3f}; reading alone takes"
+        f" {epoch.reading:.2f} s"
+    )
+    if args.json:
+        args.json.write_text(json.dumps([result], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
