@@ -15,6 +15,7 @@ import json
 import os
 import statistics
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -141,12 +142,9 @@ def measured(args: argparse.Namespace, runs: Sequence[Variant]) -> list[Row]:
     """Let all variants take a step in each of `rounds` rounds, after one to warm up."""
     rng = np.random.default_rng(args.seed)
     spoken = spoken_lengths(args.data) if args.ragged else None
-    counts = [products(run.model, frames_of(run.size)) if run.model else {} for run in runs]
-    alone = {
-        (shape, run.dtype): fastest(shape, DTYPES[run.dtype])
-        for run, shapes in zip(runs, counts, strict=True)
-        for shape in shapes
-    }
+    counts = [products(run.model, frames_of(run.size)) if run.model else Counter() for run in runs]
+    wanted = {(s, run.dtype) for run, shapes in zip(runs, counts, strict=True) for s in shapes}
+    alone = {} if args.sweep else {(s, dtype): fastest(s, DTYPES[dtype]) for s, dtype in wanted}
     products_alone: dict[Any, list[float]] = {key: [] for key in alone}
     speeds: list[list[float]] = [[] for _ in runs]
     for round_ in range(args.rounds + 1):
@@ -158,19 +156,16 @@ def measured(args: argparse.Namespace, runs: Sequence[Variant]) -> list[Row]:
             seconds = timed(run.prepared(lengths))
             if round_:
                 speed.append(sum(lengths) / seconds)
+    seconds_alone = {key: statistics.median(times) for key, times in products_alone.items()}
+    by_size: dict[Size, dict[str, list[float]]] = {run.size: {} for run in runs}
+    for run, speed in zip(runs, speeds, strict=True):
+        by_size[run.size][run.unit] = speed
     return [
         row_of(
             run,
             speed,
-            {
-                other.unit: s
-                for other, s in zip(runs, speeds, strict=True)
-                if other.size == run.size
-            },
-            sum(
-                times * statistics.median(products_alone[shape, run.dtype])
-                for shape, times in shapes.items()
-            ),
+            by_size[run.size],
+            sum(n * seconds_alone.get((s, run.dtype), 0.0) for s, n in shapes.items()),
             multiply_adds(shapes),
         )
         for run, speed, shapes in zip(runs, speeds, counts, strict=True)
@@ -187,7 +182,8 @@ def row_of(
     """What is printed of a variant.
 
     speed: frames per second in each round, and `speeds` those of every unit of its size.
-    products_alone: seconds that its matrix products take alone; work: how many multiply-adds.
+    products_alone: seconds that its matrix products take alone, 0 where they were not timed.
+    work: of how many multiply-adds they consist.
     """
     median = statistics.median(speed)
     return {
@@ -200,7 +196,7 @@ def row_of(
         "spread": (max(speed) - min(speed)) / median,
         "ratio_to_reference": ratio(speed, speeds.get(REFERENCE)),
         "ratio_to_lstm": ratio(speed, speeds.get(LSTM)),
-        "roofline_fraction": products_alone * median / frames_of(run.size) if work else None,
+        "roofline_fraction": products_alone * median / frames_of(run.size) or None,
         "gigaflops": 2e-9 * work * median / frames_of(run.size) if work else None,
     }
 
@@ -238,17 +234,15 @@ def show(rows: Sequence[Row]) -> None:
         f"{'frames/s':>10}{'spread':>8}{'/loop':>7}{'/LSTM':>7}{'roofline':>9}{'GFLOP/s':>8}"
     )
     for row in rows:
-        shares = (row[f"ratio_to_{peer}"] for peer in ("reference", "lstm"))
+        ratios = (row[f"ratio_to_{peer}"] for peer in ("reference", "lstm"))
+        share, rate = row["roofline_fraction"], row["gigaflops"]
         print(
             f"{row['unit']:26}{'tied' if row['tied'] else 'untied':8}{row['dtype']:10}"
             f"{row['units']:6}{row['layers']:7}{row['batch']:6}{row['frames']:7}"
             f"{row['frames_per_second']:10.0f}{row['spread']:8.1%}"
-            + "".join(f"{number:7.2f}" if number else f"{'':7}" for number in shares)
-            + (
-                f"{row['roofline_fraction']:9.1%}{row['gigaflops']:8.0f}"
-                if row["gigaflops"]
-                else ""
-            )
+            + "".join(f"{number:7.2f}" if number else f"{'':7}" for number in ratios)
+            + (f"{share:9.1%}" if share else f"{'':9}")
+            + (f"{rate:8.0f}" if rate else "")
         )
 
 
@@ -288,7 +282,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the lengths, default 1")
     parser.add_argument("--optimizer", choices=("adam", "rmsprop"), default="adam")
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds, default 5")
-    parser.add_argument("--sweep", choices=SWEEPS, help="one size after the other, then a line")
+    parser.add_argument("--sweep", choices=SWEEPS, help="many sizes; without roofline")
     parser.add_argument("--values", type=int, nargs="+", help="of the sweep")
     args = parser.parse_args()
     keep_freed_memory()
