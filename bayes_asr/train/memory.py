@@ -12,7 +12,7 @@ def keep_freed_memory() -> None:
 
     It returns tensors of tens of megabytes to the kernel otherwise, which hands them out again a
     page at a time, each filled with zeros: some 10,000 faults in every training step
-    (docs/performance.md). The peak of memory stays what it is.
+    (docs/performance.md). The peak of memory hardly changes.
     """
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
