@@ -12,7 +12,7 @@ set -euo pipefail
 run=$1
 shift
 processes=${PROCESSES:-${SLURM_GPUS_ON_NODE:-1}}
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((SLURM_CPUS_PER_TASK > processes ? SLURM_CPUS_PER_TASK / processes : 1))}
 export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=280 # seconds for the last batch and for saving, within the 300 above
 
