@@ -417,3 +417,29 @@ def test_dev_loss_weighs_frames_and_not_batches(small_corpus: Path) -> None:
     assert {r.frames for r in results} == {sum(dev.lengths.values())}
     losses = [r.metrics()["loss"] for r in results]
     np.testing.assert_allclose(losses, losses[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("keep", ["float32", "float16"])
+def test_features_held_in_memory_are_read_once(
+    keep: str, small_corpus: Path, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    """In float32 they are the same; in float16 a run that is resumed is still the same run."""
+    read, stored = [], LabelledSet.stored
+    options = ("train.noise=0.2", "train.tempo=0.1", f"data.keep={keep}")
+    config = config_of(small_corpus, "train.epochs=3", *options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LabelledSet, "stored", lambda self, u: read.append(u) or stored(self, u))
+        train(config, tmp_path / "whole")
+    assert sorted(read) == sorted(
+        [
+            *(f"train{n // 3}-{n}" for n in range(12)),
+            "train0-0",
+            *(f"dev{n // 3}-{n}" for n in range(4)),
+        ]
+    )
+    found = states(tmp_path / "whole")
+    if keep == "float32":
+        assert_same(found, undisturbed)
+    train(config_of(small_corpus, "train.epochs=1", *options), tmp_path / "parts")
+    train(config, tmp_path / "parts")
+    assert_same(states(tmp_path / "parts"), found)

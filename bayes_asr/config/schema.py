@@ -48,6 +48,7 @@ class DataConfig:
     held_out: Annotated[float, Within(0, 0.5)]
     max_skipped: Share
     index: str
+    keep: Literal["none", "float32", "float16"]
 
 
 @dataclass(frozen=True, kw_only=True)

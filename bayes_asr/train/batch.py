@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,13 +36,22 @@ def loader(
     epoch: int,
     noise: float = 0.0,
     tempo: float = 0.0,
+    keep: str = "none",
     device: torch.device = CPU,
 ) -> Callable[[list[str]], Batch]:
     """Return the function that reads, perturbs and packs this process' utterances of a batch.
 
     noise, tempo: see `perturbed`; what they do depends on (seed, epoch, utterance) only.
+    keep: what normalised features are held in memory as, if not `none`: float32 or float16.
     device: where the batch is to be; a GPU gets it while it computes another one.
     """
+
+    def normalised(utt: str) -> np.ndarray:
+        if keep == "none":
+            return normalise(data[utt])
+        if utt not in data.kept:
+            data.kept[utt] = normalise(data[utt]).astype(keep)
+        return data.kept[utt].astype(np.float32, copy=False)
 
     def load(utterances: list[str]) -> Batch:
         utterances = parallel.share(utterances, data.lengths)
@@ -50,7 +60,7 @@ def loader(
         keys = [key_of(seed, epoch, utt) for utt in utterances]
         matrices, pdfs, monophones = [], [], []
         for utt, key in zip(utterances, keys, strict=True):
-            matrix, nearest = perturbed(normalise(data[utt]), key, noise=noise, tempo=tempo)
+            matrix, nearest = perturbed(normalised(utt), key, noise=noise, tempo=tempo)
             matrices.append(torch.from_numpy(matrix))
             pdfs.append(torch.from_numpy(data.alignments.pdfs(utt)[nearest]).long())
             monophones.append(torch.from_numpy(data.alignments.monophones(utt)[nearest]))

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +22,15 @@ NAMED = 5  # how many utterances a message names
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """Utterances that have both features and an alignment, with their lengths in frames."""
+    """Utterances that have both features and an alignment, with their lengths in frames.
+
+    kept: normalised features that are held in memory.
+    """
 
     features: Features
     alignments: Alignments
     lengths: Mapping[str, int]
+    kept: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """Features of one utterance, float32 [T, F']; InputError unless T is the alignment's."""

@@ -123,6 +123,7 @@ class Training:
                 epoch=epoch,
                 noise=options.noise,
                 tempo=options.tempo,
+                keep=self.config.data.keep,
                 device=self.device,
             ),
             update=Update(
@@ -147,7 +148,14 @@ class Training:
                 sequences=32 * parallel.size(),
                 frames=self.config.train.batch_frames * parallel.size(),
             ),
-            loader(data, self.normalisation, seed=0, epoch=0, device=self.device),
+            loader(
+                data,
+                self.normalisation,
+                seed=0,
+                epoch=0,
+                keep=self.config.data.keep,
+                device=self.device,
+            ),
             title=f"epoch {epoch} dev",
             after_batch=lambda _: self._stop_if_asked(),
         )
