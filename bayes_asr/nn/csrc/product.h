@@ -83,7 +83,8 @@ void MultiplyRows(const uint32_t *rows, int64_t stride, const uint32_t *panel, i
     for (int c = 0; c < C; ++c) __builtin_memcpy(&columns[c], panel + c * LANES, sizeof(Word));
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      const uint32_t a = rows[r * stride + k];
+      uint32_t a;
+      __builtin_memcpy(&a, rows + r * stride + k, sizeof a);  // it may be a float
 #pragma GCC unroll 2
       for (int c = 0; c < C; ++c) sum[r][c] = Store::MultiplyAdd(a, columns[c], sum[r][c]);
     }
