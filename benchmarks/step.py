@@ -285,6 +285,10 @@ def main() -> None:
     parser.add_argument("--sweep", choices=SWEEPS, help="many sizes; without roofline")
     parser.add_argument("--values", type=int, nargs="+", help="of the sweep")
     args = parser.parse_args()
+    if args.ragged and not args.data.exists():
+        parser.error(
+            f"{args.data}: no utterances to take lengths from; name their folder by --data"
+        )
     keep_freed_memory()
     if args.peers is None:
         args.peers = [] if args.sweep else list(PEERS)
