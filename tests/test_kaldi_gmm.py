@@ -368,7 +368,7 @@ def test_real_kaldi_trains_the_sample(shared_data: Path, tmp_path: Path) -> None
     subprocess.run(train, check=True, stdin=subprocess.DEVNULL)
     model = read_transition_model(tmp_path / "exp/tri3_ali/final.mdl")
     known = read_transition_model(shared_data / "kaldi/timit_sample/exp/tri3_ali/final.mdl")
-    assert abs(model.num_pdfs - known.num_pdfs) <= 8, "dither is random"
+    assert abs(model.num_pdfs - known.num_pdfs) <= 8, "other jobs, other dither"
     graph = read_fst(tmp_path / "exp/tri3/graph/HCLG.fst")
     assert graph.ilabel.max() == model.num_transition_ids
     for name, most_lost in (("train", 4), ("dev", 2), ("test", 6)):
