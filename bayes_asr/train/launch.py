@@ -4,10 +4,13 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from signal import SIG_IGN, getsignal
 
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from bayes_asr.train.signals import SIGNALS
 
 HERE = "127.0.0.1"
 SHUTDOWN = "300"  # seconds for the batch that is being computed, and for saving
@@ -31,6 +34,8 @@ def launched(processes: int, arguments: Sequence[str]) -> int:
         local_addr=HERE,
         max_restarts=0,
     )
+    # What is ignored, as in background jobs of a script or by nohup, stays ignored.
+    config.signals_to_handle = ",".join(n.name for n in SIGNALS if getsignal(n) is not SIG_IGN)
     try:
         elastic_launch(config, sys.executable)("-m", "bayes_asr", *arguments)
     except ChildFailedError as error:
