@@ -133,7 +133,9 @@ class CompiledRecurrence(torch.autograd.Function):
             by_V = torch.cat((first, _outer(kept["restored"], da[..., -H:], job["sets"])), 2)
         else:
             by_V = _outer(kept["before"], da, job["sets"])
-        by_terms = _sum_of_directions(da) if job["term_sets"] < job["D"] else da.float()
+        one = job["term_sets"] < job["D"]
+        # The backward pass of batch normalisation is many times slower on padded rows.
+        by_terms = _sum_of_directions(da) if one else da.float().contiguous()
         return None, None, None, None, None, by_terms, by_V, None, *by_initial
 
 
