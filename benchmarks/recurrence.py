@@ -5,8 +5,8 @@ The reference is a loop over frames in the manner of pytorch-kaldi's `liGRU` (`p
 variants are timed in turn, round after round, so that what else the machine does meets all of them;
 the medians over the rounds are printed.
 
-    python benchmarks/recurrence.py [--json FILE] [--units 550] [--layers 4] [--batch 8] [--frames
-    300] [--rounds 5]
+    python benchmarks/recurrence.py [--json FILE] [--unit UNIT...] [--units 550] [--layers 4]
+    [--batch 8] [--frames 300] [--rounds 5]
 """
 
 import argparse
@@ -57,6 +57,8 @@ def variants(args: argparse.Namespace) -> dict[tuple[str, bool], Callable[[], No
         found[name, tied] = training(lambda net=net: net(x)[0], net)
     packed, keys = x.flatten(0, 1), torch.arange(args.batch)
     for unit, options in OURS:
+        if args.unit and unit not in args.unit:
+            continue
         ours = AcousticModel(
             INPUTS,
             [OUTPUTS],
@@ -100,6 +102,9 @@ def main() -> None:
     """Measure, print a table, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument(
+        "--unit", nargs="+", choices=sorted({u for u, _ in OURS}), help="only these"
+    )
     for name, default in (("units", 550), ("layers", 4), ("batch", 8), ("frames", 300)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds, default 5")
