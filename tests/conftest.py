@@ -21,9 +21,14 @@ ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
 DATA = Path(os.environ.get("BAYES_ASR_DATA", ROOT.parent / "shared" / "data"))
 
-# In the background of a script SIGINT is ignored; tests of it need what a terminal gives.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Scripts ignore SIGINT in what they run in the background, nohup SIGHUP; tests of these need what a
+# terminal gives.
+for number, usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 hypothesis.settings.register_profile("busy", deadline=None)  # a slow machine is no fault
 hypothesis.settings.load_profile("busy")
