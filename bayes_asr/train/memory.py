@@ -1,20 +1,41 @@
-"""What the C library does with memory that is freed."""
+"""What the C library does with memory that is freed, and in pages of which size it comes."""
 
-import ctypes
+import ctypes as c
+import mmap
+import resource
 from contextlib import suppress
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+NEVER = -1
 GIB = 2**30
+HUGE = 4  # GiB at the start of the heap that come in huge pages
 
 
 def keep_freed_memory() -> None:
     """Let glibc keep what is freed, for the next batch of this process; elsewhere, do nothing.
 
     It returns tensors of tens of megabytes to the kernel otherwise, which hands them out again a
-    page at a time, each filled with zeros: some 10,000 faults in every training step
-    (docs/performance.md). The peak of memory hardly changes.
+    page at a time, each filled with zeros: some 10,000 faults in every training step. In pages of
+    4 KiB, matrix products wait for the addresses of pages too, so the heap is asked for in pages
+    of 2 MiB, where Linux grants them to those who ask (docs/performance.md). Addresses are
+    reserved, not memory, and only where they are not limited: the peak hardly changes.
     """
     with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_MMAP_THRESHOLD, GIB)
-        mallopt(M_TRIM_THRESHOLD, 2 * GIB - 1)
+        libc = c.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, GIB)
+        libc.mallopt(M_TRIM_THRESHOLD, NEVER)
+        if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+            _ask_for_huge_pages(libc)
+
+
+def _ask_for_huge_pages(libc: c.CDLL) -> None:
+    """Let the heap grow, advise the kernel of its pages, and hand it back to the allocator."""
+    libc.malloc.restype, libc.malloc.argtypes = c.c_void_p, [c.c_size_t]
+    libc.free.argtypes = [c.c_void_p]
+    libc.madvise.argtypes = [c.c_void_p, c.c_size_t, c.c_int]
+    size = GIB - mmap.PAGESIZE  # what is larger lies outside of the heap
+    blocks = [libc.malloc(size) for _ in range(HUGE)]
+    for block in filter(None, blocks):
+        start = block - block % mmap.PAGESIZE
+        libc.madvise(start, size + mmap.PAGESIZE, mmap.MADV_HUGEPAGE)
+        libc.free(block)
