@@ -93,7 +93,7 @@ class CompiledRecurrence(torch.autograd.Function):
         terms = native.checked("terms", terms_NSX, (sum(frames.lengths), S, X))
         mask = None if mask_BDH is None else native.checked("mask", mask_BDH, sizes)
         initial = tuple(native.checked("initial", s, sizes) for s in initial_BDH)
-        h = _rows(N, D, sizes[2], torch.float32)
+        h = torch.empty(N, D, sizes[2])
         job = _job(kernel, frames, backwards, storage, V, S)
         kept = _kept(kernel, N, D, V, storage) if keep else {}
         for name in ("slopes", "before") if keep else ():
