@@ -79,8 +79,10 @@ def test_arriving_features_are_prepared_as_the_whole(
     arriving = Arriving(order=order, left=left, right=right)
     for _ in range(2):  # the second utterance does not know of the first
         ready = []
-        for count, chunk in zip([*cuts, frames], np.split(whole, cuts), strict=True):
+        for count, part in zip([*cuts, frames], np.split(whole, cuts), strict=True):
+            chunk = part.copy()
             ready += [*arriving.push(chunk)]
+            chunk[:] = np.nan  # as who reads the next one into the same memory
             assert len(ready) == max(0, min(count, frames) - arriving.latency)
         ready += [*arriving.finish()]
         if frames:

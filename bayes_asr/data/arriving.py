@@ -24,8 +24,8 @@ class Arriving:
         self._done = 0  # how many of them are ready already
 
     def push(self, matrix: np.ndarray) -> np.ndarray:
-        """Take the next features [T, F]; return the frames that are ready now [T', F'], T' >= 0."""
-        kept = matrix if self._kept is None else np.concatenate((self._kept, matrix))
+        """Copy the next features [T, F]; return the frames that are ready now [T', F'], T' >= 0."""
+        kept = matrix.copy() if self._kept is None else np.concatenate((self._kept, matrix))
         end = len(kept) - self.latency
         self._kept = kept
         if end <= self._done:
