@@ -16,11 +16,14 @@ read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((SLURM_CPUS_PER_TASK > processes ? SLURM_CPUS_PER_TASK / processes : 1))}
 export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=280 # seconds for the last batch and for saving, within the 300 above
 
+written() { stat --format '%i %y' "$run/state.json" 2>/dev/null || true; }
+before=$(written)
 status=0
 srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node "$processes" --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d \
     --rdzv-endpoint "$first:${PORT:-29500}" -m bayes_asr train "$@" --out "$run" || status=$?
-# The status of torchrun is 1 whatever ended its processes; the run says what it was.
-if ((status != 0)) && grep -q '"state": "stopped"' "$run/state.json"; then
+# The status of torchrun is 1 whatever ended its processes; the run says what it was. A job that fails before it trains
+# leaves the word of the one before, which must not have it queued for ever.
+if ((status != 0)) && grep -qs '"state": "stopped"' "$run/state.json" && [[ $(written) != "$before" ]]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

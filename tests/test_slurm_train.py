@@ -9,8 +9,10 @@ from conftest import ROOT
 
 SRUN = """\
 echo "$OMP_NUM_THREADS threads: $*" >>"$CALLS"
-mkdir -p run
-echo '{"state": "'"$STATE"'"}' >run/state.json
+if [[ $STATE != "failed before training" ]]; then
+    echo '{"state": "'"$STATE"'"}' >run/new
+    mv run/new run/state.json
+fi
 [[ $STATE == finished ]]
 """
 SCONTROL = """\
@@ -19,13 +21,18 @@ printf 'node3\\nnode7\\n'
 """
 
 
-@pytest.mark.parametrize(("state", "status"), [("finished", 0), ("stopped", 1), ("failed", 1)])
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("finished", 0), ("stopped", 1), ("failed", 1), ("failed before training", 1)],
+)
 def test_a_job_calls_torchrun_on_each_node_and_is_queued_again_when_stopped(
     tmp_path: Path, state: str, status: int
 ) -> None:
     for name, script in (("srun", SRUN), ("scontrol", SCONTROL)):
         (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{script}")
         (tmp_path / name).chmod(0o755)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "state.json").write_text('{"state": "stopped"}')  # by the time limit before
     calls = tmp_path / "calls"
     slurm = {"JOB_ID": "17", "JOB_NODELIST": "node[3,7]", "NNODES": "2", "CPUS_PER_TASK": "8"}
     environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
