@@ -92,7 +92,7 @@ setup(
     cmdclass={"build_ext": PlainLibrary, "build_py": WithConfigurations},
     entry_points={"console_scripts": ["bayes-asr = bayes_asr.cli:main"]},
     install_requires=[
-        "torch>=2.4",
+        "torch>=2.6",
         "kaldiio>=2.18",
         "numpy>=1.26",
         "pyyaml>=6.0",
