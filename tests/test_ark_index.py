@@ -11,6 +11,7 @@ from archives import MATRIX, ark_file, binary, one_line
 
 from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import (
+    archives_of,
     iter_int_vectors,
     iter_matrices,
     read_matrix,
@@ -47,6 +48,17 @@ def test_relative_paths_are_kaldis_then_the_scps_folder(
     assert dict(iter_matrices(data / "feats.scp"))["u"][0, 0] == 2
     (work / "x.ark").unlink()
     assert dict(iter_matrices(data / "feats.scp"))["u"].tolist() == [[1, 1], [1, 1]]
+
+
+def test_digits_alone_are_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert archives_of(["17", "17:2", "a:17"]) == [Path("17"), Path("a")]
+    data, work = tmp_path / "data", tmp_path / "work"
+    for folder in (data, work):
+        folder.mkdir()
+        (folder / "17").touch()
+    (data / "feats.scp").write_text("u 17\n")
+    monkeypatch.chdir(work)
+    assert read_scp(data / "feats.scp") == {"u": "17"}
 
 
 def test_spaces_unicode_and_windows_line_ends_in_an_scp(tmp_path: Path) -> None:

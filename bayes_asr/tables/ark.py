@@ -218,8 +218,8 @@ def _files_of(rxfilenames: Iterable[str]) -> set[str]:
 
 
 def _file_of(rxfilename: str) -> str:
-    name, _, offset = rxfilename.rpartition(":")
-    if offset.isdecimal() and len(offset) < 19:
+    name, separator, offset = rxfilename.rpartition(":")
+    if separator and offset.isdecimal() and len(offset) < 19:
         return name  # as below, but faster
     return _parts(rxfilename)["path"]
 
