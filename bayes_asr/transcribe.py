@@ -158,6 +158,11 @@ def _front_end(run: Path, config: Config) -> FrontEnd:
             f"{run / 'best.pt'}: made with a front end of {', '.join(fields)}, which this version"
             " does not know; train with the version that is to transcribe"
         ) from None
+    except InputError as error:
+        raise InputError(
+            f"{run / 'best.pt'}: its features cannot be made of sound here: {error}; train a run on"
+            " features that `bayes-asr features` has made"
+        ) from None
 
 
 def _sound(file: Path, front_end: FrontEnd) -> np.ndarray:

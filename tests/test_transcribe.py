@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bayes_asr.data.frontend import FrontEnd, write_features
 from bayes_asr.data.marks import STATES, frames_of_phones, transition_ids, write_alignments
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.mdl import monophone_model
+from bayes_asr.train import checkpoint
 
 pytest.importorskip("kaldi_native_fbank")
 pytest.importorskip("kaldifst")
@@ -202,3 +204,28 @@ def test_a_run_on_other_features_says_what_is_missing(
     said = capsys.readouterr().err
     assert "not of the built-in front end" in said
     assert "fMLLR transform of its speaker" in said
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (
+            {"kind": "Sphinx MFCC"},
+            "its features cannot be made of sound here: front end 'Sphinx MFCC'",
+        ),
+        ({"kind": "mfcc", "pitch": True}, "made with a front end of kind, pitch, which this"),
+    ],
+)
+def test_front_ends_that_are_not_there_are_named_with_their_run(
+    fields: dict[str, object],
+    says: str,
+    small_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    content = checkpoint.read(run / "best.pt")
+    checkpoint.save(run / "best.pt", content | {"frontend": fields})
+    assert main(["transcribe", str(run), str(tmp_path / "sound.wav")]) == 1
+    assert f"{run / 'best.pt'}: {says}" in (said := capsys.readouterr().err)
+    assert "; train " in said
