@@ -47,14 +47,16 @@ class Sweep {
   }
 
   // Have the memory at hand when the product is there; each row of a tile is a place of its own,
-  // too many for the machine to foresee.  Inlined, since GCC drops calls that only prefetch.
+  // too many for the machine to foresee.  What is only read is not asked for to be written, which
+  // would take it away from another core.  Inlined, since GCC drops calls that only prefetch.
   template <class T>
-  INLINE void PrefetchRows(const T *rows, int64_t count, int64_t first, int64_t units) const {
+  INLINE void PrefetchRows(T *rows, int64_t count, int64_t first, int64_t units) const {
+    constexpr bool written = !std::is_const<T>::value;
     for (int64_t i = 0; i < count; ++i) {
       const char *from = reinterpret_cast<const char *>(rows + i * job_.H + first);
       const int64_t bytes = (units < Left(first) ? units : Left(first)) * sizeof(T);
-      for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 1);
-      __builtin_prefetch(from + bytes - 1, 1);
+      for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, written);
+      __builtin_prefetch(from + bytes - 1, written);
     }
   }
 
