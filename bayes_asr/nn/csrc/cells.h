@@ -67,7 +67,7 @@ struct Mixing {
   }
 };
 
-// l' = log(z c + (1 - z) e^l) for log c = kSign * softplus(kSign * a); the state is kSign * -l.
+// l' = log(z c + (1 - z) e^l) for log c = -softplus(kSign * a); the state is kSign * -l.
 template <int kSign>
 struct LogMixing {
   static constexpr int kGates = 2, kStates = 1, kExtras = 1;

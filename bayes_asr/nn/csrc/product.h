@@ -3,12 +3,14 @@
 //
 // A panel has a few vectors of columns, ordered as the cell wants to find their sums: all gates of
 // LANES units side by side, or two vectors of units where there is one gate.  Its words lie in the
-// order in which the product reads them, two vectors at a time.
+// order in which the product reads them, vectors in pairs.
 
-constexpr int kTile = 2 * kMaxGates;  // vectors of a panel, at most
+constexpr int kTile = kMaxGates;  // vectors of a panel, at most
+constexpr int kPair = 2;          // vectors that are read at a time
 
 // A matrix of K rows taken from weights: element (k, unit of gate g) is at
 // first + k * row + g * gate + unit * column, plus `set` for the weights of another direction.
+// gates: 1, 2 or 4, so that a panel has whole pairs.
 struct Source {
   const float *first;
   int64_t K, gates, units, row, gate, column, set;
@@ -18,7 +20,7 @@ template <class Store>
 class Packed {
  public:
   Packed(const Source &source, int64_t sets) : source_(source), sets_(sets) {
-    vectors_ = source.gates == 1 ? 2 : source.gates;
+    vectors_ = source.gates == 1 ? kPair : source.gates;
     const int64_t a_panel = LANES * vectors_ / source.gates;
     panels_ = (source.units + a_panel - 1) / a_panel;
     words_ = (source.K + Store::kPerWord - 1) / Store::kPerWord;
@@ -47,10 +49,9 @@ class Packed {
   void FillPanel(int64_t set, int64_t p) {
     using Number = typename Store::Number;
     Number *to = reinterpret_cast<Number *>(const_cast<uint32_t *>(panel(set, p)));
-    for (int pair = 0; pair < vectors_; pair += 2) {
-      const int width = vectors_ - pair < 2 ? 1 : 2;
+    for (int pair = 0; pair < vectors_; pair += kPair) {
       for (int64_t k = 0; k < words_ * Store::kPerWord; k += Store::kPerWord) {
-        for (int v = pair; v < pair + width; ++v) {
+        for (int v = pair; v < pair + kPair; ++v) {
           const int64_t gate = v % source_.gates, unit = p * units() + v / source_.gates * LANES;
           const float *from = source_.first + set * source_.set + gate * source_.gate +
                               unit * source_.column + k * source_.row;
@@ -72,35 +73,35 @@ class Packed {
   Buffer<uint32_t> data_;
 };
 
-// sums[r][c] = sum over k of rows[r][k] times the words of C vectors.
-template <class Store, int R, int C>
+// sums[r][c] = sum over k of rows[r][k] times the words of a pair of vectors.
+template <class Store, int R>
 void MultiplyRows(const uint32_t *rows, int64_t stride, const uint32_t *panel, int64_t words,
                   Vec *sums, int sums_stride) {
-  Vec sum[R][C] = {};
-  for (int64_t k = 0; k < words; ++k, panel += C * LANES) {
-    Word columns[C];
+  Vec sum[R][kPair] = {};
+  for (int64_t k = 0; k < words; ++k, panel += kPair * LANES) {
+    Word columns[kPair];
 #pragma GCC unroll 2
-    for (int c = 0; c < C; ++c) __builtin_memcpy(&columns[c], panel + c * LANES, sizeof(Word));
+    for (int c = 0; c < kPair; ++c) __builtin_memcpy(&columns[c], panel + c * LANES, sizeof(Word));
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       uint32_t a;
       __builtin_memcpy(&a, rows + r * stride + k, sizeof a);  // it may be a float
 #pragma GCC unroll 2
-      for (int c = 0; c < C; ++c) sum[r][c] = Store::MultiplyAdd(a, columns[c], sum[r][c]);
+      for (int c = 0; c < kPair; ++c) sum[r][c] = Store::MultiplyAdd(a, columns[c], sum[r][c]);
     }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-    for (int c = 0; c < C; ++c) sums[r * sums_stride + c] = sum[r][c];
+    for (int c = 0; c < kPair; ++c) sums[r * sums_stride + c] = sum[r][c];
   }
 }
 
 using RowsProduct = void (*)(const uint32_t *, int64_t, const uint32_t *, int64_t, Vec *, int);
 
-template <class Store, int C, int... R>
+template <class Store, int... R>
 inline RowsProduct ChooseRows(int rows, std::integer_sequence<int, R...>) {
-  static constexpr RowsProduct kOf[] = {MultiplyRows<Store, R + 1, C>...};
+  static constexpr RowsProduct kOf[] = {MultiplyRows<Store, R + 1>...};
   return kOf[rows - 1];
 }
 
@@ -110,9 +111,8 @@ void Multiply(const uint32_t *rows, int64_t stride, int count, const Packed<Stor
               const uint32_t *panel, Vec *sums) {
   using Numbers = std::make_integer_sequence<int, kRows>;
   const int vectors = matrix.vectors();
-  for (int v = 0; v < vectors; v += 2, panel += 2 * LANES * matrix.words()) {
-    const RowsProduct product = vectors - v == 1 ? ChooseRows<Store, 1>(count, Numbers{})
-                                                 : ChooseRows<Store, 2>(count, Numbers{});
+  const RowsProduct product = ChooseRows<Store>(count, Numbers{});
+  for (int v = 0; v < vectors; v += kPair, panel += kPair * LANES * matrix.words()) {
     product(rows, stride, panel, matrix.words(), sums + v, vectors);
   }
 }
