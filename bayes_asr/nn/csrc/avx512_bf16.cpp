@@ -2,7 +2,7 @@
 
 #include "common.h"
 
-#ifdef __x86_64__
+#ifdef COMPILES_BF16
 #include <immintrin.h>
 
 BEGIN_INSTRUCTIONS("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")

@@ -26,7 +26,9 @@ const Choice *Choices(int *count) {
       {"portable", true, &kPortable},
       {"avx2", avx2, &kAvx2},
       {"avx512", avx512, &kAvx512},
+#ifdef COMPILES_BF16
       {"avx512_bf16", avx512 && __builtin_cpu_supports("avx512bf16"), &kAvx512Bf16},
+#endif
   };
 #else
   static const Choice choices[] = {{"portable", true, &kPortable}};

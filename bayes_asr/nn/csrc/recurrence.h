@@ -54,7 +54,11 @@ struct Path {
 
 extern const Path kPortable;
 #ifdef __x86_64__
-extern const Path kAvx2, kAvx512, kAvx512Bf16;
+extern const Path kAvx2, kAvx512;
+#if defined __clang__ || __GNUC__ >= 10
+#define COMPILES_BF16  // GCC 9 knows no such instructions
+extern const Path kAvx512Bf16;
+#endif
 #endif
 
 inline int64_t FrameOf(const Job &job, int64_t t, int64_t b, int64_t d) {
