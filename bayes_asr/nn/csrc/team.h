@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -76,6 +77,7 @@ class Team {
         });
       }
     } catch (const std::system_error &) {
+    } catch (const std::bad_alloc &) {
     }
     size_.store(static_cast<int>(others.size()) + 1, std::memory_order_release);
     body(0, size_.load(std::memory_order_relaxed));
