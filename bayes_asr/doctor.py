@@ -62,8 +62,8 @@ def _decoder(compiler: str) -> Check:
     """Whether decoding is compiled."""
     if decoder.library() is not None:
         return Check("native decoder", "ok", f"built; {compiler}")
-    missing = f"{decoder.LIBRARY} is not built ({compiler}), so decoding is slow; install again"
-    return Check("native decoder", "warning", missing)
+    missing = _missing(decoder.LIBRARY, compiler)
+    return Check("native decoder", "warning", f"{missing}, so decoding is slow; install again")
 
 
 def _recurrence(compiler: str) -> Check:
@@ -76,8 +76,16 @@ def _recurrence(compiler: str) -> Check:
         return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
     if recurrence.library() is not None:
         return Check("recurrence", "ok", f"torch alone, as {recurrence.CHOICE} says")
-    missing = f"{recurrence.LIBRARY} is not built ({compiler})"
+    missing = _missing(recurrence.LIBRARY, compiler)
     return Check("recurrence", "warning", f"{missing}, so torch alone trains; install again")
+
+
+def _missing(library: Path, compiler: str) -> str:
+    """Why compiled code is left alone."""
+    wrong = (
+        "was built for another version, or does not load" if library.exists() else "is not built"
+    )
+    return f"{library} {wrong} ({compiler})"
 
 
 def _importable(extra: str) -> Check:

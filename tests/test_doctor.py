@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from test_bad_input import (
 from bayes_asr import doctor, inspection
 from bayes_asr.cli import main
 from bayes_asr.decode import kaldi_programs
+from bayes_asr.decode import native as decoder
 from bayes_asr.decode.kaldi_programs import PROGRAMS
 from bayes_asr.nn import native as recurrence
 from bayes_asr.tables.fst import Fst, write_fst
@@ -78,11 +80,30 @@ def test_code_of_recurrences_is_named(
     assert found.message.startswith(says)
 
 
-def test_recurrences_that_are_not_compiled_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrence, "library", lambda: None)
+@pytest.mark.parametrize(
+    ("there", "says"), [(False, "is not built"), (True, "was built for another version")]
+)
+@pytest.mark.parametrize(
+    ("native", "name"), [(recurrence, "recurrence"), (decoder, "native decoder")]
+)
+def test_code_that_is_not_compiled_or_not_anew_is_said(
+    native: ModuleType,
+    name: str,
+    there: bool,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library = tmp_path / "library.so"
+    if there:
+        library.touch()
+    monkeypatch.setattr(native, "LIBRARY", library)
+    monkeypatch.setattr(native, "library", lambda: None)
     monkeypatch.setattr(recurrence, "path", lambda: "torch")
-    (found,) = [check for check in doctor.environment() if check.name == "recurrence"]
-    assert (found.state, "install again" in found.message) == ("warning", True)
+    (found,) = [check for check in doctor.environment() if check.name == name]
+    assert found.state == "warning"
+    assert found.message.startswith(f"{library} {says}")
+    assert found.message.endswith("; install again")
 
 
 def test_programs_are_found_below_kaldi_root(

@@ -1,8 +1,11 @@
 """The compiled recurrences, on every path of this machine, against `scan` in double precision."""
 
 import copy
+import ctypes
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -308,6 +311,31 @@ def test_torch_computes_where_it_is_told_to(
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4).float()
         assert_as_scanned(net, Frames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize(
+    ("interface", "members", "loads"),
+    [(0, 0, True), (1, 0, False), (0, 1, False), (0, None, False)],
+)
+def test_a_library_built_for_another_version_is_left_alone(
+    interface: int,
+    members: int | None,
+    loads: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """interface: how many versions it is ahead; members: and how many its struct has more."""
+    bodies = dict.fromkeys(("path", "forward", "backward"), "0")
+    bodies["interface"] = str(native.INTERFACE + interface)
+    if members is not None:
+        bodies["job_size"] = str(ctypes.sizeof(native.Job) + 8 * members)
+    code = "".join(f"long recurrence_{name}() {{ return {n}; }}\n" for name, n in bodies.items())
+    (tmp_path / "made.cpp").write_text(f'extern "C" {{\n{code}}}\n')
+    command = ["c++", "-shared", "-fPIC", "made.cpp", "-o", "made.so"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    monkeypatch.setattr(native, "LIBRARY", tmp_path / "made.so")
+    assert (native.library.__wrapped__() is not None) == loads
 
 
 def test_who_inherits_a_cell_gets_no_kernel() -> None:

@@ -21,7 +21,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.nn.activations import FIXED, Activation
 
 LIBRARY = Path(__file__).with_name("_recurrence.so")
-INTERFACE = 1  # of the struct and functions below; a library built for another is left alone
+INTERFACE = 1  # of the struct and functions below
 CHOICE = "BAYES_ASR_KERNELS"
 UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
@@ -53,8 +53,8 @@ def library() -> c.CDLL | None:
     """Load the library; None where it was not built, does not load, or is of another version."""
     try:
         loaded = c.CDLL(str(LIBRARY))
-        loaded.recurrence_interface.restype = c.c_int64
-        if loaded.recurrence_interface() != INTERFACE:
+        built_for = loaded.recurrence_interface(), loaded.recurrence_job_size()
+        if built_for != (INTERFACE, c.sizeof(Job)):
             return None
     except (OSError, AttributeError):
         return None

@@ -42,6 +42,7 @@ const Choice *Choices(int *count) {
 extern "C" {
 
 int64_t recurrence_interface() { return 1; }
+int64_t recurrence_job_size() { return sizeof(Job); }
 
 // Work in the threads of this runtime: its functions GOMP_parallel and omp_get_num_threads.
 void recurrence_use_openmp(decltype(OpenMp::parallel) parallel, decltype(OpenMp::size) size) {
