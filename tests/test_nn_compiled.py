@@ -296,6 +296,22 @@ def test_gradients_are_computed_once() -> None:
         loss.backward()
 
 
+@every_path
+def test_the_way_back_takes_the_path_of_the_way_there(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(1)
+    net, x = RecurrentLayer(3, 20, "li-bru"), torch.randn(5, 3)
+    found = []
+    for later in (path, "torch", *PATHS):
+        monkeypatch.setenv(native.CHOICE, path)
+        y = net(x, Frames((5,)))
+        monkeypatch.setenv(native.CHOICE, later)
+        found.append(torch.autograd.grad(y.square().sum(), [*net.parameters()]))
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
 def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(native.CHOICE, "avx1024")
     with pytest.raises(InputError, match=f"BAYES_ASR_KERNELS is avx1024.*torch, {PATHS[0]}"):

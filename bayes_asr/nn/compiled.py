@@ -95,7 +95,7 @@ class CompiledRecurrence(torch.autograd.Function):
         initial = tuple(native.checked("initial", s, sizes) for s in initial_BDH)
         h = torch.empty(N, D, sizes[2])
         job = _job(kernel, frames, backwards, storage, V, S)
-        kept = _kept(kernel, N, D, V, storage) if keep else {}
+        kept: dict[str, Any] = _kept(kernel, N, D, V, storage) if keep else {}
         for name in ("slopes", "before") if keep else ():
             job[f"{name}_frame"], job[f"{name}_direction"] = kept[name].stride()[:2]
         native.call(
@@ -147,11 +147,12 @@ def _job(
     V: Tensor,
     term_sets: int,
 ) -> dict[str, Any]:
-    """What both ways tell the library: members of `native.Job`."""
+    """What both ways tell the library: the path, and members of `native.Job`."""
     sets, H, X = V.shape
     B, D = len(frames.lengths), len(backwards)
     members = {name: getattr(frames, name) for name in ("sizes", "starts", "lengths")}
     return {
+        "path": native.path(),
         "unit": native.UNITS.index(kernel.unit),
         "activation": kernel.activation,
         "storage": native.STORAGES.index(storage),

@@ -113,7 +113,7 @@ def address(x: Tensor | None) -> int | None:
 
 
 def checked(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a float32 tensor on the CPU whose frames or rows are contiguous; ValueError if not."""
+    """Return a tensor or a contiguous copy of it; ValueError unless float32 `shape` on the CPU."""
     if x.dtype != torch.float32 or x.device.type != "cpu" or x.shape != shape:
         raise ValueError(
             f"{name} is {x.dtype} {list(x.shape)} on {x.device}; "
@@ -127,8 +127,8 @@ def indices(values: Sequence[int]) -> Tensor:
     return torch.tensor(values, dtype=torch.int64)
 
 
-def call(direction: str, **members: Any) -> None:
-    """Run `forward` or `backward` for these members of `Job`, tensors by their addresses."""
+def call(direction: str, path: str, **members: Any) -> None:
+    """Run `forward` or `backward` of a path for members of `Job`, tensors by their addresses."""
     job = Job()
     for name, value in members.items():
         if isinstance(value, tuple):
@@ -139,5 +139,5 @@ def call(direction: str, **members: Any) -> None:
         elif value is not None:
             setattr(job, name, value)
     function = getattr(library(), f"recurrence_{direction}")
-    if function(paths()[path()], c.byref(job)):
+    if function(paths()[path], c.byref(job)):
         raise MemoryError(f"the recurrence ran out of memory on its way {direction}")
