@@ -62,8 +62,9 @@ def losses(logits: Sequence[Tensor], batch: Batch, frames: float) -> list[Tensor
 class Update:
     """One step of the optimizer on the weighted losses of the heads, with clipped gradients.
 
-    bfloat16: compute matrix products in bfloat16, by autocast. Weights, gradients, statistics,
-    losses and the optimizer's averages stay in single precision.
+    bfloat16: compute matrix products in bfloat16, by autocast, which rounds their results to it,
+    gradients too. Weights, what is added to them, statistics, losses and the optimizer's averages
+    are in single precision.
     """
 
     def __init__(
