@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from recurrence import DROPOUT, keep_freed_memory
+from peers import DROPOUT
 from torch import multiprocessing
 
 from bayes_asr.config import load
@@ -27,6 +27,7 @@ from bayes_asr.nn.model import AcousticModel
 from bayes_asr.train import parallel, plan
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loop import Update, run_epoch
+from bayes_asr.train.memory import keep_freed_memory
 
 INPUTS, OUTPUTS, PROCESSES = 50, (1900, 48), 2
 SPREAD = 0.1  # of the lengths, as utterances are grouped for training
