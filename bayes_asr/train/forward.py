@@ -88,6 +88,11 @@ def _checked(features: Features, utt: str, expected: int) -> np.ndarray:
 def in_chunks(
     network: LogLikelihoods, utterances: Iterable[tuple[str, np.ndarray]], chunk: int
 ) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield log-likelihoods [T, P] of prepared utterances [T, F'], `chunk` frames at a time.
+
+    The state goes on from chunk to chunk: the numbers are those of the whole utterance. InputError
+    for a network that looks ahead.
+    """
     network.check_causal()
     for utt, matrix in utterances:
         loglikes = np.empty((len(matrix), len(network.log_priors)), np.float32)
@@ -102,6 +107,10 @@ def in_chunks(
 def in_batches(
     network: LogLikelihoods, utterances: Iterable[tuple[str, np.ndarray]]
 ) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield log-likelihoods [T, P] of prepared utterances [T, F'], many computed together.
+
+    Up to BATCH_SEQUENCES utterances and BATCH_FRAMES frames, or one that is longer.
+    """
     for group in _groups(utterances):
         computed = network.of_prepared([matrix for _, matrix in group])
         for (utt, _), loglikes in zip(group, computed, strict=True):
