@@ -21,7 +21,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames, pack
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.nn.norm import NORMS
-from bayes_asr.train import loop, parallel
+from bayes_asr.train import launch, loop, parallel
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loop import Update, run_epoch
 
@@ -219,6 +219,16 @@ def test_an_epoch_that_diverges_is_repeated_by_all(trainings: Trainings) -> None
     assert "back to its beginning, and on at 0.5 times the learning rate" in said[0]
     history = (trainings.folder / "returned/history.jsonl").read_text().splitlines()
     assert [json.loads(line)["returns"] for line in history] == [1, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no choice of processors here")
+def test_processors_are_those_that_a_job_may_use() -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        assert launch._processors() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 @pytest.mark.slow

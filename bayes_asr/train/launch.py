@@ -21,7 +21,7 @@ def launched(processes: int, arguments: Sequence[str]) -> int:
 
     torchrun itself exits with 1 and a traceback, whatever it was that ended its processes.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _processors() // processes)))
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SHUTDOWN)
     logging.disable()  # the processes say themselves what happens to them
     config = LaunchConfig(
@@ -44,3 +44,10 @@ def launched(processes: int, arguments: Sequence[str]) -> int:
     except SignalException as error:
         return 128 + error.sigval
     return 0
+
+
+def _processors() -> int:
+    """How many processors this process may use, where the system (not macOS) tells that."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
