@@ -21,7 +21,7 @@ from bayes_asr import log
 from bayes_asr.data.alignments import Alignments
 from bayes_asr.data.features import Normalisation
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import iter_int_vectors
+from bayes_asr.tables.ark import iter_int_vectors, write_matrices
 from bayes_asr.tables.vectors import StoredVectors, write_vectors
 from bayes_asr.train import index, survey
 from bayes_asr.train.corpus import opened, training_and_dev
@@ -194,6 +194,11 @@ def test_archive_changed_in_place_with_its_size_and_times_is_refused(
         train(config_of(corpus, "train.epochs=2"), tmp_path / "run")
 
 
+def in_order(root: Path) -> None:
+    path = root / "data/train/feats.scp"
+    path.write_text("".join(sorted(path.read_text().splitlines(keepends=True))))
+
+
 def unsorted(root: Path) -> None:
     path = root / "data/train/feats.scp"
     path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
@@ -205,7 +210,7 @@ def without_alignment(root: Path) -> None:
     write_alignments(root / "exp/ali", alignments.items())
 
 
-@pytest.mark.parametrize("change", [unsorted, without_alignment, lambda root: None])
+@pytest.mark.parametrize("change", [unsorted, without_alignment, in_order])
 def test_utterances_of_the_index_are_those_of_the_tables(
     change: Callable[[Path], None], corpus: Path, tmp_path: Path, messages: Any
 ) -> None:
@@ -220,6 +225,43 @@ def test_utterances_of_the_index_are_those_of_the_tables(
             np.testing.assert_array_equal(found[utt], expected[utt])
     skipped = "no alignment in .* for 1 of 12 utterances: train0-1;"
     assert len(re.findall(skipped, messages())) == (3 if change is without_alignment else 0)
+
+
+def relative(root: Path) -> None:
+    in_order(root)
+    path = root / "data/train/feats.scp"
+    path.write_text(path.read_text().replace(f"{root / 'data/train'}/", ""))
+
+
+def frames_read(config: Any, folder: Path) -> list[np.ndarray]:
+    data, _ = opened(config, None, Index(folder))
+    return [data[utt] for utt in data.lengths]
+
+
+def test_relative_names_are_of_the_working_directory(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relative(corpus)
+    config, other = config_of(corpus), tmp_path / "other"
+    beside = frames_read(config, tmp_path / "index")
+    features, _ = made_up("train", 12)
+    other.mkdir()
+    write_matrices(((utt, 2 * x) for utt, x in features.items()), other / "feats.ark")
+    monkeypatch.chdir(other)
+    for ours, theirs in zip(frames_read(config, tmp_path / "index"), beside, strict=True):
+        np.testing.assert_array_equal(ours, 2 * theirs)
+
+
+def test_archive_that_was_moved_is_found_again(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relative(corpus)
+    monkeypatch.chdir(tmp_path)
+    (corpus / "data/train/feats.ark").rename(tmp_path / "feats.ark")
+    before = frames_read(config_of(corpus), tmp_path / "index")
+    (tmp_path / "feats.ark").rename(corpus / "data/train/feats.ark")
+    for now, then in zip(frames_read(config_of(corpus), tmp_path / "index"), before, strict=True):
+        np.testing.assert_array_equal(now, then)
 
 
 # --- damage, and folders that cannot be written to
@@ -282,6 +324,22 @@ def test_index_for_which_there_is_no_room_is_done_without(
     assert "alignments, which are held in memory: [Errno 28] No space left" in messages()
     assert "is not kept: [Errno 28] No space left" in messages()
     assert_same(states(tmp_path / "second"), states(tmp_path / "first"))
+
+
+def test_corpus_that_cannot_be_read_is_not_taken_for_an_index_that_cannot_be_written(
+    corpus: Path, tmp_path: Path, messages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def failing(name: str, _: Any) -> None:
+        tries.append(name)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(survey, "_read", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        train(config_of(corpus), tmp_path / "run")
+    assert tries == ["dev"]
+    assert "is not kept" not in messages()
 
 
 # --- several at once

@@ -9,6 +9,7 @@ import os
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TypeVar
@@ -30,6 +31,10 @@ SAMPLE = 2**16  # bytes of a file that are looked at in each of three places
 DAMAGE = (InputError, OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile)
 
 
+class NotKeptError(Exception):
+    """Why an index cannot be written."""
+
+
 class Index:
     """Folders of what was found: read where it is there, written to the first that allows it."""
 
@@ -47,7 +52,7 @@ class Index:
 
         made_from: the state of all that it depends on, by file. Both functions are told the folder,
         for what `make` leaves there besides. Of processes that want the same, one makes it.
-        OSError where it cannot be written.
+        NotKeptError where it cannot be written.
         """
         for folder in self._folders:
             found, _ = _taken(folder / f"{name}.npz", made_from, use)
@@ -55,18 +60,29 @@ class Index:
                 return found
         folder = next(filter(_may_be_written, self._folders), self._folders[-1])
         path = folder / f"{name}.npz"
-        with in_turn(path.with_suffix(".lock")):
+        with ExitStack() as stack:
+            with _keeping():
+                stack.enter_context(in_turn(path.with_suffix(".lock")))
             found, why = _taken(path, made_from, use)  # made by another process meanwhile
             if found is None:
                 LOGGER.info("%s: %s: reading all that it is made from", path, why)
                 start = time.perf_counter()
                 arrays = make(folder)
-                with replacing(path) as temporary:
+                with _keeping(), replacing(path) as temporary:
                     about = json.dumps({"format": FORMAT, **made_from})
                     np.savez(temporary, **{"made_from": np.array(about), **arrays})  # type: ignore[arg-type]
                 LOGGER.info("%s: made in %.1f s", path, time.perf_counter() - start)
                 found = use(folder, arrays)
         return found
+
+
+@contextmanager
+def _keeping() -> Iterator[None]:
+    """Tell an error of writing an index from one of reading what it is made from."""
+    try:
+        yield
+    except OSError as error:
+        raise NotKeptError(str(error)) from error
 
 
 def _taken(
@@ -96,7 +112,8 @@ def stored_alignments(directory: Path, index: Index) -> Alignments:
         model = read_transition_model(directory / "final.mdl")
         total = hash_of(model)
         aligned = hashed(read_aligned(directory, model), total)
-        places = write_vectors(aligned, folder / f"{name}.ark")
+        with _keeping():  # where it is the reading that fails, it does so in memory again
+            places = write_vectors(aligned, folder / f"{name}.ark")
         return {"digest": np.array(total.hexdigest()), **vars(places)}
 
     def use(folder: Path, found: Arrays) -> Alignments:
@@ -108,7 +125,7 @@ def stored_alignments(directory: Path, index: Index) -> Alignments:
     made_from[str(directory / "final.mdl")] = state_of(directory / "final.mdl")
     try:
         return index.of(name, made_from, make, use)
-    except OSError as error:
+    except NotKeptError as error:
         LOGGER.warning("no index of the alignments, which are held in memory: %s", error)
         return Alignments(directory)
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from bayes_asr.data.alignments import Alignments
 from bayes_asr.log import LOGGER
-from bayes_asr.tables.ark import is_pipe
+from bayes_asr.tables.ark import archives_of, is_pipe
 from bayes_asr.tables.reader import OpenPipe
 from bayes_asr.tables.sorted import SortedTable, decoded, encoded
 from bayes_asr.tables.text import DataDir, read_data_dir
-from bayes_asr.train.index import Arrays, Index, content_hash, name_of
+from bayes_asr.train.index import Arrays, Index, NotKeptError, content_hash, name_of
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,25 @@ def stored_listing(
     tables = [path for name in ("feats.scp", "utt2spk") if (path := directory / name).exists()]
     made_from = {str(path): content_hash([path.read_bytes()]) for path in tables}
     made_from[str(alignments.directory)] = alignments.digest
+    made_from["working directory"] = os.getcwd()  # relative names in feats.scp mean other files
 
     def make(_: Path) -> Arrays:
         found = listed(directory, alignments, open_pipe)
         feats = found.data.feats or {}
         if list(feats) != sorted(feats) or any(map(is_pipe, feats.values())):
             return {}
+        where = [os.path.join(os.getcwd(), one) for one in feats.values()]
         return {
             "names": encoded(feats),
-            "where": encoded(os.path.join(os.getcwd(), where) for where in feats.values()),
+            "where": encoded(where),
+            "archives": encoded(map(str, archives_of(where))),
             "lengths": np.array([found.lengths.get(utt, -1) for utt in feats], np.int64),
             "total": np.array(found.total),
             "without_features": encoded(found.without_features),
         }
 
     def use(_: Path, found: Arrays) -> Listing:
-        if not found:
+        if not found or not all(map(os.path.exists, decoded(found["archives"]))):
             return listed(directory, alignments, open_pipe)
         names, lengths = found["names"], found["lengths"]
         aligned = lengths >= 0
@@ -80,6 +83,6 @@ def stored_listing(
         return index.of(
             f"utterances-{name_of(directory, alignments.directory)}", made_from, make, use
         )
-    except OSError as error:
+    except NotKeptError as error:
         LOGGER.warning("no index of the utterances, which are read from the tables: %s", error)
         return listed(directory, alignments, open_pipe)

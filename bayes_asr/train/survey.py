@@ -11,7 +11,7 @@ from tqdm import tqdm
 from bayes_asr.data.features import Normalisation
 from bayes_asr.log import LOGGER
 from bayes_asr.train.corpus import LabelledSet
-from bayes_asr.train.index import Arrays, Index, content_hash, name_of, state_of
+from bayes_asr.train.index import Arrays, Index, NotKeptError, content_hash, name_of, state_of
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def surveyed(
         return _read(name, data)
     try:
         return index.of(f"{name}-{of}", made_from, make, use)
-    except OSError as error:
+    except NotKeptError as error:
         LOGGER.warning("what is found in %s is not kept: %s", features.directory, error)
         return _read(name, data)
 
