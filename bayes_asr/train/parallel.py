@@ -22,7 +22,9 @@ from bayes_asr.nn.norm import BatchNorm
 
 Made = TypeVar("Made")
 
-TIMEOUT = timedelta(minutes=30)  # longer than what the first process does while others wait
+# The first process may read a corpus for hours while others wait. The end of a process ends its
+# connections, which is seen at once; this is for a machine that is gone without a word.
+TIMEOUT = timedelta(days=1)
 FAILURE = "bayes_asr/failure"  # key of the store that the processes share
 
 
