@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,20 @@ def test_a_process_that_is_killed_ends_all(trainings: Trainings) -> None:
     assert last.startswith("bayes-asr train: error: another process of this training was killed")
 
 
+def wait_for_the_first(rank: int, number: signal.Signals) -> int:
+    with parallel.joined():
+        parallel.total(1)
+        parallel.from_first(lambda: os.kill(os.getpid(), number))
+    return 0
+
+
+@pytest.mark.slow
+def test_a_first_process_that_is_killed_while_others_wait_ends_them(tmp_path: Path) -> None:
+    ended = together(tmp_path, wait_for_the_first, signal.SIGKILL)
+    assert [each.status for each in ended] == [-signal.SIGKILL, 1]
+    assert "another process of this training was killed" in ended[1].err
+
+
 @pytest.mark.slow
 def test_a_loss_that_one_process_finds_not_finite_skips_the_batch_in_all(
     trainings: Trainings,
@@ -229,6 +244,26 @@ def test_processors_are_those_that_a_job_may_use() -> None:
         assert launch._processors() == 1
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+def environment(process: str) -> list[str]:
+    return Path(f"/proc/{process}/environ").read_text().split("\0")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc here")
+def test_started_process_that_is_killed_ends_all_with_its_status(trainings: Trainings) -> None:
+    arguments = trainings.arguments("endless", "train.epochs=1000000")
+    command = [sys.executable, "-m", "bayes_asr", *arguments, "--nproc", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as launcher:
+        while launcher.poll() is None and not (trainings.folder / "endless/history.jsonl").exists():
+            time.sleep(0.05)
+        started = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+        (second,) = (process for process in started if "RANK=1" in environment(process))
+        os.kill(int(second), signal.SIGKILL)
+        _, said = launcher.communicate()
+    assert launcher.returncode == 128 + signal.SIGKILL, said
+    assert "another process of this training was killed" in said
 
 
 @pytest.mark.slow
