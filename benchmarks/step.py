@@ -40,6 +40,7 @@ from bayes_asr.train.memory import keep_freed_memory
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
 INPUTS, OUTPUTS, MAX_NORM, IGNORED = 50, (1900, 48), 5.0, -100
+WARM_UP = 3  # rounds until no variant needs memory that it did not have before
 UNITS = ("li-bru", "li-gru", "bru", "gru", "lstm")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SWEEPS: dict[str, tuple[int, ...]] = {
@@ -139,7 +140,7 @@ def variants(args: argparse.Namespace, size: Size) -> list[Variant]:
 
 
 def measured(args: argparse.Namespace, runs: Sequence[Variant]) -> list[Row]:
-    """Let all variants take a step in each of `rounds` rounds, after one to warm up."""
+    """Let all variants take a step in each of `rounds` rounds, after some to warm up."""
     rng = np.random.default_rng(args.seed)
     spoken = spoken_lengths(args.data) if args.ragged else None
     counts = [products(run.model, frames_of(run.size)) if run.model else Counter() for run in runs]
@@ -147,14 +148,14 @@ def measured(args: argparse.Namespace, runs: Sequence[Variant]) -> list[Row]:
     alone = {} if args.sweep else {(s, dtype): fastest(s, DTYPES[dtype]) for s, dtype in wanted}
     products_alone: dict[Any, list[float]] = {key: [] for key in alone}
     speeds: list[list[float]] = [[] for _ in runs]
-    for round_ in range(args.rounds + 1):
+    for round_ in range(WARM_UP + args.rounds):
         for key, computed in alone.items():
             products_alone[key].append(timed(computed))
         drawn = {run.size: lengths_of(run.size, spoken, rng) for run in runs}
         for run, speed in zip(runs, speeds, strict=True):
             lengths = drawn[run.size]
             seconds = timed(run.prepared(lengths))
-            if round_:
+            if round_ >= WARM_UP:
                 speed.append(sum(lengths) / seconds)
     seconds_alone = {key: statistics.median(times) for key, times in products_alone.items()}
     by_size: dict[Size, dict[str, list[float]]] = {run.size: {} for run in runs}
