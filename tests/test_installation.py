@@ -6,8 +6,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from bayes_asr.decode import native as decoder
+from bayes_asr.nn import native as recurrences
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKING = 'extern "C" double half(double x) { return x / 2; }\n'
@@ -41,6 +45,13 @@ def test_native_code_is_a_library_without_python(tmp_path: Path) -> None:
     half = ctypes.CDLL(str(tmp_path / "bayes_asr/decode/_decoder.so")).half
     half.restype, half.argtypes = ctypes.c_double, [ctypes.c_double]
     assert half(3.0) == 1.5
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize("native", [decoder, recurrences], ids=["decoder", "recurrences"])
+def test_native_library_is_there_where_it_can_be_compiled(native: Any) -> None:
+    path = native.LIBRARY
+    assert native.library() is not None, f"{path}: not built, or of other code; install anew"
 
 
 @pytest.mark.parametrize(
