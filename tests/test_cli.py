@@ -1,5 +1,6 @@
 """Tests of what every verb of the command line shares."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +50,21 @@ def test_module_is_the_command() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "invalid choice: 'nonsense'" in done.stderr
+
+
+def test_status_counts_where_nothing_can_be_printed(tmp_path: Path) -> None:
+    """Python would end with 120, as it cannot write what is left in its buffers."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    script = (
+        "import sys; from bayes_asr.cli import main; sys.stdout.write('left'); sys.exit(main())"
+    )
+    words = ["train", str(tmp_path / "nothing.yaml"), f"--out={tmp_path}"]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", script, *words],
+            stdout=full,
+            stderr=full,
+            env=buffered,
+            check=False,
+        )
+    assert done.returncode == 1

@@ -1,6 +1,7 @@
 """The command line: one file per verb."""
 
 import argparse
+import os
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -58,5 +59,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _say(message: str) -> None:
-    with suppress(OSError):  # what reads our messages may be gone, and the status still counts
-        print(message, file=sys.stderr)
+    """Print an error; where nothing takes it any more, the status that we end with still counts."""
+    try:
+        print(message, file=sys.stderr, flush=True)
+    except OSError:  # Python ends with a status of its own if it cannot write what is left
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                os.dup2(nowhere, stream.fileno())
