@@ -159,9 +159,7 @@ def test_functions_are_exact_to_a_few_units_of_the_last_place(
     kernel = Kernel("rnn", native.ACTIVATIONS.index(activation), 1)
     terms = a.clone().view(H, 1, 1).requires_grad_()
     frames, zero = Frames((1,) * H), torch.zeros(H, 1, 1)
-    h = CompiledRecurrence.apply(
-        kernel, frames, (False,), torch.float32, True, terms, V, None, zero
-    )
+    h = CompiledRecurrence.apply(kernel, frames, (False,), True, terms, V, None, zero)
     (slope,) = torch.autograd.grad(h.sum(), terms)
     expected = FIXED[activation](a.double())
     slopes = FIXED[activation].derivative(a.double())
@@ -193,8 +191,8 @@ def test_number_of_threads_changes_nothing(factors: torch.dtype) -> None:
     torch.manual_seed(1)
     net = RecurrentLayer(8, 96, "gru")
     frames = Frames((9, *(5,) * 32))
-    terms = torch.randn(sum(frames.lengths), 2, 288, requires_grad=True)
-    kernel = kernel_of(net.cell, terms)
+    terms = torch.randn(sum(frames.lengths), 2, 288, dtype=factors, requires_grad=True)
+    kernel = kernel_of(net.cell, net.V)
     before = torch.get_num_threads()
     found = []
     try:
@@ -202,7 +200,7 @@ def test_number_of_threads_changes_nothing(factors: torch.dtype) -> None:
             torch.set_num_threads(threads)
             zero = torch.zeros(33, 2, 96, requires_grad=True)
             h = CompiledRecurrence.apply(
-                kernel, frames, (False, True), factors, True, terms, net.V, None, zero
+                kernel, frames, (False, True), True, terms, net.V, None, zero
             )
             found.append([h, *torch.autograd.grad(h.square().sum(), [terms, zero])])
     finally:
@@ -217,7 +215,7 @@ from bayes_asr.nn.compiled import CompiledRecurrence, Kernel
 from bayes_asr.nn.frames import Frames
 torch.set_num_threads(2)
 terms, V, zero = torch.randn(160, 2, 128), torch.randn(2, 64, 128), torch.zeros(32, 2, 64)
-rest = Kernel("mixing", 0, 2), Frames((5,) * 32), (False, True), torch.float32, False
+rest = Kernel("mixing", 0, 2), Frames((5,) * 32), (False, True), False
 def states(): return CompiledRecurrence.apply(*rest, terms, V, None, zero)
 y = states()
 child = os.fork()
@@ -243,9 +241,7 @@ def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> No
     ys = []
     for terms, V, mask, h in (given, strided):
         leaf = terms.requires_grad_()
-        y = CompiledRecurrence.apply(
-            kernel, frames, backwards, torch.float32, True, leaf, V, mask, h
-        )
+        y = CompiledRecurrence.apply(kernel, frames, backwards, True, leaf, V, mask, h)
         g = torch.ones(y.shape).transpose(0, 1).contiguous().transpose(0, 1)
         ys.append((y, *torch.autograd.grad(y, leaf, g)))
     assert all(torch.equal(a, b) for a, b in zip(*ys, strict=True))
@@ -255,7 +251,11 @@ def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> No
     ("position", "wrong", "says"),
     [
         (0, torch.zeros(6, 2, 9), r"V is .*\[2, 5, 10\].*needs torch.float32 \[2, 4, 9\]"),
-        (0, torch.zeros(5, 2, 10), r"terms is .*\[5, 2, 10\].*needs torch.float32 \[6, 2, 10\]"),
+        (
+            0,
+            torch.zeros(5, 2, 10),
+            r"terms is .*\[5, 2, 10\].*needs torch.float32 or torch.bfloat16 \[6, 2, 10\]",
+        ),
         (0, torch.zeros(6, 2, 10, dtype=torch.float64), "terms is torch.float64"),
         (1, torch.zeros(2, 10, 5), r"V is .*\[2, 10, 5\]"),
         (2, torch.zeros(2, 2, 4), r"mask is .*\[2, 2, 4\].*\[2, 2, 5\]"),
@@ -269,7 +269,7 @@ def test_wrong_tensors_are_refused(position: int, wrong: Tensor, says: str) -> N
     tensors[position] = wrong
     with pytest.raises(ValueError, match=says):
         CompiledRecurrence.apply(
-            Kernel("mixing", 0, 2), Frames((4, 2)), (False, True), torch.float32, True, *tensors
+            Kernel("mixing", 0, 2), Frames((4, 2)), (False, True), True, *tensors
         )
 
 
@@ -279,7 +279,6 @@ def test_a_batch_without_sequences_is_refused() -> None:
             Kernel("rnn", 0, 1),
             Frames(()),
             (False,),
-            torch.float32,
             True,
             torch.zeros(0, 1, 5),
             torch.zeros(1, 5, 5),

@@ -6,6 +6,7 @@ cell; gradients of pre-activations take the place of the derivatives.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from bayes_asr.nn.cell import Cell
 from bayes_asr.nn.cells import BRU, RNN, GeometricLiBRU, LiBRU, LiGRU, LogBRU, LogLiBRU
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.gated import GRU, LSTM, TorchLSTM
+from bayes_asr.nn.linear import gains, product
 
 KERNELS: dict[type[Cell], str] = {  # exact types: who inherits a cell has an equation of its own
     RNN: "rnn",
@@ -33,7 +35,6 @@ KERNELS: dict[type[Cell], str] = {  # exact types: who inherits a cell has an eq
 }
 EXTRAS = {"rnn": 0, "mixing": 1, "li-bru": 1, "log-li-bru": 1, "gru": 2, "lstm": 2}
 WORK = 2**17  # multiplications of a time step that are worth a thread
-LINE = 16  # numbers: large products are slow where rows do not start at multiples of it
 
 
 class Kernel(NamedTuple):
@@ -44,10 +45,10 @@ class Kernel(NamedTuple):
     gates: int
 
 
-def kernel_of(cell: Cell, like: Tensor) -> Kernel | None:
-    """Return the kernel for a cell and such tensors, None where there is none."""
+def kernel_of(cell: Cell, weights: Tensor) -> Kernel | None:
+    """Return the kernel for a cell and such weights, None where there is none."""
     unit = KERNELS.get(type(cell))
-    if unit is None or like.device.type != "cpu" or like.dtype != torch.float32:
+    if unit is None or weights.device.type != "cpu" or weights.dtype != torch.float32:
         return None
     if native.path() == "torch" or getattr(cell, "peepholes", False):
         return None
@@ -56,17 +57,18 @@ def kernel_of(cell: Cell, like: Tensor) -> Kernel | None:
 
 
 def factor_type(device: str) -> torch.dtype:
-    """Return the type of factors: bfloat16 where autocast asks for it, otherwise float32."""
+    """Return the type of a kernel's factors: bfloat16 where autocast asks for it, or float32."""
     reduced = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
     return torch.bfloat16 if reduced == torch.bfloat16 else torch.float32
 
 
 class CompiledRecurrence(torch.autograd.Function):
-    """`apply(kernel, frames, backwards, storage, keep, terms_NSX, V, mask_BDH, *initial_BDH)` ->
-    states h [N, D, H], as `FusedRecurrence`.
+    """`apply(kernel, frames, backwards, keep, terms_NSX, V, mask_BDH, *initial_BDH)` -> states h
+    [N, D, H], as `FusedRecurrence`.
 
-    storage: the type of factors and of what the way back reads, float32 or bfloat16.
     keep: whether there will be a way back.
+    The terms are float32 or bfloat16, and so are the factors of products, h and its gradient, and
+    what the way back reads; V, mask and initial states are float32.
     """
 
     @staticmethod
@@ -75,14 +77,13 @@ class CompiledRecurrence(torch.autograd.Function):
         kernel: Kernel,
         frames: Frames,
         backwards: Sequence[bool],
-        storage: torch.dtype,
         keep: bool,
         terms_NSX: Tensor,
         V: Tensor,
         mask_BDH: Tensor | None,
         *initial_BDH: Tensor,
     ) -> Tensor:
-        (N, S, X), D = terms_NSX.shape, len(backwards)
+        (N, S, X), D, storage = terms_NSX.shape, len(backwards), terms_NSX.dtype
         sizes = (len(frames.lengths), D, X // kernel.gates)
         if not frames.lengths:
             raise ValueError("there are no sequences")
@@ -90,11 +91,11 @@ class CompiledRecurrence(torch.autograd.Function):
             if sets not in (1, D):
                 raise ValueError(f"there are {sets} sets of {what} for {D} directions")
         V = native.checked("V", V, (V.shape[0], sizes[2], X))
-        terms = native.checked("terms", terms_NSX, (sum(frames.lengths), S, X))
+        terms = native.checked("terms", terms_NSX, (sum(frames.lengths), S, X), *native.STORAGES)
         mask = None if mask_BDH is None else native.checked("mask", mask_BDH, sizes)
         initial = tuple(native.checked("initial", s, sizes) for s in initial_BDH)
-        h = torch.empty(N, D, sizes[2])
-        job = _job(kernel, frames, backwards, storage, V, S)
+        h = torch.empty(N, D, sizes[2], dtype=storage)
+        job = _job(kernel, frames, backwards, storage, V)
         kept: dict[str, Any] = _kept(kernel, N, D, V, storage) if keep else {}
         for name in ("slopes", "before") if keep else ():
             job[f"{name}_frame"], job[f"{name}_direction"] = kept[name].stride()[:2]
@@ -105,13 +106,13 @@ class CompiledRecurrence(torch.autograd.Function):
             V=V,
             terms=terms,
             terms_frame=terms.stride(0),
+            terms_direction=terms.stride(1) if S == D else 0,
             mask=mask,
             initial=initial,
             h=h,
-            h_frame=h.stride(0),
         )
         ctx.save_for_backward(V, *kept.values())
-        ctx.job, ctx.kept = job, list(kept)  # type: ignore[attr-defined]
+        ctx.job, ctx.kept, ctx.shares_terms = job, list(kept), S < D  # type: ignore[attr-defined]
         return h
 
     @staticmethod
@@ -123,20 +124,19 @@ class CompiledRecurrence(torch.autograd.Function):
         if not job:
             raise RuntimeError("gradients overwrote what they were computed from: run forward anew")
         ctx.job = {}  # type: ignore[attr-defined]
+        da, before, H = kept["slopes"], kept["before"], job["H"]
         states = 2 if native.UNITS[job["unit"]] == "lstm" else 1
-        by_initial = [grad_NDH.new_empty(job["B"], job["D"], job["H"]) for _ in range(states)]
-        arriving = native.checked("gradient", grad_NDH, tuple(kept["before"].shape))
+        by_initial = [V.new_empty(job["B"], job["D"], H) for _ in range(states)]
+        arriving = native.checked("gradient", grad_NDH, tuple(before.shape), before.dtype)
         native.call("backward", **job, **kept, V=V, arriving=arriving, by_initial=tuple(by_initial))
-        da, H = kept["slopes"], job["H"]
         if "restored" in kept:
-            first = _outer(kept["before"], da[..., :-H], job["sets"])
+            first = _outer(before, da[..., :-H], job["sets"])
             by_V = torch.cat((first, _outer(kept["restored"], da[..., -H:], job["sets"])), 2)
         else:
-            by_V = _outer(kept["before"], da, job["sets"])
-        one = job["term_sets"] < job["D"]
-        # The backward pass of batch normalisation is many times slower on padded rows.
-        by_terms = _sum_of_directions(da) if one else da.float().contiguous()
-        return None, None, None, None, None, by_terms, by_V, None, *by_initial
+            by_V = _outer(before, da, job["sets"])
+        shares_terms = ctx.shares_terms  # type: ignore[attr-defined]
+        by_terms = reduce(torch.add, da.split(1, 1)) if shares_terms else da.contiguous()
+        return None, None, None, None, by_terms, by_V, None, *by_initial
 
 
 def _job(
@@ -145,7 +145,6 @@ def _job(
     backwards: Sequence[bool],
     storage: torch.dtype,
     V: Tensor,
-    term_sets: int,
 ) -> dict[str, Any]:
     """What both ways tell the library: the path, and members of `native.Job`."""
     sets, H, X = V.shape
@@ -164,7 +163,6 @@ def _job(
         "G": kernel.gates,
         "E": EXTRAS[kernel.unit],
         "sets": sets,
-        "term_sets": term_sets,
         "backwards": native.indices(backwards),
         **{name: native.indices(values) for name, values in members.items()},
     }
@@ -173,42 +171,26 @@ def _job(
 def _kept(kernel: Kernel, N: int, D: int, V: Tensor, storage: torch.dtype) -> dict[str, Tensor]:
     """What the way forward keeps for the way back."""
     sets, H, X = V.shape
-    kept = {
-        "slopes": _rows(N, D, X, storage, apart=sets == 1),
-        "extras": torch.empty(N, D, EXTRAS[kernel.unit], H, dtype=storage),
-        "before": _rows(N, D, H, storage, apart=True),
-    }
+    widths = {"slopes": X, "before": H}
     if kernel.unit == "gru":
-        kept["restored"] = _rows(N, D, H, storage, apart=True)
-    return kept
+        widths["restored"] = H
+    kept = {name: _rows(N, D, width, sets, storage) for name, width in widths.items()}
+    return {**kept, "extras": torch.empty(N, D, EXTRAS[kernel.unit], H, dtype=storage)}
 
 
-def _rows(N: int, D: int, X: int, dtype: torch.dtype, *, apart: bool = False) -> Tensor:
-    """An empty tensor [N, D, X] whose frames, and whose directions if apart, start at a line."""
-    if apart:
-        return torch.empty(N, D, _lines(X), dtype=dtype)[:, :, :X]
-    return torch.empty(N, _lines(D * X), dtype=dtype)[:, : D * X].unflatten(1, (D, X))
-
-
-def _lines(numbers: int) -> int:
-    return -(-numbers // LINE) * LINE
+def _rows(N: int, D: int, width: int, sets: int, dtype: torch.dtype) -> Tensor:
+    """An empty tensor [N, D, width] in which rows for the same weights follow one another."""
+    if sets == 1:
+        return torch.empty(N, D, width, dtype=dtype)
+    return torch.empty(D, N, width, dtype=dtype).transpose(0, 1)
 
 
 def _outer(h_NDH: Tensor, da_NDX: Tensor, sets: int) -> Tensor:
     """Sum over frames, and over directions that share V, of h_i da_j [sets, H, X]."""
-    D, H, X = h_NDH.shape[1], h_NDH.shape[2], da_NDX.shape[2]
-    pairs = [(h_NDH.flatten(0, 1), da_NDX.flatten(0, 1))]
-    if sets == D:
-        pairs = list(zip(h_NDH.unbind(1), da_NDX.unbind(1), strict=True))
-    sums = _rows(H, sets, X, h_NDH.dtype).transpose(0, 1)
-    for (h, da), out in zip(pairs, sums, strict=True):
-        torch.mm(h.T, da, out=out)
-    return sums.float()
-
-
-def _sum_of_directions(da_NDX: Tensor) -> Tensor:
-    first, *others = da_NDX.split(1, dim=1)
-    total = first.float()
-    for da in others:
-        total = total + da
-    return total
+    if sets == 1:
+        pairs = [(h_NDH.flatten(0, 1).T, da_NDX.flatten(0, 1))]
+    else:
+        pairs = [(h.T, da) for h, da in zip(h_NDH.unbind(1), da_NDX.unbind(1), strict=True)]
+    return torch.stack(
+        [product(*pair) if gains(*pair) else torch.mm(*pair) for pair in pairs]
+    ).float()

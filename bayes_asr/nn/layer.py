@@ -101,10 +101,9 @@ class RecurrentLayer(nn.Module):
             mask = keep_mask(keys_B, 2 * self.stream + 1, x_NF.shape[1:], self.input_dropout)
             x_NF = x_NF * (mask / (1 - self.input_dropout)).to(x_NF.dtype)[frames.sequence]
         terms = self._terms(x_NF)
-        mask_BDH = self._mask(terms, frames, keys_B)
-        factors = factor_type(terms.device.type)
+        mask_BDH = self._mask(frames, keys_B)
         with torch.autocast(terms.device.type, enabled=False):
-            return self._handed_on(self._states(terms, mask_BDH, frames, factors))
+            return self._handed_on(self._states(terms, mask_BDH, frames))
 
     @property
     def looks_ahead(self) -> bool:
@@ -118,19 +117,22 @@ class RecurrentLayer(nn.Module):
         the frames before returned, () where there are none before.
         """
         terms = self._terms(x_TF)
-        mask = self._mask(terms, frames, None)
+        mask = self._mask(frames, None)
         if not self.cell.states:
-            return self._handed_on(self._states(terms, mask, frames, torch.float32)), ()
-        state = state or self._initial(self.cell, terms, 1)
+            return self._handed_on(self._states(terms, mask, frames)), ()
+        state = state or self._initial(self.cell, 1)
         if self.cell.states == 1 and len(x_TF) >= SHORTEST_RUN:
-            h = self._run(self.cell, terms, mask, frames, (False,), state, torch.float32)
+            h = self._run(self.cell, terms, mask, frames, (False,), state)
             return self._handed_on(h), (h[-1:],)
         h, state = self._scan(self.cell, terms, mask, frames, state)
         return self._handed_on(h), state
 
     def _terms(self, x_NF: Tensor) -> Tensor:
-        """The normalised feed-forward terms [N, S, G*H]."""
-        terms = self.norm(self.W(x_NF)).to(self.W.weight.dtype)
+        """The normalised feed-forward terms [N, S, G*H], in the type of factors for a kernel."""
+        like = self.W.weight
+        has_kernel = self.fused and kernel_of(self.cell, like)
+        dtype = factor_type(like.device.type) if has_kernel else like.dtype
+        terms = self.norm(self.W(x_NF)).to(dtype)
         return terms.unflatten(1, (-1, self.cell.gates * self.units))
 
     def _handed_on(self, h_NDH: Tensor) -> Tensor:
@@ -138,9 +140,7 @@ class RecurrentLayer(nn.Module):
         hand_on = self.cell.probability if self.as_probability else self.cell.handed_on
         return hand_on(h_NDH).flatten(1)
 
-    def _states(
-        self, terms_NSX: Tensor, mask_BDH: Tensor | None, frames: Frames, factors: torch.dtype
-    ) -> Tensor:
+    def _states(self, terms_NSX: Tensor, mask_BDH: Tensor | None, frames: Frames) -> Tensor:
         """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H]."""
         if not frames.lengths:  # the norm alone has work to do, for the frames of other processes
             return terms_NSX[:, :, : self.units].expand(-1, self.directions, -1)
@@ -149,14 +149,14 @@ class RecurrentLayer(nn.Module):
             return self.cell(a, (), None if mask_BDH is None else mask_BDH[frames.sequence])[0]
         backwards = (False, True)[: self.directions]
         B = len(frames.lengths)
-        initial = self._initial(self.cell, terms_NSX, B)
-        h = self._run(self.cell, terms_NSX, mask_BDH, frames, backwards, initial, factors)
+        initial = self._initial(self.cell, B)
+        h = self._run(self.cell, terms_NSX, mask_BDH, frames, backwards, initial)
         later = self.cell.later()
         if later is None:
             return h
         forwards = tuple(not back for back in backwards)
-        initial = self._initial(later, terms_NSX, B)
-        return h + self._run(later, terms_NSX, mask_BDH, frames, forwards, initial, factors)
+        initial = self._initial(later, B)
+        return h + self._run(later, terms_NSX, mask_BDH, frames, forwards, initial)
 
     def _run(
         self,
@@ -166,19 +166,14 @@ class RecurrentLayer(nn.Module):
         frames: Frames,
         backwards: tuple[bool, ...],
         initial: State,
-        factors: torch.dtype,
     ) -> Tensor:
-        """The recurrence of a cell, each direction forwards or backwards in time.
-
-        factors: of the products, where there is a kernel; `scan` and `fused` keep float32.
-        """
-        kernel = kernel_of(cell, terms_NSX) if self.fused else None
+        """The recurrence of a cell, each direction forwards or backwards in time."""
+        kernel = kernel_of(cell, self.W.weight) if self.fused else None
         if kernel is not None:
             return CompiledRecurrence.apply(
                 kernel,
                 frames,
                 backwards,
-                factors,
                 torch.is_grad_enabled(),
                 terms_NSX,
                 self.V,
@@ -211,15 +206,15 @@ class RecurrentLayer(nn.Module):
         terms = h @ V[0] if len(V) == 1 else torch.bmm(h.transpose(0, 1), V).transpose(0, 1)
         return terms.unflatten(2, (-1, self.units))
 
-    def _initial(self, cell: Cell, like_NSX: Tensor, sequences: int) -> State:
+    def _initial(self, cell: Cell, sequences: int) -> State:
         """Each state before the first frame [B, D, H]."""
-        theta = like_NSX.new_zeros(cell.states, 1, self.units)
+        theta = self.W.weight.new_zeros(cell.states, 1, self.units)
         if self.initial is not None and cell is self.cell:
             theta = self.initial
         shape = (sequences, self.directions, self.units)
         return tuple(cell.start(t).expand(shape).contiguous() for t in theta)
 
-    def _mask(self, terms: Tensor, frames: Frames, keys_B: Tensor | None) -> Tensor | None:
+    def _mask(self, frames: Frames, keys_B: Tensor | None) -> Tensor | None:
         """What candidates are multiplied by: 0 or 1 with keys, otherwise the mean of that.
 
         By default not scaled by 1 / (1 - dropout) in training, as in pytorch-kaldi: candidates that
@@ -230,6 +225,6 @@ class RecurrentLayer(nn.Module):
         if not self.dropout or (keys_B is None and self.inverted):
             return None
         if keys_B is None:
-            return terms.new_full((len(frames.lengths), *shape), 1 - self.dropout)
+            return self.W.weight.new_full((len(frames.lengths), *shape), 1 - self.dropout)
         mask = keep_mask(keys_B, 2 * self.stream, shape, self.dropout)
-        return (mask / (1 - self.dropout) if self.inverted else mask).to(terms.dtype)
+        return (mask / (1 - self.dropout) if self.inverted else mask).to(self.W.weight.dtype)

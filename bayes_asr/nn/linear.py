@@ -1,7 +1,8 @@
-"""The feed-forward product of many frames, by oneDNN also in single precision.
+"""Products of many frames, by oneDNN also in single precision.
 
-torch takes MKL for it, which on rows of no whole number of cache lines (1,100 numbers) and on a
-busy machine takes up to two thirds longer (docs/performance.md).
+torch takes MKL for them, which on a busy machine or on rows of no whole number of cache lines (1,100
+numbers) takes up to two thirds longer, and twice as long on processors that it does not know
+(docs/performance.md).
 """
 
 import torch
@@ -17,18 +18,30 @@ class Linear(nn.Linear):
 
     def forward(self, x_NF: Tensor) -> Tensor:
         """Return x W^T + b [N, outputs]."""
-        if self._gains(x_NF):
+        if gains(x_NF, self.weight.T) and not torch.is_autocast_enabled("cpu"):
             return _Product.apply(x_NF, self.weight, self.bias)
         return super().forward(x_NF)
 
-    def _gains(self, x_NF: Tensor) -> bool:
-        return (
-            HAS_ONEDNN
-            and x_NF.device.type == "cpu"
-            and x_NF.dtype == self.weight.dtype == torch.float32
-            and not torch.is_autocast_enabled("cpu")
-            and min(len(x_NF), *self.weight.shape) >= WIDE
-        )
+
+def gains(a_NK: Tensor, b_KM: Tensor) -> bool:
+    """Whether `product` is faster than torch's."""
+    return (
+        HAS_ONEDNN
+        and a_NK.device.type == "cpu"
+        and a_NK.dtype == b_KM.dtype == torch.float32
+        and min(*a_NK.shape, *b_KM.shape) >= WIDE
+    )
+
+
+def product(a_NK: Tensor, b_KM: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return a b + bias, by what torch.compile makes of a linear layer on a CPU."""
+    a, b_MK = _whole(a_NK), _whole(b_KM).T
+    return torch.ops.mkldnn._linear_pointwise(a, b_MK, bias, "none", [], "")
+
+
+def _whole(x: Tensor) -> Tensor:
+    """A matrix stored by rows or by columns without gaps: oneDNN is 1,000 times slower on others."""
+    return x if x.is_contiguous() or x.T.is_contiguous() else x.contiguous()
 
 
 class _Product(torch.autograd.Function):
@@ -36,26 +49,16 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, x_NF: Tensor, W_XF: Tensor, b_X: Tensor | None) -> Tensor:
-        x, W = x_NF.contiguous(), W_XF.contiguous()
-        ctx.save_for_backward(x, W)
-        return _product(x, W, b_X)
+        ctx.save_for_backward(x_NF, W_XF)
+        return product(x_NF, W_XF.T, b_X)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, grad_NX: Tensor) -> tuple[Tensor | None, ...]:
         x, W = ctx.saved_tensors  # type: ignore[attr-defined]
-        grad = grad_NX.contiguous()
         by_x, by_W, by_b = ctx.needs_input_grad  # type: ignore[attr-defined]
         return (
-            _product(grad, W.T) if by_x else None,
-            _product(grad.T, x.T) if by_W else None,
-            grad.sum(0) if by_b else None,
+            product(grad_NX, W) if by_x else None,
+            product(grad_NX.T, x) if by_W else None,
+            grad_NX.sum(0) if by_b else None,
         )
-
-
-def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    """a b^T + bias, by what torch.compile makes of a linear layer on a CPU.
-
-    a and b are contiguous by rows or by columns: it is hundreds of times slower on others.
-    """
-    return torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")

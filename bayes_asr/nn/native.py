@@ -26,7 +26,7 @@ CHOICE = "BAYES_ASR_KERNELS"
 UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
 STORAGES = (torch.float32, torch.bfloat16)
-COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGE", "sets", "term_sets")
+COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGE", "sets")
 
 
 class Job(c.Structure):
@@ -35,11 +35,10 @@ class Job(c.Structure):
     _fields_ = (
         *((name, c.c_int64) for name in COUNTS),
         *((name, c.c_void_p) for name in ("sizes", "starts", "lengths", "backwards", "V", "terms")),
-        ("terms_frame", c.c_int64),
+        *((name, c.c_int64) for name in ("terms_frame", "terms_direction")),
         ("mask", c.c_void_p),
         ("initial", c.c_void_p * 2),
         ("h", c.c_void_p),
-        ("h_frame", c.c_int64),
         *((name, c.c_void_p) for name in ("slopes", "extras", "before", "restored")),
         *((name, c.c_int64) for name in ("slopes_frame", "slopes_direction")),
         *((name, c.c_int64) for name in ("before_frame", "before_direction")),
@@ -112,12 +111,15 @@ def address(x: Tensor | None) -> int | None:
     return None if x is None else x.data_ptr()
 
 
-def checked(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a tensor or a contiguous copy of it; ValueError unless float32 `shape` on the CPU."""
-    if x.dtype != torch.float32 or x.device.type != "cpu" or x.shape != shape:
+def checked(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
+    """Return a tensor or a contiguous copy of it; ValueError unless `shape` on the CPU, of one of
+    the types, float32 by default.
+    """
+    dtypes = dtypes or (torch.float32,)
+    if x.dtype not in dtypes or x.device.type != "cpu" or x.shape != shape:
         raise ValueError(
-            f"{name} is {x.dtype} {list(x.shape)} on {x.device}; "
-            f"the compiled recurrence needs torch.float32 {list(shape)} on cpu"
+            f"{name} is {x.dtype} {list(x.shape)} on {x.device}; the compiled recurrence needs "
+            f"{' or '.join(map(str, dtypes))} {list(shape)} on cpu"
         )
     return x.contiguous()
 

@@ -129,19 +129,18 @@ struct Gru {
   }
 };
 
-// What the cell works on: a place is a vector of units of one row.
-constexpr int kPlaces = 2 * kRows;
+// What the cell works on: vectors of units of some rows.
+constexpr int kVectors = 2 * kRows;
 
 struct Values {
-  Place at[kPlaces];
-  int64_t frame[kPlaces], unit[kPlaces];
-  Vec a[kMaxGates][kPlaces], s[kMaxStates][kPlaces], m[kPlaces];
-  Vec slopes[kMaxGates][kPlaces], extras[kMaxExtras][kPlaces];
+  int64_t row[kVectors], unit[kVectors];
+  Vec a[kMaxGates][kVectors], s[kMaxStates][kVectors], m[kVectors];
+  Vec slopes[kMaxGates][kVectors], extras[kMaxExtras][kVectors];
 };
 
 using Next = void (*)(Values &, int count);
 
-// Apart from loads and stores, so that the machine computes several places at once.
+// Apart from loads and stores, so that the machine computes several vectors at once.
 template <class Cell>
 void NextAtAll(Values &v, int count) {
   for (int i = 0; i < count; ++i) {

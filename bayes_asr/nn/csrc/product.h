@@ -47,24 +47,29 @@ class Packed {
 
  private:
   void FillPanel(int64_t set, int64_t p) {
-    using Number = typename Store::Number;
-    Number *to = reinterpret_cast<Number *>(const_cast<uint32_t *>(panel(set, p)));
+    uint32_t *to = const_cast<uint32_t *>(panel(set, p));
     for (int pair = 0; pair < vectors_; pair += kPair) {
       for (int64_t k = 0; k < words_ * Store::kPerWord; k += Store::kPerWord) {
-        for (int v = pair; v < pair + kPair; ++v) {
+        for (int v = pair; v < pair + kPair; ++v, to += LANES) {
           const int64_t gate = v % source_.gates, unit = p * units() + v / source_.gates * LANES;
-          const float *from = source_.first + set * source_.set + gate * source_.gate +
-                              unit * source_.column + k * source_.row;
-          for (int lane = 0; lane < LANES; ++lane) {
-            for (int i = 0; i < Store::kPerWord; ++i) {
-              const bool inside = unit + lane < source_.units && k + i < source_.K;
-              const float *number = from + lane * source_.column + i * source_.row;
-              *to++ = inside ? Store::Rounded(*number) : Number{};
-            }
-          }
+          Vec rows[Store::kPerWord];
+          for (int i = 0; i < Store::kPerWord; ++i) rows[i] = Row(set, gate, unit, k + i);
+          const Word words = Store::Joined(rows);
+          __builtin_memcpy(to, &words, sizeof words);
         }
       }
     }
+  }
+
+  // LANES units of a row, zeros outside of the matrix.
+  INLINE Vec Row(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
+    const int64_t left = k < source_.K ? source_.units - unit : 0;
+    const float *from = source_.first + set * source_.set + gate * source_.gate +
+                        unit * source_.column + k * source_.row;
+    if (source_.column == 1) return LoadSome<Vec>(from, left);
+    Vec units{};
+    for (int lane = 0; lane < LANES && lane < left; ++lane) units[lane] = from[lane * source_.column];
+    return units;
   }
 
   Source source_;

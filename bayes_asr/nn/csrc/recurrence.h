@@ -14,33 +14,32 @@ extern "C" {
 
 enum Unit : int64_t { kRnn, kMixing, kLiBru, kLogLiBru, kLstm, kGru };
 enum Activation : int64_t { kTanh, kSigmoid, kRelu, kSoftplus, kLogSigmoid };
-enum Storage : int64_t { kFloat32, kBfloat16 };  // of factors and of what backward reads
+enum Storage : int64_t { kFloat32, kBfloat16 };  // of factors and of all that has frames
 
 struct Job {
   int64_t unit, activation, storage, threads;
   int64_t B, T, D, H, G, E;
-  int64_t sets;       // of recurrent weights: D, or 1 where the directions share them
-  int64_t term_sets;  // of feed-forward terms, likewise
+  int64_t sets;  // of recurrent weights: D, or 1 where the directions share them
   const int64_t *sizes;               // [T] sequences alive
   const int64_t *starts;              // [T] first frame
   const int64_t *lengths;             // [B]
   const int64_t *backwards;           // [D] whether a direction reads time backwards
   const float *V;                     // [sets, H, X]
-  const float *terms;                 // [N, term_sets, X]
+  const void *terms;                  // [N, D or 1, X]
   int64_t terms_frame;                // stride of a frame
+  int64_t terms_direction;            // of a direction, 0 where they share terms
   const float *mask;                  // [B, D, H] or null
   const float *initial[kMaxInitial];  // [B, D, H] of each state
-  float *h;                           // [N, D, H]
-  int64_t h_frame;
-  // What the way back reads, in `storage`; null where there will be none.  Each frame has, for each
-  // gate, the derivative by its pre-activation, which becomes the gradient of that; and E further
+  void *h;                            // [N, D, H]
+  // What the way back reads; null where there will be none.  Each frame has, for each gate, the
+  // derivative by its pre-activation, which becomes the gradient of that; and E further
   // derivatives.
   void *slopes;    // [N, D, X]
   void *extras;    // [N, D, E, H]
   void *before;    // [N, D, H] the old h, which V multiplied
   void *restored;  // [N, D, H] what V multiplied for the last gate of kGru
   int64_t slopes_frame, slopes_direction, before_frame, before_direction;
-  const float *arriving;           // [N, D, H] gradient of h
+  const void *arriving;            // [N, D, H] gradient of h
   float *by_initial[kMaxInitial];  // [B, D, H] gradients of the initial states
 };
 

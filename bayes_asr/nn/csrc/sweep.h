@@ -1,7 +1,10 @@
 // What both ways through time share: packed weights, a team, and the work of one time step.
 // Included once by each path.
+//
+// A way has a struct Place, which says where a row of a time step reads and writes.  Every thread
+// finds the places of all rows once a step, since it needs them for each of its panels.
 
-template <class Store, class Way>
+template <class Store, class Place, class Way>
 class Sweep {
  public:
   void Run() { team_.Run(*this); }
@@ -16,7 +19,7 @@ class Sweep {
 
  protected:
   using Number = typename Store::Number;
-  using Finish = void (*)(Way &, int64_t t, const Tile &, const Vec *sums);
+  using Finish = void (*)(const Way &, const Place *places, const Tile &, const Vec *sums);
 
   // last: the weights of the candidate of a GRU, to which a product of its own leads.
   Sweep(const Job &job, const Source &first, const Source &last)
@@ -24,6 +27,7 @@ class Sweep {
         width_((job.H + LANES - 1) / LANES * LANES),
         fed_{{job, first.K}, {job, first.K}},
         first_(first, job.sets),
+        places_(job.threads * job.B * job.D),
         team_(static_cast<int>(job.threads)) {
     if (job.unit == kGru) {
       last_ = std::make_unique<Packed<Store>>(last, job.sets);
@@ -31,30 +35,43 @@ class Sweep {
     }
   }
 
+  // Find the places of step t, before the first step -1, for one thread.
+  const Place *PlacesOf(int64_t t, int thread) {
+    Place *places = places_.get() + thread * job_.B * job_.D;
+    const int64_t alive = job_.sizes[t < 0 ? 0 : t];
+    for (int64_t b = 0, row = 0; b < alive; ++b) {
+      for (int64_t d = 0; d < job_.D; ++d, ++row) {
+        places[row] = static_cast<Way *>(this)->PlaceOf(t, b, d, row);
+      }
+    }
+    return places;
+  }
+
   // Multiply the rows of `alive` sequences by `matrix` and finish each tile of step t.
-  void Step(int64_t t, int64_t alive, const Rows<Store> &rows, const Packed<Store> &matrix,
-            Finish finish, int thread, int threads) {
+  void Step(int64_t t, const Place *places, int64_t alive, const Rows<Store> &rows,
+            const Packed<Store> &matrix, Finish finish, int thread, int threads) {
     const Tiles tiles(job_, matrix.sets(), matrix.panels(), job_.sizes[t < 0 ? 0 : t]);
     Vec sums[kRows * kTile];
     const int64_t end = tiles.count * (thread + 1) / threads;
     for (int64_t i = tiles.count * thread / threads; i < end; ++i) {
       const Tile tile = tiles[i];
-      static_cast<Way *>(this)->Prefetch(t, tile, matrix);
+      Prefetch(places, tile, tile.panel * matrix.units(), matrix.units());
       MultiplyTile(job_, tile, rows, matrix, alive, sums);
-      finish(*static_cast<Way *>(this), t, tile, sums);
+      finish(*static_cast<Way *>(this), places, tile, sums);
     }
     team_.Meet();
   }
 
-  // Have the memory at hand when the product is there; each row of a tile is a place of its own,
-  // too many for the machine to foresee.  What is only read is not asked for to be written, which
-  // would take it away from another core.  Inlined, since GCC drops calls that only prefetch.
+  // Have `count` rows of H numbers at hand when the product is there; each row of a tile is a place
+  // of its own, too many for the machine to foresee.  What is only read is not asked for to be
+  // written, which would take it away from another core.  Inlined, since GCC drops calls that only
+  // prefetch.
   template <class T>
-  INLINE void PrefetchRows(T *rows, int64_t count, int64_t first, int64_t units) const {
+  INLINE void PrefetchRows(T *rows, int64_t count, int64_t unit, int64_t units) const {
     constexpr bool written = !std::is_const<T>::value;
-    for (int64_t i = 0; i < count; ++i) {
-      const char *from = reinterpret_cast<const char *>(rows + i * job_.H + first);
-      const int64_t bytes = (units < Left(first) ? units : Left(first)) * sizeof(T);
+    const int64_t bytes = (units < Left(unit) ? units : Left(unit)) * sizeof(T);
+    const char *from = reinterpret_cast<const char *>(rows + unit);
+    for (int64_t i = 0; i < count; ++i, from += job_.H * sizeof(T)) {
       for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, written);
       __builtin_prefetch(from + bytes - 1, written);
     }
@@ -62,18 +79,18 @@ class Sweep {
 
   int64_t Left(int64_t unit) const { return job_.H - unit; }
   Vec Some(const float *row, int64_t unit) const { return LoadSome<Vec>(row + unit, Left(unit)); }
-  Number *SlopesAt(const Place &at, int64_t frame) const {
+  Number *SlopesAt(int64_t frame, int64_t d) const {
     return static_cast<Number *>(job_.slopes) + frame * job_.slopes_frame +
-           at.d * job_.slopes_direction;
+           d * job_.slopes_direction;
   }
-  Number *ExtrasAt(const Place &at, int64_t frame) const {
-    return static_cast<Number *>(job_.extras) + (frame * job_.D + at.d) * job_.E * job_.H;
+  Number *ExtrasAt(int64_t frame, int64_t d) const {
+    return static_cast<Number *>(job_.extras) + (frame * job_.D + d) * job_.E * job_.H;
   }
   // Row `i` of those of H numbers that lie one after the other.
-  Vec Get(const Number *rows, int i, int64_t unit) const {
+  Vec Get(const Number *rows, int64_t i, int64_t unit) const {
     return Store::Load(rows + i * job_.H + unit, Left(unit));
   }
-  void Put(Number *rows, int i, int64_t unit, Vec values) const {
+  void Put(Number *rows, int64_t i, int64_t unit, Vec values) const {
     Store::Store(rows + i * job_.H + unit, values, Left(unit));
   }
 
@@ -84,5 +101,12 @@ class Sweep {
   std::unique_ptr<Packed<Store>> last_;
 
  private:
+  INLINE void Prefetch(const Place *places, const Tile &tile, int64_t unit, int64_t units) const {
+    for (int64_t r = 0; r < tile.count; ++r) {
+      static_cast<const Way *>(this)->Prefetch(places[tile.first + r * tile.step], unit, units);
+    }
+  }
+
+  Buffer<Place> places_;  // [threads, B, D]
   Team team_;
 };

@@ -2,7 +2,8 @@
 //
 // exp: Cody and Waite's reduction to |r| <= ln(2)/2 and the polynomial of Moshier's Cephes (expf);
 // tanh near 0: that of tanhf there.  log1p on [0, 1]: u + u^2 Q(u), Q of a minimax fit.  Each is
-// within a few units of the last place, and NaN goes through all of them.
+// within a few units of the last place, and NaN goes through all of them.  Terms of polynomials are
+// summed in pairs, so that none waits for all others.
 
 using Vec = float __attribute__((vector_size(LANES * 4)));
 using Int = int32_t __attribute__((vector_size(LANES * 4)));
@@ -55,29 +56,24 @@ INLINE Vec Below0(Vec x) { return x > 0 ? Vec{} : x; }  // min(x, 0)
 // e^x for x <= 0; below -87.3, where floats lose digits, it stays at e^-87.3.
 INLINE Vec Exp(Vec x) {
   x = x < -87.33f ? Vec{} - 87.33f : x;
-  const Vec rounder = Vec{} + 12582912.0f;  // 1.5 * 2^23: the last bit of a sum with it counts ones
+  // 1.5 * 2^23 + 127: the last bits of a sum with it count ones, beginning at the exponent of 1.
+  const Vec rounder = Vec{} + 12583039.0f;
   const Vec shifted = x * 1.44269504f + rounder;
   const Vec n = shifted - rounder;
-  const Vec r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
-  Vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
-  return p * Bits<Vec>((Bits<Int>(shifted) - Bits<Int>(rounder) + 127) << 23);
+  const Vec r = (x - n * 0.693359375f) - n * -2.12194440e-4f, r2 = r * r;
+  const Vec p5 = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  const Vec p3 = r * 8.3334519073e-3f + 4.1665795894e-2f;
+  const Vec p1 = r * 1.6666665459e-1f + 5.0000001201e-1f;
+  const Vec p = ((p5 * r2 + p3) * r2 + p1) * r2 + (r + 1.0f);
+  return p * Bits<Vec>(Bits<Int>(shifted) << 23);
 }
 
 // log(1 + u) for 0 <= u <= 1.
 INLINE Vec Log1p(Vec u) {
-  Vec q = u * 0.0053645852f - 0.030064838f;
-  q = q * u + 0.0792029873f;
-  q = q * u - 0.137536719f;
-  q = q * u + 0.191535935f;
-  q = q * u - 0.248571485f;
-  q = q * u + 0.33321321f;
-  q = q * u - 0.499996483f;
-  return q * (u * u) + u;
+  const Vec u2 = u * u;
+  const Vec q7 = u * 0.0053645852f - 0.030064838f, q5 = u * 0.0792029873f - 0.137536719f;
+  const Vec q3 = u * 0.191535935f - 0.248571485f, q1 = u * 0.33321321f - 0.499996483f;
+  return ((q7 * u2 + q5) * (u2 * u2) + (q3 * u2 + q1)) * u2 + u;
 }
 
 // sigma(x) and sigma(-x), the logarithms of which are min(x, 0) - log1p and -max(x, 0) - log1p.
@@ -105,7 +101,7 @@ INLINE Vec Tanh(Vec x) {
 struct Float32 {
   using Number = float;
   static constexpr int kPerWord = 1;
-  static INLINE float Rounded(float x) { return x; }
+  static INLINE Word Joined(const Vec *rows) { return Bits<Word>(rows[0]); }
   static INLINE Vec Load(const float *p, int64_t count) { return LoadSome<Vec>(p, count); }
   static INLINE void Store(float *p, Vec x, int64_t count) { StoreSome(p, x, count); }
   static INLINE Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
@@ -116,10 +112,7 @@ struct Float32 {
 struct Bfloat16 {
   using Number = uint16_t;
   static constexpr int kPerWord = 2;
-  static INLINE uint16_t Rounded(float x) {
-    const uint32_t bits = Bits<uint32_t>(x);
-    return x != x ? 0x7fc0 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  }
+  static INLINE Word Joined(const Vec *rows) { return Rounded(rows[0]) | Rounded(rows[1]) << 16; }
   static INLINE Vec Load(const uint16_t *p, int64_t count) {
     const Half numbers = LoadSome<Half>(p, count);
 #ifdef BF16_PRODUCTS
@@ -132,9 +125,7 @@ struct Bfloat16 {
 #ifdef BF16_PRODUCTS
     StoreSome(p, Bits<Half>(_mm512_cvtneps_pbh(x)), count);
 #else
-    const Word bits = Bits<Word>(x), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    const Word numbers = x == x ? nearest : Word{} + 0x7fc0;
-    StoreSome(p, __builtin_convertvector(numbers, Half), count);
+    StoreSome(p, __builtin_convertvector(Rounded(x), Half), count);
 #endif
   }
   static INLINE Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
@@ -144,5 +135,11 @@ struct Bfloat16 {
     sum = Bits<float>(a << 16) * Bits<Vec>(b << 16) + sum;
     return Bits<float>(a & 0xffff0000u) * Bits<Vec>(b & 0xffff0000u) + sum;
 #endif
+  }
+
+ private:
+  static INLINE Word Rounded(Vec x) {
+    const Word bits = Bits<Word>(x), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return x == x ? nearest : Word{} + 0x7fc0;
   }
 };
