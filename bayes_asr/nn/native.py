@@ -21,7 +21,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.nn.activations import FIXED, Activation
 
 LIBRARY = Path(__file__).with_name("_recurrence.so")
-INTERFACE = 1  # of the struct and functions below
+INTERFACE = 2  # of the struct and functions below
 CHOICE = "BAYES_ASR_KERNELS"
 UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
@@ -61,6 +61,8 @@ def library() -> c.CDLL | None:
     loaded.recurrence_path.argtypes = [c.c_int64, c.POINTER(c.c_int64)]
     for function in (loaded.recurrence_forward, loaded.recurrence_backward):
         function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(Job)]
+    loaded.recurrence_transpose.restype = None
+    loaded.recurrence_transpose.argtypes = [c.c_void_p, c.c_int64, c.c_int64, c.c_void_p, c.c_int64]
     _share_threads(loaded)
     return loaded
 
@@ -143,3 +145,14 @@ def call(direction: str, path: str, **members: Any) -> None:
     function = getattr(library(), f"recurrence_{direction}")
     if function(paths()[path], c.byref(job)):
         raise MemoryError(f"the recurrence ran out of memory on its way {direction}")
+
+
+def transposed(x: Tensor) -> Tensor:
+    """Return the transpose of a contiguous float32 matrix as a contiguous one."""
+    loaded = library()
+    if loaded is None:
+        return x.T.contiguous()
+    rows, columns = x.shape
+    y = x.new_empty(columns, rows)
+    loaded.recurrence_transpose(address(x), rows, columns, address(y), torch.get_num_threads())
+    return y

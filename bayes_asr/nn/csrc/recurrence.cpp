@@ -41,7 +41,7 @@ const Choice *Choices(int *count) {
 
 extern "C" {
 
-int64_t recurrence_interface() { return 1; }
+int64_t recurrence_interface() { return 2; }
 int64_t recurrence_job_size() { return sizeof(Job); }
 
 // Work in the threads of this runtime: its functions GOMP_parallel and omp_get_num_threads.

@@ -1,0 +1,67 @@
+// The transpose of a matrix in several threads; torch's copy takes one.
+
+#include <algorithm>
+
+#include "common.h"
+
+namespace {
+
+constexpr int64_t kBlock = 16;  // a cache line of floats
+constexpr int kQuad = 4;
+
+using Quad = float __attribute__((vector_size(kQuad * sizeof(float))));
+
+struct Transpose {
+  const float *from;
+  int64_t rows, columns;
+  float *to;
+
+  // The share of one thread: some blocks of columns.
+  void operator()(int thread, int threads) const {
+    const int64_t blocks = (columns + kBlock - 1) / kBlock;
+    for (int64_t i = blocks * thread / threads; i < blocks * (thread + 1) / threads; ++i) {
+      const int64_t c = i * kBlock, width = std::min(kBlock, columns - c);
+      for (int64_t r = 0; r < rows; r += kBlock) {
+        const int64_t height = std::min(kBlock, rows - r);
+        if (width == kBlock && height == kBlock) {
+          Whole(r, c);
+        } else {
+          Part(r, height, c, width);
+        }
+      }
+    }
+  }
+
+  // A whole block, while the next one is fetched, whose rows are too far apart to be foreseen.
+  void Whole(int64_t first_row, int64_t first_column) const {
+    const float *in = from + first_row * columns + first_column;
+    float *out = to + first_column * rows + first_row;
+    for (int64_t r = kBlock; r < 2 * kBlock; ++r) __builtin_prefetch(in + r * columns);
+    for (int64_t c = 0; c < kBlock; c += kQuad) {
+      for (int64_t r = 0; r < kBlock; r += kQuad) {
+        Quad x[kQuad];
+        for (int i = 0; i < kQuad; ++i) std::memcpy(&x[i], in + (r + i) * columns + c, sizeof x[i]);
+        for (int i = 0; i < kQuad; ++i) {
+          const Quad column = {x[0][i], x[1][i], x[2][i], x[3][i]};
+          std::memcpy(out + (c + i) * rows + r, &column, sizeof column);
+        }
+      }
+    }
+  }
+
+  void Part(int64_t first_row, int64_t height, int64_t first_column, int64_t width) const {
+    for (int64_t c = first_column; c < first_column + width; ++c) {
+      for (int64_t r = first_row; r < first_row + height; ++r) {
+        to[c * rows + r] = from[r * columns + c];
+      }
+    }
+  }
+};
+
+}  // namespace
+
+extern "C" void recurrence_transpose(const float *from, int64_t rows, int64_t columns, float *to,
+                                     int64_t threads) {
+  const Transpose body{from, rows, columns, to};
+  Team(static_cast<int>(threads)).Run(body);
+}
