@@ -15,7 +15,7 @@ from itertools import product as combinations
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.linear import HAS_ONEDNN, product
+from bayes_asr.nn.linear import product
 from bayes_asr.nn.model import AcousticModel
 
 Shape = tuple[int, int, int]
@@ -64,9 +64,8 @@ def fastest(shape: Shape, dtype: torch.dtype) -> Callable[[], Tensor]:
             return torch.mm(a, b, out=out)
 
         seconds[computed] = timed(computed)
-        if HAS_ONEDNN and dtype == torch.float32 and not padded:
-            by_onednn = partial(product, a, b)
-            seconds[by_onednn] = timed(by_onednn)
+        if not padded:
+            seconds[partial(product, a, b)] = timed(partial(product, a, b))
     return min(seconds, key=lambda computed: seconds[computed])
 
 

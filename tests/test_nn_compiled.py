@@ -311,6 +311,19 @@ def test_the_way_back_takes_the_path_of_the_way_there(
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("shape", [(1, 1), (16, 16), (15, 40), (33, 16), (70, 129)])
+def test_transposes_are_torchs(shape: tuple[int, int], threads: int) -> None:
+    x, before = torch.randn(shape), torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        found = native.transposed(x)
+    finally:
+        torch.set_num_threads(before)
+    assert found.is_contiguous()
+    assert torch.equal(found, x.T)
+
+
 def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(native.CHOICE, "avx1024")
     with pytest.raises(InputError, match=f"BAYES_ASR_KERNELS is avx1024.*torch, {PATHS[0]}"):
@@ -341,7 +354,7 @@ def test_a_library_built_for_another_version_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """interface: how many versions it is ahead; members: and how many its struct has more."""
-    bodies = dict.fromkeys(("path", "forward", "backward"), "0")
+    bodies = dict.fromkeys(("path", "forward", "backward", "transpose"), "0")
     bodies["interface"] = str(native.INTERFACE + interface)
     if members is not None:
         bodies["job_size"] = str(ctypes.sizeof(native.Job) + 8 * members)

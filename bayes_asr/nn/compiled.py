@@ -19,7 +19,7 @@ from bayes_asr.nn.cell import Cell
 from bayes_asr.nn.cells import BRU, RNN, GeometricLiBRU, LiBRU, LiGRU, LogBRU, LogLiBRU
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.gated import GRU, LSTM, TorchLSTM
-from bayes_asr.nn.linear import gains, product
+from bayes_asr.nn.linear import product
 
 KERNELS: dict[type[Cell], str] = {  # exact types: who inherits a cell has an equation of its own
     RNN: "rnn",
@@ -188,9 +188,6 @@ def _rows(N: int, D: int, width: int, sets: int, dtype: torch.dtype) -> Tensor:
 def _outer(h_NDH: Tensor, da_NDX: Tensor, sets: int) -> Tensor:
     """Sum over frames, and over directions that share V, of h_i da_j [sets, H, X]."""
     if sets == 1:
-        pairs = [(h_NDH.flatten(0, 1).T, da_NDX.flatten(0, 1))]
-    else:
-        pairs = [(h.T, da) for h, da in zip(h_NDH.unbind(1), da_NDX.unbind(1), strict=True)]
-    return torch.stack(
-        [product(*pair) if gains(*pair) else torch.mm(*pair) for pair in pairs]
-    ).float()
+        return product(h_NDH.flatten(0, 1).T, da_NDX.flatten(0, 1)).float().unsqueeze(0)
+    pairs = zip(h_NDH.unbind(1), da_NDX.unbind(1), strict=True)
+    return torch.stack([product(h.T, da).float() for h, da in pairs])

@@ -1,7 +1,7 @@
 """Products of many frames, by oneDNN also in single precision.
 
-torch takes MKL for them, which on a busy machine or on rows of no whole number of cache lines (1,100
-numbers) takes up to two thirds longer, and twice as long on processors that it does not know
+torch takes MKL for them, which needs up to two thirds longer on a busy machine or where rows are no
+whole number of cache lines (1,100 numbers), and twice as long on processors that it does not know
 (docs/performance.md).
 """
 
@@ -20,13 +20,17 @@ class Linear(nn.Linear):
 
     def forward(self, x_NF: Tensor) -> Tensor:
         """Return x W^T + b [N, outputs]."""
-        if gains(x_NF, self.weight.T) and not torch.is_autocast_enabled("cpu"):
+        if _gains(x_NF, self.weight.T) and not torch.is_autocast_enabled("cpu"):
             return _Product.apply(x_NF, self.weight, self.bias)
         return super().forward(x_NF)
 
 
-def gains(a_NK: Tensor, b_KM: Tensor) -> bool:
-    """Whether `product` is faster than torch's."""
+def product(a_NK: Tensor, b_KM: Tensor) -> Tensor:
+    """Return a b, by oneDNN where it is faster."""
+    return _by_onednn(a_NK, b_KM) if _gains(a_NK, b_KM) else torch.mm(a_NK, b_KM)
+
+
+def _gains(a_NK: Tensor, b_KM: Tensor) -> bool:
     return (
         HAS_ONEDNN
         and a_NK.device.type == "cpu"
@@ -35,7 +39,7 @@ def gains(a_NK: Tensor, b_KM: Tensor) -> bool:
     )
 
 
-def product(a_NK: Tensor, b_KM: Tensor, bias: Tensor | None = None) -> Tensor:
+def _by_onednn(a_NK: Tensor, b_KM: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return a b + bias, by what torch.compile makes of a linear layer on a CPU."""
     a = transposed(a_NK.T) if a_NK.T.is_contiguous() else a_NK.contiguous()
     # oneDNN is 1,000 times slower on rows or columns with gaps between them.
@@ -49,7 +53,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, x_NF: Tensor, W_XF: Tensor, b_X: Tensor | None) -> Tensor:
         ctx.save_for_backward(x_NF, W_XF)
-        return product(x_NF, W_XF.T, b_X)
+        return _by_onednn(x_NF, W_XF.T, b_X)
 
     @staticmethod
     @once_differentiable
@@ -57,7 +61,7 @@ class _Product(torch.autograd.Function):
         x, W = ctx.saved_tensors  # type: ignore[attr-defined]
         by_x, by_W, by_b = ctx.needs_input_grad  # type: ignore[attr-defined]
         return (
-            product(grad_NX, W) if by_x else None,
-            product(grad_NX.T, x) if by_W else None,
+            _by_onednn(grad_NX, W) if by_x else None,
+            _by_onednn(grad_NX.T, x) if by_W else None,
             grad_NX.sum(0) if by_b else None,
         )

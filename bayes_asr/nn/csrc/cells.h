@@ -46,7 +46,7 @@ struct LogSigmoidOf {
 
 template <class F>
 struct Rnn {
-  static constexpr int kGates = 1, kStates = 1, kExtras = 0;
+  static constexpr int kGates = 1, kSummed = 1, kStates = 1, kExtras = 0;
   static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *) {
     s[0] = F::Of(a[0], &slopes[0]) * m;
     slopes[0] *= m;
@@ -56,7 +56,7 @@ struct Rnn {
 // h' = z c + (1 - z) h.
 template <class F>
 struct Mixing {
-  static constexpr int kGates = 2, kStates = 1, kExtras = 1;
+  static constexpr int kGates = 2, kSummed = 2, kStates = 1, kExtras = 1;
   static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
     const Logistic z(a[0]);
     const Vec step = F::Of(a[1], &slopes[1]) * m - s[0];
@@ -70,7 +70,7 @@ struct Mixing {
 // l' = log(z c + (1 - z) e^l) for log c = -softplus(kSign * a); the state is kSign * -l.
 template <int kSign>
 struct LogMixing {
-  static constexpr int kGates = 2, kStates = 1, kExtras = 1;
+  static constexpr int kGates = 2, kSummed = 2, kStates = 1, kExtras = 1;
   static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
     constexpr float sign = kSign;
     const Logistic z(a[0]), c(-sign * a[1]);
@@ -88,7 +88,7 @@ struct LogMixing {
 
 // The states are h and c; extras: the derivatives of h by the new c and of the new c by the old.
 struct Lstm {
-  static constexpr int kGates = 4, kStates = 2, kExtras = 2;
+  static constexpr int kGates = 4, kSummed = 4, kStates = 2, kExtras = 2;
   static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
     const Logistic i(a[0]), f(a[1]), o(a[3]);
     const Vec g = Tanh(a[2]), c = f.of * s[1] + i.of * (g * m), t = Tanh(c);
@@ -106,7 +106,7 @@ struct Lstm {
 // What comes before the product of the candidate of a GRU.  The states are h, a_z, and r, to which
 // Gru gives back r h; V multiplies that.
 struct GruReset {
-  static constexpr int kGates = 2, kStates = 3, kExtras = 0;
+  static constexpr int kGates = 2, kSummed = 2, kStates = 3, kExtras = 0;
   static INLINE void Next(const Vec *a, Vec *s, Vec, Vec *, Vec *) {
     s[1] = a[0];
     s[2] = Logistic(a[1]).of;
@@ -116,7 +116,7 @@ struct GruReset {
 // extras: the derivatives of the new h by the old one, and of r h by h.
 template <class F>
 struct Gru {
-  static constexpr int kGates = 3, kStates = 3, kExtras = 2;
+  static constexpr int kGates = 3, kSummed = 1, kStates = 3, kExtras = 2;
   static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
     const Vec of_mixing[] = {s[1], a[0]}, h = s[0], r = s[2];
     Vec by[2];
@@ -128,43 +128,3 @@ struct Gru {
     s[2] = r * h;
   }
 };
-
-// What the cell works on: vectors of units of some rows.
-constexpr int kVectors = 2 * kRows;
-
-struct Values {
-  int64_t row[kVectors], unit[kVectors];
-  Vec a[kMaxGates][kVectors], s[kMaxStates][kVectors], m[kVectors];
-  Vec slopes[kMaxGates][kVectors], extras[kMaxExtras][kVectors];
-};
-
-using Next = void (*)(Values &, int count);
-
-// Apart from loads and stores, so that the machine computes several vectors at once.
-template <class Cell>
-void NextAtAll(Values &v, int count) {
-  for (int i = 0; i < count; ++i) {
-    Vec a[Cell::kGates], s[Cell::kStates], slopes[Cell::kGates] = {}, extras[Cell::kExtras + 1];
-    for (int g = 0; g < Cell::kGates; ++g) a[g] = v.a[g][i];
-    for (int k = 0; k < Cell::kStates; ++k) s[k] = v.s[k][i];
-    Cell::Next(a, s, v.m[i], slopes, extras);
-    for (int g = 0; g < Cell::kGates; ++g) v.slopes[g][i] = slopes[g];
-    for (int k = 0; k < Cell::kStates; ++k) v.s[k][i] = s[k];
-    for (int e = 0; e < Cell::kExtras; ++e) v.extras[e][i] = extras[e];
-  }
-}
-
-template <class... F>
-inline Next NextWithActivation(const Job &job) {
-  static constexpr Next kOfRnn[] = {NextAtAll<Rnn<F>>...};
-  static constexpr Next kOfMixing[] = {NextAtAll<Mixing<F>>...};
-  static constexpr Next kOfGru[] = {NextAtAll<Gru<F>>...};
-  return (job.unit == kRnn ? kOfRnn : job.unit == kMixing ? kOfMixing : kOfGru)[job.activation];
-}
-
-inline Next NextOf(const Job &job) {
-  if (job.unit == kLiBru) return NextAtAll<LogMixing<-1>>;
-  if (job.unit == kLogLiBru) return NextAtAll<LogMixing<1>>;
-  if (job.unit == kLstm) return NextAtAll<Lstm>;
-  return NextWithActivation<TanhOf, SigmoidOf, ReluOf, SoftplusOf, LogSigmoidOf>(job);
-}

@@ -23,9 +23,8 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
  public:
   explicit Forward(const Job &job)
       : Base(job, WeightsOf(job, 0, job.unit == kGru ? 2 : job.G), WeightsOf(job, 2, 1)),
-        kept_(job.unit == kGru ? 3 : job.unit == kLstm ? 2 : 1),
         states_(job.B * job.D * kMaxStates * width_),
-        next_(NextOf(job)) {
+        finish_(FinishOf(job)) {
     for (int64_t row = 0; row < job.B * job.D; ++row) {
       const int64_t b = row / job.D, d = row % job.D;
       Number *before = job.before ? BeforeAt(job.before, FrameOf(job, 0, b, d), d) : nullptr;
@@ -45,9 +44,8 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
     for (int64_t t = 0; t < job_.T; ++t) {
       const int64_t alive = job_.sizes[t];
       const Place *places = PlacesOf(t, thread);
-      Step(t, places, alive, fed_[t % 2], first_, last_ ? FinishReset : FinishCell, thread,
-           threads);
-      if (last_) Step(t, places, alive, inner_, *last_, FinishCell, thread, threads);
+      Step(t, places, alive, fed_[t % 2], first_, last_ ? FinishReset : finish_, thread, threads);
+      if (last_) Step(t, places, alive, inner_, *last_, finish_, thread, threads);
     }
   }
 
@@ -92,72 +90,76 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
   }
   float *StatesAt(int64_t row) const { return states_.get() + row * kMaxStates * width_; }
 
-  // Take what the cell needs: the pre-activations of gates from `first_gate` on, and the states.
-  int Gather(const Place *places, const Tile &tile, const Packed<Store> &matrix, int first_gate,
-             const Vec *sums, Values *v) const {
+  // Let a cell take what it needs of each vector of units of a tile, and do the rest with what it
+  // returns: rest(place, unit, states, slopes, extras).
+  template <class Cell, class Rest>
+  INLINE void Advance(const Place *places, const Tile &tile, const Packed<Store> &matrix,
+                      int first_gate, const Vec *sums, Rest rest) const {
     const int64_t first = tile.panel * matrix.units(), behind = first + matrix.units();
-    int count = 0;
+    const int gates = matrix.gates();
     for (int64_t r = 0; r < tile.count; ++r) {
       const Place &place = places[tile.first + r * tile.step];
-      for (int64_t unit = first; unit < behind; unit += LANES, sums += matrix.gates()) {
-        if (unit >= job_.H) continue;
-        v->row[count] = tile.first + r * tile.step;
-        v->unit[count] = unit;
-        for (int g = 0; g < matrix.gates(); ++g) {
-          v->a[g][count] = Get(place.terms, first_gate + g, unit) + sums[g];
+      for (int64_t unit = first; unit < behind && unit < job_.H; unit += LANES) {
+        const Vec *sum = sums + r * matrix.vectors() + (unit - first) / LANES * gates;
+        Vec a[kMaxGates], s[Cell::kStates], slopes[Cell::kGates] = {}, extras[Cell::kExtras + 1];
+        for (int g = 0; g < Cell::kSummed; ++g) {
+          a[g] = Get(place.terms, first_gate + g, unit) + sum[g];
         }
-        for (int i = 0; i < kept_; ++i) {
-          v->s[i][count] = LoadSome<Vec>(place.states + i * width_ + unit, LANES);
-        }
-        v->m[count++] = place.mask ? Some(place.mask, unit) : Vec{} + 1.0f;
+        float *states = place.states + unit;
+        for (int k = 0; k < Cell::kStates; ++k) s[k] = LoadSome<Vec>(states + k * width_, LANES);
+        const Vec m = place.mask ? Some(place.mask, unit) : Vec{} + 1.0f;
+        Cell::Next(a, s, m, slopes, extras);
+        for (int k = 0; k < Cell::kStates; ++k) StoreSome(states + k * width_, s[k], LANES);
+        rest(place, unit, s, slopes, extras);
       }
-    }
-    return count;
-  }
-
-  void SetStates(const Values &v, int i, const Place &place) const {
-    for (int k = 0; k < kept_; ++k) {
-      StoreSome(place.states + k * width_ + v.unit[i], v.s[k][i], LANES);
     }
   }
 
   // The state after a frame: handed on, fed to the product of the next step, and kept for the
   // gradient of V.
+  template <class Cell>
   static void FinishCell(const Forward &f, const Place *places, const Tile &tile,
                          const Vec *sums) {
-    const Packed<Store> &matrix = f.last_ ? *f.last_ : f.first_;
-    Values v;
-    const int count = f.Gather(places, tile, matrix, f.last_ ? 2 : 0, sums, &v);
-    f.next_(v, count);
-    const int64_t G = f.job_.G, E = f.job_.E;
-    for (int i = 0; i < count; ++i) {
-      const Place &place = places[v.row[i]];
-      const int64_t unit = v.unit[i];
-      f.SetStates(v, i, place);
-      f.Put(place.fed, 0, unit, v.s[0][i]);
-      f.Put(place.h, 0, unit, v.s[0][i]);
-      if (!place.slopes) continue;
-      if (place.before) f.Put(place.before, 0, unit, v.s[0][i]);
-      for (int64_t g = 0; g < G; ++g) f.Put(place.slopes, g, unit, v.slopes[g][i]);
-      for (int64_t e = 0; e < E; ++e) f.Put(place.extras, e, unit, v.extras[e][i]);
-      if (place.restored) f.Put(place.restored, 0, unit, v.s[2][i]);
-    }
+    const bool gru = f.last_ != nullptr;
+    f.template Advance<Cell>(
+        places, tile, gru ? *f.last_ : f.first_, gru ? 2 : 0, sums,
+        [&f](const Place &place, int64_t unit, const Vec *s, const Vec *slopes, const Vec *extras) {
+          f.Put(place.fed, 0, unit, s[0]);
+          f.Put(place.h, 0, unit, s[0]);
+          if (!place.slopes) return;
+          if (place.before) f.Put(place.before, 0, unit, s[0]);
+          for (int g = 0; g < Cell::kGates; ++g) f.Put(place.slopes, g, unit, slopes[g]);
+          for (int e = 0; e < Cell::kExtras; ++e) f.Put(place.extras, e, unit, extras[e]);
+          if (place.restored) f.Put(place.restored, 0, unit, s[2]);
+        });
   }
 
   // What V multiplies for the candidate of a GRU.
   static void FinishReset(const Forward &f, const Place *places, const Tile &tile,
                           const Vec *sums) {
-    Values v;
-    const int count = f.Gather(places, tile, f.first_, 0, sums, &v);
-    NextAtAll<GruReset>(v, count);
-    for (int i = 0; i < count; ++i) {
-      const Place &place = places[v.row[i]];
-      f.SetStates(v, i, place);
-      f.Put(place.inner, 0, v.unit[i], v.s[2][i] * v.s[0][i]);
+    f.template Advance<GruReset>(places, tile, f.first_, 0, sums,
+                                 [&f](const Place &place, int64_t unit, const Vec *s, const Vec *,
+                                      const Vec *) { f.Put(place.inner, 0, unit, s[2] * s[0]); });
+  }
+
+  template <class... F>
+  static Finish FinishWithActivation(const Job &job) {
+    static constexpr Finish kOfRnn[] = {FinishCell<Rnn<F>>...};
+    static constexpr Finish kOfMixing[] = {FinishCell<Mixing<F>>...};
+    static constexpr Finish kOfGru[] = {FinishCell<Gru<F>>...};
+    return (job.unit == kRnn ? kOfRnn : job.unit == kMixing ? kOfMixing : kOfGru)[job.activation];
+  }
+
+  static Finish FinishOf(const Job &job) {
+    switch (job.unit) {
+      case kLiBru: return FinishCell<LogMixing<-1>>;
+      case kLogLiBru: return FinishCell<LogMixing<1>>;
+      case kLstm: return FinishCell<Lstm>;
+      default:
+        return FinishWithActivation<TanhOf, SigmoidOf, ReluOf, SoftplusOf, LogSigmoidOf>(job);
     }
   }
 
-  const int kept_;        // states between frames
   Buffer<float> states_;  // [B, D, kMaxStates, width]
-  const Next next_;
+  const Finish finish_;
 };
