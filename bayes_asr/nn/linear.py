@@ -11,7 +11,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.nn.native import transposed
 
-WIDE = 256  # narrower products gain nothing
+LARGE = 2**24  # multiplications: smaller products gain nothing
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -35,7 +35,7 @@ def _gains(a_NK: Tensor, b_KM: Tensor) -> bool:
         HAS_ONEDNN
         and a_NK.device.type == "cpu"
         and a_NK.dtype == b_KM.dtype == torch.float32
-        and min(*a_NK.shape, *b_KM.shape) >= WIDE
+        and a_NK.numel() * b_KM.shape[1] >= LARGE
     )
 
 
