@@ -71,6 +71,7 @@ def assert_as_scanned(
     assert (kernel_of(net.cell, x) is None) == (native.path() == "torch")
     with torch.autocast("cpu", torch.bfloat16, enabled=factors == torch.bfloat16):
         y, found = gradients(net, x, frames, keys)
+    assert y.dtype == (torch.float32 if native.path() == "torch" else factors)
     expected, wanted = gradients(scanned, x, frames, keys)
     assert (y - expected).norm() <= forward * expected.norm()
     for a, b in zip(found, wanted, strict=True):
@@ -121,9 +122,9 @@ def test_any_batch_and_number_of_units(
 def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(native.CHOICE, path)
     torch.manual_seed(1)
-    for tied in (True, False):
-        net = RecurrentLayer(20, 550, "li-bru", tied_directions=tied)
-        assert_as_scanned(net, Frames((7, 5, 5, 2, 1)), None)
+    for unit, tied in (("li-bru", True), ("li-bru", False), ("gru", True), ("gru", False)):
+        net = RecurrentLayer(20, 550, unit, tied_directions=tied)
+        assert_as_scanned(net, Frames((12, 9, 7, 4, 1)), None)  # enough for oneDNN
 
 
 @every_path
@@ -133,17 +134,18 @@ def test_factors_in_bfloat16_stay_within_the_stated_bound(
 ) -> None:
     monkeypatch.setenv(native.CHOICE, path)
     torch.manual_seed(1)
-    net = RecurrentLayer(20, 67, unit["unit"], unit["options"], tied_directions=True, dropout=0.2)
     kinked = "relu" in unit["options"].values()  # or li-gru's default
     kinked |= unit["unit"] == "li-gru" and "activation" not in unit["options"]
-    assert_as_scanned(
-        net,
-        Frames((60, 41, 1)),
-        torch.tensor([11, -5, 7]),
-        forward=1e-2,
-        backward=0.15 if kinked else 0.02,
-        factors=torch.bfloat16,
-    )
+    for directions in DIRECTIONS:
+        net = RecurrentLayer(20, 67, unit["unit"], unit["options"], **directions, dropout=0.2)
+        assert_as_scanned(
+            net,
+            Frames((60, 41, 1)),
+            torch.tensor([11, -5, 7]),
+            forward=1e-2,
+            backward=0.15 if kinked else 0.02,
+            factors=torch.bfloat16,
+        )
 
 
 @every_path
@@ -322,6 +324,24 @@ def test_transposes_are_torchs(shape: tuple[int, int], threads: int) -> None:
         torch.set_num_threads(before)
     assert found.is_contiguous()
     assert torch.equal(found, x.T)
+    assert torch.equal(native.transposed(x.T), x)
+
+
+def test_transposes_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(native.CHOICE, "torch")
+    monkeypatch.setattr(native, "address", None)
+    x = torch.randn(5, 7)
+    assert torch.equal(native.transposed(x), x.T)
+
+
+def test_transposes_of_other_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"matrix is torch.float64 \[3, 4\]"):
+        native.transposed(torch.zeros(3, 4, dtype=torch.float64))
+
+
+def test_a_copy_of_a_layer_has_the_same_kernel() -> None:
+    net = RecurrentLayer(3, 4, "bru")
+    assert kernel_of(copy.deepcopy(net).cell, net.V) == kernel_of(net.cell, net.V) is not None
 
 
 def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,7 +216,7 @@ def test_long_and_large_inputs_stay_finite(unit: dict[str, Any], dtype: torch.dt
 
 
 @every_unit
-def test_autocast_keeps_the_recurrence_in_single_precision(unit: dict[str, Any]) -> None:
+def test_autocast_stays_near_single_precision(unit: dict[str, Any]) -> None:
     net = model(**unit).float()
     x, frames = batch()
     (expected,) = net(x.float(), frames)

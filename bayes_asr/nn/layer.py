@@ -99,7 +99,7 @@ class RecurrentLayer(nn.Module):
         """
         if keys_B is not None and self.input_dropout:
             mask = keep_mask(keys_B, 2 * self.stream + 1, x_NF.shape[1:], self.input_dropout)
-            x_NF = x_NF * (mask / (1 - self.input_dropout)).to(x_NF.dtype)[frames.sequence]
+            x_NF = x_NF * (mask / (1 - self.input_dropout))[frames.sequence]
         terms = self._terms(x_NF)
         mask_BDH = self._mask(frames, keys_B)
         with torch.autocast(terms.device.type, enabled=False):

@@ -26,7 +26,7 @@ class Linear(nn.Linear):
 
 
 def product(a_NK: Tensor, b_KM: Tensor) -> Tensor:
-    """Return a b, by oneDNN where it is faster."""
+    """Return a b, without a gradient, by oneDNN where it is faster."""
     return _by_onednn(a_NK, b_KM) if _gains(a_NK, b_KM) else torch.mm(a_NK, b_KM)
 
 
@@ -59,9 +59,10 @@ class _Product(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, grad_NX: Tensor) -> tuple[Tensor | None, ...]:
         x, W = ctx.saved_tensors  # type: ignore[attr-defined]
+        grad = grad_NX.contiguous()
         by_x, by_W, by_b = ctx.needs_input_grad  # type: ignore[attr-defined]
         return (
-            _by_onednn(grad_NX, W) if by_x else None,
-            _by_onednn(grad_NX.T, x) if by_W else None,
-            grad_NX.sum(0) if by_b else None,
+            _by_onednn(grad, W) if by_x else None,
+            _by_onednn(grad.T, x) if by_W else None,
+            grad.sum(0) if by_b else None,
         )

@@ -1,4 +1,5 @@
-"""The compiled recurrences, through ctypes: which of their paths this machine runs, and the call.
+"""The compiled code, through ctypes: recurrences, which of their paths this machine runs, and a
+transpose.
 
 `_recurrence.so` lies beside this module where a compiler was at hand at installation; it links to
 nothing but the C++ library. It has one path for each instruction set and the fastest that the
@@ -104,7 +105,7 @@ def _chosen(choice: str | None) -> str:
 
 def activation_number(activation: Activation) -> int | None:
     """Return the number of a fixed activation; None for one with parameters."""
-    names = [name for name, fixed in FIXED.items() if fixed is activation]
+    names = [name for name, fixed in FIXED.items() if fixed == activation]
     return ACTIVATIONS.index(names[0]) if names else None
 
 
@@ -120,7 +121,7 @@ def checked(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) 
     dtypes = dtypes or (torch.float32,)
     if x.dtype not in dtypes or x.device.type != "cpu" or x.shape != shape:
         raise ValueError(
-            f"{name} is {x.dtype} {list(x.shape)} on {x.device}; the compiled recurrence needs "
+            f"{name} is {x.dtype} {list(x.shape)} on {x.device}; compiled code needs "
             f"{' or '.join(map(str, dtypes))} {list(shape)} on cpu"
         )
     return x.contiguous()
@@ -148,11 +149,11 @@ def call(direction: str, path: str, **members: Any) -> None:
 
 
 def transposed(x: Tensor) -> Tensor:
-    """Return the transpose of a contiguous float32 matrix as a contiguous one."""
+    """Return the transpose of a float32 matrix, contiguous; unlike torch in all threads."""
     loaded = library()
-    if loaded is None:
+    if loaded is None or path() == "torch":
         return x.T.contiguous()
     rows, columns = x.shape
-    y = x.new_empty(columns, rows)
+    x, y = checked("matrix", x, (rows, columns)), torch.empty(columns, rows)
     loaded.recurrence_transpose(address(x), rows, columns, address(y), torch.get_num_threads())
     return y

@@ -1,6 +1,7 @@
 // The cells: what a frame does to the state, and the derivatives that the way back needs.
 // Included once by each path.  cells.py has the equations.
 //
+// kSummed: pre-activations whose sums came with the last product, the first kSummed of `a`.
 // Next: a[g] pre-activations; s[i] the old states, turned into the new ones; m dropout mask of the
 // candidate.  Returns in `slopes` the derivative by each pre-activation of the state it acts on,
 // and in `extras` those by the old state at fixed pre-activations.

@@ -17,7 +17,7 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
   using Base = Sweep<Store, Place, Forward>;
   using typename Base::Finish, typename Base::Number;
   using Base::fed_, Base::first_, Base::inner_, Base::job_, Base::last_, Base::width_;
-  using Base::ExtrasAt, Base::Get, Base::Left, Base::Put, Base::SlopesAt, Base::Some;
+  using Base::ExtrasAt, Base::Get, Base::Put, Base::SlopesAt, Base::Some;
   using Base::PlacesOf, Base::PrefetchRows, Base::Step;
 
  public:
@@ -130,7 +130,7 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
           if (place.before) f.Put(place.before, 0, unit, s[0]);
           for (int g = 0; g < Cell::kGates; ++g) f.Put(place.slopes, g, unit, slopes[g]);
           for (int e = 0; e < Cell::kExtras; ++e) f.Put(place.extras, e, unit, extras[e]);
-          if (place.restored) f.Put(place.restored, 0, unit, s[2]);
+          if constexpr (Cell::kStates == 3) f.Put(place.restored, 0, unit, s[2]);
         });
   }
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-constexpr int kMaxGates = 4, kMaxStates = 3, kMaxInitial = 2, kMaxExtras = 2;
+constexpr int kMaxGates = 4, kMaxStates = 3, kMaxInitial = 2;
 
 extern "C" {
 

@@ -68,6 +68,7 @@ class Sweep {
   // prefetch.
   template <class T>
   INLINE void PrefetchRows(T *rows, int64_t count, int64_t unit, int64_t units) const {
+    if (!count) return;
     constexpr bool written = !std::is_const<T>::value;
     const int64_t bytes = (units < Left(unit) ? units : Left(unit)) * sizeof(T);
     const char *from = reinterpret_cast<const char *>(rows + unit);

@@ -36,7 +36,8 @@ struct Transpose {
   void Whole(int64_t first_row, int64_t first_column) const {
     const float *in = from + first_row * columns + first_column;
     float *out = to + first_column * rows + first_row;
-    for (int64_t r = kBlock; r < 2 * kBlock; ++r) __builtin_prefetch(in + r * columns);
+    const int64_t next = std::min(2 * kBlock, rows - first_row);
+    for (int64_t r = kBlock; r < next; ++r) __builtin_prefetch(in + r * columns);
     for (int64_t c = 0; c < kBlock; c += kQuad) {
       for (int64_t r = 0; r < kBlock; r += kQuad) {
         Quad x[kQuad];

@@ -65,7 +65,7 @@ INLINE Vec Exp(Vec x) {
   const Vec p3 = r * 8.3334519073e-3f + 4.1665795894e-2f;
   const Vec p1 = r * 1.6666665459e-1f + 5.0000001201e-1f;
   const Vec p = ((p5 * r2 + p3) * r2 + p1) * r2 + (r + 1.0f);
-  return p * Bits<Vec>(Bits<Int>(shifted) << 23);
+  return p * Bits<Vec>(Bits<Word>(shifted) << 23);
 }
 
 // log(1 + u) for 0 <= u <= 1.
