@@ -44,19 +44,20 @@ class BatchNorm(nn.BatchNorm1d):
 
     def _normalised_together(self, x_NX: Tensor, add_up: AddUp) -> Tensor:
         """Normalise by the statistics of all processes' frames, and note them as torch does."""
-        # Near the mean from the first batches on, so that little cancels in the variance.
-        x = x_NX - self.running_mean
-        sums = torch.stack((x.new_full(x.shape[1:], len(x)), x.sum(0), x.square().sum(0)))
-        n, first, second = _Total.apply(sums, add_up)
+        ones = x_NX.new_ones(x_NX.shape[1:])
+        n, total = _Total.apply(torch.stack((len(x_NX) * ones, x_NX.sum(0))), add_up)
         several = n > 1  # a frame alone changes nothing, as above
-        mean = first / n * several
-        variance = torch.where(several, second / n - mean.square(), self.running_var)
+        mean = torch.where(several, total / n, self.running_mean)
+        # In a second sum, since squares of what is not centred would cancel.
+        x = x_NX - mean
+        squares = _Total.apply(x.square().sum(0), add_up)
+        variance = torch.where(several, squares / n, self.running_var)
         with torch.no_grad():
             self.num_batches_tracked += several[0]
-            self.running_mean += MOMENTUM * mean
+            self.running_mean += MOMENTUM * (mean - self.running_mean)
             unbiased = variance * n / (n - 1).clamp(min=1)
             self.running_var += MOMENTUM * (unbiased - self.running_var)
-        return (x - mean) * ((variance + self.eps).rsqrt() * self.weight) + self.bias
+        return x * ((variance + self.eps).rsqrt() * self.weight) + self.bias
 
 
 class _Total(torch.autograd.Function):
