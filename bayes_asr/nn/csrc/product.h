@@ -24,7 +24,7 @@ class Packed {
     const int64_t a_panel = LANES * vectors_ / source.gates;
     panels_ = (source.units + a_panel - 1) / a_panel;
     words_ = (source.K + Store::kPerWord - 1) / Store::kPerWord;
-    data_ = Buffer<uint32_t>(sets * panels_ * vectors_ * words_ * LANES);
+    data_ = Buffer<uint32_t>(sets * panels_ * vectors_ * words_ * LANES, kUnset);
   }
 
   int64_t sets() const { return sets_; }
@@ -53,7 +53,11 @@ class Packed {
         for (int v = pair; v < pair + kPair; ++v, to += LANES) {
           const int64_t gate = v % source_.gates, unit = p * units() + v / source_.gates * LANES;
           Vec rows[Store::kPerWord];
-          for (int i = 0; i < Store::kPerWord; ++i) rows[i] = Row(set, gate, unit, k + i);
+#pragma GCC unroll 2
+          for (int i = 0; i < Store::kPerWord; ++i) {
+            rows[i] = Row(set, gate, unit, k + i);
+            Prefetch(set, gate, unit, k + i);
+          }
           const Word words = Store::Joined(rows);
           __builtin_memcpy(to, &words, sizeof words);
         }
@@ -61,15 +65,37 @@ class Packed {
     }
   }
 
+  const float *At(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
+    return source_.first + set * source_.set + gate * source_.gate + unit * source_.column +
+           k * source_.row;
+  }
+
   // LANES units of a row, zeros outside of the matrix.
   INLINE Vec Row(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
     const int64_t left = k < source_.K ? source_.units - unit : 0;
-    const float *from = source_.first + set * source_.set + gate * source_.gate +
-                        unit * source_.column + k * source_.row;
+    const float *from = At(set, gate, unit, k);
     if (source_.column == 1) return LoadSome<Vec>(from, left);
     Vec units{};
-    for (int lane = 0; lane < LANES && lane < left; ++lane) units[lane] = from[lane * source_.column];
+    if (left < LANES) {
+      for (int lane = 0; lane < left; ++lane) units[lane] = from[lane * source_.column];
+    } else {
+#pragma GCC unroll 16
+      for (int lane = 0; lane < LANES; ++lane) units[lane] = from[lane * source_.column];
+    }
     return units;
+  }
+
+  // What follows in the memory of the source is too far away to be foreseen by the machine: a
+  // later row, or the units of the next panel, of which a cache line holds LANES rows or more.
+  INLINE void Prefetch(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
+    constexpr int64_t kRowsAhead = 16;
+    if (source_.column == 1) {
+      const float *from = At(set, gate, unit, k + kRowsAhead);
+      __builtin_prefetch(from);
+      __builtin_prefetch(from + LANES - 1);
+    } else if (k % LANES == 0) {
+      for (int64_t i = 0; i < LANES; ++i) __builtin_prefetch(At(set, gate, unit + units() + i, k));
+    }
   }
 
   Source source_;
