@@ -17,8 +17,8 @@ from training_runs import BATCHES, OPTIONS, assert_same, at_batch, config_of, ep
 from bayes_asr.cli import main
 from bayes_asr.errors import StoppedError
 from bayes_asr.status import status
-from bayes_asr.train import loop
-from bayes_asr.train.signals import noted
+from bayes_asr.train import loop, parallel
+from bayes_asr.train.signals import SIGNALS, noted
 from bayes_asr.train.training import train
 
 
@@ -90,6 +90,21 @@ def test_other_signals_may_come_twice(number: signal.Signals) -> None:
             os.kill(os.getpid(), number)
         assert notice.number == number
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(("processes", "dies"), [(1, True), (2, False)])
+def test_one_of_several_processes_that_fails_is_not_ended_before_it_says_why(
+    monkeypatch: pytest.MonkeyPatch, processes: int, dies: bool
+) -> None:
+    monkeypatch.setattr(parallel, "size", lambda: processes)
+    usual = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(OSError, match="disk"), noted():
+            raise OSError("disk")
+        assert (signal.getsignal(signal.SIGTERM) is usual) == dies
+    finally:
+        for number in SIGNALS:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else usual)
 
 
 @pytest.mark.slow

@@ -45,8 +45,13 @@ def noted() -> Iterator[Notice]:
     try:
         _handle(dict.fromkeys(before, note))
         yield notice
-    finally:
-        _handle(before)
+    except BaseException:
+        # Of several processes, the others are ended by a signal when one has ended: it must not
+        # come before they have said why.
+        if parallel.size() == 1:
+            _handle(before)
+        raise
+    _handle(before)
 
 
 def _handle(handlers: Mapping[signal.Signals, Any]) -> None:
