@@ -44,38 +44,74 @@ class BatchNorm(nn.BatchNorm1d):
 
     def _normalised_together(self, x_NX: Tensor, add_up: AddUp) -> Tensor:
         """Normalise by the statistics of all processes' frames, and note them as torch does."""
-        ones = x_NX.new_ones(x_NX.shape[1:])
-        n, total = _Total.apply(torch.stack((len(x_NX) * ones, x_NX.sum(0))), add_up)
-        several = n > 1  # a frame alone changes nothing, as above
-        mean = torch.where(several, total / n, self.running_mean)
-        # In a second sum, since squares of what is not centred would cancel.
-        x = x_NX - mean
-        squares = _Total.apply(x.square().sum(0), add_up)
-        variance = torch.where(several, squares / n, self.running_var)
         with torch.no_grad():
-            self.num_batches_tracked += several[0]
-            self.running_mean += MOMENTUM * (mean - self.running_mean)
-            unbiased = variance * n / (n - 1).clamp(min=1)
-            self.running_var += MOMENTUM * (unbiased - self.running_var)
-        return x * ((variance + self.eps).rsqrt() * self.weight) + self.bias
+            n, mean, variance = _statistics(x_NX, add_up)
+            if n > 1:
+                self.num_batches_tracked += 1
+                self.running_mean += MOMENTUM * (mean - self.running_mean)
+                self.running_var += MOMENTUM * (variance * (n / (n - 1)) - self.running_var)
+            else:  # a frame alone changes nothing, as above
+                mean, variance = self.running_mean, self.running_var
+        return _Normalised.apply(x_NX, self.weight, self.bias, mean, variance, self.eps, n, add_up)
 
 
-class _Total(torch.autograd.Function):
-    """`apply(tensor, add_up)` -> its sum over all processes, through which gradients are summed."""
+def _statistics(x_NX: Tensor, add_up: AddUp) -> tuple[int, Tensor, Tensor]:
+    """The number of frames of all processes, their mean, and their variance without correction.
+
+    Each process centres its own frames on their mean. Squares around 0 are added up, in double
+    precision, in which they do not cancel.
+    """
+    sums = x_NX.new_zeros(3, x_NX.shape[1], dtype=torch.float64)
+    if len(x_NX):
+        mean, variance = torch.batch_norm_update_stats(x_NX, None, None, 0.0)
+        square = variance.double() + mean.double().square()
+        sums += len(x_NX) * torch.stack((torch.ones_like(square), mean, square))
+    add_up(sums)
+    n, mean, square = sums[0], *(sums[1:] / sums[0])
+    return int(n[0]), mean.to(x_NX), (square - mean.square()).to(x_NX)
+
+
+class _Normalised(torch.autograd.Function):
+    """`apply(x_NX, weight, bias, mean, variance, eps, n, add_up)` -> x, normalised.
+
+    n: frames of all processes. Their mean and variance are functions of x, of each process, unless
+    there is one frame alone (Ioffe & Szegedy 2015).
+    """
 
     @staticmethod
-    def forward(ctx: FunctionCtx, part: Tensor, add_up: AddUp) -> Tensor:
-        ctx.add_up = add_up  # type: ignore[attr-defined]
-        total = part.clone()
-        add_up(total)
-        return total
+    def forward(
+        ctx: FunctionCtx,
+        x_NX: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        eps: float,
+        n: int,
+        add_up: AddUp,
+    ) -> Tensor:
+        ctx.save_for_backward(x_NX, weight, mean, variance)
+        ctx.eps, ctx.n, ctx.add_up = eps, n, add_up  # type: ignore[attr-defined]
+        return batch_norm(x_NX, mean, variance, weight, bias, eps=eps)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, None]:
-        total = grad.clone()
+    def backward(ctx: FunctionCtx, grad_NX: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, variance = ctx.saved_tensors  # type: ignore[attr-defined]
+        eps, n = ctx.eps, ctx.n  # type: ignore[attr-defined]
+        parts = x.new_zeros(2, x.shape[1])  # gradients of scale and shift
+        if len(x):
+            _, *found = torch.ops.aten.native_batch_norm_backward(
+                grad_NX, x, weight, mean, variance, None, None, False, eps, [False, True, True]
+            )
+            parts += torch.stack(found)
+        total = parts.clone()
         ctx.add_up(total)  # type: ignore[attr-defined]
-        return total, None
+        scale = weight * (variance + eps).rsqrt()
+        through_statistics = -total * scale / n if n > 1 else torch.zeros_like(total)
+        factor, offset = through_statistics
+        by_x = batch_norm(x, mean, variance, factor, offset, eps=eps).addcmul_(grad_NX, scale)
+        return by_x, *parts, *(None,) * 5
 
 
 class SharedBatchNorm(nn.Module):
