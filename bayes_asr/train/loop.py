@@ -88,10 +88,16 @@ class Update:
         statistics of the batch are not finite.
         """
         objective = sum((self._monophone_weight * part for part in parts[1:]), start=parts[0])
-        self._optimizer.zero_grad()
-        objective.backward()
-        parallel.add_up_gradients(self._model.parameters())
-        (loss,) = parallel.total(objective.item())
+        try:
+            objective.backward()
+            parallel.add_up_gradients(self._model.parameters())
+            return self._stepped(objective.item())
+        finally:
+            self._optimizer.zero_grad()  # what lies among activations would tear holes into memory
+
+    def _stepped(self, loss: float) -> float:
+        """Take the step, if loss and gradient allow it."""
+        (loss,) = parallel.total(loss)
         gradients = [p.grad for p in self._model.parameters() if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
         for what, value in (("loss", loss), ("gradient", float(norm))):
@@ -140,20 +146,30 @@ def run_epoch(
             (frames,) = parallel.total(len(batch.pdfs_N))
             try:
                 with undone_if_not_finite(model) if update else nullcontext():
-                    logits = _logits(model, batch, update)
-                    parts = losses(logits, batch, frames)
-                    norm = update(parts) if update else 0.0
+                    loss, wrong, norm = _computed(model, batch, frames, update)
             except NotFiniteError as error:
                 _skip(totals, utterances, str(error), title)
             else:
-                wrong = int((logits[0].argmax(1) != batch.pdfs_N).sum())
-                loss, errors = parallel.total(parts[0].item(), wrong)
+                loss, errors = parallel.total(loss, wrong)
                 _count(totals, frames, loss, errors, norm)
             totals.seconds = time.perf_counter() - start
             _show(bar, totals)
             if after_batch:
                 after_batch(totals)
     return totals
+
+
+def _computed(
+    model: AcousticModel, batch: Batch, frames: float, update: Update | None
+) -> tuple[float, int, float]:
+    """Return this process' part of the loss and its errors, and the gradient norm; no tensor of a
+    batch outlives it, between which the next batch would have to find its place.
+    """
+    logits = _logits(model, batch, update)
+    parts = losses(logits, batch, frames)
+    norm = update(parts) if update else 0.0
+    wrong = int((logits[0].argmax(1) != batch.pdfs_N).sum())
+    return parts[0].item(), wrong, norm
 
 
 def _logits(model: AcousticModel, batch: Batch, update: Update | None) -> list[Tensor]:

@@ -1,7 +1,10 @@
-"""What the C library does with memory that is freed, and in pages of which size it comes."""
+"""What the C library does with memory that is freed, in pages of which size it comes, and how much
+of it libraries keep.
+"""
 
 import ctypes as c
 import mmap
+import os
 import resource
 from contextlib import suppress
 
@@ -9,6 +12,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 NEVER = -1
 GIB = 2**30
 HUGE = 4  # GiB at the start of the heap that come in huge pages
+# oneDNN and what torch puts around it keep the code for the last 1,024 shapes of products, half a
+# megabyte each. Every batch has another number of frames, so only its own shapes come again.
+CACHES, SHAPES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"), "64"
 
 
 def keep_freed_memory() -> None:
@@ -19,7 +25,12 @@ def keep_freed_memory() -> None:
     4 KiB, matrix products wait for the addresses of pages too, so the heap is asked for in pages
     of 2 MiB, where Linux grants them to those who ask (docs/performance.md). Addresses are
     reserved, not memory, and only where they are not limited: the peak hardly changes.
+
+    What oneDNN keeps lies between the tensors of batches, which then need yet more memory, so it is
+    limited, unless the environment says how. Call this before the first product.
     """
+    for cache in CACHES:
+        os.environ.setdefault(cache, SHAPES)
     with suppress(OSError, AttributeError):
         libc = c.CDLL(None)
         libc.mallopt(M_MMAP_THRESHOLD, GIB)
