@@ -20,6 +20,7 @@ from bayes_asr.nn.cells import BRU, RNN, GeometricLiBRU, LiBRU, LiGRU, LogBRU, L
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.gated import GRU, LSTM, TorchLSTM
 from bayes_asr.nn.linear import product
+from bayes_asr.nn.native import transposed
 
 KERNELS: dict[type[Cell], str] = {  # exact types: who inherits a cell has an equation of its own
     RNN: "rnn",
@@ -188,6 +189,10 @@ def _rows(N: int, D: int, width: int, sets: int, dtype: torch.dtype) -> Tensor:
 def _outer(h_NDH: Tensor, da_NDX: Tensor, sets: int) -> Tensor:
     """Sum over frames, and over directions that share V, of h_i da_j [sets, H, X]."""
     if sets == 1:
-        return product(h_NDH.flatten(0, 1).T, da_NDX.flatten(0, 1)).float().unsqueeze(0)
-    pairs = zip(h_NDH.unbind(1), da_NDX.unbind(1), strict=True)
-    return torch.stack([product(h.T, da).float() for h, da in pairs])
+        return _summed(h_NDH.flatten(0, 1), da_NDX.flatten(0, 1)).unsqueeze(0)
+    return torch.stack(list(map(_summed, h_NDH.unbind(1), da_NDX.unbind(1))))
+
+
+def _summed(h_NH: Tensor, da_NX: Tensor) -> Tensor:
+    """Sum over frames of h_i da_j [H, X]; a product is faster with the wider matrix on the left."""
+    return transposed(product(da_NX.contiguous().T, h_NH).float())

@@ -41,10 +41,13 @@ def _gains(a_NK: Tensor, b_KM: Tensor) -> bool:
 
 def _by_onednn(a_NK: Tensor, b_KM: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return a b + bias, by what torch.compile makes of a linear layer on a CPU."""
-    a = transposed(a_NK.T) if a_NK.T.is_contiguous() else a_NK.contiguous()
-    # oneDNN is 1,000 times slower on rows or columns with gaps between them.
-    b = b_KM if b_KM.T.is_contiguous() else b_KM.contiguous()
-    return torch.ops.mkldnn._linear_pointwise(a, b.T, bias, "none", [], "")
+    if a_NK.T.is_contiguous():  # a sum over frames, which are far apart in both
+        a, b_MK = transposed(a_NK.T), transposed(b_KM)
+    else:
+        # oneDNN is 1,000 times slower on rows or columns with gaps between them.
+        b = b_KM if b_KM.T.is_contiguous() else b_KM.contiguous()
+        a, b_MK = a_NK.contiguous(), b.T
+    return torch.ops.mkldnn._linear_pointwise(a, b_MK, bias, "none", [], "")
 
 
 class _Product(torch.autograd.Function):
