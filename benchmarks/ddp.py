@@ -1,11 +1,11 @@
 """How much faster two processes of one thread train than one process of one thread.
 
 Both take the same steps on the same batches: forward pass, both heads, losses, backward pass,
-clipping, optimizer, and what two processes tell each other. They take turns, step after step, so
-that what else the machine does meets both; ratios are within a step, and the medians over the steps
+clipping, optimizer, and what two processes tell each other. They take turns of some steps, so that
+what else the machine does meets both; ratios are within a round, and the medians over the rounds
 are printed, with the largest relative difference of the losses.
 
-    python benchmarks/ddp.py [--json FILE] [--batch 8 16] [--frames 300] [--steps 10]
+    python benchmarks/ddp.py [--json FILE] [--batch 8 16] [--frames 300] [--rounds 5]
 """
 
 import argparse
@@ -32,7 +32,7 @@ from bayes_asr.train.memory import keep_freed_memory
 INPUTS, OUTPUTS, PROCESSES = 50, (1900, 48), 2
 SPREAD = 0.1  # of the lengths, as utterances are grouped for training
 ALONE = PROCESSES  # the number of the process that is alone
-WARM_UP = 3  # steps until hardly any memory is needed that was not there before
+STEPS = 4  # of a turn, before which a process has slept and its caches are cold
 
 
 def random_batch(sequences: int, frames: int, seed: int) -> Batch:
@@ -67,7 +67,7 @@ def update_of(args: argparse.Namespace) -> tuple[AcousticModel, Update]:
 def train(
     number: int, args: argparse.Namespace, sequences: int, port: int, turns: Any, results: Any
 ) -> None:
-    """Take the steps of process `number`; its first sends frames, seconds and loss of each step."""
+    """Take the steps of process `number`; its first sends frames, seconds, loss of each round."""
     torch.set_num_threads(1)
     keep_freed_memory()
     if number != ALONE:
@@ -75,17 +75,24 @@ def train(
         os.environ |= {"WORLD_SIZE": str(PROCESSES), "RANK": str(number)}
     with parallel.joined():
         model, update = update_of(args)
-        steps = []
-        for step in range(WARM_UP + args.steps):
-            batch = random_batch(sequences, args.frames, step)
+        rounds = []
+        for first in range(0, STEPS * (1 + args.rounds), STEPS):
+            batches = [random_batch(sequences, args.frames, first + i) for i in range(STEPS)]
             for turn in (number == ALONE, number != ALONE):
                 turns.wait()
                 if turn:
+                    left = iter(batches)
                     start = time.perf_counter()
-                    done = run_epoch(model, [[""]], lambda _, b=batch: b, title="", update=update)
-                    steps.append((done.frames, time.perf_counter() - start, done.loss))
+                    done = run_epoch(
+                        model,
+                        [[""]] * STEPS,
+                        lambda _, left=left: next(left),
+                        title="",
+                        update=update,
+                    )
+                    rounds.append((done.frames, time.perf_counter() - start, done.loss))
         if parallel.is_first():
-            results.put((number, steps[WARM_UP:]))
+            results.put((number, rounds[1:]))  # the first warms up
 
 
 def measured(args: argparse.Namespace, sequences: int) -> dict[str, Any]:
@@ -119,7 +126,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--unit", default="li-bru", help="default li-bru")
     parser.add_argument("--batch", type=int, nargs="+", default=[8, 16], help="default 8 and 16")
-    for name, default in (("units", 550), ("layers", 4), ("frames", 300), ("steps", 10)):
+    for name, default in (("units", 550), ("layers", 4), ("frames", 300), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     args = parser.parse_args()
     print(f"{args.unit}, {args.layers} x {args.units} units, tied; torch {torch.__version__}")
