@@ -51,12 +51,15 @@ def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
     torch.manual_seed(1)
     model = AcousticModel(INPUTS, OUTPUTS, units=(6, 4), norm=norm, dropout=0.2, input_dropout=0.1)
     parallel.share_statistics(model)
-    update = Update(
-        model,
-        torch.optim.SGD(model.parameters(), lr=0.0),
-        monophone_weight=0.5,
-        max_gradient_norm=1e9,
-    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    gradients: dict[str, torch.Tensor] = {}
+
+    def note(*_: Any) -> None:
+        named = model.named_parameters()
+        gradients.update({key: p.grad.clone() for key, p in named if p.grad is not None})
+
+    optimizer.register_step_pre_hook(note)
+    update = Update(model, optimizer, monophone_weight=0.5, max_gradient_norm=1e9)
     batch = shared(lengths)
     passes = [
         run_epoch(model, [["utt"]], lambda _: batch, title=title, update=how)
@@ -68,8 +71,8 @@ def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
         for key, value in vars(totals).items()
         if key in ("frames", "loss", "errors", "gradient_norm", "batches")
     }
-    found |= {key: p.grad for key, p in model.named_parameters() if p.grad is not None}
-    return found | dict(model.named_buffers())
+    assert gradients
+    return found | gradients | dict(model.named_buffers())
 
 
 def learn_together(rank: int, folder: Path) -> int:

@@ -97,14 +97,15 @@ def test_one_of_several_processes_that_fails_is_not_ended_before_it_says_why(
     monkeypatch: pytest.MonkeyPatch, processes: int, dies: bool
 ) -> None:
     monkeypatch.setattr(parallel, "size", lambda: processes)
-    usual = signal.getsignal(signal.SIGTERM)
+    usual = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         with pytest.raises(OSError, match="disk"), noted():
             raise OSError("disk")
-        assert (signal.getsignal(signal.SIGTERM) is usual) == dies
+        ends = signal.getsignal(signal.SIGTERM) is usual[signal.SIGTERM]
+        assert ends == dies
     finally:
-        for number in SIGNALS:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else usual)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.slow

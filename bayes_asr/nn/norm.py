@@ -51,7 +51,7 @@ class BatchNorm(nn.BatchNorm1d):
                 self.running_mean += MOMENTUM * (mean - self.running_mean)
                 self.running_var += MOMENTUM * (variance * (n / (n - 1)) - self.running_var)
             else:  # a frame alone changes nothing, as above
-                mean, variance = self.running_mean, self.running_var
+                mean, variance = self.running_mean.clone(), self.running_var.clone()
         return _Normalised.apply(x_NX, self.weight, self.bias, mean, variance, self.eps, n, add_up)
 
 
