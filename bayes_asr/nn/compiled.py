@@ -20,7 +20,6 @@ from bayes_asr.nn.cells import BRU, RNN, GeometricLiBRU, LiBRU, LiGRU, LogBRU, L
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.gated import GRU, LSTM, TorchLSTM
 from bayes_asr.nn.linear import product
-from bayes_asr.nn.native import transposed
 
 KERNELS: dict[type[Cell], str] = {  # exact types: who inherits a cell has an equation of its own
     RNN: "rnn",
@@ -55,12 +54,6 @@ def kernel_of(cell: Cell, weights: Tensor) -> Kernel | None:
         return None
     activation = native.activation_number(getattr(cell, "activation", FIXED["tanh"]))
     return None if activation is None else Kernel(unit, activation, cell.gates)
-
-
-def factor_type(device: str) -> torch.dtype:
-    """Return the type of a kernel's factors: bfloat16 where autocast asks for it, or float32."""
-    reduced = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
-    return torch.bfloat16 if reduced == torch.bfloat16 else torch.float32
 
 
 class CompiledRecurrence(torch.autograd.Function):
@@ -194,5 +187,5 @@ def _outer(h_NDH: Tensor, da_NDX: Tensor, sets: int) -> Tensor:
 
 
 def _summed(h_NH: Tensor, da_NX: Tensor) -> Tensor:
-    """Sum over frames of h_i da_j [H, X]; a product is faster with the wider matrix on the left."""
-    return transposed(product(da_NX.contiguous().T, h_NH).float())
+    """Sum over frames of h_i da_j [H, X] in float32."""
+    return product(h_NH.T, da_NX, dtype=torch.float32)

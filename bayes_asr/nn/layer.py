@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from bayes_asr.errors import InputError
 from bayes_asr.nn.cell import Cell, State
 from bayes_asr.nn.cells import build_cell, cell_class
-from bayes_asr.nn.compiled import CompiledRecurrence, factor_type, kernel_of
+from bayes_asr.nn.compiled import CompiledRecurrence, kernel_of
 from bayes_asr.nn.dropout import keep_mask
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.fused import FusedRecurrence
-from bayes_asr.nn.linear import Linear
+from bayes_asr.nn.linear import Linear, factor_type
 from bayes_asr.nn.norm import build_norm
 from bayes_asr.nn.scan import directed, scan
 

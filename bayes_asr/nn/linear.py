@@ -1,15 +1,15 @@
-"""Products of many frames, by oneDNN also in single precision.
+"""Products of many frames, compiled for this machine, also for features in bfloat16.
 
-torch takes MKL for them, which needs up to two thirds longer on a busy machine or where rows are no
-whole number of cache lines (1,100 numbers), and twice as long on processors that it does not know
-(docs/performance.md).
+torch takes MKL for them in single precision, which needs twice as long on processors that it does
+not know, and oneDNN in bfloat16, which compiles code for each new number of frames; neither takes
+notice of a thread that is slower than the others (docs/performance.md).
 """
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from bayes_asr.nn.native import transposed
+from bayes_asr.nn import native
 
 LARGE = 2**24  # multiplications: smaller products gain nothing
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -20,43 +20,60 @@ class Linear(nn.Linear):
 
     def forward(self, x_NF: Tensor) -> Tensor:
         """Return x W^T + b [N, outputs]."""
-        if _gains(x_NF, self.weight.T) and not torch.is_autocast_enabled("cpu"):
-            return _Product.apply(x_NF, self.weight, self.bias)
+        dtype = factor_type(x_NF.device.type)
+        single = {x_NF.dtype, self.weight.dtype} == {torch.float32}
+        if single or dtype == torch.bfloat16:
+            x = x_NF.to(dtype)
+            if _gains(x, self.weight.T):
+                return _Product.apply(x, self.weight, self.bias)
         return super().forward(x_NF)
 
 
-def product(a_NK: Tensor, b_KM: Tensor) -> Tensor:
-    """Return a b, without a gradient, by oneDNN where it is faster."""
-    return _by_onednn(a_NK, b_KM) if _gains(a_NK, b_KM) else torch.mm(a_NK, b_KM)
+def factor_type(device: str) -> torch.dtype:
+    """Return the type of factors: bfloat16 where autocast asks for it, or float32."""
+    reduced = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
+    return torch.bfloat16 if reduced == torch.bfloat16 else torch.float32
+
+
+def product(
+    a_NK: Tensor,
+    b_KM: Tensor,
+    bias_M: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Return a b + bias [N, M] of a type, without a gradient.
+
+    dtype: by default that of a, in which factors are multiplied. b may be float32 where a is
+    bfloat16.
+    """
+    dtype = dtype or a_NK.dtype
+    if _gains(a_NK, b_KM):
+        a = a_NK if a_NK.is_contiguous() else native.transposed(a_NK.T)
+        # oneDNN is 1,000 times slower on rows or columns with gaps between them.
+        by_columns = b_KM.dtype == torch.float32 and b_KM.T.is_contiguous()
+        b = b_KM if by_columns else b_KM.contiguous()
+        if native.multiplies(a.dtype):
+            return native.multiply(native.path(), a, b, bias_M, dtype)
+        return torch.ops.mkldnn._linear_pointwise(a, b.T, bias_M, "none", [], "")
+    y = torch.mm(a_NK, b_KM.to(a_NK.dtype)).to(dtype)
+    return y if bias_M is None else y + bias_M
 
 
 def _gains(a_NK: Tensor, b_KM: Tensor) -> bool:
     return (
-        HAS_ONEDNN
-        and a_NK.device.type == "cpu"
-        and a_NK.dtype == b_KM.dtype == torch.float32
+        a_NK.device.type == "cpu"
         and a_NK.numel() * b_KM.shape[1] >= LARGE
+        and (native.multiplies(a_NK.dtype) or (HAS_ONEDNN and a_NK.dtype == torch.float32))
     )
 
 
-def _by_onednn(a_NK: Tensor, b_KM: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return a b + bias, by what torch.compile makes of a linear layer on a CPU."""
-    if a_NK.T.is_contiguous():  # a sum over frames, which are far apart in both
-        a, b_MK = transposed(a_NK.T), transposed(b_KM)
-    else:
-        # oneDNN is 1,000 times slower on rows or columns with gaps between them.
-        b = b_KM if b_KM.T.is_contiguous() else b_KM.contiguous()
-        a, b_MK = a_NK.contiguous(), b.T
-    return torch.ops.mkldnn._linear_pointwise(a, b_MK, bias, "none", [], "")
-
-
 class _Product(torch.autograd.Function):
-    """`apply(x_NF, W_XF, b_X)` -> x W^T + b [N, X]."""
+    """`apply(x_NF, W_XF, b_X)` -> x W^T + b [N, X] of the type of x."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, x_NF: Tensor, W_XF: Tensor, b_X: Tensor | None) -> Tensor:
         ctx.save_for_backward(x_NF, W_XF)
-        return _by_onednn(x_NF, W_XF.T, b_X)
+        return product(x_NF, W_XF.T, b_X)
 
     @staticmethod
     @once_differentiable
@@ -65,7 +82,7 @@ class _Product(torch.autograd.Function):
         grad = grad_NX.contiguous()
         by_x, by_W, by_b = ctx.needs_input_grad  # type: ignore[attr-defined]
         return (
-            _by_onednn(grad, W) if by_x else None,
-            _by_onednn(grad.T, x) if by_W else None,
-            grad.sum(0) if by_b else None,
+            product(grad, W) if by_x else None,
+            product(grad.T, x, dtype=W.dtype) if by_W else None,
+            grad.sum(0, dtype=W.dtype) if by_b else None,
         )

@@ -1,5 +1,5 @@
-"""The compiled code, through ctypes: recurrences, which of their paths this machine runs, and a
-transpose.
+"""The compiled code, through ctypes: recurrences, products, which of their paths this machine runs,
+and a transpose.
 
 `_recurrence.so` lies beside this module where a compiler was at hand at installation; it links to
 nothing but the C++ library. It has one path for each instruction set and the fastest that the
@@ -22,11 +22,15 @@ from bayes_asr.errors import InputError
 from bayes_asr.nn.activations import FIXED, Activation
 
 LIBRARY = Path(__file__).with_name("_recurrence.so")
-INTERFACE = 2  # of the struct and functions below
+INTERFACE = 3  # of the struct and functions below
 CHOICE = "BAYES_ASR_KERNELS"
 UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
 STORAGES = (torch.float32, torch.bfloat16)
+PRODUCTS = {  # the paths that have the vectors for them
+    torch.float32: ("avx2", "avx512", "avx512_bf16"),
+    torch.bfloat16: ("avx512_bf16",),
+}
 COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGE", "sets")
 
 
@@ -48,6 +52,18 @@ class Job(c.Structure):
     )
 
 
+class Product(c.Structure):
+    """The struct Product of recurrence.h."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in ("threads", "storage", "rows", "inner", "columns")),
+        *((name, c.c_void_p) for name in ("left", "right")),
+        *((name, c.c_int64) for name in ("right_storage", "right_row", "right_column")),
+        *((name, c.c_void_p) for name in ("bias", "result")),
+        ("result_storage", c.c_int64),
+    )
+
+
 @cache
 def library() -> c.CDLL | None:
     """Load the library; None where it was not built, does not load, or is of another version."""
@@ -62,8 +78,11 @@ def library() -> c.CDLL | None:
     loaded.recurrence_path.argtypes = [c.c_int64, c.POINTER(c.c_int64)]
     for function in (loaded.recurrence_forward, loaded.recurrence_backward):
         function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(Job)]
+    loaded.recurrence_multiply.restype = c.c_int64
+    loaded.recurrence_multiply.argtypes = [c.c_int64, c.POINTER(Product)]
     loaded.recurrence_transpose.restype = None
-    loaded.recurrence_transpose.argtypes = [c.c_void_p, c.c_int64, c.c_int64, c.c_void_p, c.c_int64]
+    sizes = [c.c_int64, c.c_int64]
+    loaded.recurrence_transpose.argtypes = [c.c_int64, c.c_void_p, *sizes, c.c_void_p, c.c_int64]
     _share_threads(loaded)
     return loaded
 
@@ -148,12 +167,49 @@ def call(direction: str, path: str, **members: Any) -> None:
         raise MemoryError(f"the recurrence ran out of memory on its way {direction}")
 
 
+def multiplies(dtype: torch.dtype) -> bool:
+    """Return whether the path to run has products that are as fast as those of libraries."""
+    return path() in PRODUCTS.get(dtype, ()) and not (
+        dtype == torch.bfloat16 and torch.cpu._is_amx_tile_supported()
+    )
+
+
+def multiply(
+    path: str, a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """Return a b + bias [N, M] of a type, by a path; factors are multiplied in the type of a.
+
+    b: in rows or columns without gaps between their numbers, bfloat16 only in rows.
+    """
+    (N, K), M = a_NK.shape, b_KM.shape[1]
+    a, result = checked("left side", a_NK, (N, K), *STORAGES), torch.empty(N, M, dtype=dtype)
+    product = Product(
+        threads=torch.get_num_threads(),
+        storage=STORAGES.index(a.dtype),
+        rows=N,
+        inner=K,
+        columns=M,
+        left=address(a),
+        right=address(b_KM),
+        right_storage=STORAGES.index(b_KM.dtype),
+        right_row=b_KM.stride(0),
+        right_column=b_KM.stride(1),
+        bias=address(bias_M),
+        result=address(result),
+        result_storage=STORAGES.index(dtype),
+    )
+    if library().recurrence_multiply(paths()[path], c.byref(product)):
+        raise MemoryError(f"a product of {N} x {K} and {K} x {M} numbers ran out of memory")
+    return result
+
+
 def transposed(x: Tensor) -> Tensor:
-    """Return the transpose of a float32 matrix, contiguous; unlike torch in all threads."""
+    """Return the transpose of a matrix, contiguous; unlike torch in all threads."""
     loaded = library()
     if loaded is None or path() == "torch":
         return x.T.contiguous()
     rows, columns = x.shape
-    x, y = checked("matrix", x, (rows, columns)), torch.empty(columns, rows)
-    loaded.recurrence_transpose(address(x), rows, columns, address(y), torch.get_num_threads())
+    x, y = checked("matrix", x, (rows, columns), *STORAGES), x.new_empty(columns, rows)
+    storage, threads = STORAGES.index(x.dtype), torch.get_num_threads()
+    loaded.recurrence_transpose(storage, address(x), rows, columns, address(y), threads)
     return y

@@ -63,7 +63,7 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
   // V^T of some gates.
   static Source WeightsOf(const Job &job, int64_t first_gate, int64_t gates) {
     const int64_t X = job.G * job.H;
-    return {job.V + first_gate * job.H, gates * job.H, 1, job.H, 1, 0, X, job.H * X};
+    return {job.V + first_gate * job.H, kFloat32, gates * job.H, 1, job.H, 1, 0, X, job.H * X};
   }
 
   // The gradient of a pre-activation: kept, and fed to the product of the step before.

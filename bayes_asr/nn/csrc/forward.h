@@ -82,7 +82,7 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
  private:
   static Source WeightsOf(const Job &job, int64_t first_gate, int64_t gates) {
     const int64_t X = job.G * job.H;
-    return {job.V + first_gate * job.H, job.H, gates, job.H, X, job.H, 1, job.H * X};
+    return {job.V + first_gate * job.H, kFloat32, job.H, gates, job.H, X, job.H, 1, job.H * X};
   }
 
   Number *BeforeAt(void *first, int64_t frame, int64_t d) const {

@@ -9,19 +9,21 @@ constexpr int kRows = ROWS;
 
 #include "vector.h"
 #include "product.h"
+#include "dense.h"
 #include "tiles.h"
 #include "cells.h"
 #include "sweep.h"
 #include "forward.h"
 #include "backward.h"
 
-template <template <class> class Way>
-bool Run(const Job &job) {
+// Call run(Store) for the way of storing; false where memory does not suffice.
+template <class Run>
+bool WithStorage(int64_t storage, Run run) {
   try {
-    if (job.storage == kBfloat16) {
-      Way<Bfloat16>(job).Run();
+    if (storage == kBfloat16) {
+      run(Bfloat16());
     } else {
-      Way<Float32>(job).Run();
+      run(Float32());
     }
   } catch (const std::bad_alloc &) {
     return false;
@@ -29,6 +31,19 @@ bool Run(const Job &job) {
   return true;
 }
 
+bool RunForward(const Job &job) {
+  return WithStorage(job.storage, [&](auto store) { Forward<decltype(store)>(job).Run(); });
+}
+
+bool RunBackward(const Job &job) {
+  return WithStorage(job.storage, [&](auto store) { Backward<decltype(store)>(job).Run(); });
+}
+
+bool RunProduct(const Product &product) {
+  return WithStorage(product.storage,
+                     [&](auto store) { Dense<decltype(store)>::Run(product); });
+}
+
 }  // namespace
 
-const Path PATH = {Run<Forward>, Run<Backward>};
+const Path PATH = {RunForward, RunBackward, RunProduct};

@@ -1,5 +1,4 @@
-// Small products: some rows times a matrix that was packed into panels.  Included once by each
-// path.
+// Products of some rows and a matrix that was packed into panels.  Included once by each path.
 //
 // A panel has a few vectors of columns, ordered as the cell wants to find their sums: all gates of
 // LANES units side by side, or two vectors of units where there is one gate.  Its words lie in the
@@ -8,12 +7,13 @@
 constexpr int kTile = kMaxGates;  // vectors of a panel, at most
 constexpr int kPair = 2;          // vectors that are read at a time
 
-// A matrix of K rows taken from weights: element (k, unit of gate g) is at
-// first + k * row + g * gate + unit * column, plus `set` for the weights of another direction.
-// gates: 1, 2 or 4, so that a panel has whole pairs.
+// A matrix of K rows: element (k, unit of gate g) is `k * row + g * gate + unit * column` numbers
+// behind the first, plus `set` for the weights of another direction.  gates: 1, 2 or 4, so that a
+// panel has whole pairs.
+// Numbers of bfloat16 lie side by side in rows: column is 1.
 struct Source {
-  const float *first;
-  int64_t K, gates, units, row, gate, column, set;
+  const void *first;
+  int64_t storage, K, gates, units, row, gate, column, set;
 };
 
 template <class Store>
@@ -28,6 +28,7 @@ class Packed {
   }
 
   int64_t sets() const { return sets_; }
+  int64_t K() const { return source_.K; }
   int64_t panels() const { return panels_; }
   int64_t words() const { return words_; }
   int vectors() const { return vectors_; }
@@ -65,24 +66,32 @@ class Packed {
     }
   }
 
-  const float *At(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
-    return source_.first + set * source_.set + gate * source_.gate + unit * source_.column +
-           k * source_.row;
+  const char *At(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
+    const int64_t number = set * source_.set + gate * source_.gate + unit * source_.column +
+                           k * source_.row;
+    return static_cast<const char *>(source_.first) + number * BytesOf(source_.storage);
   }
 
   // LANES units of a row, zeros outside of the matrix.
   INLINE Vec Row(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
     const int64_t left = k < source_.K ? source_.units - unit : 0;
-    const float *from = At(set, gate, unit, k);
-    if (source_.column == 1) return LoadSome<Vec>(from, left);
+    const char *from = At(set, gate, unit, k);
+    if (source_.storage == kBfloat16) return LoadNumbers<Bfloat16>(from, left);
+    if (source_.column == 1) return LoadNumbers<Float32>(from, left);
+    const float *numbers = reinterpret_cast<const float *>(from);
     Vec units{};
     if (left < LANES) {
-      for (int lane = 0; lane < left; ++lane) units[lane] = from[lane * source_.column];
+      for (int lane = 0; lane < left; ++lane) units[lane] = numbers[lane * source_.column];
     } else {
 #pragma GCC unroll 16
-      for (int lane = 0; lane < LANES; ++lane) units[lane] = from[lane * source_.column];
+      for (int lane = 0; lane < LANES; ++lane) units[lane] = numbers[lane * source_.column];
     }
     return units;
+  }
+
+  template <class From>
+  static INLINE Vec LoadNumbers(const void *from, int64_t count) {
+    return From::Load(static_cast<const typename From::Number *>(from), count);
   }
 
   // What follows in the memory of the source is too far away to be foreseen by the machine: a
@@ -90,9 +99,9 @@ class Packed {
   INLINE void Prefetch(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
     constexpr int64_t kRowsAhead = 16;
     if (source_.column == 1) {
-      const float *from = At(set, gate, unit, k + kRowsAhead);
+      const char *from = At(set, gate, unit, k + kRowsAhead);
       __builtin_prefetch(from);
-      __builtin_prefetch(from + LANES - 1);
+      __builtin_prefetch(from + LANES * BytesOf(source_.storage) - 1);
     } else if (k % LANES == 0) {
       for (int64_t i = 0; i < LANES; ++i) __builtin_prefetch(At(set, gate, unit + units() + i, k));
     }
@@ -104,19 +113,19 @@ class Packed {
   Buffer<uint32_t> data_;
 };
 
-// sums[r][c] = sum over k of rows[r][k] times the words of a pair of vectors.
+// sums[r][c] = sum over k of rows[r][k] times the words of a pair of vectors.  stride: in bytes.
 template <class Store, int R>
-void MultiplyRows(const uint32_t *rows, int64_t stride, const uint32_t *panel, int64_t words,
+void MultiplyRows(const char *rows, int64_t stride, const uint32_t *panel, int64_t words,
                   Vec *sums, int sums_stride) {
   Vec sum[R][kPair] = {};
-  for (int64_t k = 0; k < words; ++k, panel += kPair * LANES) {
+  for (int64_t k = 0; k < words; ++k, rows += sizeof(uint32_t), panel += kPair * LANES) {
     Word columns[kPair];
 #pragma GCC unroll 2
     for (int c = 0; c < kPair; ++c) __builtin_memcpy(&columns[c], panel + c * LANES, sizeof(Word));
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       uint32_t a;
-      __builtin_memcpy(&a, rows + r * stride + k, sizeof a);  // it may be a float
+      __builtin_memcpy(&a, rows + r * stride, sizeof a);  // it may be a float
 #pragma GCC unroll 2
       for (int c = 0; c < kPair; ++c) sum[r][c] = Store::MultiplyAdd(a, columns[c], sum[r][c]);
     }
@@ -128,7 +137,7 @@ void MultiplyRows(const uint32_t *rows, int64_t stride, const uint32_t *panel, i
   }
 }
 
-using RowsProduct = void (*)(const uint32_t *, int64_t, const uint32_t *, int64_t, Vec *, int);
+using RowsProduct = void (*)(const char *, int64_t, const uint32_t *, int64_t, Vec *, int);
 
 template <class Store, int... R>
 inline RowsProduct ChooseRows(int rows, std::integer_sequence<int, R...>) {
@@ -136,14 +145,14 @@ inline RowsProduct ChooseRows(int rows, std::integer_sequence<int, R...>) {
   return kOf[rows - 1];
 }
 
-// sums[r][v] for some rows, at most kRows, and all vectors of a panel.
+// sums[r][v] for some rows of whole words, at most kRows, and all vectors of a panel.
 template <class Store>
-void Multiply(const uint32_t *rows, int64_t stride, int count, const Packed<Store> &matrix,
-              const uint32_t *panel, Vec *sums) {
+void Multiply(const char *rows, int64_t stride, int64_t words, int count,
+              const Packed<Store> &matrix, const uint32_t *panel, Vec *sums) {
   using Numbers = std::make_integer_sequence<int, kRows>;
   const int vectors = matrix.vectors();
   const RowsProduct product = ChooseRows<Store>(count, Numbers{});
   for (int v = 0; v < vectors; v += kPair, panel += kPair * LANES * matrix.words()) {
-    product(rows, stride, panel, matrix.words(), sums + v, vectors);
+    product(rows, stride, panel, words, sums + v, vectors);
   }
 }

@@ -41,7 +41,7 @@ const Choice *Choices(int *count) {
 
 extern "C" {
 
-int64_t recurrence_interface() { return 2; }
+int64_t recurrence_interface() { return 3; }
 int64_t recurrence_job_size() { return sizeof(Job); }
 
 // Work in the threads of this runtime: its functions GOMP_parallel and omp_get_num_threads.
@@ -58,7 +58,7 @@ const char *recurrence_path(int64_t i, int64_t *usable) {
   return choices[i].name;
 }
 
-// Both return 0, or 1 where memory does not suffice.
+// All return 0, or 1 where memory does not suffice.
 int64_t recurrence_forward(int64_t path, const Job *job) {
   int count;
   return !Choices(&count)[path].path->forward(*job);
@@ -67,6 +67,11 @@ int64_t recurrence_forward(int64_t path, const Job *job) {
 int64_t recurrence_backward(int64_t path, const Job *job) {
   int count;
   return !Choices(&count)[path].path->backward(*job);
+}
+
+int64_t recurrence_multiply(int64_t path, const Product *product) {
+  int count;
+  return !Choices(&count)[path].path->multiply(*product);
 }
 
 }  // extern "C"

@@ -43,12 +43,27 @@ struct Job {
   float *by_initial[kMaxInitial];  // [B, D, H] gradients of the initial states
 };
 
+// left * right + bias: [rows, inner] x [inner, columns].
+struct Product {
+  int64_t threads, storage;  // of the left side, and of the right one when it is multiplied
+  int64_t rows, inner, columns;
+  const void *left;  // [rows, inner]
+  const void *right;
+  int64_t right_storage, right_row, right_column;  // strides; bfloat16 only in contiguous rows
+  const float *bias;                               // [columns] or null
+  void *result;                                    // [rows, columns]
+  int64_t result_storage;
+};
+
 }  // extern "C"
+
+inline int64_t BytesOf(int64_t storage) { return storage == kBfloat16 ? 2 : 4; }
 
 // The code of one instruction set.
 struct Path {
-  bool (*forward)(const Job &);   // false: out of memory
+  bool (*forward)(const Job &);  // false: out of memory
   bool (*backward)(const Job &);
+  bool (*multiply)(const Product &);
 };
 
 extern const Path kPortable;

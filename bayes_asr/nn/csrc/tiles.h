@@ -50,10 +50,11 @@ void MultiplyTile(const Job &job, const Tile &tile, const Rows<Store> &rows,
                   const Packed<Store> &matrix, int64_t alive, Vec *sums) {
   const int64_t left = alive * job.D / tile.step - tile.ahead;
   const int64_t live = left < 0 ? 0 : left < tile.count ? left : tile.count;
-  const int64_t words = rows.stride / Store::kPerWord;
   if (live > 0) {
-    Multiply(rows.words.get() + tile.first * words, tile.step * words, static_cast<int>(live),
-             matrix, matrix.panel(tile.set, tile.panel), sums);
+    const int64_t bytes = rows.stride * sizeof(typename Store::Number);
+    Multiply(reinterpret_cast<const char *>(rows.at(tile.first)), tile.step * bytes,
+             matrix.words(), static_cast<int>(live), matrix, matrix.panel(tile.set, tile.panel),
+             sums);
   }
   for (int64_t i = live * matrix.vectors(); i < tile.count * matrix.vectors(); ++i) sums[i] = Vec{};
 }

@@ -9,12 +9,14 @@ namespace {
 constexpr int64_t kBlock = 16;  // a cache line of floats
 constexpr int kQuad = 4;
 
-using Quad = float __attribute__((vector_size(kQuad * sizeof(float))));
-
+// T: unsigned integers of the size of the numbers.
+template <class T>
 struct Transpose {
-  const float *from;
+  typedef T Quad __attribute__((vector_size(kQuad * sizeof(T))));
+
+  const T *from;
   int64_t rows, columns;
-  float *to;
+  T *to;
 
   // The share of one thread: some blocks of columns.
   void operator()(int thread, int threads) const {
@@ -34,8 +36,8 @@ struct Transpose {
 
   // A whole block, while the next one is fetched, whose rows are too far apart to be foreseen.
   void Whole(int64_t first_row, int64_t first_column) const {
-    const float *in = from + first_row * columns + first_column;
-    float *out = to + first_column * rows + first_row;
+    const T *in = from + first_row * columns + first_column;
+    T *out = to + first_column * rows + first_row;
     const int64_t next = std::min(2 * kBlock, rows - first_row);
     for (int64_t r = kBlock; r < next; ++r) __builtin_prefetch(in + r * columns);
     for (int64_t c = 0; c < kBlock; c += kQuad) {
@@ -59,10 +61,16 @@ struct Transpose {
   }
 };
 
+template <class T>
+void Run(const void *from, int64_t rows, int64_t columns, void *to, int64_t threads) {
+  const Transpose<T> body{static_cast<const T *>(from), rows, columns, static_cast<T *>(to)};
+  Team(static_cast<int>(threads)).Run(body);
+}
+
 }  // namespace
 
-extern "C" void recurrence_transpose(const float *from, int64_t rows, int64_t columns, float *to,
-                                     int64_t threads) {
-  const Transpose body{from, rows, columns, to};
-  Team(static_cast<int>(threads)).Run(body);
+extern "C" void recurrence_transpose(int64_t storage, const void *from, int64_t rows,
+                                     int64_t columns, void *to, int64_t threads) {
+  const auto run = storage == kBfloat16 ? Run<uint16_t> : Run<uint32_t>;
+  run(from, rows, columns, to, threads);
 }
