@@ -313,32 +313,6 @@ def test_the_way_back_takes_the_path_of_the_way_there(
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("shape", [(1, 1), (16, 16), (15, 40), (33, 16), (70, 129)])
-def test_transposes_are_torchs(shape: tuple[int, int], threads: int) -> None:
-    x, before = torch.randn(shape), torch.get_num_threads()
-    try:
-        torch.set_num_threads(threads)
-        found = native.transposed(x)
-    finally:
-        torch.set_num_threads(before)
-    assert found.is_contiguous()
-    assert torch.equal(found, x.T)
-    assert torch.equal(native.transposed(x.T), x)
-
-
-def test_transposes_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(native.CHOICE, "torch")
-    monkeypatch.setattr(native, "address", None)
-    x = torch.randn(5, 7)
-    assert torch.equal(native.transposed(x), x.T)
-
-
-def test_transposes_of_other_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"matrix is torch.float64 \[3, 4\]"):
-        native.transposed(torch.zeros(3, 4, dtype=torch.float64))
-
-
 def test_a_copy_of_a_layer_has_the_same_kernel() -> None:
     net = RecurrentLayer(3, 4, "bru")
     assert kernel_of(copy.deepcopy(net).cell, net.V) == kernel_of(net.cell, net.V) is not None
@@ -373,11 +347,12 @@ def test_a_library_built_for_another_version_is_left_alone(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """interface: how many versions it is ahead; members: and how many its struct has more."""
-    bodies = dict.fromkeys(("path", "forward", "backward", "transpose"), "0")
+    """interface: how many versions it is ahead; members: and how many its structs have more."""
+    bodies = dict.fromkeys(("path", "forward", "backward", "multiply"), "0")
     bodies["interface"] = str(native.INTERFACE + interface)
     if members is not None:
-        bodies["job_size"] = str(ctypes.sizeof(native.Job) + 8 * members)
+        structs = ctypes.sizeof(native.Job) + ctypes.sizeof(native.Product)
+        bodies["structs_size"] = str(structs + 8 * members)
     code = "".join(f"long recurrence_{name}() {{ return {n}; }}\n" for name, n in bodies.items())
     (tmp_path / "made.cpp").write_text(f'extern "C" {{\n{code}}}\n')
     command = ["c++", "-shared", "-fPIC", "made.cpp", "-o", "made.so"]

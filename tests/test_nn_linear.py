@@ -1,4 +1,4 @@
-"""Products by oneDNN are those of a computation in double precision."""
+"""Layers over many frames are those of a computation in double precision."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bayes_asr.nn import native
 from bayes_asr.nn.linear import HAS_ONEDNN, Linear
 
 pytestmark = pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneDNN")
+every_path = pytest.mark.parametrize("path", ["torch", *native.paths()])
 
 
 def with_gradients(layer: nn.Linear, x_NF: Tensor, grad_NX: Tensor) -> list[Tensor | None]:
@@ -26,12 +28,18 @@ def every_other(x: Tensor) -> Tensor:
     return x.repeat_interleave(2, 1)[:, ::2]
 
 
+@every_path
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("stored", [torch.clone, by_columns, every_other])
 @pytest.mark.parametrize("sizes", [(300, 1100, 550), (300, 320, 330), (257, 256, 511)])
 def test_products_and_gradients_are_those_of_double_precision(
-    sizes: tuple[int, int, int], stored: Callable[[Tensor], Tensor], bias: bool
+    sizes: tuple[int, int, int],
+    stored: Callable[[Tensor], Tensor],
+    bias: bool,
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv(native.CHOICE, path)
     torch.manual_seed(1)
     frames, inputs, outputs = sizes
     ours = Linear(inputs, outputs, bias=bias)
@@ -45,6 +53,35 @@ def test_products_and_gradients_are_those_of_double_precision(
         assert mine is not None
         assert exact is not None
         assert (mine - exact).abs().max() < 1e-5 * exact.abs().max()
+
+
+@pytest.mark.skipif(
+    not native.multiplies(torch.bfloat16), reason="this machine multiplies bfloat16 by torch"
+)
+@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("sizes", [(301, 1100, 550), (257, 255, 511)])
+def test_gradients_of_weights_are_not_rounded_to_bfloat16(
+    sizes: tuple[int, int, int], given: torch.dtype
+) -> None:
+    torch.manual_seed(1)
+    frames, inputs, outputs = sizes
+    ours = Linear(inputs, outputs)
+    x = torch.randn(frames, inputs).to(given)
+    grad = torch.randn(frames, outputs).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        y, by_x, *found = with_gradients(ours, x, grad)
+    assert y is not None
+    assert by_x is not None
+    assert (y.dtype, by_x.dtype) == (torch.bfloat16, given)
+    rounded = nn.Linear(inputs, outputs).double()
+    rounded.load_state_dict(ours.state_dict())
+    rounded.weight.data = ours.weight.detach().bfloat16().double()
+    exact = with_gradients(rounded, x.bfloat16().double(), grad.double())
+    bounds = (2**-8, 2**-8, 1e-6, 1e-6)
+    for mine, wanted, bound in zip((y, by_x, *found), exact, bounds, strict=True):
+        assert mine is not None
+        assert wanted is not None
+        assert (mine - wanted).abs().max() < bound * wanted.abs().max()
 
 
 @pytest.mark.parametrize("sizes", [(300, 40, 1100), (10, 1100, 1100), (300, 1100, 48)])

@@ -1,5 +1,5 @@
-"""The compiled code, through ctypes: recurrences, products, which of their paths this machine runs,
-and a transpose.
+"""The compiled code, through ctypes: recurrences, products, and which of their paths this machine
+runs.
 
 `_recurrence.so` lies beside this module where a compiler was at hand at installation; it links to
 nothing but the C++ library. It has one path for each instruction set and the fastest that the
@@ -22,7 +22,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.nn.activations import FIXED, Activation
 
 LIBRARY = Path(__file__).with_name("_recurrence.so")
-INTERFACE = 3  # of the struct and functions below
+INTERFACE = 3  # of the structs and functions below
 CHOICE = "BAYES_ASR_KERNELS"
 UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
@@ -57,7 +57,9 @@ class Product(c.Structure):
 
     _fields_ = (
         *((name, c.c_int64) for name in ("threads", "storage", "rows", "inner", "columns")),
-        *((name, c.c_void_p) for name in ("left", "right")),
+        ("left", c.c_void_p),
+        *((name, c.c_int64) for name in ("left_row", "left_column")),
+        ("right", c.c_void_p),
         *((name, c.c_int64) for name in ("right_storage", "right_row", "right_column")),
         *((name, c.c_void_p) for name in ("bias", "result")),
         ("result_storage", c.c_int64),
@@ -69,8 +71,8 @@ def library() -> c.CDLL | None:
     """Load the library; None where it was not built, does not load, or is of another version."""
     try:
         loaded = c.CDLL(str(LIBRARY))
-        built_for = loaded.recurrence_interface(), loaded.recurrence_job_size()
-        if built_for != (INTERFACE, c.sizeof(Job)):
+        built_for = loaded.recurrence_interface(), loaded.recurrence_structs_size()
+        if built_for != (INTERFACE, c.sizeof(Job) + c.sizeof(Product)):
             return None
     except (OSError, AttributeError):
         return None
@@ -80,9 +82,6 @@ def library() -> c.CDLL | None:
         function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(Job)]
     loaded.recurrence_multiply.restype = c.c_int64
     loaded.recurrence_multiply.argtypes = [c.c_int64, c.POINTER(Product)]
-    loaded.recurrence_transpose.restype = None
-    sizes = [c.c_int64, c.c_int64]
-    loaded.recurrence_transpose.argtypes = [c.c_int64, c.c_void_p, *sizes, c.c_void_p, c.c_int64]
     _share_threads(loaded)
     return loaded
 
@@ -134,8 +133,13 @@ def address(x: Tensor | None) -> int | None:
 
 
 def checked(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
-    """Return a tensor or a contiguous copy of it; ValueError unless `shape` on the CPU, of one of
-    the types, float32 by default.
+    """Return a tensor that is `fitting`, or a contiguous copy of it."""
+    return fitting(name, x, shape, *dtypes).contiguous()
+
+
+def fitting(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
+    """Return a tensor; ValueError unless `shape` on the CPU, of one of the types, by default
+    float32.
     """
     dtypes = dtypes or (torch.float32,)
     if x.dtype not in dtypes or x.device.type != "cpu" or x.shape != shape:
@@ -143,7 +147,7 @@ def checked(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) 
             f"{name} is {x.dtype} {list(x.shape)} on {x.device}; compiled code needs "
             f"{' or '.join(map(str, dtypes))} {list(shape)} on cpu"
         )
-    return x.contiguous()
+    return x
 
 
 def indices(values: Sequence[int]) -> Tensor:
@@ -162,9 +166,12 @@ def call(direction: str, path: str, **members: Any) -> None:
             setattr(job, name, address(value))
         elif value is not None:
             setattr(job, name, value)
-    function = getattr(library(), f"recurrence_{direction}")
-    if function(paths()[path], c.byref(job)):
-        raise MemoryError(f"the recurrence ran out of memory on its way {direction}")
+    _run(direction, path, job, f"the recurrence on its way {direction}")
+
+
+def _run(function: str, path: str, told: c.Structure, what: str) -> None:
+    if getattr(library(), f"recurrence_{function}")(paths()[path], c.byref(told)):
+        raise MemoryError(f"{what} ran out of memory")
 
 
 def multiplies(dtype: torch.dtype) -> bool:
@@ -177,12 +184,15 @@ def multiplies(dtype: torch.dtype) -> bool:
 def multiply(
     path: str, a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
-    """Return a b + bias [N, M] of a type, by a path; factors are multiplied in the type of a.
-
-    b: in rows or columns without gaps between their numbers, bfloat16 only in rows.
-    """
+    """Return a b + bias [N, M] of a type, by a path; factors are multiplied in the type of a."""
     (N, K), M = a_NK.shape, b_KM.shape[1]
-    a, result = checked("left side", a_NK, (N, K), *STORAGES), torch.empty(N, M, dtype=dtype)
+    a = fitting("left side", a_NK, (N, K), *STORAGES)
+    a = a if 1 in a.stride() else a.contiguous()
+    b = fitting("right side", b_KM, (K, M), torch.float32, a.dtype)
+    by_columns = b.stride(0) == 1 and b.dtype == torch.float32
+    b = b if by_columns or b.stride(1) == 1 else b.contiguous()
+    bias = None if bias_M is None else checked("bias", bias_M, (M,))
+    result = torch.empty(N, M, dtype=dtype)
     product = Product(
         threads=torch.get_num_threads(),
         storage=STORAGES.index(a.dtype),
@@ -190,26 +200,15 @@ def multiply(
         inner=K,
         columns=M,
         left=address(a),
-        right=address(b_KM),
-        right_storage=STORAGES.index(b_KM.dtype),
-        right_row=b_KM.stride(0),
-        right_column=b_KM.stride(1),
-        bias=address(bias_M),
+        left_row=a.stride(0),
+        left_column=a.stride(1),
+        right=address(b),
+        right_storage=STORAGES.index(b.dtype),
+        right_row=b.stride(0),
+        right_column=b.stride(1),
+        bias=address(bias),
         result=address(result),
         result_storage=STORAGES.index(dtype),
     )
-    if library().recurrence_multiply(paths()[path], c.byref(product)):
-        raise MemoryError(f"a product of {N} x {K} and {K} x {M} numbers ran out of memory")
+    _run("multiply", path, product, f"a product of {N} x {K} and {K} x {M} numbers")
     return result
-
-
-def transposed(x: Tensor) -> Tensor:
-    """Return the transpose of a matrix, contiguous; unlike torch in all threads."""
-    loaded = library()
-    if loaded is None or path() == "torch":
-        return x.T.contiguous()
-    rows, columns = x.shape
-    x, y = checked("matrix", x, (rows, columns), *STORAGES), x.new_empty(columns, rows)
-    storage, threads = STORAGES.index(x.dtype), torch.get_num_threads()
-    loaded.recurrence_transpose(storage, address(x), rows, columns, address(y), threads)
-    return y

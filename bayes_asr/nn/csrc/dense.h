@@ -1,20 +1,12 @@
 // Products of many frames.  Included once by each path.
 //
-// The right side is packed into panels, in parts of the sum that leave a panel in the cache.  Some
-// blocks of rows, which stay there too, meet all panels of a stripe before the next ones come.
+// The right side is packed into panels, in parts of the sum that leave a panel in the cache.  A few
+// blocks of rows, which stay there too, meet all panels of a stripe before the next ones come.  A
+// left side that is stored by columns, as in a sum over frames, is packed block by block.
 
 template <class Store>
 class Dense {
  public:
-  // The part of the sum from `first` on, of at most kPart words, added to those before it.
-  Dense(const Product &product, int64_t first)
-      : product_(product),
-        first_(first),
-        right_(SourceOf(product, first), 1),
-        blocks_((product.rows + kRows - 1) / kRows),
-        stripes_(std::min(right_.panels(), 1 + kShares * product.threads / Groups())),
-        team_(static_cast<int>(product.threads)) {}
-
   static void Run(const Product &product) {
     int64_t first = 0;
     do {
@@ -24,25 +16,39 @@ class Dense {
     } while (first < product.inner);
   }
 
-  // The share of one thread; who is slower takes less of the tiles.
+  // The share of one thread; who is slower takes less of the work.
   void operator()(int thread, int threads) {
     right_.Fill(thread, threads);
     team_.Meet();
+    uint32_t *packed = packed_.get() + thread * PackedWords();
     for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < Groups() * stripes_;) {
       const int64_t group = i / stripes_ * kGroup, stripe = i % stripes_;
+      const int64_t behind = std::min(group + kGroup, blocks_);
+      if (ByColumns()) Pack(group, behind, packed);
       for (int64_t p = right_.panels() * stripe / stripes_;
            p < right_.panels() * (stripe + 1) / stripes_; ++p) {
-        for (int64_t b = group; b < std::min(group + kGroup, blocks_); ++b) Block(b, p);
+        for (int64_t b = group; b < behind; ++b) Block(b, p, packed + (b - group) * kRows);
       }
     }
   }
 
  private:
+  using Number = typename Store::Number;
   static constexpr int64_t kPart = 1152;  // words: panels of up to 144 KiB
   static constexpr int64_t kGroup = 4;    // blocks of rows
   static constexpr int64_t kShares = 8;   // of work for each thread, at least
+  static constexpr int64_t kGroupRows = kGroup * kRows;
 
-  int64_t Groups() const { return (blocks_ + kGroup - 1) / kGroup; }
+  // The part of the sum from `first` on, added to those before it.
+  Dense(const Product &product, int64_t first)
+      : product_(product),
+        first_(first),
+        right_(SourceOf(product, first), 1),
+        blocks_((product.rows + kRows - 1) / kRows),
+        stripes_(std::min(right_.panels(),
+                          1 + kShares * product.threads / std::max<int64_t>(Groups(), 1))),
+        packed_(ByColumns() ? product.threads * PackedWords() : 0, kUnset),
+        team_(static_cast<int>(product.threads)) {}
 
   // Numbers of a part: all where sums cannot be kept in the result.
   static int64_t PartOf(const Product &product) {
@@ -65,19 +71,54 @@ class Dense {
             0};
   }
 
-  void Block(int64_t block, int64_t p) const {
-    constexpr int64_t bytes = sizeof(typename Store::Number);
-    const int64_t row = product_.rows * block / blocks_;
-    const int count = static_cast<int>(product_.rows * (block + 1) / blocks_ - row);
-    const int64_t stride = product_.inner * bytes, words = right_.K() / Store::kPerWord;
-    const char *left = static_cast<const char *>(product_.left) + row * stride + first_ * bytes;
-    const uint32_t *panel = right_.panel(0, p);
-    Vec sums[kRows * kPair];
-    Multiply(left, stride, words, count, right_, panel, sums);
-    if (words < right_.words()) {
-      AddLast(left + words * sizeof(uint32_t), stride, count, panel + words * kPair * LANES, sums);
+  bool ByColumns() const { return product_.left_column != 1; }
+  int64_t Groups() const { return (blocks_ + kGroup - 1) / kGroup; }
+  int64_t FirstOf(int64_t block) const { return product_.rows * block / blocks_; }
+  const Number *LeftAt(int64_t row, int64_t k) const {
+    return static_cast<const Number *>(product_.left) + row * product_.left_row +
+           (first_ + k) * product_.left_column;
+  }
+
+  // Stores go a vector beyond the rows of a group.
+  int64_t PackedWords() const { return right_.words() * kGroupRows + LANES; }
+
+  // Words of the blocks of a group, [words, kGroup, kRows].
+  void Pack(int64_t group, int64_t behind, uint32_t *to) const {
+    constexpr int64_t kAhead = 32;
+    for (int64_t k = 0; k < right_.K(); k += Store::kPerWord, to += kGroupRows) {
+      for (int64_t b = group; b < behind; ++b) {
+        for (int64_t r = 0; r < kRows; r += LANES) {
+          const int64_t row = FirstOf(b) + r;
+          typename Store::Numbers numbers[Store::kPerWord] = {};
+          for (int i = 0; i < Store::kPerWord; ++i) {
+            const Number *from = LeftAt(row, k + i);
+            __builtin_prefetch(from + kAhead * product_.left_column);
+            if (k + i < right_.K()) {
+              numbers[i] = LoadSome<typename Store::Numbers>(from, product_.rows - row);
+            }
+          }
+          StoreSome(to + (b - group) * kRows + r, Store::Joined(numbers), LANES);
+        }
+      }
     }
-    for (int r = 0; r < count; ++r) {
+  }
+
+  void Block(int64_t block, int64_t p, const uint32_t *packed) const {
+    const int64_t row = FirstOf(block), bytes = sizeof(Number), word = sizeof(uint32_t);
+    const uint32_t *panel = right_.panel(0, p);
+    Left left;
+    left.rows = static_cast<int>(FirstOf(block + 1) - row);
+    Vec sums[kRows * kPair];
+    if (ByColumns()) {
+      left = {reinterpret_cast<const char *>(packed), word, kGroupRows * word, right_.words(),
+              left.rows};
+    } else {
+      left = {reinterpret_cast<const char *>(LeftAt(row, 0)), product_.left_row * bytes, word,
+              right_.K() / Store::kPerWord, left.rows};
+    }
+    Multiply(left, right_, panel, sums);
+    if (left.words < right_.words()) AddLast(left, panel, sums);
+    for (int r = 0; r < left.rows; ++r) {
       for (int v = 0; v < kPair; ++v) {
         Put(row + r, p * right_.units() + v * LANES, sums[r * kPair + v]);
       }
@@ -85,14 +126,13 @@ class Dense {
   }
 
   // The last number of an odd sum, which has no pair.
-  static void AddLast(const char *left, int64_t stride, int count, const uint32_t *panel,
-                      Vec *sums) {
-    for (int r = 0; r < count; ++r) {
+  static void AddLast(const Left &left, const uint32_t *panel, Vec *sums) {
+    for (int r = 0; r < left.rows; ++r) {
       uint32_t a = 0;
-      __builtin_memcpy(&a, left + r * stride, sizeof(typename Store::Number));
+      __builtin_memcpy(&a, left.first + r * left.row + left.words * left.word, sizeof(Number));
       for (int v = 0; v < kPair; ++v) {
         Word column;
-        __builtin_memcpy(&column, panel + v * LANES, sizeof column);
+        __builtin_memcpy(&column, panel + (left.words * kPair + v) * LANES, sizeof column);
         sums[r * kPair + v] = Store::MultiplyAdd(a, column, sums[r * kPair + v]);
       }
     }
@@ -117,6 +157,7 @@ class Dense {
   const int64_t first_;
   Packed<Store> right_;
   const int64_t blocks_, stripes_;
+  Buffer<uint32_t> packed_;  // [threads, PackedWords()]
   std::atomic<int64_t> next_{0};
   Team team_;
 };

@@ -113,19 +113,28 @@ class Packed {
   Buffer<uint32_t> data_;
 };
 
-// sums[r][c] = sum over k of rows[r][k] times the words of a pair of vectors.  stride: in bytes.
+// The left side of a product: some rows, at most kRows, of whole words.
+struct Left {
+  const char *first;
+  int64_t row, word;  // bytes from one to the next
+  int64_t words;
+  int rows;
+};
+
+// sums[r][c] = sum over k of word k of row r times those of a pair of vectors.
 template <class Store, int R>
-void MultiplyRows(const char *rows, int64_t stride, const uint32_t *panel, int64_t words,
-                  Vec *sums, int sums_stride) {
+void MultiplyRows(const Left &left, const uint32_t *panel, Vec *sums, int sums_stride) {
   Vec sum[R][kPair] = {};
-  for (int64_t k = 0; k < words; ++k, rows += sizeof(uint32_t), panel += kPair * LANES) {
+  const char *rows = left.first;
+  const int64_t row = left.row, word = left.word;
+  for (int64_t k = 0; k < left.words; ++k, rows += word, panel += kPair * LANES) {
     Word columns[kPair];
 #pragma GCC unroll 2
     for (int c = 0; c < kPair; ++c) __builtin_memcpy(&columns[c], panel + c * LANES, sizeof(Word));
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       uint32_t a;
-      __builtin_memcpy(&a, rows + r * stride, sizeof a);  // it may be a float
+      __builtin_memcpy(&a, rows + r * row, sizeof a);  // it may be a float
 #pragma GCC unroll 2
       for (int c = 0; c < kPair; ++c) sum[r][c] = Store::MultiplyAdd(a, columns[c], sum[r][c]);
     }
@@ -137,7 +146,7 @@ void MultiplyRows(const char *rows, int64_t stride, const uint32_t *panel, int64
   }
 }
 
-using RowsProduct = void (*)(const char *, int64_t, const uint32_t *, int64_t, Vec *, int);
+using RowsProduct = void (*)(const Left &, const uint32_t *, Vec *, int);
 
 template <class Store, int... R>
 inline RowsProduct ChooseRows(int rows, std::integer_sequence<int, R...>) {
@@ -145,14 +154,13 @@ inline RowsProduct ChooseRows(int rows, std::integer_sequence<int, R...>) {
   return kOf[rows - 1];
 }
 
-// sums[r][v] for some rows of whole words, at most kRows, and all vectors of a panel.
+// sums[r][v] for all vectors of a panel.
 template <class Store>
-void Multiply(const char *rows, int64_t stride, int64_t words, int count,
-              const Packed<Store> &matrix, const uint32_t *panel, Vec *sums) {
+void Multiply(const Left &left, const Packed<Store> &matrix, const uint32_t *panel, Vec *sums) {
   using Numbers = std::make_integer_sequence<int, kRows>;
   const int vectors = matrix.vectors();
-  const RowsProduct product = ChooseRows<Store>(count, Numbers{});
+  const RowsProduct product = ChooseRows<Store>(left.rows, Numbers{});
   for (int v = 0; v < vectors; v += kPair, panel += kPair * LANES * matrix.words()) {
-    product(rows, stride, panel, words, sums + v, vectors);
+    product(left, panel, sums + v, vectors);
   }
 }

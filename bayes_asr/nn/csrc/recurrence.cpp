@@ -42,7 +42,7 @@ const Choice *Choices(int *count) {
 extern "C" {
 
 int64_t recurrence_interface() { return 3; }
-int64_t recurrence_job_size() { return sizeof(Job); }
+int64_t recurrence_structs_size() { return sizeof(Job) + sizeof(Product); }
 
 // Work in the threads of this runtime: its functions GOMP_parallel and omp_get_num_threads.
 void recurrence_use_openmp(decltype(OpenMp::parallel) parallel, decltype(OpenMp::size) size) {

@@ -43,15 +43,17 @@ struct Job {
   float *by_initial[kMaxInitial];  // [B, D, H] gradients of the initial states
 };
 
-// left * right + bias: [rows, inner] x [inner, columns].
+// left * right + bias: [rows, inner] x [inner, columns].  Strides are of a row and of a column; one
+// of the two is 1, that of a column where the right side is bfloat16.
 struct Product {
   int64_t threads, storage;  // of the left side, and of the right one when it is multiplied
   int64_t rows, inner, columns;
-  const void *left;  // [rows, inner]
+  const void *left;
+  int64_t left_row, left_column;
   const void *right;
-  int64_t right_storage, right_row, right_column;  // strides; bfloat16 only in contiguous rows
-  const float *bias;                               // [columns] or null
-  void *result;                                    // [rows, columns]
+  int64_t right_storage, right_row, right_column;
+  const float *bias;  // [columns] or null
+  void *result;       // [rows, columns]
   int64_t result_storage;
 };
 

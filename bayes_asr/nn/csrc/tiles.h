@@ -48,13 +48,13 @@ struct Rows {
 template <class Store>
 void MultiplyTile(const Job &job, const Tile &tile, const Rows<Store> &rows,
                   const Packed<Store> &matrix, int64_t alive, Vec *sums) {
-  const int64_t left = alive * job.D / tile.step - tile.ahead;
-  const int64_t live = left < 0 ? 0 : left < tile.count ? left : tile.count;
+  const int64_t live =
+      std::clamp<int64_t>(alive * job.D / tile.step - tile.ahead, 0, tile.count);
   if (live > 0) {
-    const int64_t bytes = rows.stride * sizeof(typename Store::Number);
-    Multiply(reinterpret_cast<const char *>(rows.at(tile.first)), tile.step * bytes,
-             matrix.words(), static_cast<int>(live), matrix, matrix.panel(tile.set, tile.panel),
-             sums);
+    const int64_t row = tile.step * rows.stride * sizeof(typename Store::Number);
+    const Left some{reinterpret_cast<const char *>(rows.at(tile.first)), row, sizeof(uint32_t),
+                    matrix.words(), static_cast<int>(live)};
+    Multiply(some, matrix, matrix.panel(tile.set, tile.panel), sums);
   }
   for (int64_t i = live * matrix.vectors(); i < tile.count * matrix.vectors(); ++i) sums[i] = Vec{};
 }

@@ -100,6 +100,7 @@ INLINE Vec Tanh(Vec x) {
 // Numbers that fill the words of which products are made: one float or two bfloat16.
 struct Float32 {
   using Number = float;
+  using Numbers = Vec;
   static constexpr int kPerWord = 1;
   static INLINE Word Joined(const Vec *rows) { return Bits<Word>(rows[0]); }
   static INLINE Vec Load(const float *p, int64_t count) { return LoadSome<Vec>(p, count); }
@@ -111,15 +112,12 @@ struct Float32 {
 
 struct Bfloat16 {
   using Number = uint16_t;
+  using Numbers = Half;
   static constexpr int kPerWord = 2;
+  static INLINE Word Joined(const Half *rows) { return Wide(rows[0]) | Wide(rows[1]) << 16; }
   static INLINE Word Joined(const Vec *rows) { return Rounded(rows[0]) | Rounded(rows[1]) << 16; }
   static INLINE Vec Load(const uint16_t *p, int64_t count) {
-    const Half numbers = LoadSome<Half>(p, count);
-#ifdef BF16_PRODUCTS
-    return Bits<Vec>(Bits<Word>(_mm512_cvtepu16_epi32(Bits<__m256i>(numbers))) << 16);
-#else
-    return Bits<Vec>(__builtin_convertvector(numbers, Word) << 16);
-#endif
+    return Bits<Vec>(Wide(LoadSome<Half>(p, count)) << 16);
   }
   static INLINE void Store(uint16_t *p, Vec x, int64_t count) {
 #ifdef BF16_PRODUCTS
@@ -138,6 +136,13 @@ struct Bfloat16 {
   }
 
  private:
+  static INLINE Word Wide(Half numbers) {
+#ifdef BF16_PRODUCTS
+    return Bits<Word>(_mm512_cvtepu16_epi32(Bits<__m256i>(numbers)));
+#else
+    return __builtin_convertvector(numbers, Word);
+#endif
+  }
   static INLINE Word Rounded(Vec x) {
     const Word bits = Bits<Word>(x), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     return x == x ? nearest : Word{} + 0x7fc0;

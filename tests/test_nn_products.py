@@ -1,0 +1,114 @@
+"""Compiled products of many frames are those of a computation in double precision."""
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from bayes_asr.nn import native
+
+FLOAT, HALF = native.STORAGES
+PATHS = list(native.paths())
+every_path = pytest.mark.parametrize("path", PATHS)
+sizes = st.integers(1, 70)
+
+
+def stored(x: Tensor, how: str) -> Tensor:
+    """The same matrix by rows, by columns, or with gaps between its rows or all of its numbers."""
+    if how == "columns":
+        return x.T.contiguous().T
+    padded = torch.full((x.shape[0], 2 * x.shape[1]), torch.nan, dtype=x.dtype)
+    y = padded[:, : x.shape[1]] if how == "gaps" else padded[:, ::2]
+    return x.contiguous() if how == "rows" else y.copy_(x)
+
+
+ways = st.sampled_from(["rows", "columns", "gaps", "every other"])
+
+
+@settings(max_examples=150)
+@example(PATHS[-1:], (13, 4801, 33), (HALF, FLOAT, FLOAT), ("columns", "rows"), False)
+@example(PATHS[-2:], (50, 3000, 40), (FLOAT, FLOAT, FLOAT), ("rows", "columns"), True)
+@example(PATHS, (7, 5003, 40), (HALF, HALF, HALF), ("gaps", "columns"), True)
+@example(PATHS, (1, 1, 1), (FLOAT, FLOAT, HALF), ("every other", "every other"), True)
+@given(
+    st.sampled_from([[path] for path in PATHS]),
+    st.tuples(sizes, sizes, sizes),
+    st.tuples(st.sampled_from(native.STORAGES), st.sampled_from(native.STORAGES)).flatmap(
+        lambda types: st.tuples(
+            st.just(types[0]), st.sampled_from([FLOAT, types[0]]), st.just(types[1])
+        )
+    ),
+    st.tuples(ways, ways),
+    st.booleans(),
+)
+def test_products_are_those_of_double_precision(
+    paths: list[str],
+    shape: tuple[int, int, int],
+    types: tuple[torch.dtype, torch.dtype, torch.dtype],
+    layouts: tuple[str, str],
+    bias: bool,
+) -> None:
+    torch.manual_seed(1)
+    N, K, M = shape
+    a, b = torch.randn(N, K).to(types[0]), torch.randn(K, M).to(types[1])
+    added = torch.randn(M) if bias else None
+    sides = stored(a, layouts[0]), stored(b, layouts[1])
+    found = [native.multiply(path, *sides, added, types[2]).double() for path in paths]
+    a, b = a.double(), b.to(types[0]).double()
+    exact = a @ b + (added.double() if added is not None else 0)
+    sums = a.abs() @ b.abs() + (added.abs() if added is not None else 0)
+    rounding = exact.abs() * 2**-8 if types[2] == HALF else 0
+    bound = 1.01 * ((K + 2) * 2**-24 * sums + rounding)
+    assert all(((y - exact).abs() <= bound).all() for y in found)
+
+
+@every_path
+@pytest.mark.parametrize("left", ["rows", "columns"])
+@pytest.mark.parametrize("dtype", native.STORAGES)
+def test_number_of_threads_changes_no_digit(path: str, left: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    a, b = stored(torch.randn(150, 2500).to(dtype), left), torch.randn(2500, 90)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 7):
+            torch.set_num_threads(threads)
+            found.append(native.multiply(path, a, b, None, FLOAT))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(found[0], other) for other in found[1:])
+
+
+@every_path
+@pytest.mark.parametrize("left", ["rows", "columns", "gaps"])
+@pytest.mark.parametrize("dtype", native.STORAGES)
+@pytest.mark.parametrize("inner", [16, 17])
+def test_nan_stays_in_its_row(path: str, left: str, dtype: torch.dtype, inner: int) -> None:
+    a, b = torch.ones(40, inner).to(dtype), torch.ones(inner, 70)
+    a[13] = torch.nan
+    y = native.multiply(path, stored(a, left), b, None, FLOAT)
+    assert y[13].isnan().all()
+    assert torch.equal(y[torch.arange(40) != 13], torch.full((39, 70), float(inner)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "bias", "says"),
+    [
+        (torch.ones(3, 4), torch.ones(5, 6), None, r"right side is torch.float32 \[5, 6\]"),
+        (torch.ones(3, 4).double(), torch.ones(4, 6), None, "left side is torch.float64"),
+        (torch.ones(3, 4), torch.ones(4, 6).bfloat16(), None, "right side is torch.bfloat16"),
+        (torch.ones(3, 4), torch.ones(4, 6), torch.ones(5), r"bias is torch.float32 \[5\]"),
+    ],
+)
+def test_wrong_matrices_are_refused(a: Tensor, b: Tensor, bias: Tensor | None, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        native.multiply(PATHS[0], a, b, bias, FLOAT)
+
+
+@every_path
+def test_nothing_to_sum(path: str) -> None:
+    bias = torch.arange(5.0)
+    y = native.multiply(path, torch.zeros(3, 0), torch.zeros(0, 5), bias, FLOAT)
+    assert torch.equal(y, bias.expand(3, 5))
+    assert native.multiply(path, torch.zeros(0, 4), torch.zeros(4, 5), None, FLOAT).shape == (0, 5)
+    assert native.multiply(path, torch.zeros(3, 4), torch.zeros(4, 0), None, FLOAT).shape == (3, 0)
