@@ -35,8 +35,8 @@ class Dense {
  private:
   using Number = typename Store::Number;
   static constexpr int64_t kPart = 1152;  // words: panels of up to 144 KiB
-  static constexpr int64_t kGroup = 4;    // blocks of rows
-  static constexpr int64_t kShares = 8;   // of work for each thread, at least
+  static constexpr int64_t kGroup = 4 * Store::kPerWord;  // blocks of rows: lines of a column
+  static constexpr int64_t kShares = 4;  // of work for each thread, at least
   static constexpr int64_t kGroupRows = kGroup * kRows;
 
   // The part of the sum from `first` on, added to those before it.

@@ -10,7 +10,7 @@ constexpr int kPair = 2;          // vectors that are read at a time
 // A matrix of K rows: element (k, unit of gate g) is `k * row + g * gate + unit * column` numbers
 // behind the first, plus `set` for the weights of another direction.  gates: 1, 2 or 4, so that a
 // panel has whole pairs.
-// Numbers of bfloat16 lie side by side in rows: column is 1.
+// The numbers are float32 or those of the product.
 struct Source {
   const void *first;
   int64_t storage, K, gates, units, row, gate, column, set;
@@ -53,13 +53,9 @@ class Packed {
       for (int64_t k = 0; k < words_ * Store::kPerWord; k += Store::kPerWord) {
         for (int v = pair; v < pair + kPair; ++v, to += LANES) {
           const int64_t gate = v % source_.gates, unit = p * units() + v / source_.gates * LANES;
-          Vec rows[Store::kPerWord];
-#pragma GCC unroll 2
-          for (int i = 0; i < Store::kPerWord; ++i) {
-            rows[i] = Row(set, gate, unit, k + i);
-            Prefetch(set, gate, unit, k + i);
-          }
-          const Word words = Store::Joined(rows);
+          const Word words = source_.storage == kFloat32
+                                 ? Words<Vec>(set, gate, unit, k)
+                                 : Words<typename Store::Numbers>(set, gate, unit, k);
           __builtin_memcpy(to, &words, sizeof words);
         }
       }
@@ -72,26 +68,33 @@ class Packed {
     return static_cast<const char *>(source_.first) + number * BytesOf(source_.storage);
   }
 
-  // LANES units of a row, zeros outside of the matrix.
-  INLINE Vec Row(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
-    const int64_t left = k < source_.K ? source_.units - unit : 0;
-    const char *from = At(set, gate, unit, k);
-    if (source_.storage == kBfloat16) return LoadNumbers<Bfloat16>(from, left);
-    if (source_.column == 1) return LoadNumbers<Float32>(from, left);
-    const float *numbers = reinterpret_cast<const float *>(from);
-    Vec units{};
-    if (left < LANES) {
-      for (int lane = 0; lane < left; ++lane) units[lane] = numbers[lane * source_.column];
-    } else {
-#pragma GCC unroll 16
-      for (int lane = 0; lane < LANES; ++lane) units[lane] = numbers[lane * source_.column];
+  // Of LANES units the numbers of a word, which lie in memory as in Row.
+  template <class Row>
+  INLINE Word Words(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
+    Row rows[Store::kPerWord];
+#pragma GCC unroll 2
+    for (int i = 0; i < Store::kPerWord; ++i) {
+      rows[i] = LanesOf<Row>(set, gate, unit, k + i);
+      Prefetch(set, gate, unit, k + i);
     }
-    return units;
+    return Store::Joined(rows);
   }
 
-  template <class From>
-  static INLINE Vec LoadNumbers(const void *from, int64_t count) {
-    return From::Load(static_cast<const typename From::Number *>(from), count);
+  // LANES units of a row, zeros outside of the matrix.
+  template <class Row>
+  INLINE Row LanesOf(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
+    using Number = typename std::remove_reference<decltype(Row{}[0])>::type;
+    const int64_t left = k < source_.K ? source_.units - unit : 0;
+    const Number *from = reinterpret_cast<const Number *>(At(set, gate, unit, k));
+    if (source_.column == 1) return LoadSome<Row>(from, left);
+    Row units{};
+    if (left < LANES) {
+      for (int lane = 0; lane < left; ++lane) units[lane] = from[lane * source_.column];
+    } else {
+#pragma GCC unroll 16
+      for (int lane = 0; lane < LANES; ++lane) units[lane] = from[lane * source_.column];
+    }
+    return units;
   }
 
   // What follows in the memory of the source is too far away to be foreseen by the machine: a
