@@ -348,10 +348,10 @@ def test_a_library_built_for_another_version_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """interface: how many versions it is ahead; members: and how many its structs have more."""
-    bodies = dict.fromkeys(("path", "forward", "backward", "multiply"), "0")
+    bodies = dict.fromkeys(("path", *native.STRUCTS), "0")
     bodies["interface"] = str(native.INTERFACE + interface)
     if members is not None:
-        structs = ctypes.sizeof(native.Job) + ctypes.sizeof(native.Product)
+        structs = sum(map(ctypes.sizeof, {*native.STRUCTS.values()}))
         bodies["structs_size"] = str(structs + 8 * members)
     code = "".join(f"long recurrence_{name}() {{ return {n}; }}\n" for name, n in bodies.items())
     (tmp_path / "made.cpp").write_text(f'extern "C" {{\n{code}}}\n')

@@ -20,6 +20,7 @@ from training_runs import states
 from bayes_asr.cli import main
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames, pack
+from bayes_asr.nn.loss import Loss
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.nn.norm import NORMS
 from bayes_asr.train import launch, loop, parallel
@@ -112,7 +113,7 @@ def train_in_each(rank: int, arguments: list[str], what: str) -> int:
     count = 0
     losses = loop.losses
 
-    def losses_or_more(*args: Any) -> list[torch.Tensor]:
+    def losses_or_more(*args: Any) -> list[Loss]:
         nonlocal count
         count += 1
         parts = losses(*args)
@@ -124,7 +125,7 @@ def train_in_each(rank: int, arguments: list[str], what: str) -> int:
             if what == "error":
                 raise InputError("data/train/feats.ark: made to fail")
             if what == "nan":
-                parts[0] = parts[0] * float("nan")
+                parts[0] = parts[0]._replace(mean=parts[0].mean * float("nan"))
         return parts
 
     loop.losses = losses_or_more

@@ -66,22 +66,39 @@ class Product(c.Structure):
     )
 
 
+class CrossEntropy(c.Structure):
+    """The struct CrossEntropy of recurrence.h."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in ("threads", "storage", "rows", "outputs")),
+        *((name, c.c_void_p) for name in ("logits", "labels", "gradient", "losses", "wrong")),
+        ("scale", c.c_double),
+    )
+
+
+STRUCTS = {
+    "forward": Job,
+    "backward": Job,
+    "multiply": Product,
+    "cross_entropy": CrossEntropy,
+}
+
+
 @cache
 def library() -> c.CDLL | None:
     """Load the library; None where it was not built, does not load, or is of another version."""
     try:
         loaded = c.CDLL(str(LIBRARY))
         built_for = loaded.recurrence_interface(), loaded.recurrence_structs_size()
-        if built_for != (INTERFACE, c.sizeof(Job) + c.sizeof(Product)):
+        if built_for != (INTERFACE, sum(map(c.sizeof, {*STRUCTS.values()}))):
             return None
     except (OSError, AttributeError):
         return None
     loaded.recurrence_path.restype = c.c_char_p
     loaded.recurrence_path.argtypes = [c.c_int64, c.POINTER(c.c_int64)]
-    for function in (loaded.recurrence_forward, loaded.recurrence_backward):
-        function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(Job)]
-    loaded.recurrence_multiply.restype = c.c_int64
-    loaded.recurrence_multiply.argtypes = [c.c_int64, c.POINTER(Product)]
+    for name, struct in STRUCTS.items():
+        function = getattr(loaded, f"recurrence_{name}")
+        function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(struct)]
     _share_threads(loaded)
     return loaded
 
@@ -212,3 +229,32 @@ def multiply(
     )
     _run("multiply", path, product, f"a product of {N} x {K} and {K} x {M} numbers")
     return result
+
+
+def cross_entropy(
+    path: str, logits_NP: Tensor, labels_N: Tensor, scale: float, *, with_gradient: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Compute, by a path, the losses [N] of frames in nats, whether another output than that of
+    the label comes first among the largest [N], and the gradient [N, P] of `scale` times the sum.
+    """
+    N, P = logits_NP.shape
+    logits = checked("logits", logits_NP, (N, P), *STORAGES)
+    labels = checked("labels", labels_N, (N,), torch.int64)
+    if N and not 0 <= labels.min() <= labels.max() < P:
+        raise ValueError(f"labels are from {labels.min()} to {labels.max()}; there are {P} outputs")
+    losses, wrong = torch.empty(N), torch.empty(N, dtype=torch.bool)
+    gradient = torch.empty_like(logits) if with_gradient else None
+    job = CrossEntropy(
+        threads=torch.get_num_threads(),
+        storage=STORAGES.index(logits.dtype),
+        rows=N,
+        outputs=P,
+        logits=address(logits),
+        labels=address(labels),
+        gradient=address(gradient),
+        losses=address(losses),
+        wrong=address(wrong),
+        scale=scale,
+    )
+    _run("cross_entropy", path, job, f"the loss of {N} x {P} outputs")
+    return losses, wrong, gradient

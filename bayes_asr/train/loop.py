@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
 from bayes_asr.data.batches import read_ahead
 from bayes_asr.log import LOGGER
+from bayes_asr.nn.loss import Loss, cross_entropy
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.train import parallel
 from bayes_asr.train.batch import Batch
@@ -50,13 +50,13 @@ class Totals:
         }
 
 
-def losses(logits: Sequence[Tensor], batch: Batch, frames: float) -> list[Tensor]:
-    """Cross entropy of each head, the sum over the batch divided by `frames`.
+def losses(logits: Sequence[Tensor], batch: Batch, frames: float) -> list[Loss]:
+    """Cross entropy of each head, the sum over the batch divided by `frames`, and its errors.
 
     frames: those of the batch in all processes.
     """
     pairs = zip(logits, (batch.pdfs_N, batch.monophones_N), strict=False)
-    return [cross_entropy(y, label, reduction="sum") / frames for y, label in pairs]
+    return [cross_entropy(y, label, frames) for y, label in pairs]
 
 
 class Update:
@@ -81,13 +81,14 @@ class Update:
         self._model, self._optimizer = model, optimizer
         self._monophone_weight, self._max_norm = monophone_weight, max_gradient_norm
 
-    def __call__(self, parts: list[Tensor]) -> float:
+    def __call__(self, parts: list[Loss]) -> float:
         """Take a step on the losses of the heads; returns the gradient norm before clipping.
 
         NotFiniteError, before any weight changes, where the loss, the norm or the running
         statistics of the batch are not finite.
         """
-        objective = sum((self._monophone_weight * part for part in parts[1:]), start=parts[0])
+        senones, *others = (part.mean for part in parts)
+        objective = sum((self._monophone_weight * mean for mean in others), start=senones)
         try:
             objective.backward()
             parallel.add_up_gradients(self._model.parameters())
@@ -168,20 +169,15 @@ def _computed(
     logits = _logits(model, batch, update)
     parts = losses(logits, batch, frames)
     norm = update(parts) if update else 0.0
-    wrong = int((logits[0].argmax(1) != batch.pdfs_N).sum())
-    return parts[0].item(), wrong, norm
+    return parts[0].mean.item(), int(parts[0].errors), norm
 
 
 def _logits(model: AcousticModel, batch: Batch, update: Update | None) -> list[Tensor]:
-    """Logits of the heads in single precision; only training has dropout, and products in bfloat16.
-
-    Converted once, for the losses and for counting errors: torch's argmax of bfloat16 is slow.
-    """
+    """Logits of the heads; only training has dropout, and products in bfloat16."""
     if not update:
         return model(batch.x_NF, batch.frames)
     with torch.autocast(batch.x_NF.device.type, torch.bfloat16, enabled=update.bfloat16):
-        logits = model(batch.x_NF, batch.frames, batch.keys_B)
-    return [y.float() for y in logits]
+        return model(batch.x_NF, batch.frames, batch.keys_B)
 
 
 def _skip(totals: Totals, utterances: list[str], why: str, title: str) -> None:

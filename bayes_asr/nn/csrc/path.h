@@ -11,6 +11,7 @@ constexpr int kRows = ROWS;
 #include "product.h"
 #include "dense.h"
 #include "tiles.h"
+#include "loss.h"
 #include "cells.h"
 #include "sweep.h"
 #include "forward.h"
@@ -44,6 +45,10 @@ bool RunProduct(const Product &product) {
                      [&](auto store) { Dense<decltype(store)>::Run(product); });
 }
 
+bool RunCrossEntropy(const CrossEntropy &job) {
+  return WithStorage(job.storage, [&](auto store) { Loss<decltype(store)>(job).Run(); });
+}
+
 }  // namespace
 
-const Path PATH = {RunForward, RunBackward, RunProduct};
+const Path PATH = {RunForward, RunBackward, RunProduct, RunCrossEntropy};

@@ -42,7 +42,7 @@ const Choice *Choices(int *count) {
 extern "C" {
 
 int64_t recurrence_interface() { return 3; }
-int64_t recurrence_structs_size() { return sizeof(Job) + sizeof(Product); }
+int64_t recurrence_structs_size() { return sizeof(Job) + sizeof(Product) + sizeof(CrossEntropy); }
 
 // Work in the threads of this runtime: its functions GOMP_parallel and omp_get_num_threads.
 void recurrence_use_openmp(decltype(OpenMp::parallel) parallel, decltype(OpenMp::size) size) {
@@ -72,6 +72,11 @@ int64_t recurrence_backward(int64_t path, const Job *job) {
 int64_t recurrence_multiply(int64_t path, const Product *product) {
   int count;
   return !Choices(&count)[path].path->multiply(*product);
+}
+
+int64_t recurrence_cross_entropy(int64_t path, const CrossEntropy *job) {
+  int count;
+  return !Choices(&count)[path].path->cross_entropy(*job);
 }
 
 }  // extern "C"

@@ -57,6 +57,17 @@ struct Product {
   int64_t result_storage;
 };
 
+// The cross entropy of labels and the softmax of outputs.
+struct CrossEntropy {
+  int64_t threads, storage, rows, outputs;
+  const void *logits;     // [rows, outputs]
+  const int64_t *labels;  // [rows]
+  void *gradient;         // [rows, outputs], times `scale`; or null
+  float *losses;          // [rows] in nats
+  uint8_t *wrong;         // [rows] whether an output that comes first among the largest has no label
+  double scale;
+};
+
 }  // extern "C"
 
 inline int64_t BytesOf(int64_t storage) { return storage == kBfloat16 ? 2 : 4; }
@@ -66,6 +77,7 @@ struct Path {
   bool (*forward)(const Job &);  // false: out of memory
   bool (*backward)(const Job &);
   bool (*multiply)(const Product &);
+  bool (*cross_entropy)(const CrossEntropy &);
 };
 
 extern const Path kPortable;
