@@ -3,12 +3,13 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+import torch
 from script_stubs import Checkout
 from small_corpus import settings, write_corpus
 from training_runs import OPTIONS, config_of, states
@@ -102,3 +103,11 @@ def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
 def checkout(tmp_path: Path) -> Checkout:
     """A copy of the scripts in an environment of stubs."""
     return Checkout(tmp_path)
+
+
+@pytest.fixture
+def set_threads() -> Iterator[Callable[[int], None]]:
+    """Set the number of torch's threads; it is what it was after the test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.nn import native
-from bayes_asr.nn.linear import HAS_ONEDNN, Linear
+from bayes_asr.nn.linear import HAS_ONEDNN, Linear, product
 
-pytestmark = pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneDNN")
 every_path = pytest.mark.parametrize("path", ["torch", *native.paths()])
+AMX = native.HAS_AMX()
 
 
 def with_gradients(layer: nn.Linear, x_NF: Tensor, grad_NX: Tensor) -> list[Tensor | None]:
@@ -40,6 +40,8 @@ def test_products_and_gradients_are_those_of_double_precision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(native.CHOICE, path)
+    if not (HAS_ONEDNN or native.multiplies(torch.float32)):
+        pytest.skip("this torch has no oneDNN")
     torch.manual_seed(1)
     frames, inputs, outputs = sizes
     ours = Linear(inputs, outputs, bias=bias)
@@ -56,13 +58,14 @@ def test_products_and_gradients_are_those_of_double_precision(
 
 
 @pytest.mark.skipif(
-    not native.multiplies(torch.bfloat16), reason="this machine multiplies bfloat16 by torch"
+    "avx512_bf16" not in native.paths() or AMX, reason="torch is to multiply bfloat16 here"
 )
 @pytest.mark.parametrize("given", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("sizes", [(301, 1100, 550), (257, 255, 511)])
 def test_gradients_of_weights_are_not_rounded_to_bfloat16(
-    sizes: tuple[int, int, int], given: torch.dtype
+    sizes: tuple[int, int, int], given: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(native.CHOICE, "avx512_bf16")
     torch.manual_seed(1)
     frames, inputs, outputs = sizes
     ours = Linear(inputs, outputs)
@@ -82,6 +85,56 @@ def test_gradients_of_weights_are_not_rounded_to_bfloat16(
         assert mine is not None
         assert wanted is not None
         assert (mine - wanted).abs().max() < bound * wanted.abs().max()
+
+
+@every_path
+@pytest.mark.parametrize("dtype", native.STORAGES)
+def test_compiled_products_are_taken_where_they_are_fast(
+    path: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(native.CHOICE, path)
+    taken, multiply = [], native.multiply
+    monkeypatch.setattr(native, "multiply", lambda *a: taken.append(a[0]) or multiply(*a))
+    layer, x = Linear(300, 300), torch.randn(300, 300, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        layer(x).sum().backward()
+    fast = {
+        torch.float32: ["avx2", "avx512", "avx512_bf16"],
+        torch.bfloat16: [] if AMX else ["avx512_bf16"],
+    }
+    assert taken == [path] * (3 if path in fast[dtype] else 0)
+
+
+@every_path
+@pytest.mark.parametrize("frames", [10, 300])
+def test_half_precision_by_autocast_is_left_to_torch(
+    frames: int, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(native.CHOICE, path)
+    with torch.autocast("cpu", torch.float16):
+        y = Linear(300, 300)(torch.randn(frames, 300))
+    assert y.dtype == torch.float16
+
+
+def test_other_devices_are_left_to_torch() -> None:
+    y = Linear(300, 300, device="meta")(torch.empty(300, 300, device="meta"))
+    assert (y.device.type, y.shape) == ("meta", (300, 300))
+
+
+def test_more_dimensions_are_left_to_torch() -> None:
+    assert Linear(300, 300)(torch.randn(2, 300, 300)).shape == (2, 300, 300)
+
+
+@pytest.mark.parametrize("dtype", native.STORAGES)
+@pytest.mark.parametrize("frames", [3, 300])
+def test_products_have_the_type_that_is_asked_for(frames: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    a, b, bias = torch.randn(frames, 300).to(dtype), torch.randn(300, 300), torch.randn(300)
+    exact = a.double() @ b.double() + bias
+    for wanted in (None, torch.float32):
+        y = product(a, b, bias, wanted)
+        assert y.dtype == (wanted or dtype)
+        assert (y - exact).abs().max() < (1e-4 if dtype == torch.float32 else 1.0)
 
 
 @pytest.mark.parametrize("sizes", [(300, 40, 1100), (10, 1100, 1100), (300, 1100, 48)])

@@ -20,12 +20,20 @@ class Linear(nn.Linear):
 
     def forward(self, x_NF: Tensor) -> Tensor:
         """Return x W^T + b [N, outputs]."""
-        dtype = factor_type(x_NF.device.type)
-        if x_NF.dtype in (dtype, torch.float32) and self.weight.dtype == torch.float32:
-            x = x_NF.to(dtype)
-            if _gains(x, self.weight.T):
-                return _Product.apply(x, self.weight, self.bias)
+        if self._gains(x_NF):
+            return _Product.apply(x_NF.to(factor_type("cpu")), self.weight, self.bias)
         return super().forward(x_NF)
+
+    def _gains(self, x_NF: Tensor) -> bool:
+        if x_NF.device.type != "cpu" or x_NF.dim() != 2 or self.weight.dtype != torch.float32:
+            return False
+        dtype = factor_type("cpu")
+        by_autocast = torch.is_autocast_enabled("cpu")
+        return (
+            by_autocast == (dtype == torch.bfloat16)
+            and x_NF.dtype in (dtype, torch.float32)
+            and _is_faster(x_NF.numel() * self.out_features, dtype)
+        )
 
 
 def factor_type(device: str) -> torch.dtype:
@@ -46,12 +54,12 @@ def product(
     bfloat16.
     """
     dtype = dtype or a_NK.dtype
-    if _gains(a_NK, b_KM):
+    if a_NK.device.type == "cpu" and _is_faster(a_NK.numel() * b_KM.shape[1], a_NK.dtype):
         if native.multiplies(a_NK.dtype):
             return native.multiply(native.path(), a_NK, b_KM, bias_M, dtype)
         return by_onednn(a_NK, b_KM, bias_M).to(dtype)
-    y = torch.mm(a_NK, b_KM.to(a_NK.dtype)).to(dtype)
-    return y if bias_M is None else y + bias_M
+    y = torch.mm(a_NK, b_KM.to(a_NK.dtype))
+    return (y if bias_M is None else y + bias_M).to(dtype)
 
 
 def by_onednn(a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None) -> Tensor:
@@ -62,11 +70,10 @@ def by_onednn(a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None) -> Tenso
     return torch.ops.mkldnn._linear_pointwise(a, b.T, bias_M, "none", [], "")
 
 
-def _gains(a_NK: Tensor, b_KM: Tensor) -> bool:
-    return (
-        a_NK.device.type == "cpu"
-        and a_NK.numel() * b_KM.shape[1] >= LARGE
-        and (native.multiplies(a_NK.dtype) or (HAS_ONEDNN and a_NK.dtype == torch.float32))
+def _is_faster(multiplications: int, dtype: torch.dtype) -> bool:
+    """Whether there is a faster product than torch's, of that size, in factors of a type."""
+    return multiplications >= LARGE and (
+        native.multiplies(dtype) or (HAS_ONEDNN and dtype == torch.float32)
     )
 
 

@@ -20,17 +20,22 @@ class Loss(NamedTuple):
 
 
 def cross_entropy(logits_NP: Tensor, labels_N: Tensor, frames: float) -> Loss:
-    """Return the cross entropy of labels and the softmax of outputs, divided by `frames`."""
+    """Return the cross entropy of labels and the softmax of outputs, divided by `frames`.
+
+    ValueError for a label without an output, but on a GPU, where torch finds it.
+    """
+    on_cpu, P = logits_NP.device.type == "cpu", logits_NP.shape[1]
+    if on_cpu and len(labels_N) and not 0 <= labels_N.min() <= labels_N.max() < P:
+        raise ValueError(
+            f"labels are from {labels_N.min()} to {labels_N.max()}; there are {P} outputs"
+        )
     kernel = native.path()
-    if (
-        kernel == "torch"
-        or logits_NP.device.type != "cpu"
-        or logits_NP.dtype not in native.STORAGES
-    ):
-        logits = logits_NP.float()  # torch's argmax of bfloat16 is slow
-        mean = functional.cross_entropy(logits, labels_N, reduction="sum") / frames
-        return Loss(mean, (logits.argmax(1) != labels_N).sum())
-    return Loss(*_CrossEntropy.apply(kernel, logits_NP, labels_N, frames))
+    if on_cpu and kernel != "torch" and logits_NP.dtype in native.STORAGES:
+        return Loss(*_CrossEntropy.apply(kernel, logits_NP, labels_N, frames))
+    # torch's argmax of bfloat16 is slow.
+    logits = logits_NP.float() if logits_NP.dtype == torch.bfloat16 else logits_NP
+    mean = functional.cross_entropy(logits, labels_N, reduction="sum") / frames
+    return Loss(mean, (logits.argmax(1) != labels_N).sum())
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -57,5 +62,5 @@ class _CrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, by_mean: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        scaled = gradient if by_mean == 1 else gradient * by_mean.to(gradient.dtype)
+        scaled = gradient if by_mean == 1 else gradient * by_mean
         return None, scaled, None, None

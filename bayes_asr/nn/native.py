@@ -1,5 +1,5 @@
-"""The compiled code, through ctypes: recurrences, products, and which of their paths this machine
-runs.
+"""The compiled code, through ctypes: recurrences, products and losses, and which of their paths
+this machine runs.
 
 `_recurrence.so` lies beside this module where a compiler was at hand at installation; it links to
 nothing but the C++ library. It has one path for each instruction set and the fastest that the
@@ -27,6 +27,8 @@ CHOICE = "BAYES_ASR_KERNELS"
 UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
 STORAGES = (torch.float32, torch.bfloat16)
+HAS_AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # oneDNN is faster by it
+WORK = 2**14  # outputs of a loss that are worth a thread
 PRODUCTS = {  # the paths that have the vectors for them
     torch.float32: ("avx2", "avx512", "avx512_bf16"),
     torch.bfloat16: ("avx512_bf16",),
@@ -193,9 +195,7 @@ def _run(function: str, path: str, told: c.Structure, what: str) -> None:
 
 def multiplies(dtype: torch.dtype) -> bool:
     """Return whether the path to run has products that are as fast as those of libraries."""
-    return path() in PRODUCTS.get(dtype, ()) and not (
-        dtype == torch.bfloat16 and torch.cpu._is_amx_tile_supported()
-    )
+    return path() in PRODUCTS.get(dtype, ()) and not (dtype == torch.bfloat16 and HAS_AMX())
 
 
 def multiply(
@@ -236,16 +236,16 @@ def cross_entropy(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Compute, by a path, the losses [N] of frames in nats, whether another output than that of
     the label comes first among the largest [N], and the gradient [N, P] of `scale` times the sum.
+
+    labels: in [0, P), which is not checked.
     """
     N, P = logits_NP.shape
     logits = checked("logits", logits_NP, (N, P), *STORAGES)
     labels = checked("labels", labels_N, (N,), torch.int64)
-    if N and not 0 <= labels.min() <= labels.max() < P:
-        raise ValueError(f"labels are from {labels.min()} to {labels.max()}; there are {P} outputs")
     losses, wrong = torch.empty(N), torch.empty(N, dtype=torch.bool)
     gradient = torch.empty_like(logits) if with_gradient else None
     job = CrossEntropy(
-        threads=torch.get_num_threads(),
+        threads=min(torch.get_num_threads(), 1 + N * P // WORK),
         storage=STORAGES.index(logits.dtype),
         rows=N,
         outputs=P,

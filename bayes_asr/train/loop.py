@@ -62,9 +62,9 @@ def losses(logits: Sequence[Tensor], batch: Batch, frames: float) -> list[Loss]:
 class Update:
     """One step of the optimizer on the weighted losses of the heads, with clipped gradients.
 
-    bfloat16: compute matrix products in bfloat16, by autocast, which rounds their results to it,
-    gradients too. Weights, what is added to them, statistics, losses and the optimizer's averages
-    are in single precision.
+    bfloat16: compute matrix products in bfloat16, by autocast, and round their results to it, but
+    for gradients of weights where the products are this toolkit's. Weights, what is added to them,
+    statistics, losses and the optimizer's averages are in single precision.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class Update:
         NotFiniteError, before any weight changes, where the loss, the norm or the running
         statistics of the batch are not finite.
         """
-        senones, *others = (part.mean for part in parts)
-        objective = sum((self._monophone_weight * mean for mean in others), start=senones)
+        first, *others = (part.mean for part in parts)
+        objective = sum((self._monophone_weight * mean for mean in others), start=first)
         try:
             objective.backward()
             parallel.add_up_gradients(self._model.parameters())

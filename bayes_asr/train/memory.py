@@ -12,8 +12,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 NEVER = -1
 GIB = 2**30
 HUGE = 4  # GiB at the start of the heap that come in huge pages
-# oneDNN and what torch puts around it keep the code for the last 1,024 shapes of products, half a
-# megabyte each. Every batch has another number of frames, so only its own shapes come again.
+# oneDNN and what torch puts around it keep the code for the last 1,024 shapes of what products they
+# compute, half a megabyte each. Every batch has another number of frames, so only its own shapes
+# come again.
 CACHES, SHAPES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"), "64"
 
 

@@ -29,8 +29,8 @@ class Loss {
     Vec sums{};
     float sum = 0.0f;
     for (int64_t i = 0; i < job_.outputs; i += LANES) {
-      const Vec x = Some(logits + i, job_.outputs - i, -INFINITY);
-      const Vec exp = x == -INFINITY ? Vec{} : Exp(x - largest);
+      const Vec x = Some(logits + i, job_.outputs - i, -INFINITY) - largest;
+      const Vec exp = x < -87.33f ? Vec{} : Exp(x);  // which is never 0
       StoreSome(exps + i, exp, LANES);
       sums += exp;
     }

@@ -1,7 +1,7 @@
-// The recurrences for one instruction set.  A file that includes this has set, for what follows,
-// LANES (floats in a vector), ROWS (rows whose sums fit into the registers) and the instruction
-// set; PATH names the result.  Everything is in a namespace of its own, so that no function
-// compiled for one instruction set stands in for that of another.
+// Recurrences, products and losses for one instruction set.  A file that includes this has set, for
+// what follows, LANES (floats in a vector), ROWS (rows whose sums fit into the registers) and the
+// instruction set; PATH names the result.  Everything is in a namespace of its own, so that no
+// function compiled for one instruction set stands in for that of another.
 
 namespace {
 

@@ -1,4 +1,4 @@
-// The functions that Python calls for recurrences, and which path they take.
+// The functions that Python calls, and which path they take.
 
 #include "recurrence.h"
 

@@ -1,5 +1,5 @@
-// What Python hands to the recurrences: sizes, strides in elements and plain pointers.
-// native.py repeats the layout of the struct and the order of the enums.
+// What Python hands to recurrences, products and losses: sizes, strides in elements and plain
+// pointers.  native.py repeats the layout of the structs and the order of the enums.
 //
 // Legend: B sequences, T time steps, N frames, D directions, H units, G gates, X = G * H, E further
 // derivatives ("extras" in cells.h).
@@ -44,7 +44,7 @@ struct Job {
 };
 
 // left * right + bias: [rows, inner] x [inner, columns].  Strides are of a row and of a column; one
-// of the two is 1, that of a column where the right side is bfloat16.
+// of the two is 1, that of a column where the right side is bfloat16, unless it has one element.
 struct Product {
   int64_t threads, storage;  // of the left side, and of the right one when it is multiplied
   int64_t rows, inner, columns;
@@ -64,7 +64,7 @@ struct CrossEntropy {
   const int64_t *labels;  // [rows]
   void *gradient;         // [rows, outputs], times `scale`; or null
   float *losses;          // [rows] in nats
-  uint8_t *wrong;         // [rows] whether an output that comes first among the largest has no label
+  uint8_t *wrong;         // [rows] whether the first of the largest outputs is not the label's
   double scale;
 };
 
