@@ -35,8 +35,8 @@ class Dense {
  private:
   using Number = typename Store::Number;
   static constexpr int64_t kPart = 1152;  // words: panels of up to 144 KiB
-  static constexpr int64_t kGroup = 4 * Store::kPerWord;  // blocks of rows: lines of a column
-  static constexpr int64_t kShares = 4;  // of work for each thread, at least
+  static constexpr int64_t kGroup = 4 * Store::kPerWord;  // blocks, of a column three cache lines
+  static constexpr int64_t kShares = 4;  // of the work for each thread, at least
   static constexpr int64_t kGroupRows = kGroup * kRows;
 
   // The part of the sum from `first` on, added to those before it.
@@ -104,21 +104,20 @@ class Dense {
   }
 
   void Block(int64_t block, int64_t p, const uint32_t *packed) const {
-    const int64_t row = FirstOf(block), bytes = sizeof(Number), word = sizeof(uint32_t);
+    constexpr int64_t word = sizeof(uint32_t);
+    const int64_t row = FirstOf(block);
+    const int rows = static_cast<int>(FirstOf(block + 1) - row);
+    const Left left =
+        ByColumns() ? Left{reinterpret_cast<const char *>(packed), word, kGroupRows * word,
+                           right_.words(), rows}
+                    : Left{reinterpret_cast<const char *>(LeftAt(row, 0)),
+                           product_.left_row * static_cast<int64_t>(sizeof(Number)), word,
+                           right_.K() / Store::kPerWord, rows};
     const uint32_t *panel = right_.panel(0, p);
-    Left left;
-    left.rows = static_cast<int>(FirstOf(block + 1) - row);
     Vec sums[kRows * kPair];
-    if (ByColumns()) {
-      left = {reinterpret_cast<const char *>(packed), word, kGroupRows * word, right_.words(),
-              left.rows};
-    } else {
-      left = {reinterpret_cast<const char *>(LeftAt(row, 0)), product_.left_row * bytes, word,
-              right_.K() / Store::kPerWord, left.rows};
-    }
     Multiply(left, right_, panel, sums);
     if (left.words < right_.words()) AddLast(left, panel, sums);
-    for (int r = 0; r < left.rows; ++r) {
+    for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < kPair; ++v) {
         Put(row + r, p * right_.units() + v * LANES, sums[r * kPair + v]);
       }
