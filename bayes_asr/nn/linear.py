@@ -1,8 +1,8 @@
 """Products of many frames, compiled for this machine, also for features in bfloat16.
 
 torch takes MKL for them in single precision, which needs twice as long on processors that it does
-not know, and oneDNN in bfloat16, which compiles code for each new number of frames; neither takes
-notice of a thread that is slower than the others (docs/performance.md).
+not know, and oneDNN in bfloat16, which compiles code for each new number of frames
+(docs/performance.md).
 """
 
 import torch
