@@ -1,5 +1,5 @@
-"""The compiled code, through ctypes: recurrences, products and losses, and which of their paths
-this machine runs.
+"""The compiled code, through ctypes: recurrences, products and losses, which of their paths this
+machine runs, and processes that wait for one another.
 
 `_recurrence.so` lies beside this module where a compiler was at hand at installation; it links to
 nothing but the C++ library. It has one path for each instruction set and the fastest that the
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.nn.activations import FIXED, Activation
 
 LIBRARY = Path(__file__).with_name("_recurrence.so")
-INTERFACE = 3  # of the structs and functions below
+INTERFACE = 4  # of the structs and functions below
 CHOICE = "BAYES_ASR_KERNELS"
 UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
@@ -101,6 +101,8 @@ def library() -> c.CDLL | None:
     for name, struct in STRUCTS.items():
         function = getattr(loaded, f"recurrence_{name}")
         function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(struct)]
+    loaded.recurrence_meet.restype = c.c_int64
+    loaded.recurrence_meet.argtypes = [c.c_void_p, *[c.c_int64] * 3, c.c_double]
     _share_threads(loaded)
     return loaded
 
@@ -258,3 +260,14 @@ def cross_entropy(
     )
     _run("cross_entropy", path, job, f"the loss of {N} x {P} outputs")
     return losses, wrong, gradient
+
+
+def meet(arrivals: Tensor, size: int, rank: int, count: int, seconds: float) -> bool:
+    """Say in shared memory that process `rank` of `size` has come `count` times, and wait until all
+    have; return whether they did within `seconds`.
+
+    arrivals: a cache line of 64 bytes for each process, of zeros in the beginning.
+    """
+    fitting("arrivals", arrivals, (64 * size,), torch.uint8)
+    loaded = cast(c.CDLL, library())
+    return bool(loaded.recurrence_meet(address(arrivals), size, rank, count, seconds))

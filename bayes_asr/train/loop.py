@@ -17,6 +17,7 @@ from bayes_asr.nn.loss import Loss, cross_entropy
 from bayes_asr.nn.model import AcousticModel
 from bayes_asr.train import parallel
 from bayes_asr.train.batch import Batch
+from bayes_asr.train.gradients import GradientSum
 from bayes_asr.train.guard import NotFiniteError, check_statistics, undone_if_not_finite
 
 
@@ -79,6 +80,7 @@ class Update:
         """Keep what every step needs."""
         self.bfloat16 = bfloat16
         self._model, self._optimizer = model, optimizer
+        self._add_up_gradients = GradientSum(model.parameters())
         self._monophone_weight, self._max_norm = monophone_weight, max_gradient_norm
 
     def __call__(self, parts: list[Loss]) -> float:
@@ -91,7 +93,7 @@ class Update:
         objective = sum((self._monophone_weight * mean for mean in others), start=first)
         try:
             objective.backward()
-            parallel.add_up_gradients(self._model.parameters())
+            self._add_up_gradients()
             return self._stepped(objective.item())
         finally:
             self._optimizer.zero_grad()  # what lies among activations would tear holes into memory

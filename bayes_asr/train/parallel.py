@@ -5,9 +5,10 @@ the first process, which alone writes.
 """
 
 import logging
+import mmap
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from bayes_asr.data.batches import dealt
 from bayes_asr.errors import InputError, StoppedError, complaint
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.norm import BatchNorm
+from bayes_asr.train.shared import ROOM, Meeting, offered, seen
 
 Made = TypeVar("Made")
 
@@ -26,6 +28,8 @@ Made = TypeVar("Made")
 # connections, which is seen at once; this is for a machine that is gone without a word.
 TIMEOUT = timedelta(days=1)
 FAILURE = "bayes_asr/failure"  # key of the store that the processes share
+
+_meeting: Meeting | None = None  # where all processes are on one machine
 
 
 class PeerError(InputError):
@@ -48,13 +52,40 @@ def joined() -> Iterator[None]:
     if not is_first():
         LOGGER.setLevel(logging.ERROR)
     try:
-        yield
+        with _met():
+            yield
     except (Exception, KeyboardInterrupt) as error:
         if not _speaks_of(error):
             raise SystemExit(_status(error)) from None
         raise
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def _met() -> Iterator[None]:
+    """Let the processes wait for one another in memory, if they can, which is sooner."""
+    global _meeting
+    memory = shared_memory(Meeting.size(size()))
+    processes = [int(number) for number in _of_all(os.getpid())]
+    meeting = Meeting.found(memory, dist.get_rank(), processes) if memory else None
+    (without,) = total(meeting is None)
+    _meeting = None if without else meeting
+    try:
+        yield
+    finally:
+        _meeting = None
+        if meeting:
+            meeting.close()
+
+
+def shared_memory(size: int) -> mmap.mmap | None:
+    """Memory of `size` bytes that all processes see; None in all, where one does not."""
+    with ExitStack() as until_seen:
+        offer = from_first(lambda: until_seen.enter_context(offered(size)))
+        memory = seen(*offer, size) if offer else None
+        (without,) = total(memory is None)
+    return None if without else memory
 
 
 def _speaks_of(error: BaseException) -> bool:
@@ -80,7 +111,7 @@ def _store() -> dist.distributed_c10d.Store:
 
 
 @contextmanager
-def _together() -> Iterator[None]:
+def together() -> Iterator[None]:
     """Say what ended a process for which the others would wait in vain."""
     try:
         yield
@@ -106,8 +137,12 @@ def is_first() -> bool:
 
 def add_up(tensor: Tensor) -> None:
     """Add up a tensor over all processes, in place."""
-    if dist.is_initialized():
-        with _together():
+    if not dist.is_initialized():
+        return
+    with together():
+        if _meeting and tensor.nbytes <= ROOM and not tensor.is_cuda:
+            tensor.copy_(_meeting.gathered(tensor).sum(0))
+        else:
             dist.all_reduce(tensor)
 
 
@@ -118,20 +153,26 @@ def total(*numbers: float) -> list[float]:
     return sums.tolist()
 
 
+def wait() -> None:
+    """Return once all processes are here."""
+    total(0)
+
+
 def largest(number: int) -> int:
     """The largest of the numbers of all processes."""
-    found = torch.tensor(number)
-    if dist.is_initialized():
-        with _together():
-            dist.all_reduce(found, dist.ReduceOp.MAX)
-    return int(found)
+    return int(max(_of_all(number)))
+
+
+def _of_all(number: float) -> list[float]:
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    return total(*(number if rank == each else 0 for each in range(size())))
 
 
 def from_first(make: Callable[[], Made]) -> Made:
     """What the first process makes, in all of them."""
     made = [make() if is_first() else None]
     if dist.is_initialized():
-        with _together():
+        with together():
             dist.broadcast_object_list(made, device=torch.device("cpu"))
     return made[0]  # type: ignore[return-value]
 
@@ -155,17 +196,3 @@ def share_statistics(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, BatchNorm) and dist.is_initialized():
             module.add_up = add_up
-
-
-def add_up_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Add up the gradients of all processes."""
-    if not dist.is_initialized():
-        return
-    trained = [p for p in parameters if p.requires_grad]
-    for p in trained:
-        if p.grad is None:  # where a process has no utterance
-            p.grad = torch.zeros_like(p)
-    with _together():
-        sums = [dist.all_reduce(p.grad, async_op=True) for p in trained]
-        for each in sums:
-            each.wait()

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "wait.h"
+
 struct OpenMp {
   void (*parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);
   int (*size)();
@@ -45,13 +47,11 @@ class Team {
       arrived_.store(0, std::memory_order_relaxed);
       round_.store(round + 1, std::memory_order_release);
     } else {
-      Wait([this, round] { return round_.load(std::memory_order_acquire) != round; });
+      WaitUntil([this, round] { return round_.load(std::memory_order_acquire) != round; });
     }
   }
 
  private:
-  static constexpr int kSpins = 5000;  // some 50 us, after which others may want the core more
-
   template <class Body>
   struct Share {
     Team &team;
@@ -72,7 +72,7 @@ class Team {
       while (static_cast<int>(others.size()) < wanted_ - 1) {
         const int number = static_cast<int>(others.size()) + 1;
         others.emplace_back([this, number, &body] {
-          Wait([this] { return size_.load(std::memory_order_acquire) > 0; });
+          WaitUntil([this] { return size_.load(std::memory_order_acquire) > 0; });
           body(number, size_.load(std::memory_order_relaxed));
         });
       }
@@ -82,19 +82,6 @@ class Team {
     size_.store(static_cast<int>(others.size()) + 1, std::memory_order_release);
     body(0, size_.load(std::memory_order_relaxed));
     for (std::thread &other : others) other.join();
-  }
-
-  template <class Condition>
-  static void Wait(Condition condition) {
-    for (int i = 0; !condition(); ++i) {
-      if (i > kSpins) {
-        std::this_thread::yield();
-      } else {
-#ifdef __x86_64__
-        __builtin_ia32_pause();
-#endif
-      }
-    }
   }
 
   const int wanted_;

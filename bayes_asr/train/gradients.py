@@ -1,0 +1,71 @@
+"""Gradients of all processes, added up: through memory that they share, or by messages."""
+
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from bayes_asr.train import parallel
+
+
+class GradientSum:
+    """Adds up the gradients of all processes, in place, in each of them.
+
+    On one machine, the processes write them to memory that all see, and each adds up one part: a
+    third of the time of messages, in which two processes of one thread each would spend 7 % of
+    theirs. Between machines, on GPUs, and where there is no such memory, messages are sent.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Agree with all other processes on how; they are made together, and called together."""
+        self._parameters = list(parameters)
+        self._shared = self._memory() if parallel.size() > 1 else None
+
+    def __call__(self) -> None:
+        """Add them up; those of parameters that are not trained stay None."""
+        if parallel.size() == 1:
+            return
+        trained = [p for p in self._parameters if p.requires_grad]
+        for p in trained:
+            if p.grad is None:  # where a process has no utterance
+                p.grad = torch.zeros_like(p)
+        gradients = [p.grad for p in trained if p.grad is not None]
+        if self._shared is None:
+            _by_messages(gradients)
+        else:
+            _through_memory(gradients, self._shared)
+
+    def _memory(self) -> Tensor | None:
+        """[P + 1, X] for the X gradients of each of P processes and their sum, if they share it."""
+        first, *_ = self._parameters
+        if first.is_cuda:
+            return None
+        rows, numbers = parallel.size() + 1, sum(p.numel() for p in self._parameters)
+        seen = parallel.shared_memory(rows * numbers * first.element_size())
+        return None if seen is None else torch.frombuffer(seen, dtype=first.dtype).view(rows, -1)
+
+
+def _by_messages(gradients: list[Tensor]) -> None:
+    with parallel.together():
+        sums = [dist.all_reduce(each, async_op=True) for each in gradients]
+        for each in sums:
+            each.wait()
+
+
+def _through_memory(gradients: list[Tensor], shared_PX: Tensor) -> None:
+    """Add up parts of equal size, one in each process.
+
+    A process that writes again waits first for all that read what it wrote: its gradients were read
+    before the second wait, and the sums of a step are before the first wait of the next.
+    """
+    own_PX, sum_X = shared_PX[:-1], shared_PX[-1]
+    sizes, rank = [g.numel() for g in gradients], dist.get_rank()
+    count = sum(sizes)
+    torch.cat([g.flatten() for g in gradients], out=own_PX[rank, :count])
+    parallel.wait()
+    part = slice(count * rank // len(own_PX), count * (rank + 1) // len(own_PX))
+    torch.sum(own_PX[:, part], 0, out=sum_X[part])
+    parallel.wait()
+    for g, total in zip(gradients, sum_X[:count].split(sizes), strict=True):
+        g.copy_(total.view_as(g))

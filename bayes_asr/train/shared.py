@@ -1,0 +1,115 @@
+"""Memory that the processes of one machine share, through which they wait and tell one another.
+
+A message takes some 0.2 ms between two processes that do nothing else, and up to 5 ms where all
+processors compute, since a thread has to be given one on either side. A counter in shared memory
+is seen in microseconds.
+"""
+
+import mmap
+import os
+import select
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from bayes_asr.nn import native
+
+LINE = 64  # bytes of a counter's cache line
+ROOM = 2**20  # bytes of what a process tells at once
+SECONDS = 0.1  # of waiting, after which a process looks whether the others still live
+
+
+@contextmanager
+def offered(size: int) -> Iterator[tuple[str, str] | None]:
+    """Where others find new memory of this process, and what it is called there; None if nowhere.
+
+    It has no name in a file system, and goes with the last process that sees it.
+    """
+    name = f"bayes_asr-{uuid.uuid4()}"
+    try:
+        descriptor = os.memfd_create(name)
+    except (AttributeError, OSError):  # not Linux, or not allowed
+        yield None
+        return
+    try:
+        os.truncate(descriptor, size)
+        yield f"/proc/{os.getpid()}/fd/{descriptor}", f"/memfd:{name} (deleted)"
+    finally:
+        os.close(descriptor)
+
+
+def seen(path: str, name: str, size: int) -> mmap.mmap | None:
+    """The memory that is offered at `path`, unless this is another machine."""
+    try:
+        if os.readlink(path) == name:
+            with open(path, "r+b") as file:
+                return mmap.mmap(file.fileno(), size)
+    except OSError:
+        pass
+    return None
+
+
+class Meeting:
+    """Where processes wait for one another, and see what each brings.
+
+    All of them make it from the same memory, and then make the same calls.
+    """
+
+    def __init__(self, memory: mmap.mmap, rank: int, processes: Sequence[int]) -> None:
+        """Take memory of `size(P)` for P processes with these numbers, of which this is `rank`."""
+        self._rank, self._count = rank, 0
+        self._living = [os.pidfd_open(process) for process in processes]
+        everything = torch.frombuffer(memory, dtype=torch.uint8)
+        self._arrivals, places = everything.tensor_split([LINE * len(processes)])
+        self._places = places.view(2, len(processes), ROOM)
+
+    @classmethod
+    def found(cls, memory: mmap.mmap, rank: int, processes: Sequence[int]) -> Self | None:
+        """One, or None without compiled code, or where the system cannot say whether they live."""
+        try:
+            return cls(memory, rank, processes) if native.library() else None
+        except (AttributeError, OSError):
+            return None
+
+    @staticmethod
+    def size(processes: int) -> int:
+        """Bytes of memory that so many processes need."""
+        return processes * (LINE + 2 * ROOM)
+
+    def close(self) -> None:
+        """Leave it."""
+        for descriptor in self._living:
+            os.close(descriptor)
+
+    def wait(self) -> None:
+        """Return once all processes wait; RuntimeError where one has ended."""
+        self._count += 1
+        while not self._all_here(SECONDS):
+            ended = [rank for rank, process in enumerate(self._living) if _has_ended(process)]
+            if ended and not self._all_here(0):  # it may have come before it ended
+                raise RuntimeError(f"process {ended[0]} has ended")
+
+    def _all_here(self, seconds: float) -> bool:
+        return native.meet(self._arrivals, len(self._living), self._rank, self._count, seconds)
+
+    def gathered(self, x: Tensor) -> Tensor:
+        """What each of P processes brings, [P, *x.shape], until the next call but one.
+
+        x: of at most ROOM bytes. Places alternate: who brings something again has met all others
+        since they read what it brought last in this place.
+        """
+        places = self._places[self._count % 2].view(x.dtype)[:, : x.numel()]
+        places[self._rank] = x.flatten()
+        self.wait()
+        return places.view(-1, *x.shape)
+
+
+def _has_ended(process: int) -> bool:
+    """Whether a process has, of which this is a descriptor; it may be a zombie still."""
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return bool(poll.poll(0))
