@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from nn_units import UNITS, name
-from processes import together
+from processes import on_machines_of_their_own, together
 from small_corpus import TINY, write_corpus
 from training_runs import states
 
@@ -76,7 +76,8 @@ def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
     return found | gradients | dict(model.named_buffers())
 
 
-def learn_together(rank: int, folder: Path) -> int:
+def learn_together(rank: int, folder: Path, apart: bool) -> int:
+    on_machines_of_their_own(apart)
     with parallel.joined():
         found = {(norm, lengths): learnt(norm, lengths) for norm in NORMS for lengths in BATCHES}
     torch.save(found, folder / f"{rank}.pt")
@@ -84,8 +85,9 @@ def learn_together(rank: int, folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
-    ended = together(tmp_path, learn_together, tmp_path)
+@pytest.mark.parametrize("apart", [False, True])
+def test_two_processes_learn_what_one_does(tmp_path: Path, apart: bool) -> None:
+    ended = together(tmp_path, learn_together, tmp_path, apart)
     assert [each.status for each in ended] == [0, 0], ended
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     for norm in NORMS:
@@ -109,7 +111,8 @@ def test_every_unit_takes_part_with_no_frame(options: dict[str, Any]) -> None:
 
 
 def train_in_each(rank: int, arguments: list[str], what: str) -> int:
-    """`bayes-asr train` in one of several processes, to which something may happen."""
+    """`bayes-asr train` in one of several processes, to which something may happen; `apart`: on
+    machines of their own."""
     count = 0
     losses = loop.losses
 
@@ -118,17 +121,18 @@ def train_in_each(rank: int, arguments: list[str], what: str) -> int:
         count += 1
         parts = losses(*args)
         if rank == 1 and count == 3:
-            if what == "signal":
+            if "signal" in what:
                 os.kill(os.getpid(), signal.SIGTERM)
-            if what == "kill":
+            if "kill" in what:
                 os.kill(os.getpid(), signal.SIGKILL)
-            if what == "error":
+            if "error" in what:
                 raise InputError("data/train/feats.ark: made to fail")
-            if what == "nan":
+            if "nan" in what:
                 parts[0] = parts[0]._replace(mean=parts[0].mean * float("nan"))
         return parts
 
     loop.losses = losses_or_more
+    on_machines_of_their_own("apart" in what)
     return main(arguments)
 
 
@@ -183,22 +187,24 @@ def test_a_signal_to_one_process_stops_all_and_one_process_goes_on(trainings: Tr
 
 
 @pytest.mark.slow
-def test_an_error_in_one_process_ends_all_and_is_said_once(trainings: Trainings) -> None:
-    statuses, said = trainings.together("failed", "error")
+@pytest.mark.parametrize("what", ["error", "error apart"])
+def test_an_error_in_one_process_ends_all_and_is_said_once(trainings: Trainings, what: str) -> None:
+    statuses, said = trainings.together(what, what)
     assert statuses == [1, 1]
     message = "data/train/feats.ark: made to fail"
     assert said[1] == f"bayes-asr train: error: {message}\n"
     assert message not in said[0]
     assert "Traceback" not in said[0]
-    run = trainings.folder / "failed"
+    run = trainings.folder / what
     assert json.loads((run / "state.json").read_text())["why"] == f"process 1: {message}"
     assert message in (run / "train.log").read_text()
     assert {path.name for path in run.iterdir()} >= {"last.pt", "config.yaml"}
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_ends_all(trainings: Trainings) -> None:
-    statuses, said = trainings.together("killed", "kill")
+@pytest.mark.parametrize("what", ["kill", "kill apart"])
+def test_a_process_that_is_killed_ends_all(trainings: Trainings, what: str) -> None:
+    statuses, said = trainings.together(what, what)
     assert statuses == [1, -signal.SIGKILL]
     last = said[0].splitlines()[-1]
     assert last.startswith("bayes-asr train: error: another process of this training was killed")

@@ -105,7 +105,7 @@ class Meeting:
         places = self._places[self._count % 2].view(x.dtype)[:, : x.numel()]
         places[self._rank] = x.flatten()
         self.wait()
-        return places.view(-1, *x.shape)
+        return places.view(len(places), *x.shape)
 
 
 def _has_ended(process: int) -> bool:
