@@ -2,8 +2,8 @@
 
 A step is what `bayes-asr train` does with a batch: forward pass, both heads, losses, backward pass,
 clipping, optimizer. The reference is a loop over frames in the manner of pytorch-kaldi's `liGRU`
-(`peers.py`). In every round all variants take a step in turn, so that what else the machine does
-meets all of them; ratios are within a round, and the medians over the rounds are printed.
+(`peers.py`). In every round all variants take some steps in turn, so that what else the machine
+does meets all of them; ratios are within a round, and the medians over the rounds are printed.
 
     python benchmarks/step.py [--json FILE] [--unit li-bru ...] [--batch 8] [--frames 300]
     python benchmarks/step.py --ragged
@@ -40,7 +40,8 @@ from bayes_asr.train.memory import keep_freed_memory
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
 INPUTS, OUTPUTS, MAX_NORM, IGNORED = 50, (1900, 48), 5.0, -100
-WARM_UP = 3  # rounds until no variant needs memory that it did not have before
+WARM_UP = 2  # rounds until no variant needs memory that it did not have before
+STEPS = 3  # of a turn, in a row as in training, where reading ahead has begun long ago
 UNITS = ("li-bru", "li-gru", "bru", "gru", "lstm")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SWEEPS: dict[str, tuple[int, ...]] = {
@@ -73,7 +74,7 @@ class Variant:
     tied: bool
     dtype: str
     prepared: Callable[[Lengths], Callable[[], object]]
-    """Makes a random batch of these lengths, and what takes a step on it."""
+    """Makes a random batch of these lengths, and what takes STEPS steps on it."""
     model: AcousticModel | None = None
 
 
@@ -96,7 +97,7 @@ def ours(size: Size, unit: str, tied: bool, dtype: str, optimizer: str) -> Varia
         labels = [torch.randint(outputs, (n,)) for outputs in OUTPUTS]
         keys = torch.arange(len(lengths))
         batch = Batch(torch.randn(n, INPUTS), Frames(lengths), *labels, keys)
-        return lambda: run_epoch(model, [["utt"]], lambda _: batch, title="", update=update)
+        return lambda: run_epoch(model, [["utt"]] * STEPS, lambda _: batch, title="", update=update)
 
     return Variant(size, unit, tied, dtype, prepared, model)
 
@@ -123,7 +124,11 @@ def theirs(size: Size, name: str, optimizer: str) -> Variant:
                 nn.utils.clip_grad_norm_(net.parameters(), MAX_NORM)
                 steps.step()
 
-        return step
+        def turn() -> None:
+            for _ in range(STEPS):
+                step()
+
+        return turn
 
     return Variant(size, name, tied, "float32", prepared)
 
@@ -140,7 +145,7 @@ def variants(args: argparse.Namespace, size: Size) -> list[Variant]:
 
 
 def measured(args: argparse.Namespace, runs: Sequence[Variant]) -> list[Row]:
-    """Let all variants take a step in each of `rounds` rounds, after some to warm up."""
+    """Let all variants take some steps in each of `rounds` rounds, after some to warm up."""
     rng = np.random.default_rng(args.seed)
     spoken = spoken_lengths(args.data) if args.ragged else None
     counts = [products(run.model, frames_of(run.size)) if run.model else Counter() for run in runs]
@@ -156,7 +161,7 @@ def measured(args: argparse.Namespace, runs: Sequence[Variant]) -> list[Row]:
             lengths = drawn[run.size]
             seconds = timed(run.prepared(lengths))
             if round_ >= WARM_UP:
-                speed.append(sum(lengths) / seconds)
+                speed.append(STEPS * sum(lengths) / seconds)
     seconds_alone = {key: statistics.median(times) for key, times in products_alone.items()}
     by_size: dict[Size, dict[str, list[float]]] = {run.size: {} for run in runs}
     for run, speed in zip(runs, speeds, strict=True):
