@@ -66,7 +66,7 @@ def _one(
     sys.exit(work(rank, *args))
 
 
-def on_machines_of_their_own(apart: bool = True) -> None:
+def on_machines_of_their_own(apart: bool) -> None:
     """Let this process see no memory that another one offers, as on another machine."""
     if apart and os.environ["RANK"] != "0":
         parallel.seen = lambda *_: None  # type: ignore[assignment]

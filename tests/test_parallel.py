@@ -111,8 +111,8 @@ def test_every_unit_takes_part_with_no_frame(options: dict[str, Any]) -> None:
 
 
 def train_in_each(rank: int, arguments: list[str], what: str) -> int:
-    """`bayes-asr train` in one of several processes, to which something may happen; `apart`: on
-    machines of their own."""
+    """`bayes-asr train` in one of two processes, to the second of which, or the `first`, something
+    may happen; `apart`: on machines of their own."""
     count = 0
     losses = loop.losses
 
@@ -120,7 +120,7 @@ def train_in_each(rank: int, arguments: list[str], what: str) -> int:
         nonlocal count
         count += 1
         parts = losses(*args)
-        if rank == 1 and count == 3:
+        if rank == ("first" not in what) and count == 3:
             if "signal" in what:
                 os.kill(os.getpid(), signal.SIGTERM)
             if "kill" in what:
@@ -199,6 +199,16 @@ def test_an_error_in_one_process_ends_all_and_is_said_once(trainings: Trainings,
     assert json.loads((run / "state.json").read_text())["why"] == f"process 1: {message}"
     assert message in (run / "train.log").read_text()
     assert {path.name for path in run.iterdir()} >= {"last.pt", "config.yaml"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["error first", "error first apart"])
+def test_an_error_in_the_first_process_is_said_by_it_alone(trainings: Trainings, what: str) -> None:
+    statuses, said = trainings.together(what, what)
+    assert statuses == [1, 1], said
+    message = "bayes-asr train: error: data/train/feats.ark: made to fail"
+    assert said[0].splitlines()[-1] == message
+    assert said[1] == ""
 
 
 @pytest.mark.slow

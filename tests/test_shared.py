@@ -125,3 +125,15 @@ def test_only_memory_that_was_offered_is_seen() -> None:
         assert seen("/proc/self/fd/999999", name, 100) is None
     assert seen(path, name, 100) is None
     assert memory[:2] == b"ab"
+
+
+@memory
+def test_no_memory_is_offered_where_there_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("File too large")
+
+    held = memory_held()
+    monkeypatch.setattr(os, "truncate", refuse)
+    with offered(100) as offer:
+        assert offer is None
+    assert memory_held() == held

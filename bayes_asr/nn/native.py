@@ -33,6 +33,7 @@ PRODUCTS = {  # the paths that have the vectors for them
     torch.float32: ("avx2", "avx512", "avx512_bf16"),
     torch.bfloat16: ("avx512_bf16",),
 }
+LINE = 64  # bytes of a cache line
 COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGE", "sets")
 
 
@@ -103,6 +104,10 @@ def library() -> c.CDLL | None:
         function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(struct)]
     loaded.recurrence_meet.restype = c.c_int64
     loaded.recurrence_meet.argtypes = [c.c_void_p, *[c.c_int64] * 3, c.c_double]
+    loaded.recurrence_leave.restype, loaded.recurrence_leave.argtypes = (
+        None,
+        [c.c_void_p, c.c_int64],
+    )
     _share_threads(loaded)
     return loaded
 
@@ -262,12 +267,20 @@ def cross_entropy(
     return losses, wrong, gradient
 
 
-def meet(arrivals: Tensor, size: int, rank: int, count: int, seconds: float) -> bool:
-    """Say in shared memory that process `rank` of `size` has come `count` times, and wait until all
-    have; return whether they did within `seconds`.
+def meet(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:
+    """Say in shared memory that process `rank` has come `count` times, and wait until all have;
+    return whether they did within `seconds`. RuntimeError where one has left instead.
 
-    arrivals: a cache line of 64 bytes for each process, of zeros in the beginning.
+    arrivals: a cache LINE for each process, of zeros in the beginning.
     """
-    fitting("arrivals", arrivals, (64 * size,), torch.uint8)
+    size = len(fitting("arrivals", arrivals, tuple(arrivals.shape), torch.uint8)) // LINE
     loaded = cast(c.CDLL, library())
-    return bool(loaded.recurrence_meet(address(arrivals), size, rank, count, seconds))
+    met = loaded.recurrence_meet(address(arrivals), size, rank, count, seconds)
+    if met < 0:
+        raise RuntimeError("a process has left")
+    return bool(met)
+
+
+def leave(arrivals: Tensor, rank: int) -> None:
+    """Say in shared memory that process `rank` will not come again."""
+    cast(c.CDLL, library()).recurrence_leave(address(arrivals), rank)

@@ -12,9 +12,9 @@ from bayes_asr.train import parallel
 class GradientSum:
     """Adds up the gradients of all processes, in place, in each of them.
 
-    On one machine, the processes write them to memory that all see, and each adds up one part: a
-    third of the time of messages, in which two processes of one thread each would spend 7 % of
-    theirs. Between machines, on GPUs, and where there is no such memory, messages are sent.
+    On one machine, the processes write them to memory that all see, and each adds up one part, which
+    is faster than messages. These are sent between machines, on GPUs, and where there is no such
+    memory.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -38,12 +38,12 @@ class GradientSum:
 
     def _memory(self) -> Tensor | None:
         """[P + 1, X] for the X gradients of each of P processes and their sum, if they share it."""
-        first, *_ = self._parameters
-        if first.is_cuda:
-            return None
-        rows, numbers = parallel.size() + 1, sum(p.numel() for p in self._parameters)
-        seen = parallel.shared_memory(rows * numbers * first.element_size())
-        return None if seen is None else torch.frombuffer(seen, dtype=first.dtype).view(rows, -1)
+        kinds = {(p.device.type, p.dtype) for p in self._parameters}
+        alike = len(kinds) == 1 and not self._parameters[0].is_cuda
+        rows, dtype = parallel.size() + 1, self._parameters[0].dtype
+        size = rows * sum(p.nbytes for p in self._parameters) if alike else 0
+        memory = parallel.shared_memory(size)
+        return torch.frombuffer(memory, dtype=dtype).view(rows, -1) if memory else None
 
 
 def _by_messages(gradients: list[Tensor]) -> None:

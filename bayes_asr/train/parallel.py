@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -51,39 +52,44 @@ def joined() -> Iterator[None]:
     dist.init_process_group(backend, timeout=TIMEOUT)
     if not is_first():
         LOGGER.setLevel(logging.ERROR)
+    global _meeting
     try:
-        with _met():
-            yield
+        _meeting = _found_meeting()
+        yield
     except (Exception, KeyboardInterrupt) as error:
         if not _speaks_of(error):
             raise SystemExit(_status(error)) from None
         raise
-    finally:
+    finally:  # what this process says of its end is said by now
+        if _meeting:
+            _meeting.leave()
+        _meeting = None
         dist.destroy_process_group()
 
 
-@contextmanager
-def _met() -> Iterator[None]:
-    """Let the processes wait for one another in memory, if they can, which is sooner."""
-    global _meeting
+def _found_meeting() -> Meeting | None:
+    """Where processes wait for one another in memory, if they all can, which is sooner."""
     memory = shared_memory(Meeting.size(size()))
-    processes = [int(number) for number in _of_all(os.getpid())]
-    meeting = Meeting.found(memory, dist.get_rank(), processes) if memory else None
+    numbers = [int(number) for number in _of_all(os.getpid())]
+    alike = len(set(_of_all(_number_space()))) == 1
+    meeting = Meeting.found(memory, dist.get_rank(), numbers) if memory and alike else None
     (without,) = total(meeting is None)
-    _meeting = None if without else meeting
-    try:
-        yield
-    finally:
-        _meeting = None
-        if meeting:
-            meeting.close()
+    if without and meeting:
+        meeting.leave()
+    return None if without else meeting
+
+
+def _number_space() -> int:
+    """In which space the numbers of processes are; 0 where there is but one."""
+    space = Path("/proc/self/ns/pid")
+    return space.stat().st_ino if space.exists() else 0
 
 
 def shared_memory(size: int) -> mmap.mmap | None:
-    """Memory of `size` bytes that all processes see; None in all, where one does not."""
+    """Memory of `size` bytes that all processes see; None in all where one does not, or wants 0."""
     with ExitStack() as until_seen:
         offer = from_first(lambda: until_seen.enter_context(offered(size)))
-        memory = seen(*offer, size) if offer else None
+        memory = seen(*offer, size) if offer and size else None
         (without,) = total(memory is None)
     return None if without else memory
 

@@ -1,8 +1,7 @@
 """Memory that the processes of one machine share, through which they wait and tell one another.
 
-A message takes some 0.2 ms between two processes that do nothing else, and up to 5 ms where all
-processors compute, since a thread has to be given one on either side. A counter in shared memory
-is seen in microseconds.
+For a message, a thread has to wake up on either side, and waits for a processor where all of them
+compute. A counter in shared memory is seen at once by those who wait for it.
 """
 
 import mmap
@@ -10,7 +9,7 @@ import os
 import select
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
 
 import torch
@@ -18,7 +17,6 @@ from torch import Tensor
 
 from bayes_asr.nn import native
 
-LINE = 64  # bytes of a counter's cache line
 ROOM = 2**20  # bytes of what a process tells at once
 SECONDS = 0.1  # of waiting, after which a process looks whether the others still live
 
@@ -29,27 +27,22 @@ def offered(size: int) -> Iterator[tuple[str, str] | None]:
 
     It has no name in a file system, and goes with the last process that sees it.
     """
-    name = f"bayes_asr-{uuid.uuid4()}"
-    try:
-        descriptor = os.memfd_create(name)
-    except (AttributeError, OSError):  # not Linux, or not allowed
-        yield None
-        return
-    try:
-        os.truncate(descriptor, size)
-        yield f"/proc/{os.getpid()}/fd/{descriptor}", f"/memfd:{name} (deleted)"
-    finally:
-        os.close(descriptor)
+    name, offer = f"bayes_asr-{uuid.uuid4()}", None
+    with ExitStack() as opened:
+        with suppress(AttributeError, OSError):  # not Linux, or not allowed
+            descriptor = os.memfd_create(name)
+            opened.callback(os.close, descriptor)
+            os.truncate(descriptor, size)
+            offer = f"/proc/{os.getpid()}/fd/{descriptor}", f"/memfd:{name} (deleted)"
+        yield offer
 
 
 def seen(path: str, name: str, size: int) -> mmap.mmap | None:
     """The memory that is offered at `path`, unless this is another machine."""
-    try:
+    with suppress(OSError):
         if os.readlink(path) == name:
             with open(path, "r+b") as file:
                 return mmap.mmap(file.fileno(), size)
-    except OSError:
-        pass
     return None
 
 
@@ -62,9 +55,12 @@ class Meeting:
     def __init__(self, memory: mmap.mmap, rank: int, processes: Sequence[int]) -> None:
         """Take memory of `size(P)` for P processes with these numbers, of which this is `rank`."""
         self._rank, self._count = rank, 0
-        self._living = [os.pidfd_open(process) for process in processes]
+        self._ends = select.poll()
+        self._descriptors = [os.pidfd_open(process) for process in processes]
+        for descriptor in self._descriptors:
+            self._ends.register(descriptor, select.POLLIN)
         everything = torch.frombuffer(memory, dtype=torch.uint8)
-        self._arrivals, places = everything.tensor_split([LINE * len(processes)])
+        self._arrivals, places = everything.tensor_split([native.LINE * len(processes)])
         self._places = places.view(2, len(processes), ROOM)
 
     @classmethod
@@ -78,23 +74,23 @@ class Meeting:
     @staticmethod
     def size(processes: int) -> int:
         """Bytes of memory that so many processes need."""
-        return processes * (LINE + 2 * ROOM)
+        return processes * (native.LINE + 2 * ROOM)
 
-    def close(self) -> None:
-        """Leave it."""
-        for descriptor in self._living:
+    def leave(self) -> None:
+        """Come no more."""
+        native.leave(self._arrivals, self._rank)
+        for descriptor in self._descriptors:
             os.close(descriptor)
 
     def wait(self) -> None:
-        """Return once all processes wait; RuntimeError where one has ended."""
+        """Return once all processes wait; RuntimeError where one has left or ended."""
         self._count += 1
         while not self._all_here(SECONDS):
-            ended = [rank for rank, process in enumerate(self._living) if _has_ended(process)]
-            if ended and not self._all_here(0):  # it may have come before it ended
-                raise RuntimeError(f"process {ended[0]} has ended")
+            if self._ends.poll(0) and not self._all_here(0):  # it may have come before it ended
+                raise RuntimeError("a process has ended")
 
     def _all_here(self, seconds: float) -> bool:
-        return native.meet(self._arrivals, len(self._living), self._rank, self._count, seconds)
+        return native.meet(self._arrivals, self._rank, self._count, seconds)
 
     def gathered(self, x: Tensor) -> Tensor:
         """What each of P processes brings, [P, *x.shape], until the next call but one.
@@ -103,13 +99,6 @@ class Meeting:
         since they read what it brought last in this place.
         """
         places = self._places[self._count % 2].view(x.dtype)[:, : x.numel()]
-        places[self._rank] = x.flatten()
+        places[self._rank] = x.detach().flatten()
         self.wait()
         return places.view(len(places), *x.shape)
-
-
-def _has_ended(process: int) -> bool:
-    """Whether a process has, of which this is a descriptor; it may be a zombie still."""
-    poll = select.poll()
-    poll.register(process, select.POLLIN)
-    return bool(poll.poll(0))

@@ -9,26 +9,44 @@
 namespace {
 
 struct alignas(64) Arrivals {  // of one process, in a cache line of its own
-  std::atomic<int64_t> count;
+  std::atomic<int64_t> count, left;
 };
+static_assert(sizeof(Arrivals) == 64 && std::atomic<int64_t>::is_always_lock_free, "");
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kSoon(5);  // others are rarely later, unless they write or read
+constexpr std::chrono::microseconds kPause(50);
 
 }  // namespace
 
 extern "C" {
 
-// Say that process `rank` has arrived `count` times, and wait until all have: 1, or 0 where
-// `seconds` did not suffice.
+enum Met : int64_t { kOneHasLeft = -1, kNotYet, kAllHere };
+
+// Say that process `rank` has arrived `count` times, and wait until all have, at most `seconds`.
 int64_t recurrence_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t count,
                         double seconds) {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  const auto start = Clock::now();
   processes[rank].count.store(count, std::memory_order_release);
   int64_t here = 0;  // the first so many processes
-  WaitUntil([&] {
+  bool left = false;
+  const auto known = [&] {
     while (here < size && processes[here].count.load(std::memory_order_acquire) >= count) ++here;
-    return here == size || Clock::now() >= end;
-  });
-  return here == size;
+    // Who has left arrives no more; what it did before is seen with that.
+    left = here < size && processes[here].left.load(std::memory_order_acquire) &&
+           processes[here].count.load(std::memory_order_acquire) < count;
+    return here == size || left;
+  };
+  WaitUntil([&] { return known() || Clock::now() - start >= kSoon; });
+  while (!known() && Clock::now() - start < std::chrono::duration<double>(seconds)) {
+    std::this_thread::sleep_for(kPause);
+  }
+  return here == size ? kAllHere : left ? kOneHasLeft : kNotYet;
+}
+
+// Say that process `rank` will not arrive again.
+void recurrence_leave(Arrivals *processes, int64_t rank) {
+  processes[rank].left.store(1, std::memory_order_release);
 }
 
 }  // extern "C"

@@ -6,7 +6,7 @@
 
 template <class Condition>
 void WaitUntil(Condition condition) {
-  constexpr int kSpins = 5000;  // some 50 us, after which others may want the core more
+  constexpr int kSpins = 5000;  // for tens of us, after which others may want the core more
   for (int i = 0; !condition(); ++i) {
     if (i > kSpins) {
       std::this_thread::yield();
