@@ -12,9 +12,8 @@ from bayes_asr.train import parallel
 class GradientSum:
     """Adds up the gradients of all processes, in place, in each of them.
 
-    On one machine, the processes write them to memory that all see, and each adds up one part, which
-    is faster than messages. These are sent between machines, on GPUs, and where there is no such
-    memory.
+    On one machine, the processes write them to memory that all see, and each adds up one part;
+    messages take longer. They are sent between machines, on GPUs, and without such memory.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
