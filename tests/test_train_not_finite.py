@@ -120,8 +120,8 @@ def test_run_that_skips_and_goes_back_is_resumed_bit_for_bit(
                 update(self, model, optimizer, **more)
 
             @contextmanager
-            def undone(model: Any) -> Iterator[None]:
-                with skip(model):
+            def undone(statistics: Any) -> Iterator[None]:
+                with skip(statistics):
                     yield
                     if current["epoch"] == 2 and at_full_rate["rate"] > 0.015:
                         raise loop.NotFiniteError("the loss is inf")

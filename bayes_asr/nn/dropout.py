@@ -5,11 +5,16 @@ utterance in the same epoch gets the same mask whatever its batch, its neighbour
 that trains it, and a resumed run needs nothing restored.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
+from bayes_asr.nn import native
+
 _GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed 64-bit integer
 _MIX = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # the multipliers of splitmix64, likewise
+_BITS = 24  # of a hash that are compared with the probability
 
 
 def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: float) -> Tensor:
@@ -19,16 +24,20 @@ def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: floa
     stream: tells apart the masks of one sequence, such as those of different layers.
     """
     size = torch.Size(shape).numel()
-    position = torch.arange(1, size + 1, device=keys_B.device) + (stream << 32)
-    uniform = _uniform(keys_B[:, None] + _GOLDEN * position[None, :])
-    return (uniform >= dropout).to(torch.get_default_dtype()).view(len(keys_B), *shape)
+    first, least = (stream << 32) + 1, math.ceil(dropout * 2**_BITS)
+    if keys_B.device.type == "cpu" and native.path() != "torch":
+        mask = native.keep_mask(keys_B, first, size, least)
+    else:
+        position = torch.arange(first, first + size, device=keys_B.device)
+        mask = _hash(keys_B[:, None] + _GOLDEN * position[None, :]) >= least
+    return mask.to(torch.get_default_dtype()).view(len(keys_B), *shape)
 
 
-def _uniform(x: Tensor) -> Tensor:
-    """Splitmix64 (Steele, Lea & Flood 2014) of 64-bit integers, as numbers in [0, 1)."""
+def _hash(x: Tensor) -> Tensor:
+    """The first bits of splitmix64 (Steele, Lea & Flood 2014) of 64-bit integers."""
     for shift, factor in zip((30, 27), _MIX, strict=True):
         x = (x ^ _shift_right(x, shift)) * factor
-    return (_shift_right(x, 40)).double() / 2**24
+    return _shift_right(x, 64 - _BITS)
 
 
 def _shift_right(x: Tensor, bits: int) -> Tensor:

@@ -1,5 +1,5 @@
 """The compiled code, through ctypes: recurrences, products and losses, which of their paths this
-machine runs, and processes that wait for one another.
+machine runs, dropout masks, and processes that wait for one another.
 
 `_recurrence.so` lies beside this module where a compiler was at hand at installation; it links to
 nothing but the C++ library. It has one path for each instruction set and the fastest that the
@@ -22,7 +22,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.nn.activations import FIXED, Activation
 
 LIBRARY = Path(__file__).with_name("_recurrence.so")
-INTERFACE = 4  # of the structs and functions below
+INTERFACE = 5  # of the structs and functions below
 CHOICE = "BAYES_ASR_KERNELS"
 UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
@@ -85,6 +85,12 @@ STRUCTS = {
     "multiply": Product,
     "cross_entropy": CrossEntropy,
 }
+OTHERS: dict[str, tuple[Any, list[Any]]] = {  # functions: what they return and take
+    "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
+    "keep_mask": (None, [c.c_void_p, *[c.c_int64] * 4, c.c_void_p]),
+    "meet": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
+    "leave": (None, [c.c_void_p, c.c_int64]),
+}
 
 
 @cache
@@ -97,17 +103,12 @@ def library() -> c.CDLL | None:
             return None
     except (OSError, AttributeError):
         return None
-    loaded.recurrence_path.restype = c.c_char_p
-    loaded.recurrence_path.argtypes = [c.c_int64, c.POINTER(c.c_int64)]
     for name, struct in STRUCTS.items():
         function = getattr(loaded, f"recurrence_{name}")
         function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(struct)]
-    loaded.recurrence_meet.restype = c.c_int64
-    loaded.recurrence_meet.argtypes = [c.c_void_p, *[c.c_int64] * 3, c.c_double]
-    loaded.recurrence_leave.restype, loaded.recurrence_leave.argtypes = (
-        None,
-        [c.c_void_p, c.c_int64],
-    )
+    for name, (result, arguments) in OTHERS.items():
+        function = getattr(loaded, f"recurrence_{name}")
+        function.restype, function.argtypes = result, arguments
     _share_threads(loaded)
     return loaded
 
@@ -265,6 +266,18 @@ def cross_entropy(
     )
     _run("cross_entropy", path, job, f"the loss of {N} x {P} outputs")
     return losses, wrong, gradient
+
+
+def keep_mask(keys_B: Tensor, first: int, size: int, least: int) -> Tensor:
+    """Return masks [B, size]: 1 where the first 24 bits of a hash (`dropout`) are at least `least`.
+
+    first: position of the first number.
+    """
+    keys = checked("keys", keys_B, (len(keys_B),), torch.int64)
+    mask = torch.empty(len(keys), size, dtype=torch.float32)
+    loaded = cast(c.CDLL, library())
+    loaded.recurrence_keep_mask(address(keys), len(keys), first, size, least, address(mask))
+    return mask
 
 
 def meet(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:

@@ -79,8 +79,9 @@ class Update:
     ) -> None:
         """Keep what every step needs."""
         self.bfloat16 = bfloat16
-        self._model, self._optimizer = model, optimizer
-        self._add_up_gradients = GradientSum(model.parameters())
+        self._optimizer = optimizer
+        self._parameters, self._statistics = list(model.parameters()), dict(model.named_buffers())
+        self._add_up_gradients = GradientSum(self._parameters)
         self._monophone_weight, self._max_norm = monophone_weight, max_gradient_norm
 
     def __call__(self, parts: list[Loss]) -> float:
@@ -101,14 +102,14 @@ class Update:
     def _stepped(self, loss: float) -> float:
         """Take the step, if loss and gradient allow it."""
         (loss,) = parallel.total(loss)
-        gradients = [p.grad for p in self._model.parameters() if p.grad is not None]
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
         for what, value in (("loss", loss), ("gradient", float(norm))):
             if not math.isfinite(value):
                 raise NotFiniteError(f"the {what} is {value:g}")
-        check_statistics(self._model)
+        check_statistics(self._statistics)
         if norm > self._max_norm:
-            nn.utils.clip_grads_with_norm_(self._model.parameters(), self._max_norm, norm)
+            nn.utils.clip_grads_with_norm_(self._parameters, self._max_norm, norm)
         self._optimizer.step()
         return float(norm)
 
@@ -133,7 +134,7 @@ def run_epoch(
     model.train(update is not None)
     totals = totals or Totals()
     start = time.perf_counter() - totals.seconds
-    left = batches[totals.position :]
+    left, statistics = batches[totals.position :], dict(model.named_buffers())
     with (
         nullcontext() if update else torch.no_grad(),
         tqdm(
@@ -148,7 +149,7 @@ def run_epoch(
         for utterances, batch in zip(left, read_ahead(left, load), strict=True):
             (frames,) = parallel.total(len(batch.pdfs_N))
             try:
-                with undone_if_not_finite(model) if update else nullcontext():
+                with undone_if_not_finite(statistics) if update else nullcontext():
                     loss, wrong, norm = _computed(model, batch, frames, update)
             except NotFiniteError as error:
                 _skip(totals, utterances, str(error), title)

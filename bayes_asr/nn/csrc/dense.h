@@ -36,7 +36,8 @@ class Dense {
   using Number = typename Store::Number;
   static constexpr int64_t kPart = 1152;  // words: panels of up to 144 KiB
   static constexpr int64_t kGroup = 4 * Store::kPerWord;  // blocks, of a column three cache lines
-  static constexpr int64_t kShares = 4;  // of the work for each thread, at least
+  // Of the work for each thread, at least; for each of them, a left side is packed anew.
+  static constexpr int64_t kShares = 16, kSharesToPack = 4;
   static constexpr int64_t kGroupRows = kGroup * kRows;
 
   // The part of the sum from `first` on, added to those before it.
@@ -45,8 +46,9 @@ class Dense {
         first_(first),
         right_(SourceOf(product, first), 1),
         blocks_((product.rows + kRows - 1) / kRows),
-        stripes_(std::min(right_.panels(),
-                          1 + kShares * product.threads / std::max<int64_t>(Groups(), 1))),
+        stripes_(std::min(right_.panels(), 1 + (ByColumns() ? kSharesToPack : kShares) *
+                                                   product.threads /
+                                                   std::max<int64_t>(Groups(), 1))),
         packed_(ByColumns() ? product.threads * PackedWords() : 0, kUnset),
         team_(static_cast<int>(product.threads)) {}
 

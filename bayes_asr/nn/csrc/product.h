@@ -47,66 +47,82 @@ class Packed {
   }
 
  private:
+  // The units of one vector of a panel.
+  struct Units {
+    const char *first;  // of these units, in the first row
+    int64_t count;      // LANES or less; others are zeros
+  };
+
   void FillPanel(int64_t set, int64_t p) {
-    uint32_t *to = const_cast<uint32_t *>(panel(set, p));
-    for (int pair = 0; pair < vectors_; pair += kPair) {
-      for (int64_t k = 0; k < words_ * Store::kPerWord; k += Store::kPerWord) {
-        for (int v = pair; v < pair + kPair; ++v, to += LANES) {
-          const int64_t gate = v % source_.gates, unit = p * units() + v / source_.gates * LANES;
-          const Word words = source_.storage == kFloat32
-                                 ? Words<Vec>(set, gate, unit, k)
-                                 : Words<typename Store::Numbers>(set, gate, unit, k);
-          __builtin_memcpy(to, &words, sizeof words);
-        }
+    uint32_t *to = data_.get() + (set * panels_ + p) * vectors_ * words_ * LANES;
+    for (int first = 0; first < vectors_; first += kPair, to += kPair * words_ * LANES) {
+      Units pair[kPair];
+      for (int v = 0; v < kPair; ++v) pair[v] = UnitsOf(set, p, first + v);
+      if (source_.column == 1) {
+        source_.storage == kFloat32 ? ByRows<Vec>(pair, to)
+                                    : ByRows<typename Store::Numbers>(pair, to);
+      } else {
+        for (int v = 0; v < kPair; ++v) ByColumns(pair[v], to + v * LANES);
       }
     }
   }
 
-  const char *At(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
-    const int64_t number = set * source_.set + gate * source_.gate + unit * source_.column +
-                           k * source_.row;
-    return static_cast<const char *>(source_.first) + number * BytesOf(source_.storage);
+  Units UnitsOf(int64_t set, int64_t p, int v) const {
+    const int64_t gate = v % source_.gates, unit = p * units() + v / source_.gates * LANES;
+    const int64_t number = set * source_.set + gate * source_.gate + unit * source_.column;
+    return {static_cast<const char *>(source_.first) + number * BytesOf(source_.storage),
+            std::clamp<int64_t>(source_.units - unit, 0, LANES)};
   }
 
-  // Of LANES units the numbers of a word, which lie in memory as in Row.
+  // The words of units that follow one another in memory, as in Row.
   template <class Row>
-  INLINE Word Words(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
-    Row rows[Store::kPerWord];
-#pragma GCC unroll 2
-    for (int i = 0; i < Store::kPerWord; ++i) {
-      rows[i] = LanesOf<Row>(set, gate, unit, k + i);
-      Prefetch(set, gate, unit, k + i);
-    }
-    return Store::Joined(rows);
-  }
-
-  // LANES units of a row, zeros outside of the matrix.
-  template <class Row>
-  INLINE Row LanesOf(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
+  void ByRows(const Units *pair, uint32_t *to) const {
     using Number = typename std::remove_reference<decltype(Row{}[0])>::type;
-    const int64_t left = k < source_.K ? source_.units - unit : 0;
-    const Number *from = reinterpret_cast<const Number *>(At(set, gate, unit, k));
-    if (source_.column == 1) return LoadSome<Row>(from, left);
-    Row units{};
-    if (left < LANES) {
-      for (int lane = 0; lane < left; ++lane) units[lane] = from[lane * source_.column];
-    } else {
-#pragma GCC unroll 16
-      for (int lane = 0; lane < LANES; ++lane) units[lane] = from[lane * source_.column];
+    constexpr int64_t kRowsAhead = 16;  // further than what the machine foresees
+    for (int64_t k = 0; k < source_.K; k += Store::kPerWord) {
+      for (int v = 0; v < kPair; ++v, to += LANES) {
+        const Number *from = reinterpret_cast<const Number *>(pair[v].first) + k * source_.row;
+        Row rows[Store::kPerWord] = {};
+        for (int i = 0; i < Store::kPerWord; ++i, from += source_.row) {
+          if (k + i < source_.K) rows[i] = LoadSome<Row>(from, pair[v].count);
+          __builtin_prefetch(from + kRowsAhead * source_.row);
+          __builtin_prefetch(from + kRowsAhead * source_.row + LANES - 1);
+        }
+        const Word words = Store::Joined(rows);
+        __builtin_memcpy(to, &words, sizeof words);
+      }
     }
-    return units;
   }
 
-  // What follows in the memory of the source is too far away to be foreseen by the machine: a
-  // later row, or the units of the next panel, of which a cache line holds LANES rows or more.
-  INLINE void Prefetch(int64_t set, int64_t gate, int64_t unit, int64_t k) const {
-    constexpr int64_t kRowsAhead = 16;
-    if (source_.column == 1) {
-      const char *from = At(set, gate, unit, k + kRowsAhead);
-      __builtin_prefetch(from);
-      __builtin_prefetch(from + LANES * BytesOf(source_.storage) - 1);
-    } else if (k % LANES == 0) {
-      for (int64_t i = 0; i < LANES; ++i) __builtin_prefetch(At(set, gate, unit + units() + i, k));
+  // The words of units of which each has its numbers one after the other, as float32.
+  void ByColumns(const Units &units, uint32_t *to) const {
+    constexpr int64_t kBlock = LANES * Store::kPerWord;
+    const float *from = reinterpret_cast<const float *>(units.first);
+    const float *ahead = from + LANES * source_.column;  // units of the next vector, in their order
+    int64_t k = 0;
+    for (; k + kBlock <= source_.K && units.count == LANES; k += kBlock) {
+      Word square[LANES];
+#pragma GCC unroll 16
+      for (int unit = 0; unit < LANES; ++unit, ahead += kBlock) {
+        square[unit] = Store::Consecutive(from + unit * source_.column + k);
+        __builtin_prefetch(ahead);
+        __builtin_prefetch(ahead + kBlock - 1);
+      }
+      Transpose(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < LANES; ++i, to += kPair * LANES) {
+        __builtin_memcpy(to, &square[i], sizeof square[i]);
+      }
+    }
+    for (; k < source_.K; k += Store::kPerWord, to += kPair * LANES) {
+      Vec rows[Store::kPerWord] = {};
+      for (int i = 0; i < Store::kPerWord && k + i < source_.K; ++i) {
+        for (int64_t unit = 0; unit < units.count; ++unit) {
+          rows[i][unit] = from[unit * source_.column + k + i];
+        }
+      }
+      const Word words = Store::Joined(rows);
+      __builtin_memcpy(to, &words, sizeof words);
     }
   }
 

@@ -41,7 +41,7 @@ const Choice *Choices(int *count) {
 
 extern "C" {
 
-int64_t recurrence_interface() { return 4; }
+int64_t recurrence_interface() { return 5; }
 int64_t recurrence_structs_size() { return sizeof(Job) + sizeof(Product) + sizeof(CrossEntropy); }
 
 // Work in the threads of this runtime: its functions GOMP_parallel and omp_get_num_threads.

@@ -97,12 +97,36 @@ INLINE Vec Tanh(Vec x) {
   return Abs(x) < 0.625f ? near : (x < 0 ? -far : far);
 }
 
+// Lanes of two vectors in turn, beginning with lane `first` of each.
+template <int first, int... lane>
+INLINE Word Interleaved(Word a, Word b, std::integer_sequence<int, lane...>) {
+  return Word{(lane % 2 ? b : a)[first + lane / 2]...};
+}
+
+// Lane i of vector j becomes lane j of vector i.
+INLINE void Transpose(Word *square) {
+  constexpr int kHalf = LANES / 2;
+  constexpr std::make_integer_sequence<int, LANES> kLanes{};
+#pragma GCC unroll 4
+  for (int done = 1; done < LANES; done *= 2) {
+    Word next[LANES];
+#pragma GCC unroll 8
+    for (int i = 0; i < kHalf; ++i) {
+      next[2 * i] = Interleaved<0>(square[i], square[i + kHalf], kLanes);
+      next[2 * i + 1] = Interleaved<kHalf>(square[i], square[i + kHalf], kLanes);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; ++i) square[i] = next[i];
+  }
+}
+
 // Numbers that fill the words of which products are made: one float or two bfloat16.
 struct Float32 {
   using Number = float;
   using Numbers = Vec;
   static constexpr int kPerWord = 1;
   static INLINE Word Joined(const Vec *rows) { return Bits<Word>(rows[0]); }
+  static INLINE Word Consecutive(const float *p) { return Bits<Word>(Load(p, LANES)); }
   static INLINE Vec Load(const float *p, int64_t count) { return LoadSome<Vec>(p, count); }
   static INLINE void Store(float *p, Vec x, int64_t count) { StoreSome(p, x, count); }
   static INLINE Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
@@ -115,16 +139,22 @@ struct Bfloat16 {
   using Numbers = Half;
   static constexpr int kPerWord = 2;
   static INLINE Word Joined(const Half *rows) { return Wide(rows[0]) | Wide(rows[1]) << 16; }
-  static INLINE Word Joined(const Vec *rows) { return Rounded(rows[0]) | Rounded(rows[1]) << 16; }
+  static INLINE Word Joined(const Vec *rows) {
+    const Half halves[] = {Rounded(rows[0]), Rounded(rows[1])};
+    return Joined(halves);
+  }
+  static INLINE Word Consecutive(const float *p) {
+    const Half halves[] = {Rounded(LoadSome<Vec>(p, LANES)),
+                           Rounded(LoadSome<Vec>(p + LANES, LANES))};
+    Word words;
+    __builtin_memcpy(&words, halves, sizeof words);
+    return words;
+  }
   static INLINE Vec Load(const uint16_t *p, int64_t count) {
     return Bits<Vec>(Wide(LoadSome<Half>(p, count)) << 16);
   }
   static INLINE void Store(uint16_t *p, Vec x, int64_t count) {
-#ifdef BF16_PRODUCTS
-    StoreSome(p, Bits<Half>(_mm512_cvtneps_pbh(x)), count);
-#else
-    StoreSome(p, __builtin_convertvector(Rounded(x), Half), count);
-#endif
+    StoreSome(p, Rounded(x), count);
   }
   static INLINE Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
 #ifdef BF16_PRODUCTS
@@ -143,8 +173,12 @@ struct Bfloat16 {
     return __builtin_convertvector(numbers, Word);
 #endif
   }
-  static INLINE Word Rounded(Vec x) {
+  static INLINE Half Rounded(Vec x) {
+#ifdef BF16_PRODUCTS
+    return Bits<Half>(_mm512_cvtneps_pbh(x));
+#else
     const Word bits = Bits<Word>(x), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return x == x ? nearest : Word{} + 0x7fc0;
+    return __builtin_convertvector(x == x ? nearest : Word{} + 0x7fc0, Half);
+#endif
   }
 };
