@@ -2,7 +2,10 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from bayes_asr.nn import native
 from bayes_asr.nn.dropout import keep_mask
 
 # The first outputs of splitmix64 from state 0, as published with the generator.
@@ -13,6 +16,23 @@ SPLITMIX64 = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88B
 def test_masks_are_splitmix64_against_the_probability(dropout: float) -> None:
     expected = [float(output / 2**64 >= dropout) for output in SPLITMIX64]
     assert keep_mask(torch.tensor([0]), 0, (4,), dropout).tolist() == [expected]
+
+
+@pytest.mark.skipif(not native.paths(), reason="no compiled masks: install with a C++ compiler")
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
+    st.integers(0, 40),
+    st.integers(0, 50),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_compiled_masks_are_those_of_torch(
+    keys: list[int], stream: int, size: int, dropout: float
+) -> None:
+    keys_B = torch.tensor(keys, dtype=torch.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(native.CHOICE, "torch")
+        by_torch = keep_mask(keys_B, stream, (size,), dropout)
+    assert torch.equal(keep_mask(keys_B, stream, (size,), dropout), by_torch)
 
 
 def test_a_mask_does_not_depend_on_the_neighbours() -> None:

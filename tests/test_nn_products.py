@@ -95,6 +95,20 @@ def test_nan_stays_in_its_row(path: str, left: str, dtype: torch.dtype, inner: i
     assert torch.equal(y[torch.arange(40) != 13], torch.full((39, 70), float(inner)))
 
 
+@every_path
+@pytest.mark.parametrize("dtype", native.STORAGES)
+def test_where_there_is_one_column_or_row_its_stride_says_nothing(
+    path: str, dtype: torch.dtype
+) -> None:
+    numbers = torch.arange(40.0).to(dtype)
+    ones = torch.ones(3, 40).to(dtype)
+    column, row = numbers.as_strided((40, 1), (1, 7)), numbers.as_strided((1, 40), (7, 1))
+    assert (native.multiply(path, ones, column, None, FLOAT) == 780).all()
+    assert torch.equal(
+        native.multiply(path, ones[:, :1], row, None, FLOAT), numbers.float().expand(3, 40)
+    )
+
+
 @pytest.mark.parametrize(
     ("a", "b", "bias", "says"),
     [

@@ -58,9 +58,10 @@ class Packed {
     for (int first = 0; first < vectors_; first += kPair, to += kPair * words_ * LANES) {
       Units pair[kPair];
       for (int v = 0; v < kPair; ++v) pair[v] = UnitsOf(set, p, first + v);
-      if (source_.column == 1) {
-        source_.storage == kFloat32 ? ByRows<Vec>(pair, to)
-                                    : ByRows<typename Store::Numbers>(pair, to);
+      if (source_.storage != kFloat32) {
+        ByRows<typename Store::Numbers>(pair, to);
+      } else if (source_.column == 1) {
+        ByRows<Vec>(pair, to);
       } else {
         for (int v = 0; v < kPair; ++v) ByColumns(pair[v], to + v * LANES);
       }
@@ -74,7 +75,7 @@ class Packed {
             std::clamp<int64_t>(source_.units - unit, 0, LANES)};
   }
 
-  // The words of units that follow one another in memory, as in Row.
+  // The words of units that follow one another in memory, those of a row as in Row.
   template <class Row>
   void ByRows(const Units *pair, uint32_t *to) const {
     using Number = typename std::remove_reference<decltype(Row{}[0])>::type;
@@ -94,13 +95,14 @@ class Packed {
     }
   }
 
-  // The words of units of which each has its numbers one after the other, as float32.
-  void ByColumns(const Units &units, uint32_t *to) const {
+  // The words of units of which each has its numbers one after the other: blocks are transposed, so
+  // that all is read, and the next vector foreseen, in the order in which it lies.
+  void ByColumns(const Units &some, uint32_t *to) const {
     constexpr int64_t kBlock = LANES * Store::kPerWord;
-    const float *from = reinterpret_cast<const float *>(units.first);
-    const float *ahead = from + LANES * source_.column;  // units of the next vector, in their order
+    const float *from = reinterpret_cast<const float *>(some.first);
+    const float *ahead = from + LANES * source_.column;
     int64_t k = 0;
-    for (; k + kBlock <= source_.K && units.count == LANES; k += kBlock) {
+    for (; k + kBlock <= source_.K && some.count == LANES; k += kBlock) {
       Word square[LANES];
 #pragma GCC unroll 16
       for (int unit = 0; unit < LANES; ++unit, ahead += kBlock) {
@@ -117,7 +119,7 @@ class Packed {
     for (; k < source_.K; k += Store::kPerWord, to += kPair * LANES) {
       Vec rows[Store::kPerWord] = {};
       for (int i = 0; i < Store::kPerWord && k + i < source_.K; ++i) {
-        for (int64_t unit = 0; unit < units.count; ++unit) {
+        for (int64_t unit = 0; unit < some.count; ++unit) {
           rows[i][unit] = from[unit * source_.column + k + i];
         }
       }
