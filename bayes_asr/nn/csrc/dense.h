@@ -34,7 +34,7 @@ class Dense {
 
  private:
   using Number = typename Store::Number;
-  static constexpr int64_t kPart = 1152;  // words: panels of up to 144 KiB
+  static constexpr int64_t kPart = 1728;  // words: panels of up to 216 KiB
   static constexpr int64_t kGroup = 4 * Store::kPerWord;  // blocks, of a column three cache lines
   // Of the work for each thread, at least; for each of them, a left side is packed anew.
   static constexpr int64_t kShares = 16, kSharesToPack = 4;
