@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bayes_asr.nn import native
@@ -19,6 +19,9 @@ def test_masks_are_splitmix64_against_the_probability(dropout: float) -> None:
 
 
 @pytest.mark.skipif(not native.paths(), reason="no compiled masks: install with a C++ compiler")
+@example([1, -1], 0, 50, 0.0)
+@example([1, -1], 0, 50, 2**-24)
+@example([1, -1], 0, 50, 1 - 2**-24)
 @given(
     st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
     st.integers(0, 40),
@@ -28,7 +31,7 @@ def test_masks_are_splitmix64_against_the_probability(dropout: float) -> None:
 def test_compiled_masks_are_those_of_torch(
     keys: list[int], stream: int, size: int, dropout: float
 ) -> None:
-    keys_B = torch.tensor(keys, dtype=torch.int64)
+    keys_B = torch.tensor(keys, dtype=torch.int64).repeat_interleave(2)[::2]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(native.CHOICE, "torch")
         by_torch = keep_mask(keys_B, stream, (size,), dropout)

@@ -104,9 +104,10 @@ def test_where_there_is_one_column_or_row_its_stride_says_nothing(
     ones = torch.ones(3, 40).to(dtype)
     column, row = numbers.as_strided((40, 1), (1, 7)), numbers.as_strided((1, 40), (7, 1))
     assert (native.multiply(path, ones, column, None, FLOAT) == 780).all()
-    assert torch.equal(
-        native.multiply(path, ones[:, :1], row, None, FLOAT), numbers.float().expand(3, 40)
-    )
+    every_other = torch.arange(80.0).as_strided((1, 40), (1, 2))
+    for right, expected in ((row, numbers.float()), (every_other, torch.arange(0.0, 80.0, 2.0))):
+        y = native.multiply(path, ones[:, :1], right, None, FLOAT)
+        assert torch.equal(y, expected.expand(3, 40))
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class Update:
         """Keep what every step needs."""
         self.bfloat16 = bfloat16
         self._optimizer = optimizer
-        self._parameters, self._statistics = list(model.parameters()), dict(model.named_buffers())
+        self._parameters, self.statistics = list(model.parameters()), dict(model.named_buffers())
         self._add_up_gradients = GradientSum(self._parameters)
         self._monophone_weight, self._max_norm = monophone_weight, max_gradient_norm
 
@@ -107,7 +107,7 @@ class Update:
         for what, value in (("loss", loss), ("gradient", float(norm))):
             if not math.isfinite(value):
                 raise NotFiniteError(f"the {what} is {value:g}")
-        check_statistics(self._statistics)
+        check_statistics(self.statistics)
         if norm > self._max_norm:
             nn.utils.clip_grads_with_norm_(self._parameters, self._max_norm, norm)
         self._optimizer.step()
@@ -134,7 +134,7 @@ def run_epoch(
     model.train(update is not None)
     totals = totals or Totals()
     start = time.perf_counter() - totals.seconds
-    left, statistics = batches[totals.position :], dict(model.named_buffers())
+    left = batches[totals.position :]
     with (
         nullcontext() if update else torch.no_grad(),
         tqdm(
@@ -149,7 +149,7 @@ def run_epoch(
         for utterances, batch in zip(left, read_ahead(left, load), strict=True):
             (frames,) = parallel.total(len(batch.pdfs_N))
             try:
-                with undone_if_not_finite(statistics) if update else nullcontext():
+                with undone_if_not_finite(update.statistics) if update else nullcontext():
                     loss, wrong, norm = _computed(model, batch, frames, update)
             except NotFiniteError as error:
                 _skip(totals, utterances, str(error), title)

@@ -36,7 +36,8 @@ class Dense {
   using Number = typename Store::Number;
   static constexpr int64_t kPart = 1728;  // words: panels of up to 216 KiB
   static constexpr int64_t kGroup = 4 * Store::kPerWord;  // blocks, of a column three cache lines
-  // Of the work for each thread, at least; for each of them, a left side is packed anew.
+  // Of the work for each thread, where there are as many panels; a left side that is stored by
+  // columns is packed anew for each, so that it has fewer.
   static constexpr int64_t kShares = 16, kSharesToPack = 4;
   static constexpr int64_t kGroupRows = kGroup * kRows;
 

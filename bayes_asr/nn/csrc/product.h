@@ -10,7 +10,8 @@ constexpr int kPair = 2;          // vectors that are read at a time
 // A matrix of K rows: element (k, unit of gate g) is `k * row + g * gate + unit * column` numbers
 // behind the first, plus `set` for the weights of another direction.  gates: 1, 2 or 4, so that a
 // panel has whole pairs.
-// The numbers are float32 or those of the product.
+// The numbers are float32 or those of the product.  column is 1, or row is where they are float32,
+// unless there is one row or unit.
 struct Source {
   const void *first;
   int64_t storage, K, gates, units, row, gate, column, set;
@@ -34,7 +35,7 @@ class Packed {
   int vectors() const { return vectors_; }
   int gates() const { return static_cast<int>(source_.gates); }
   int64_t units() const { return LANES * vectors_ / source_.gates; }  // of a panel
-  const uint32_t *panel(int64_t set, int64_t p) const {
+  uint32_t *panel(int64_t set, int64_t p) const {
     return data_.get() + (set * panels_ + p) * vectors_ * words_ * LANES;
   }
 
@@ -54,7 +55,7 @@ class Packed {
   };
 
   void FillPanel(int64_t set, int64_t p) {
-    uint32_t *to = data_.get() + (set * panels_ + p) * vectors_ * words_ * LANES;
+    uint32_t *to = panel(set, p);
     for (int first = 0; first < vectors_; first += kPair, to += kPair * words_ * LANES) {
       Units pair[kPair];
       for (int v = 0; v < kPair; ++v) pair[v] = UnitsOf(set, p, first + v);
@@ -95,8 +96,8 @@ class Packed {
     }
   }
 
-  // The words of units of which each has its numbers one after the other: blocks are transposed, so
-  // that all is read, and the next vector foreseen, in the order in which it lies.
+  // The words of units of which each has its numbers one after the other: vectors of each are read
+  // and transposed, and the next units fetched in the order in which they lie without gaps.
   void ByColumns(const Units &some, uint32_t *to) const {
     constexpr int64_t kBlock = LANES * Store::kPerWord;
     const float *from = reinterpret_cast<const float *>(some.first);
