@@ -76,7 +76,8 @@ def assert_as_scanned(
     expected, wanted = gradients(scanned, x, frames, keys)
     assert (y - expected).norm() <= forward * expected.norm()
     for a, b in zip(found, wanted, strict=True):
-        assert (a - b).norm() <= backward * max(b.norm().item(), 1e-3)
+        # Terms of order 1 may all but cancel in a gradient; each is rounded all the same.
+        assert (a - b).norm() <= backward * max(b.norm().item(), 0.1)
 
 
 @every_path
@@ -190,20 +191,26 @@ def test_nan_comes_out_where_it_went_in(path: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("factors", native.STORAGES)
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("unit", ["gru", "li-bru", "lstm"])
 def test_number_of_threads_changes_nothing(
-    factors: torch.dtype, set_threads: Callable[[int], None]
+    unit: str, tied: bool, factors: torch.dtype, set_threads: Callable[[int], None]
 ) -> None:
     torch.manual_seed(1)
-    net = RecurrentLayer(8, 96, "gru")
-    frames = Frames((9, *(5,) * 32))
-    terms = torch.randn(sum(frames.lengths), 2, 288, dtype=factors, requires_grad=True)
+    net = RecurrentLayer(8, 96, unit, tied_directions=tied)
+    # Two threads take the directions apart until fewer than 8 sequences are alive.
+    frames = Frames((*(11,) * 5, *(9,) * 4, *(5,) * 24))
+    sets, X = (1 if tied else 2), 96 * net.cell.gates
+    terms = torch.randn(sum(frames.lengths), sets, X, dtype=factors, requires_grad=True)
     kernel = kernel_of(net.cell, net.V)
     found = []
     for threads in (1, 2, 3):
         set_threads(threads)
-        zero = torch.zeros(33, 2, 96, requires_grad=True)
-        h = CompiledRecurrence.apply(kernel, frames, (False, True), True, terms, net.V, None, zero)
-        found.append([h, *torch.autograd.grad(h.square().sum(), [terms, zero])])
+        initial = [torch.zeros(33, 2, 96, requires_grad=True) for _ in range(net.cell.states)]
+        h = CompiledRecurrence.apply(
+            kernel, frames, (False, True), True, terms, net.V, None, *initial
+        )
+        found.append([h, *torch.autograd.grad(h.square().sum(), [terms, net.V, *initial])])
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 

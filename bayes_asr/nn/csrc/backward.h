@@ -15,7 +15,7 @@ template <class Store>
 class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
   using Place = BackwardPlace<Store>;
   using Base = Sweep<Store, Place, Backward>;
-  using typename Base::Finish, typename Base::Number;
+  using typename Base::Finish, typename Base::Member, typename Base::Number;
   using Base::fed_, Base::first_, Base::inner_, Base::job_, Base::last_, Base::width_;
   using Base::ExtrasAt, Base::Get, Base::Left, Base::Put, Base::SlopesAt;
   using Base::PlacesOf, Base::PrefetchRows, Base::Step;
@@ -26,16 +26,16 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
         carry_(job.B * job.D * width_),
         finish_(FinishOf(job)) {}
 
-  void Go(int thread, int threads) {
+  void Go(Member &member) {
     for (int64_t t = job_.T - 1; t >= 0; --t) {
       const int64_t alive = t + 1 < job_.T ? job_.sizes[t + 1] : 0;
-      const Place *places = PlacesOf(t, thread);
-      Step(t, places, alive, fed_[(t + 1) % 2], first_, finish_, thread, threads);
+      const Place *places = PlacesOf(t, member);
+      Step(t, places, alive, fed_[(t + 1) % 2], first_, finish_, member);
       if (last_) {
-        Step(t, places, job_.sizes[t], inner_, *last_, FinishTiles<Reset>, thread, threads);
+        Step(t, places, job_.sizes[t], inner_, *last_, FinishTiles<Reset>, member);
       }
     }
-    Step(-1, PlacesOf(-1, thread), job_.B, fed_[0], first_, FinishTiles<Start>, thread, threads);
+    Step(-1, PlacesOf(-1, member), job_.B, fed_[0], first_, FinishTiles<Start>, member);
   }
 
   Place PlaceOf(int64_t t, int64_t b, int64_t d, int64_t row) const {

@@ -15,7 +15,7 @@ template <class Store>
 class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
   using Place = ForwardPlace<Store>;
   using Base = Sweep<Store, Place, Forward>;
-  using typename Base::Finish, typename Base::Number;
+  using typename Base::Finish, typename Base::Member, typename Base::Number;
   using Base::fed_, Base::first_, Base::inner_, Base::job_, Base::last_, Base::width_;
   using Base::ExtrasAt, Base::Get, Base::Put, Base::SlopesAt, Base::Some;
   using Base::PlacesOf, Base::PrefetchRows, Base::Step;
@@ -40,12 +40,12 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
     }
   }
 
-  void Go(int thread, int threads) {
+  void Go(Member &member) {
     for (int64_t t = 0; t < job_.T; ++t) {
       const int64_t alive = job_.sizes[t];
-      const Place *places = PlacesOf(t, thread);
-      Step(t, places, alive, fed_[t % 2], first_, last_ ? FinishReset : finish_, thread, threads);
-      if (last_) Step(t, places, alive, inner_, *last_, finish_, thread, threads);
+      const Place *places = PlacesOf(t, member);
+      Step(t, places, alive, fed_[t % 2], first_, last_ ? FinishReset : finish_, member);
+      if (last_) Step(t, places, alive, inner_, *last_, finish_, member);
     }
   }
 

@@ -13,12 +13,17 @@ class Sweep {
   void operator()(int thread, int threads) {
     first_.Fill(thread, threads);
     if (last_) last_->Fill(thread, threads);
-    team_.Meet();
-    static_cast<Way *>(this)->Go(thread, threads);
+    Member member{thread, threads, false};
+    static_cast<Way *>(this)->Go(member);
   }
 
  protected:
   using Number = typename Store::Number;
+  // A thread of the team, and whether it took the last step apart from the others.
+  struct Member {
+    int thread, threads;
+    bool apart;
+  };
   using Finish = void (*)(const Way &, const Place *places, const Tile &, const Vec *sums);
 
   // last: the weights of the candidate of a GRU, to which a product of its own leads.
@@ -36,10 +41,9 @@ class Sweep {
   }
 
   // Find the places of step t, before the first step -1, for one thread.
-  const Place *PlacesOf(int64_t t, int thread) {
-    Place *places = places_.get() + thread * job_.B * job_.D;
-    const int64_t alive = job_.sizes[t < 0 ? 0 : t];
-    for (int64_t b = 0, row = 0; b < alive; ++b) {
+  const Place *PlacesOf(int64_t t, const Member &member) {
+    Place *places = places_.get() + member.thread * job_.B * job_.D;
+    for (int64_t b = 0, row = 0; b < AliveAt(t); ++b) {
       for (int64_t d = 0; d < job_.D; ++d, ++row) {
         places[row] = static_cast<Way *>(this)->PlaceOf(t, b, d, row);
       }
@@ -47,19 +51,24 @@ class Sweep {
     return places;
   }
 
-  // Multiply the rows of `alive` sequences by `matrix` and finish each tile of step t.
+  // Multiply the rows of `alive` sequences by `matrix` and finish each tile of step t.  No row needs
+  // those of the other direction, so that two threads may go through time apart, one in each;
+  // otherwise they wait for one another before each step.
   void Step(int64_t t, const Place *places, int64_t alive, const Rows<Store> &rows,
-            const Packed<Store> &matrix, Finish finish, int thread, int threads) {
-    const Tiles tiles(job_, matrix.sets(), matrix.panels(), job_.sizes[t < 0 ? 0 : t]);
+            const Packed<Store> &matrix, Finish finish, Member &member) {
+    const bool apart = member.threads == job_.D && AliveAt(t) >= kAliveApart;
+    if (!apart || !member.apart) team_.Meet();
+    member.apart = apart;
+    const Tiles tiles(job_, matrix.sets(), matrix.panels(), AliveAt(t),
+                      apart ? member.thread : Tiles::kAll);
+    const int64_t part = apart ? 0 : member.thread, parts = apart ? 1 : member.threads;
     Vec sums[kRows * kTile];
-    const int64_t end = tiles.count * (thread + 1) / threads;
-    for (int64_t i = tiles.count * thread / threads; i < end; ++i) {
+    for (int64_t i = tiles.count * part / parts; i < tiles.count * (part + 1) / parts; ++i) {
       const Tile tile = tiles[i];
       Prefetch(places, tile, tile.panel * matrix.units(), matrix.units());
       MultiplyTile(job_, tile, rows, matrix, alive, sums);
       finish(*static_cast<Way *>(this), places, tile, sums);
     }
-    team_.Meet();
   }
 
   // Have `count` rows of H numbers at hand when the product is there; each row of a tile is a place
@@ -78,6 +87,7 @@ class Sweep {
     }
   }
 
+  int64_t AliveAt(int64_t t) const { return job_.sizes[t < 0 ? 0 : t]; }
   int64_t Left(int64_t unit) const { return job_.H - unit; }
   Vec Some(const float *row, int64_t unit) const { return LoadSome<Vec>(row + unit, Left(unit)); }
   Number *SlopesAt(int64_t frame, int64_t d) const {
@@ -102,6 +112,10 @@ class Sweep {
   std::unique_ptr<Packed<Store>> last_;
 
  private:
+  // Sequences that are worth reading all weights of a direction, instead of a share of those of
+  // both, in each thread.
+  static constexpr int64_t kAliveApart = 8;
+
   INLINE void Prefetch(const Place *places, const Tile &tile, int64_t unit, int64_t units) const {
     for (int64_t r = 0; r < tile.count; ++r) {
       static_cast<const Way *>(this)->Prefetch(places[tile.first + r * tile.step], unit, units);

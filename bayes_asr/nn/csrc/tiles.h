@@ -1,6 +1,6 @@
 // How the work of a time step is cut: into tiles of some rows times one panel.  Included once by
-// each path.  A row is a sequence in a direction, row b * D + d of buffers [B, D, ...]; a tile
-// never depends on the number of threads.
+// each path.  A row is a sequence in a direction, row b * D + d of buffers [B, D, ...]; what it
+// becomes does not depend on the rows beside it, nor on the number of threads.
 
 struct Tile {
   int64_t set, panel;
@@ -10,24 +10,29 @@ struct Tile {
 
 class Tiles {
  public:
-  Tiles(const Job &job, int64_t sets, int64_t panels, int64_t alive)
-      : step_(sets == 1 ? 1 : job.D),
+  static constexpr int64_t kAll = -1;
+
+  // Of one direction or of all.
+  Tiles(const Job &job, int64_t sets, int64_t panels, int64_t alive, int64_t direction)
+      : first_(direction == kAll ? 0 : direction),
+        sets_(sets),
+        step_(direction == kAll && sets == 1 ? 1 : job.D),
         panels_(panels),
         rows_(alive * job.D / step_),
         blocks_((rows_ + kRows - 1) / kRows) {
-    count = sets * panels * blocks_;
+    count = (direction == kAll ? sets : 1) * panels * blocks_;
   }
   Tile operator[](int64_t i) const {
     const int64_t block = i % blocks_, ahead = rows_ * block / blocks_;
-    const int64_t set = i / blocks_ / panels_;
-    return {set,   i / blocks_ % panels_, set + ahead * step_,
+    const int64_t direction = first_ + i / blocks_ / panels_;
+    return {sets_ == 1 ? 0 : direction, i / blocks_ % panels_, direction + ahead * step_,
             step_, rows_ * (block + 1) / blocks_ - ahead, ahead};
   }
 
   int64_t count;
 
  private:
-  int64_t step_, panels_, rows_, blocks_;
+  int64_t first_, sets_, step_, panels_, rows_, blocks_;
 };
 
 // Rows [B, D, numbers] of the left side of products.
