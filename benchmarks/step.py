@@ -3,7 +3,9 @@
 A step is what `bayes-asr train` does with a batch: forward pass, both heads, losses, backward pass,
 clipping, optimizer. The reference is a loop over frames in the manner of pytorch-kaldi's `liGRU`
 (`peers.py`). In every round all variants take some steps in turn, so that what else the machine
-does meets all of them; ratios are within a round, and the medians over the rounds are printed.
+does meets all of them; ratios are within a round, and the medians over the rounds are printed. The
+first step of a turn is not timed: caches are full of what was there before, and `bayes-asr train`
+starts what reads batches ahead once an epoch.
 
     python benchmarks/step.py [--json FILE] [--unit li-bru ...] [--batch 8] [--frames 300]
     python benchmarks/step.py --ragged
@@ -14,6 +16,7 @@ import argparse
 import json
 import os
 import statistics
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +44,8 @@ from bayes_asr.train.memory import keep_freed_memory
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
 INPUTS, OUTPUTS, MAX_NORM, IGNORED = 50, (1900, 48), 5.0, -100
 WARM_UP = 2  # rounds until no variant needs memory that it did not have before
-STEPS = 3  # of a turn, in a row as in training, where reading ahead has begun long ago
+STEPS = 3  # of a turn that are timed, after one that is not
+LEARNING_RATE = 1e-5  # batches are noise, on which units without bounds diverge by and by
 UNITS = ("li-bru", "li-gru", "bru", "gru", "lstm")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SWEEPS: dict[str, tuple[int, ...]] = {
@@ -73,8 +77,8 @@ class Variant:
     unit: str
     tied: bool
     dtype: str
-    prepared: Callable[[Lengths], Callable[[], object]]
-    """Makes a random batch of these lengths, and what takes STEPS steps on it."""
+    prepared: Callable[[Lengths], Callable[[], float]]
+    """Makes a random batch of these lengths, and what returns the seconds of STEPS steps on it."""
     model: AcousticModel | None = None
 
 
@@ -84,20 +88,25 @@ def ours(size: Size, unit: str, tied: bool, dtype: str, optimizer: str) -> Varia
     model = AcousticModel(
         INPUTS, OUTPUTS, unit=unit, units=units, dropout=DROPOUT, tied_directions=tied
     )
+    settings = [f"train.optimizer={optimizer}", f"train.learning_rate={LEARNING_RATE}"]
+    steps = plan.optimizer(load([], settings).train, model)
     update = Update(
         model,
-        plan.optimizer(load([], [f"train.optimizer={optimizer}"]).train, model),
+        steps,
         monophone_weight=1.0,
         max_gradient_norm=MAX_NORM,
         bfloat16=dtype == "bfloat16",
     )
 
-    def prepared(lengths: Lengths) -> Callable[[], object]:
+    def prepared(lengths: Lengths) -> Callable[[], float]:
         n = sum(lengths)
         labels = [torch.randint(outputs, (n,)) for outputs in OUTPUTS]
         keys = torch.arange(len(lengths))
         batch = Batch(torch.randn(n, INPUTS), Frames(lengths), *labels, keys)
-        return lambda: run_epoch(model, [["utt"]] * STEPS, lambda _: batch, title="", update=update)
+        turn = [["utt"]] * (1 + STEPS)
+        return timed_steps(
+            steps, lambda: run_epoch(model, turn, lambda _: batch, title="", update=update)
+        )
 
     return Variant(size, unit, tied, dtype, prepared, model)
 
@@ -107,9 +116,9 @@ def theirs(size: Size, name: str, optimizer: str) -> Variant:
     tied, layers = PEERS[name]
     net = Network(layers(INPUTS, size.units, size.layers), size.units, OUTPUTS)
     kind = {"rmsprop": torch.optim.RMSprop, "adam": torch.optim.AdamW}[optimizer]
-    steps = kind(net.parameters(), lr=1e-3)
+    steps = kind(net.parameters(), lr=LEARNING_RATE)
 
-    def prepared(lengths: Lengths) -> Callable[[], object]:
+    def prepared(lengths: Lengths) -> Callable[[], float]:
         x = pad_sequence([torch.randn(n, INPUTS) for n in lengths])
         labels = [
             pad_sequence([torch.randint(p, (n,)) for n in lengths], padding_value=IGNORED).flatten()
@@ -125,12 +134,29 @@ def theirs(size: Size, name: str, optimizer: str) -> Variant:
                 steps.step()
 
         def turn() -> None:
-            for _ in range(STEPS):
+            for _ in range(1 + STEPS):
                 step()
 
-        return turn
+        return timed_steps(steps, turn)
 
     return Variant(size, name, tied, "float32", prepared)
+
+
+def timed_steps(
+    optimizer: torch.optim.Optimizer, turn: Callable[[], object]
+) -> Callable[[], float]:
+    """Return what takes a turn and returns its seconds from the end of the first step on."""
+
+    def seconds() -> float:
+        ends: list[float] = []
+        hook = optimizer.register_step_post_hook(lambda *_: ends.append(time.perf_counter()))
+        turn()
+        hook.remove()
+        if len(ends) <= STEPS:
+            raise SystemExit(f"{1 + STEPS - len(ends)} of {1 + STEPS} steps were skipped")
+        return ends[-1] - ends[0]
+
+    return seconds
 
 
 def variants(args: argparse.Namespace, size: Size) -> list[Variant]:
@@ -155,11 +181,12 @@ def measured(args: argparse.Namespace, runs: Sequence[Variant]) -> list[Row]:
     speeds: list[list[float]] = [[] for _ in runs]
     for round_ in range(WARM_UP + args.rounds):
         for key, computed in alone.items():
+            computed()  # is cold, as the first step of a turn
             products_alone[key].append(timed(computed))
         drawn = {run.size: lengths_of(run.size, spoken, rng) for run in runs}
         for run, speed in zip(runs, speeds, strict=True):
             lengths = drawn[run.size]
-            seconds = timed(run.prepared(lengths))
+            seconds = run.prepared(lengths)()
             if round_ >= WARM_UP:
                 speed.append(STEPS * sum(lengths) / seconds)
     seconds_alone = {key: statistics.median(times) for key, times in products_alone.items()}
