@@ -116,10 +116,9 @@ class Dense {
                     : Left{reinterpret_cast<const char *>(LeftAt(row, 0)),
                            product_.left_row * static_cast<int64_t>(sizeof(Number)), word,
                            right_.K() / Store::kPerWord, rows};
-    const uint32_t *panel = right_.panel(0, p);
     Vec sums[kRows * kPair];
-    Multiply(left, right_, panel, sums);
-    if (left.words < right_.words()) AddLast(left, panel, sums);
+    Multiply(left, right_, 0, p, sums);
+    if (left.words < right_.words()) AddLast(left, right_.panel(0, p), sums);
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < kPair; ++v) {
         Put(row + r, p * right_.units() + v * LANES, sums[r * kPair + v]);

@@ -35,6 +35,10 @@ class Packed {
   int vectors() const { return vectors_; }
   int gates() const { return static_cast<int>(source_.gates); }
   int64_t units() const { return LANES * vectors_ / source_.gates; }  // of a panel
+  // Whether the second vector of a pair is zeros.
+  bool is_half(int64_t p) const {
+    return source_.gates == 1 && source_.units - p * units() <= LANES;
+  }
   uint32_t *panel(int64_t set, int64_t p) const {
     return data_.get() + (set * panels_ + p) * vectors_ * words_ * LANES;
   }
@@ -143,22 +147,23 @@ struct Left {
   int rows;
 };
 
-// sums[r][c] = sum over k of word k of row r times those of a pair of vectors.
-template <class Store, int R>
+// sums[r][c] = sum over k of word k of row r times those of the first C of a pair of vectors; 0 for
+// the others.
+template <class Store, int R, int C>
 void MultiplyRows(const Left &left, const uint32_t *panel, Vec *sums, int sums_stride) {
   Vec sum[R][kPair] = {};
   const char *rows = left.first;
   const int64_t row = left.row, word = left.word;
   for (int64_t k = 0; k < left.words; ++k, rows += word, panel += kPair * LANES) {
-    Word columns[kPair];
+    Word columns[C];
 #pragma GCC unroll 2
-    for (int c = 0; c < kPair; ++c) __builtin_memcpy(&columns[c], panel + c * LANES, sizeof(Word));
+    for (int c = 0; c < C; ++c) __builtin_memcpy(&columns[c], panel + c * LANES, sizeof(Word));
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       uint32_t a;
       __builtin_memcpy(&a, rows + r * row, sizeof a);  // it may be a float
 #pragma GCC unroll 2
-      for (int c = 0; c < kPair; ++c) sum[r][c] = Store::MultiplyAdd(a, columns[c], sum[r][c]);
+      for (int c = 0; c < C; ++c) sum[r][c] = Store::MultiplyAdd(a, columns[c], sum[r][c]);
     }
   }
 #pragma GCC unroll 16
@@ -170,18 +175,20 @@ void MultiplyRows(const Left &left, const uint32_t *panel, Vec *sums, int sums_s
 
 using RowsProduct = void (*)(const Left &, const uint32_t *, Vec *, int);
 
-template <class Store, int... R>
+template <class Store, int C, int... R>
 inline RowsProduct ChooseRows(int rows, std::integer_sequence<int, R...>) {
-  static constexpr RowsProduct kOf[] = {MultiplyRows<Store, R + 1>...};
+  static constexpr RowsProduct kOf[] = {MultiplyRows<Store, R + 1, C>...};
   return kOf[rows - 1];
 }
 
 // sums[r][v] for all vectors of a panel.
 template <class Store>
-void Multiply(const Left &left, const Packed<Store> &matrix, const uint32_t *panel, Vec *sums) {
-  using Numbers = std::make_integer_sequence<int, kRows>;
+void Multiply(const Left &left, const Packed<Store> &matrix, int64_t set, int64_t p, Vec *sums) {
+  constexpr std::make_integer_sequence<int, kRows> kNumbers{};
   const int vectors = matrix.vectors();
-  const RowsProduct product = ChooseRows<Store>(left.rows, Numbers{});
+  const RowsProduct product = matrix.is_half(p) ? ChooseRows<Store, 1>(left.rows, kNumbers)
+                                                : ChooseRows<Store, kPair>(left.rows, kNumbers);
+  const uint32_t *panel = matrix.panel(set, p);
   for (int v = 0; v < vectors; v += kPair, panel += kPair * LANES * matrix.words()) {
     product(left, panel, sums + v, vectors);
   }

@@ -59,7 +59,7 @@ void MultiplyTile(const Job &job, const Tile &tile, const Rows<Store> &rows,
     const int64_t row = tile.step * rows.stride * sizeof(typename Store::Number);
     const Left some{reinterpret_cast<const char *>(rows.at(tile.first)), row, sizeof(uint32_t),
                     matrix.words(), static_cast<int>(live)};
-    Multiply(some, matrix, matrix.panel(tile.set, tile.panel), sums);
+    Multiply(some, matrix, tile.set, tile.panel, sums);
   }
   for (int64_t i = live * matrix.vectors(); i < tile.count * matrix.vectors(); ++i) sums[i] = Vec{};
 }
