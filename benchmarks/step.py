@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from peers import DROPOUT, LSTM, PEERS, REFERENCE, WITHOUT_ONEDNN, Network
 from roofline import fastest, multiply_adds, products, timed
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
@@ -57,6 +57,8 @@ SWEEPS: dict[str, tuple[int, ...]] = {
 warnings.filterwarnings("ignore", "TF32 acceleration")  # of switching oneDNN off
 Row = dict[str, Any]
 Lengths = tuple[int, ...]
+Turn = Sequence[Lengths]
+"""The lengths of 1 + STEPS batches."""
 
 
 @dataclass(frozen=True)
@@ -77,80 +79,83 @@ class Variant:
     unit: str
     tied: bool
     dtype: str
-    prepared: Callable[[Lengths], Callable[[], float]]
-    """Makes a random batch of these lengths, and what returns the seconds of STEPS steps on it."""
+    prepared: Callable[[Turn], Callable[[], float]]
+    """Makes random batches of such lengths, and what steps on them and returns the seconds."""
     model: AcousticModel | None = None
 
 
-def ours(size: Size, unit: str, tied: bool, dtype: str, optimizer: str) -> Variant:
+def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
     """A unit of this toolkit, trained as `bayes-asr train` does."""
     units = [size.units] * size.layers
     model = AcousticModel(
         INPUTS, OUTPUTS, unit=unit, units=units, dropout=DROPOUT, tied_directions=tied
     )
-    settings = [f"train.optimizer={optimizer}", f"train.learning_rate={LEARNING_RATE}"]
-    steps = plan.optimizer(load([], settings).train, model)
+    settings = [f"train.optimizer={kind}", f"train.learning_rate={LEARNING_RATE}"]
+    optimizer = plan.optimizer(load([], settings).train, model)
     update = Update(
         model,
-        steps,
+        optimizer,
         monophone_weight=1.0,
         max_gradient_norm=MAX_NORM,
         bfloat16=dtype == "bfloat16",
     )
 
-    def prepared(lengths: Lengths) -> Callable[[], float]:
+    def batch_of(lengths: Lengths) -> Batch:
         n = sum(lengths)
         labels = [torch.randint(outputs, (n,)) for outputs in OUTPUTS]
         keys = torch.arange(len(lengths))
-        batch = Batch(torch.randn(n, INPUTS), Frames(lengths), *labels, keys)
-        turn = [["utt"]] * (1 + STEPS)
-        return timed_steps(
-            steps, lambda: run_epoch(model, turn, lambda _: batch, title="", update=update)
-        )
+        return Batch(torch.randn(n, INPUTS), Frames(lengths), *labels, keys)
+
+    def prepared(turn: Turn) -> Callable[[], float]:
+        batches = {str(i): batch_of(lengths) for i, lengths in enumerate(turn)}
+
+        def steps() -> None:
+            names = [[name] for name in batches]
+            run_epoch(model, names, lambda utts: batches[utts[0]], title="", update=update)
+
+        return timed_steps(optimizer, steps)
 
     return Variant(size, unit, tied, dtype, prepared, model)
 
 
-def theirs(size: Size, name: str, optimizer: str) -> Variant:
+def theirs(size: Size, name: str, kind: str) -> Variant:
     """Somebody else's unit; sequences are padded with frames that have no label."""
     tied, layers = PEERS[name]
     net = Network(layers(INPUTS, size.units, size.layers), size.units, OUTPUTS)
-    kind = {"rmsprop": torch.optim.RMSprop, "adam": torch.optim.AdamW}[optimizer]
-    steps = kind(net.parameters(), lr=LEARNING_RATE)
+    kinds = {"rmsprop": torch.optim.RMSprop, "adam": torch.optim.AdamW}
+    optimizer = kinds[kind](net.parameters(), lr=LEARNING_RATE)
 
-    def prepared(lengths: Lengths) -> Callable[[], float]:
-        x = pad_sequence([torch.randn(n, INPUTS) for n in lengths])
+    def batch_of(lengths: Lengths) -> tuple[Tensor, list[Tensor]]:
         labels = [
             pad_sequence([torch.randint(p, (n,)) for n in lengths], padding_value=IGNORED).flatten()
             for p in OUTPUTS
         ]
+        return pad_sequence([torch.randn(n, INPUTS) for n in lengths]), labels
 
-        def step() -> None:
-            with torch.backends.mkldnn.flags(enabled=WITHOUT_ONEDNN not in name):
-                parts = map(cross_entropy, net(x), labels)
-                steps.zero_grad()
-                sum(parts, start=torch.zeros(())).backward()
-                nn.utils.clip_grad_norm_(net.parameters(), MAX_NORM)
-                steps.step()
+    def prepared(turn: Turn) -> Callable[[], float]:
+        batches = [batch_of(lengths) for lengths in turn]
 
-        def turn() -> None:
-            for _ in range(1 + STEPS):
-                step()
+        def steps() -> None:
+            for x, labels in batches:
+                with torch.backends.mkldnn.flags(enabled=WITHOUT_ONEDNN not in name):
+                    parts = map(cross_entropy, net(x), labels)
+                    optimizer.zero_grad()
+                    sum(parts, start=torch.zeros(())).backward()
+                    nn.utils.clip_grad_norm_(net.parameters(), MAX_NORM)
+                    optimizer.step()
 
-        return timed_steps(steps, turn)
+        return timed_steps(optimizer, steps)
 
     return Variant(size, name, tied, "float32", prepared)
 
 
-def timed_steps(
-    optimizer: torch.optim.Optimizer, turn: Callable[[], object]
-) -> Callable[[], float]:
-    """Return what takes a turn and returns its seconds from the end of the first step on."""
+def timed_steps(optimizer: torch.optim.Optimizer, steps: Callable[[], None]) -> Callable[[], float]:
+    """Return what takes the steps of a turn and returns the seconds from the end of the first."""
 
     def seconds() -> float:
         ends: list[float] = []
         hook = optimizer.register_step_post_hook(lambda *_: ends.append(time.perf_counter()))
-        turn()
+        steps()
         hook.remove()
         if len(ends) <= STEPS:
             raise SystemExit(f"{1 + STEPS - len(ends)} of {1 + STEPS} steps were skipped")
@@ -181,14 +186,16 @@ def measured(args: argparse.Namespace, runs: Sequence[Variant]) -> list[Row]:
     speeds: list[list[float]] = [[] for _ in runs]
     for round_ in range(WARM_UP + args.rounds):
         for key, computed in alone.items():
-            computed()  # is cold, as the first step of a turn
+            computed()  # not timed, like the first step of a turn
             products_alone[key].append(timed(computed))
-        drawn = {run.size: lengths_of(run.size, spoken, rng) for run in runs}
+        turns = {
+            size: [lengths_of(size, spoken, rng) for _ in range(1 + STEPS)]
+            for size in dict.fromkeys(run.size for run in runs)
+        }
         for run, speed in zip(runs, speeds, strict=True):
-            lengths = drawn[run.size]
-            seconds = run.prepared(lengths)()
+            seconds = run.prepared(turns[run.size])()
             if round_ >= WARM_UP:
-                speed.append(STEPS * sum(lengths) / seconds)
+                speed.append(sum(map(sum, turns[run.size][1:])) / seconds)
     seconds_alone = {key: statistics.median(times) for key, times in products_alone.items()}
     by_size: dict[Size, dict[str, list[float]]] = {run.size: {} for run in runs}
     for run, speed in zip(runs, speeds, strict=True):

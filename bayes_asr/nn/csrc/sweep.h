@@ -52,8 +52,8 @@ class Sweep {
   }
 
   // Multiply the rows of `alive` sequences by `matrix` and finish each tile of step t.  No row needs
-  // those of the other direction, so that two threads may go through time apart, one in each;
-  // otherwise they wait for one another before each step.
+  // those of the other direction, so that two threads may go through time apart, one in each; they
+  // wait for one another before a step unless it and the one before are taken apart.
   void Step(int64_t t, const Place *places, int64_t alive, const Rows<Store> &rows,
             const Packed<Store> &matrix, Finish finish, Member &member) {
     const bool apart = member.threads == job_.D && AliveAt(t) >= kAliveApart;
@@ -112,8 +112,8 @@ class Sweep {
   std::unique_ptr<Packed<Store>> last_;
 
  private:
-  // Sequences that are worth reading all weights of a direction, instead of a share of those of
-  // both, in each thread.
+  // Sequences for which it is worth reading all weights of a direction in each thread, of which it
+  // would read a half where directions share them.
   static constexpr int64_t kAliveApart = 8;
 
   INLINE void Prefetch(const Place *places, const Tile &tile, int64_t unit, int64_t units) const {

@@ -5,7 +5,7 @@
 struct Tile {
   int64_t set, panel;
   int64_t first, step, count;  // rows first, first + step, ...
-  int64_t ahead;               // rows of the same weights before the first
+  int64_t ahead;               // rows that tiles before it take of the same panel
 };
 
 class Tiles {
@@ -25,8 +25,9 @@ class Tiles {
   Tile operator[](int64_t i) const {
     const int64_t block = i % blocks_, ahead = rows_ * block / blocks_;
     const int64_t direction = first_ + i / blocks_ / panels_;
-    return {sets_ == 1 ? 0 : direction, i / blocks_ % panels_, direction + ahead * step_,
-            step_, rows_ * (block + 1) / blocks_ - ahead, ahead};
+    return {direction % sets_, i / blocks_ % panels_,
+            direction + ahead * step_, step_,
+            rows_ * (block + 1) / blocks_ - ahead, ahead};
   }
 
   int64_t count;
