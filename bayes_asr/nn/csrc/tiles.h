@@ -40,14 +40,17 @@ class Tiles {
 template <class Store>
 struct Rows {
   using Number = typename Store::Number;
-  int64_t stride = 0;  // numbers of a row
+  int64_t stride = 0;  // numbers of a row, in cache lines that no other row shares
   Buffer<uint32_t> words;
 
   Rows() = default;
   Rows(const Job &job, int64_t numbers)
-      : stride((numbers + Store::kPerWord - 1) / Store::kPerWord * Store::kPerWord),
+      : stride((numbers + kLine - 1) / kLine * kLine),
         words(job.B * job.D * stride / Store::kPerWord) {}
   Number *at(int64_t row) const { return reinterpret_cast<Number *>(words.get()) + row * stride; }
+
+ private:
+  static constexpr int64_t kLine = 64 / sizeof(Number);
 };
 
 // The products of a tile; rows from `alive` sequences on are zeros.
