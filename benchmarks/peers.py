@@ -98,9 +98,8 @@ def speechbrains(inputs: int, units: int, layers: int) -> nn.Module:
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x.transpose(0, 1))[0].transpose(0, 1)
 
-    return TimeFirst(
-        units, (None, None, inputs), num_layers=layers, bidirectional=True, dropout=DROPOUT
-    )
+    an_input = (1, None, inputs)  # other batches change it
+    return TimeFirst(units, an_input, num_layers=layers, bidirectional=True, dropout=DROPOUT)
 
 
 REFERENCE, LSTM, GRU = "reference loop", "torch.nn.LSTM", "torch.nn.GRU"
