@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from bayes_asr.config import Config
-from bayes_asr.corpus.sets import located
+from bayes_asr.corpus.sets import locate
 from bayes_asr.errors import InputError
 from bayes_asr.lattices.ctm import Place, read_places
 from bayes_asr.lattices.rescore import write_ctm_at
@@ -91,7 +91,7 @@ class TimedSet:
         lattices = tuple(sorted(decode.glob("lat.*.gz")))
         if not lattices:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
-        words = located(config.data.graph, config.data, "decoding graph") / "words.txt"
+        words = locate(config.data.graph, config.data, "decoding graph") / "words.txt"
         places, folder = read_places(self.data), run / f"ctm_{name}"
         self.ctms = Ctms(tuple(files), lattices, words, self.glm, folder, places, nj)
 

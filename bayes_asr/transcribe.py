@@ -11,7 +11,7 @@ from bayes_asr.align.transcript import Speech, read_speech
 from bayes_asr.align.utterance import AlignOptions, align_utterance, word_spans
 from bayes_asr.config import Config
 from bayes_asr.config import load as load_config
-from bayes_asr.corpus.sets import located
+from bayes_asr.corpus.sets import locate
 from bayes_asr.decode.embedded import Engine, choose_engine, decode_utterance
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Network, check_loglikes, load_network
@@ -21,10 +21,9 @@ from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
 from bayes_asr.lattices.mbr import decode_risk
 from bayes_asr.lattices.paths import Weights, weight_grid
 from bayes_asr.log import LOGGER
-from bayes_asr.runs import checkpoint
 from bayes_asr.score.scores import read_scores
 from bayes_asr.sound.audio import read_audio, resampled
-from bayes_asr.sound.spectrum import FRAME_SHIFT, FrontEnd
+from bayes_asr.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.tables.text import read_symbols
 
 
@@ -109,14 +108,15 @@ def transcribe(
     cannot be read, and for a run whose features the front end cannot make.
     """
     config = load_config([run / "config.yaml"])
-    front_end = _front_end(run, config)
-    sounds = [_sound(file, front_end) for file in files]
-    features = [front_end(samples) for samples in sounds]
+    network = load(run)
+    analysis = _analysis(run, network, config)
+    sounds = [_sound(file, analysis) for file in files]
+    features = [analysis(samples) for samples in sounds]
     for file, samples, matrix in zip(files, sounds, features, strict=True):
         if not len(matrix):
-            seconds = len(samples) / front_end.sample_rate
+            seconds = len(samples) / analysis.sample_rate
             raise InputError(f"{file}: {seconds:.3f} s of sound hold no frame of 0.025 s")
-    recogniser = _recogniser(run, config, weights)
+    recogniser = _recogniser(run, network, config, weights)
     stats: list[Any] = [None] * len(files)
     if config.features.cmvn != "none":
         stats = [statistics(features)] * len(files) if one_speaker else [*map(_alone, features)]
@@ -128,7 +128,7 @@ def transcribe(
     return [
         Transcript(
             str(file),
-            round(len(samples) / front_end.sample_rate, 3),
+            round(len(samples) / analysis.sample_rate, 3),
             recogniser.hear(str(file), matrix, cmvn),
         )
         for file, samples, matrix, cmvn in zip(files, sounds, features, stats, strict=True)
@@ -139,9 +139,9 @@ def _alone(matrix: np.ndarray) -> np.ndarray:
     return statistics([matrix])
 
 
-def _front_end(run: Path, config: Config) -> FrontEnd:
-    """The front end of the run's features, or InputError saying what is missing."""
-    fields = checkpoint.read(run / "best.pt").get("frontend")
+def _analysis(run: Path, network: LogLikelihoods, config: Config) -> Analysis:
+    """What makes the features of a run of sound, or InputError saying what is missing."""
+    fields = network.front_end.sound
     if fields is None:
         inputs = ", ".join(config.data.train.features)
         raise InputError(
@@ -152,7 +152,7 @@ def _front_end(run: Path, config: Config) -> FrontEnd:
             " bayes-asr forward RUN --data and bayes-asr decode; or train a run on MFCC or fbank"
         )
     try:
-        return FrontEnd(**fields)
+        return Analysis(**fields)
     except TypeError:
         raise InputError(
             f"{run / 'best.pt'}: made with a front end of {', '.join(fields)}, which this version"
@@ -165,21 +165,23 @@ def _front_end(run: Path, config: Config) -> FrontEnd:
         ) from None
 
 
-def _sound(file: Path, front_end: FrontEnd) -> np.ndarray:
+def _sound(file: Path, analysis: Analysis) -> np.ndarray:
     samples, rate = read_audio(file)
-    if rate == front_end.sample_rate:
+    if rate == analysis.sample_rate:
         return samples
     LOGGER.warning(
         "%s: resampled from %d to %d Hz%s",
-        *(file, rate, front_end.sample_rate),
-        "; the network was trained on wider sound: expect errors" * (rate < front_end.sample_rate),
+        *(file, rate, analysis.sample_rate),
+        "; the network was trained on wider sound: expect errors" * (rate < analysis.sample_rate),
     )
-    return resampled(samples, rate, front_end.sample_rate)
+    return resampled(samples, rate, analysis.sample_rate)
 
 
-def _recogniser(run: Path, config: Config, weights: Weights | None) -> Recogniser:
-    graph = located(config.data.graph, config.data, "graph")
-    model = located(config.data.train.alignments, config.data, "model") / "final.mdl"
+def _recogniser(
+    run: Path, network: LogLikelihoods, config: Config, weights: Weights | None
+) -> Recogniser:
+    graph = locate(config.data.graph, config.data, "graph")
+    model = locate(config.data.train.alignments, config.data, "model") / "final.mdl"
     options = config.decode
     search = DecodeOptions(
         acoustic_scale=options.acoustic_scale,
@@ -196,8 +198,8 @@ def _recogniser(run: Path, config: Config, weights: Weights | None) -> Recognise
         speech = read_speech(graph, model)
     except (InputError, OSError) as error:
         LOGGER.warning("%s; times are rough", error)
-    network = load_network(graph, model)
-    return Recogniser(load(run), network, words, search, chosen, choose_engine(), speech)
+    graph_network = load_network(graph, model)
+    return Recogniser(network, graph_network, words, search, chosen, choose_engine(), speech)
 
 
 def _chosen_on_dev(run: Path) -> Weights:

@@ -18,17 +18,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from networks import HEADS, make_network
 from peers import DROPOUT
 from torch import multiprocessing
 
 from bayes_asr.config import load
+from bayes_asr.features.front_end import FEATURES
+from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.nn.frames import pack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.processes.malloc import keep_freed_memory
-from bayes_asr.train import plan
+from bayes_asr.train import build
 from bayes_asr.train.batch import Batch
-from bayes_asr.train.loop import Update, run_epoch
+from bayes_asr.train.loop import run_batches
+from bayes_asr.train.step import Step
 
 INPUTS, OUTPUTS, PROCESSES = 50, (1900, 48), 2
 SPREAD = 0.1  # of the lengths, as utterances are grouped for training
@@ -49,20 +53,20 @@ def random_batch(sequences: int, frames: int, seed: int) -> Batch:
     mine = group.share(list(lengths), lengths)
     x_NF, packed, order = pack([x[utt] for utt in mine])
     pdfs, monophones = (pack([of[utt] for utt in mine])[0] for of in labels)
-    return Batch(x_NF, packed, pdfs, monophones, torch.tensor([int(mine[i]) for i in order]))
+    keys = torch.tensor([int(mine[i]) for i in order])
+    return Batch({FEATURES: x_NF}, packed, {"pdfs": pdfs, "monophones": monophones}, keys)
 
 
-def update_of(args: argparse.Namespace) -> tuple[AcousticModel, Update]:
+def make_training(args: argparse.Namespace) -> tuple[AcousticModel, Step]:
     """A network and what trains it, the same in all processes."""
     torch.manual_seed(1)
-    units = [args.units] * args.layers
-    model = AcousticModel(
-        INPUTS, OUTPUTS, unit=args.unit, units=units, dropout=DROPOUT, tied_directions=True
+    model = make_network(
+        INPUTS, OUTPUTS, args.unit, args.layers, args.units, dropout=DROPOUT, tied_directions=True
     )
     group.share_statistics(model)
     config = load([], ["train.optimizer=rmsprop", "train.learning_rate=4e-4"])
-    optimizer = plan.optimizer(config.train, model)
-    return model, Update(model, optimizer, monophone_weight=1.0, max_gradient_norm=5.0)
+    optimizer = build.optimizer(config.train, model)
+    return model, Step(model, optimizer, max_gradient_norm=5.0)
 
 
 def train(
@@ -75,7 +79,8 @@ def train(
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         os.environ |= {"WORLD_SIZE": str(PROCESSES), "RANK": str(number)}
     with group.joined():
-        model, update = update_of(args)
+        model, step = make_training(args)
+        criterion = CrossEntropy(dict.fromkeys(HEADS, 1.0))
         rounds = []
         for first in range(0, STEPS * (1 + args.rounds), STEPS):
             batches = [random_batch(sequences, args.frames, first + i) for i in range(STEPS)]
@@ -84,12 +89,13 @@ def train(
                 if turn:
                     left = iter(batches)
                     start = time.perf_counter()
-                    done = run_epoch(
+                    done = run_batches(
                         model,
+                        criterion,
                         [[""]] * STEPS,
                         lambda _, left=left: next(left),
                         title="",
-                        update=update,
+                        step=step,
                     )
                     rounds.append((done.frames, time.perf_counter() - start, done.loss))
         if group.is_first():

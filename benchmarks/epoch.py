@@ -22,17 +22,20 @@ import torch
 
 from bayes_asr.config import Config, load
 from bayes_asr.corpus.batches import batches_of
-from bayes_asr.corpus.fingerprints import fingerprints
+from bayes_asr.corpus.fingerprints import hash_inputs
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.sets import LabelledSet, opened
-from bayes_asr.corpus.survey import Survey, surveyed
+from bayes_asr.corpus.survey import Survey, survey_stream
+from bayes_asr.features.front_end import FEATURES
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes.malloc import keep_freed_memory
+from bayes_asr.runs.network import TrainedNetwork
 from bayes_asr.targets.alignments import log_priors
-from bayes_asr.train import plan
+from bayes_asr.train import build
 from bayes_asr.train.batch import loader
-from bayes_asr.train.epochs import Training
-from bayes_asr.train.loop import Update, losses
+from bayes_asr.train.loop import run_epochs
+from bayes_asr.train.step import Step
+from bayes_asr.train.training import Progress, Training
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/an4/config.yaml"
 
@@ -50,9 +53,10 @@ class Epoch:
     def __init__(self, config: Config, train: LabelledSet, dev: LabelledSet, found: Survey) -> None:
         """Hold the batches in memory for the steps alone."""
         self.config, self.train, self.dev, self.found = config, train, dev, found
-        outputs = [train.alignments.model.num_pdfs, train.alignments.num_monophones]
-        inputs = len(found.normalisation.mean)
-        self.architecture = plan.architecture(config.model, inputs, outputs)
+        self.architecture = build.plan_network(config, train)
+        self.targets = tuple(self.architecture["heads"])
+        front_end = replace(train.features.front_end, normalisation=found.normalisation)
+        self.front_ends = {FEATURES: front_end}
         options = config.train
         batches = batches_of(
             train.lengths,
@@ -63,7 +67,8 @@ class Epoch:
         )
         read = loader(
             train,
-            found.normalisation,
+            self.front_ends,
+            self.targets,
             seed=config.seed,
             epoch=1,
             noise=options.noise,
@@ -81,33 +86,30 @@ class Epoch:
                 self.config,
                 Path(run),
                 torch.device("cpu"),
-                model,
-                self.architecture,
-                plan.optimizer(self.config.train, model),
-                self.found.normalisation,
-                log_priors(self.found.pdf_counts),
-                None,
+                TrainedNetwork(
+                    model, self.front_ends, torch.from_numpy(log_priors(self.found.pdf_counts))
+                ),
+                build.criterion(self.config.train),
+                self.targets,
+                build.optimizer(self.config.train, model),
                 {},
-                self.config.train.learning_rate,
+                Progress(self.config.train.learning_rate),
             )
             start = time.perf_counter()
-            training.run_epochs(self.train, self.dev)
+            run_epochs(training, self.train, self.dev)
             return time.perf_counter() - start
 
     def steps(self) -> float:
         """Seconds that the steps take."""
         model, options = self._model(), self.config.train
         model.train()
-        update = Update(
-            model,
-            plan.optimizer(options, model),
-            monophone_weight=options.monophone_weight,
-            max_gradient_norm=options.max_gradient_norm,
-        )
+        optimizer = build.optimizer(options, model)
+        step = Step(model, optimizer, max_gradient_norm=options.max_gradient_norm)
+        criterion = build.criterion(options)
         start = time.perf_counter()
         for batch in self.batches:
-            logits = model(batch.x_NF, batch.frames, batch.keys_B)
-            update(losses(logits, batch, len(batch.pdfs_N)))
+            outputs = model(batch.streams, batch.frames, batch.keys_B)
+            step(criterion(outputs, batch.targets, batch.frames.count).objective)
         return time.perf_counter() - start
 
     def _model(self) -> AcousticModel:
@@ -138,7 +140,9 @@ def main() -> None:
     config = load([RECIPE], settings)
     with tempfile.TemporaryDirectory() as folder:
         train, dev = (part_of(data, args.share) for data in opened(config))
-        found = surveyed("train", train, fingerprints(train), Index(Path(folder)), new=True)
+        found = survey_stream(
+            "train", train, FEATURES, hash_inputs(train), Index(Path(folder)), new=True
+        )
         epoch = Epoch(config, train, dev, found)
         seconds: dict[str, list[float]] = {"whole": [], "steps": []}
         for _ in range(args.rounds):

@@ -13,19 +13,20 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from networks import make_network
 
-from bayes_asr.config import load
+from bayes_asr.features.front_end import FEATURES, FrontEnd
+from bayes_asr.features.transforms import Normalisation
 from bayes_asr.forward import directory
 from bayes_asr.forward.log_likelihoods import LogLikelihoods
-from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes.malloc import keep_freed_memory
+from bayes_asr.runs.network import TrainedNetwork
 from bayes_asr.sound.spectrum import FRAME_SHIFT
 
 INPUTS, PDFS = 50, 1948
@@ -38,22 +39,13 @@ Row = dict[str, Any]
 def network_of(args: argparse.Namespace, directions: int, precision: str) -> LogLikelihoods:
     """A network with random weights."""
     torch.manual_seed(1)
-    plan: Row = {
-        "inputs": INPUTS,
-        "outputs": [PDFS],
-        "unit": args.unit,
-        "units": [args.units] * args.layers,
-        "bidirectional": directions == 2,
-    }
-    content = {
-        "architecture": plan,
-        "model": AcousticModel(**plan).state_dict(),
-        "mean": torch.zeros(INPUTS),
-        "deviation": torch.ones(INPUTS),
-        "log_priors": torch.zeros(PDFS),
-    }
-    features = replace(load([]).features, cmvn="none", deltas=0, left_context=0, right_context=0)
-    return LogLikelihoods(content, features).to(PRECISIONS[precision])
+    model = make_network(
+        INPUTS, [PDFS], args.unit, args.layers, args.units, bidirectional=directions == 2
+    )
+    nothing = Normalisation(np.zeros(INPUTS, np.float32), np.ones(INPUTS, np.float32))
+    front_ends = {FEATURES: FrontEnd(normalisation=nothing)}
+    network = TrainedNetwork(model, front_ends, torch.zeros(PDFS))
+    return LogLikelihoods(network).to(PRECISIONS[precision])
 
 
 def made_up(frames: int) -> np.ndarray:

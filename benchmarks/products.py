@@ -17,8 +17,8 @@ from roofline import timed
 from torch import Tensor
 from torch.nn import functional
 
+from bayes_asr.nn.criteria import cross_entropy
 from bayes_asr.nn.linear import HAS_ONEDNN, by_onednn, product
-from bayes_asr.nn.loss import cross_entropy
 from bayes_asr.processes.malloc import keep_freed_memory
 
 OUTPUTS = 1900

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from networks import make_network
 from peers import DROPOUT, GRU, LSTM, PEERS, REFERENCE, Network
 from torch import Tensor, nn
 
+from bayes_asr.features.front_end import FEATURES
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes.malloc import keep_freed_memory
 
 INPUTS, OUTPUTS = 50, 48
@@ -55,20 +56,15 @@ def variants(args: argparse.Namespace) -> dict[tuple[str, bool], Callable[[], No
         tied, layers = PEERS[name]
         net = Network(layers(INPUTS, args.units, args.layers), args.units, [OUTPUTS])
         found[name, tied] = training(lambda net=net: net(x)[0], net)
-    packed, keys = x.flatten(0, 1), torch.arange(args.batch)
+    streams, keys = {FEATURES: x.flatten(0, 1)}, torch.arange(args.batch)
     for unit, options in OURS:
         if args.unit and unit not in args.unit:
             continue
-        ours = AcousticModel(
-            INPUTS,
-            [OUTPUTS],
-            unit=unit,
-            units=[args.units] * args.layers,
-            dropout=DROPOUT,
-            **options,
+        ours = make_network(
+            INPUTS, [OUTPUTS], unit, args.layers, args.units, dropout=DROPOUT, **options
         )
         tied = bool(options.get("tied_directions"))
-        found[unit, tied] = training(lambda net=ours: net(packed, frames, keys)[0], ours)
+        found[unit, tied] = training(lambda net=ours: net(streams, frames, keys)["pdfs"], ours)
     return found
 
 

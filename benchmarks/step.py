@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from networks import HEADS, make_network
 from peers import DROPOUT, LSTM, PEERS, REFERENCE, WITHOUT_ONEDNN, Network
 from roofline import fastest, multiply_adds, products, timed
 from torch import Tensor, nn
@@ -33,13 +34,16 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from bayes_asr.config import load
+from bayes_asr.features.front_end import FEATURES
+from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.targets.alignments import Alignments
-from bayes_asr.train import plan
+from bayes_asr.train import build
 from bayes_asr.train.batch import Batch
-from bayes_asr.train.loop import Update, run_epoch
+from bayes_asr.train.loop import run_batches
+from bayes_asr.train.step import Step
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
 INPUTS, OUTPUTS, MAX_NORM, IGNORED = 50, (1900, 48), 5.0, -100
@@ -86,32 +90,28 @@ class Variant:
 
 def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
     """A unit of this toolkit, trained as `bayes-asr train` does."""
-    units = [size.units] * size.layers
-    model = AcousticModel(
-        INPUTS, OUTPUTS, unit=unit, units=units, dropout=DROPOUT, tied_directions=tied
+    model = make_network(
+        INPUTS, OUTPUTS, unit, size.layers, size.units, dropout=DROPOUT, tied_directions=tied
     )
     settings = [f"train.optimizer={kind}", f"train.learning_rate={LEARNING_RATE}"]
-    optimizer = plan.optimizer(load([], settings).train, model)
-    update = Update(
-        model,
-        optimizer,
-        monophone_weight=1.0,
-        max_gradient_norm=MAX_NORM,
-        bfloat16=dtype == "bfloat16",
-    )
+    optimizer = build.optimizer(load([], settings).train, model)
+    step = Step(model, optimizer, max_gradient_norm=MAX_NORM, bfloat16=dtype == "bfloat16")
+    criterion = CrossEntropy(dict.fromkeys(HEADS, 1.0))
 
     def batch_of(lengths: Lengths) -> Batch:
         n = sum(lengths)
-        labels = [torch.randint(outputs, (n,)) for outputs in OUTPUTS]
+        labels = {
+            head: torch.randint(size, (n,)) for head, size in zip(HEADS, OUTPUTS, strict=True)
+        }
         keys = torch.arange(len(lengths))
-        return Batch(torch.randn(n, INPUTS), Frames(lengths), *labels, keys)
+        return Batch({FEATURES: torch.randn(n, INPUTS)}, Frames(lengths), labels, keys)
 
     def prepared(turn: Turn) -> Callable[[], float]:
         batches = {str(i): batch_of(lengths) for i, lengths in enumerate(turn)}
 
         def steps() -> None:
             names = [[name] for name in batches]
-            run_epoch(model, names, lambda utts: batches[utts[0]], title="", update=update)
+            run_batches(model, criterion, names, lambda utts: batches[utts[0]], title="", step=step)
 
         return timed_steps(optimizer, steps)
 

@@ -12,7 +12,7 @@ import torch
 
 from bayes_asr import log
 from bayes_asr.cli import main
-from bayes_asr.train.training import train
+from bayes_asr.train.start import train
 from tests.support.places import CONF, DATA
 from tests.support.script_stubs import Checkout
 from tests.support.small_corpus import settings, write_corpus

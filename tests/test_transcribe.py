@@ -12,7 +12,7 @@ import pytest
 from bayes_asr.cli import main
 from bayes_asr.runs import checkpoint
 from bayes_asr.sound.audio import resampled
-from bayes_asr.sound.spectrum import FrontEnd, write_features
+from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.mdl import monophone_model
 from bayes_asr.targets.marks import STATES, frames_of_phones, transition_ids, write_alignments
@@ -82,7 +82,7 @@ def write_set(folder: Path, count: int, seed: int) -> dict[str, Spoken]:
         ("text", lambda utt: " ".join(word for word, _, _ in said[utt].words)),
     ):
         (folder / name).write_text("".join(f"{utt} {row(utt)}\n" for utt in said))
-    write_features(folder, FrontEnd("fbank", bands=24))
+    write_features(folder, Analysis("fbank", bands=24))
     return said
 
 

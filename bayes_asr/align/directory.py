@@ -15,9 +15,10 @@ import numpy as np
 from bayes_asr.align.transcript import Speech, flat_alignment, read_speech
 from bayes_asr.align.utterance import Alignment, AlignOptions, Result, Source, align_one
 from bayes_asr.config import load as load_config
-from bayes_asr.corpus.sets import NAMED, data_dir, located, report_skipped
+from bayes_asr.corpus.sets import NAMED, data_dir, locate, report_skipped
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.features.stored import Features
 from bayes_asr.files import replacing
 from bayes_asr.forward.directory import log_likelihoods
@@ -72,10 +73,10 @@ def align_run(
     """
     _refuse_others(out)
     config = load_config([run / "config.yaml"])
-    model = located(config.data.train.alignments, config.data, "model") / "final.mdl"
+    model = locate(config.data.train.alignments, config.data, "model") / "final.mdl"
     if out.resolve() == model.parent.resolve():
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
-    source = (lang or located(config.data.graph, config.data, "words"), model, unknown)
+    source = (lang or locate(config.data.graph, config.data, "words"), model, unknown)
     scale = config.decode.acoustic_scale if acoustic_scale is None else acoustic_scale
     if data:
         directory = read_data_dir(data, open_pipe=open_pipe)
@@ -107,7 +108,7 @@ def align_flat(
     """
     _refuse_others(out)
     directory = read_data_dir(data, open_pipe=open_pipe)
-    features = Features(directory, open_pipe=open_pipe)
+    features = Features(directory, FrontEnd(), open_pipe=open_pipe)
     limit = (MAX_SKIPPED, LIMIT_WITHOUT)
     report_skipped(f"no features in {data}", features.missing, len(directory.utt2spk), *limit)
     with TemporaryDirectory() as made:

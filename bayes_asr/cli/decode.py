@@ -9,7 +9,7 @@ from typing import Any
 
 from bayes_asr.cli.arguments import positive
 from bayes_asr.config import load
-from bayes_asr.corpus.sets import located
+from bayes_asr.corpus.sets import locate
 from bayes_asr.decode.archive import BACKENDS, decode_archive
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
@@ -87,10 +87,10 @@ def _from_run(run: Path, on: str | None) -> dict[str, Any]:
     if on is None:
         raise InputError(f"{run}: say which set to decode: --on dev or --on test")
     config = load([run / "config.yaml"])
-    alignments = located(config.data.train.alignments, config.data, "model")
+    alignments = locate(config.data.train.alignments, config.data, "model")
     return {
         "loglikes": str(run / f"forward_{on}" / "loglikes.ark"),
-        "graph": located(config.data.graph, config.data, "graph"),
+        "graph": locate(config.data.graph, config.data, "graph"),
         "model": alignments / "final.mdl",
         "out": run / f"decode_{on}",
         "lmwt": list(config.decode.lm_weights),

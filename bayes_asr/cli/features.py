@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import positive, share
-from bayes_asr.sound.spectrum import MAX_SKIPPED, FrontEnd, write_features
+from bayes_asr.sound.spectrum import MAX_SKIPPED, Analysis, write_features
 
 BANDS = {"mfcc": 23, "fbank": 40}
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write feats, cmvn and frontend.json of each directory."""
-    front_end = FrontEnd(
+    front_end = Analysis(
         args.kind,
         sample_rate=args.sample_rate,
         bands=args.bands or BANDS[args.kind],

@@ -9,6 +9,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.fold import fold
 from bayes_asr.runs import checkpoint
+from bayes_asr.runs.network import BEST, read_network
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,22 +22,19 @@ def run(args: argparse.Namespace) -> None:
     """Write the configuration and the best network, which gives the same log-likelihoods."""
     if args.out.exists() and any(args.out.iterdir()):
         raise InputError(f"{args.out}: is not empty; choose another folder")
-    content = checkpoint.read(args.run / "best.pt")
-    trained = checkpoint.built_model(content)
-    architecture, plain = fold(trained)
+    trained = read_network(args.run)
+    plain = fold(trained.model)
+    folded = replace(trained, model=plain)
     config = load([args.run / "config.yaml"])
     model = replace(
         config.model,
-        activation=architecture["options"]["activation"],
+        activation=plain.architecture["layers"][0]["options"]["activation"],
         activation_trains=(),
-        norm=architecture["norm"],
-        dropout=architecture["dropout"],
+        norm="none",
+        dropout=0.0,
     )
     args.out.mkdir(parents=True, exist_ok=True)
     replace(config, model=model).save(args.out / "config.yaml")
-    checkpoint.save(
-        args.out / "best.pt",
-        {**content, "architecture": architecture, "model": plain.state_dict()},
-    )
-    before, after = (sum(p.numel() for p in net.parameters()) for net in (trained, plain))
+    checkpoint.save(args.out / BEST, folded.content())
+    before, after = (sum(p.numel() for p in net.parameters()) for net in (trained.model, plain))
     LOGGER.info("%d parameters, %d before; written to %s", after, before, args.out)

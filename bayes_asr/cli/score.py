@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.cli.arguments import positive
 from bayes_asr.config import Config, load
-from bayes_asr.corpus.sets import located
+from bayes_asr.corpus.sets import locate
 from bayes_asr.errors import InputError
 from bayes_asr.programs import find_nist_program
 from bayes_asr.recordings import TimedSet
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _texts(run: Path, name: str, config: Config) -> TextSweep:
-    data = located(getattr(config.data, name).features, config.data, f"{name} reference")
+    data = locate(getattr(config.data, name).features, config.data, f"{name} reference")
     paths = SetPaths(data / "text", run / f"decode_{name}", data / "utt2spk")
     phones = timit_map(config.score.phone_map) if config.score.phone_map else {}
     return TextSweep(name, paths, config.score.costs, phones)

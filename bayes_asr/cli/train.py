@@ -11,7 +11,7 @@ from bayes_asr.processes import group
 from bayes_asr.processes.launch import launched
 from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.programs import open_pipe
-from bayes_asr.train.training import train
+from bayes_asr.train.start import train
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import yaml
 
+from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES, UNIT_OPTIONS, check_unit
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
@@ -18,6 +19,29 @@ class Within:
 
     low: float
     high: float
+
+    def admits(self, number: float) -> bool:
+        """Whether a number is in it."""
+        return self.low <= number <= self.high
+
+    def describe(self, kind: str) -> str:
+        """It in words."""
+        return f"{kind} between {self.low:.10g} and {self.high:.10g}"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The names in a table of `catalogue`."""
+
+    table: Mapping[str, Any]
+
+    def admits(self, name: str) -> bool:
+        """Whether the table has a name."""
+        return name in self.table
+
+    def describe(self, _: str) -> str:
+        """It in words."""
+        return f"one of {', '.join(self.table)}"
 
 
 Share = Annotated[float, Within(0, 1)]
@@ -83,6 +107,20 @@ class ModelConfig:
     hand_on: Literal["log", "prob"]
     input_init: Literal["xavier", "uniform"]
 
+    def __post_init__(self) -> None:
+        """Refuse a unit that is not there, and options that it does not have."""
+        given = {key: value for key in UNIT_OPTIONS if (value := getattr(self, key))}
+        for key in ("unit", *given):
+            options = {name: given[name] for name in ("activation", key) if name in given}
+            try:
+                unit = check_unit(self.unit, options if key in given else {})
+            except InputError as error:
+                raise InputError(f"model.{error}") from None  # it begins with the key
+        if self.hand_on == "prob" and not unit.probabilistic:
+            raise InputError(
+                f"model.hand_on is prob, but {self.unit} computes no probabilities; use log"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -93,9 +131,10 @@ class TrainConfig:
     batch_frames: Count
     device: Literal["auto", "cpu", "cuda"]
     precision: Literal["float32", "bfloat16"]
-    optimizer: Literal["adam", "rmsprop"]
+    criterion: Annotated[str, OneOf(CRITERIA)]
+    optimizer: Annotated[str, OneOf(OPTIMIZERS)]
     learning_rate: Annotated[float, Within(1e-8, 10)]
-    schedule: Literal["newbob", "cosine"]
+    schedule: Annotated[str, OneOf(SCHEDULES)]
     halving_factor: Annotated[float, Within(0.01, 1)]
     improvement_threshold: Annotated[float, Within(-1, 1)]
     weight_decay: Share

@@ -3,7 +3,7 @@
 import types
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from bayes_asr.config.schema import Within
+from bayes_asr.config.schema import OneOf, Within
 
 NAMES = {
     int: "a whole number",
@@ -22,7 +22,7 @@ def converted(hint: Any, value: Any) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         number = converted(arguments[0], value)
-        if not arguments[1].low <= number <= arguments[1].high:
+        if not arguments[1].admits(number):
             raise ValueError
         return number
     if origin in (Union, types.UnionType):
@@ -41,8 +41,8 @@ def described(hint: Any) -> str:
     """The type `hint` in words: "a number between 0 and 1"."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        span: Within = arguments[1]
-        return f"{described(arguments[0])} between {span.low:.10g} and {span.high:.10g}"
+        limits: Within | OneOf = arguments[1]
+        return limits.describe(described(arguments[0]))
     if origin is Literal:
         return "one of " + ", ".join(map(str, arguments))
     if origin is tuple:

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bayes_asr.corpus.index import content_hash, sampled
-from bayes_asr.corpus.sets import LabelledSet
+from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
+from bayes_asr.features.stored import Features
 
 TABLES = ("feats.scp", "utt2spk", "cmvn.scp", "frontend.json")
 
 
-def fingerprints(data: LabelledSet) -> dict[str, str]:
+def hash_inputs(data: LabelledSet) -> dict[str, str]:
     """A hash of everything that a set is made of, by file or directory.
 
     Tables are hashed whole, alignments and their model as what they say, whatever compressed them.
@@ -18,9 +19,14 @@ def fingerprints(data: LabelledSet) -> dict[str, str]:
     which may be as large as a disk, its size and 64 KiB at its beginning, middle and end. What a
     pipe prints is not looked at; the scp has its command.
     """
-    if not all(archive.exists() for archive in data.features.archives):
+    streams = data.streams.values()
+    if not all(archive.exists() for features in streams for archive in features.archives):
         data.check()  # says of which utterance
-    found = {str(path): content_hash(content) for path, content in _contents(data)}
+    found = {
+        str(path): content_hash(content)
+        for features in streams
+        for path, content in _contents(features)
+    }
     return {**found, str(data.alignments.directory): data.alignments.digest}
 
 
@@ -39,9 +45,8 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
             )
 
 
-def _contents(data: LabelledSet) -> Iterator[tuple[Path, Iterator[bytes]]]:
+def _contents(features: Features) -> Iterator[tuple[Path, Iterator[bytes]]]:
     """What is hashed of each file."""
-    features = data.features
     for table in (features.directory / name for name in TABLES):
         if table.exists():
             yield table, iter([table.read_bytes()])

@@ -20,9 +20,6 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.lock import in_turn
 from bayes_asr.log import LOGGER
-from bayes_asr.tables.mdl import read_transition_model
-from bayes_asr.tables.vectors import Places, StoredVectors, write_vectors
-from bayes_asr.targets.alignments import Alignments, archives, hash_of, hashed, read_aligned
 
 Arrays = dict[str, np.ndarray]
 Found = TypeVar("Found")
@@ -61,14 +58,14 @@ class Index:
         folder = next(filter(_may_be_written, self._folders), self._folders[-1])
         path = folder / f"{name}.npz"
         with ExitStack() as stack:
-            with _keeping():
+            with keeping():
                 stack.enter_context(in_turn(path.with_suffix(".lock")))
             found, why = _taken(path, made_from, use)  # made by another process meanwhile
             if found is None:
                 LOGGER.info("%s: %s: reading all that it is made from", path, why)
                 start = time.perf_counter()
                 arrays = make(folder)
-                with _keeping(), replacing(path) as temporary:
+                with keeping(), replacing(path) as temporary:
                     about = json.dumps({"format": FORMAT, **made_from})
                     np.savez(temporary, **{"made_from": np.array(about), **arrays})  # type: ignore[arg-type]
                 LOGGER.info("%s: made in %.1f s", path, time.perf_counter() - start)
@@ -77,7 +74,7 @@ class Index:
 
 
 @contextmanager
-def _keeping() -> Iterator[None]:
+def keeping() -> Iterator[None]:
     """Tell an error of writing an index from one of reading what it is made from."""
     try:
         yield
@@ -102,32 +99,6 @@ def _taken(
         return use(path.parent, arrays), ""
     except DAMAGE as error:
         return None, f"damaged ({error})"
-
-
-def stored_alignments(directory: Path, index: Index) -> Alignments:
-    """The alignments of a directory, in an archive from which each is read when it is used."""
-    name = f"ali-{name_of(directory)}"
-
-    def make(folder: Path) -> Arrays:
-        model = read_transition_model(directory / "final.mdl")
-        total = hash_of(model)
-        aligned = hashed(read_aligned(directory, model), total)
-        with _keeping():  # where it is the reading that fails, it does so in memory again
-            places = write_vectors(aligned, folder / f"{name}.ark")
-        return {"digest": np.array(total.hexdigest()), **vars(places)}
-
-    def use(folder: Path, found: Arrays) -> Alignments:
-        digest = str(found["digest"])
-        places = Places(**{key: found[key] for key in found if key != "digest"})
-        return Alignments(directory, StoredVectors(folder / f"{name}.ark", places), digest)
-
-    made_from = {str(path): state_of(path) for path in archives(directory)}
-    made_from[str(directory / "final.mdl")] = state_of(directory / "final.mdl")
-    try:
-        return index.of(name, made_from, make, use)
-    except NotKeptError as error:
-        LOGGER.warning("no index of the alignments, which are held in memory: %s", error)
-        return Alignments(directory)
 
 
 def name_of(*what: Path | str) -> str:

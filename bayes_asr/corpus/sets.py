@@ -1,16 +1,19 @@
 """From the configuration's directories to labelled sets: what is found, what is skipped."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from bayes_asr.config import Config, DataConfig, FeatureConfig
-from bayes_asr.corpus.index import Index, stored_alignments
-from bayes_asr.corpus.listing import listed, stored_listing
+from bayes_asr.corpus.index import Index
+from bayes_asr.corpus.indexed import index_alignments, index_utterances
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.corpus.listing import list_utterances
 from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.stored import Features
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.binary import OpenPipe
@@ -20,50 +23,7 @@ from bayes_asr.targets.alignments import Alignments
 NAMED = 5  # how many utterances a message names
 
 
-@dataclass(frozen=True)
-class LabelledSet:
-    """Utterances that have both features and an alignment, with their lengths in frames.
-
-    kept: normalised features that are held in memory.
-    """
-
-    features: Features
-    alignments: Alignments
-    lengths: Mapping[str, int]
-    kept: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def __getitem__(self, utt: str) -> np.ndarray:
-        """Features of one utterance, float32 [T, F']; InputError unless T is the alignment's."""
-        return self.features.prepared(utt, self.stored(utt))
-
-    def stored(self, utt: str) -> np.ndarray:
-        """Features of one utterance as they are on disk, float32 [T, F]; InputError likewise."""
-        matrix = self.features.stored(utt)
-        self._check_length(utt, len(matrix))
-        return matrix
-
-    def check(self) -> None:
-        """Compare lengths and widths of all utterances by the headers of their matrices alone.
-
-        InputError for the first that is not as its alignment, or as the others of its set.
-        """
-        width = self.features.dimensions
-        for utt in self.lengths:
-            frames, columns = self.features.stored_shape(utt) or (self.lengths[utt], width)
-            self._check_length(utt, frames)
-            if columns != width:
-                self.features.refuse_shape(utt, frames, columns)
-
-    def _check_length(self, utt: str, frames: int) -> None:
-        if frames != self.lengths[utt]:
-            raise InputError(
-                f"{self.features.where(utt)}: {utt} has {frames} frames of features, but"
-                f" {self.lengths[utt]} in the alignment of {self.alignments.directory}; make both"
-                " from the same features"
-            )
-
-
-def located(candidates: Sequence[str], data: DataConfig, what: str) -> Path:
+def locate(candidates: Sequence[str], data: DataConfig, what: str) -> Path:
     """Return the first of the candidate directories that exists, and say which it is.
 
     `*` stands for any part of a name. Raises InputError where several directories fit that.
@@ -83,7 +43,7 @@ def located(candidates: Sequence[str], data: DataConfig, what: str) -> Path:
 
 def data_dir(config: Config, name: str, open_pipe: OpenPipe | None = None) -> DataDir:
     """Read the data directory of the set `name` (train, dev or test)."""
-    path = located(getattr(config.data, name).features, config.data, f"{name} features")
+    path = locate(getattr(config.data, name).features, config.data, f"{name} features")
     return read_data_dir(path, open_pipe=open_pipe)
 
 
@@ -91,27 +51,20 @@ def features_of(
     data: DataDir, options: FeatureConfig, open_pipe: OpenPipe | None = None
 ) -> Features:
     """The features of a data directory, prepared as `options` say."""
-    return Features(
-        data,
-        cmvn=options.cmvn,
-        order=options.deltas,
-        left=options.left_context,
-        right=options.right_context,
-        open_pipe=open_pipe,
-    )
+    return Features(data, FrontEnd(**vars(options)), open_pipe=open_pipe)
 
 
 def training_and_dev(
     config: Config, open_pipe: OpenPipe | None = None
 ) -> tuple[LabelledSet, LabelledSet]:
-    """Open the sets as `opened` does, and compare all lengths by the headers of the matrices."""
-    train, dev = opened(config, open_pipe)
+    """Open the sets as `open_sets` does, and compare all lengths by the headers of the matrices."""
+    train, dev = open_sets(config, open_pipe)
     train.check()
     dev.check()
     return train, dev
 
 
-def opened(
+def open_sets(
     config: Config, open_pipe: OpenPipe | None = None, index: Index | None = None
 ) -> tuple[LabelledSet, LabelledSet]:
     """Open the training set and the set that drives the learning rate.
@@ -119,27 +72,27 @@ def opened(
     The latter is dev where dev has alignments, otherwise some training speakers, who are then not
     trained on. Alignments are held in memory unless there is an index.
     """
-    train = labelled(config, "train", open_pipe, index)
+    train = open_set(config, "train", open_pipe, index)
     _announce_dimension(train.features, config.data)
     if not any((Path(config.data.dir) / path).exists() for path in config.data.dev.alignments):
         return _held_out(train, config.data.held_out)
-    dev = labelled(config, "dev", open_pipe, index)
+    dev = open_set(config, "dev", open_pipe, index)
     _check_alike(train, dev)
     return train, dev
 
 
-def labelled(
+def open_set(
     config: Config, name: str, open_pipe: OpenPipe | None = None, index: Index | None = None
 ) -> LabelledSet:
     """Open the features and alignments of a set, and report which utterances lack either."""
     where, limit = getattr(config.data, name), config.data.max_skipped
-    directory = located(where.features, config.data, f"{name} features")
-    path = located(where.alignments, config.data, f"{name} alignments")
-    alignments = stored_alignments(path, index) if index else Alignments(path)
+    directory = locate(where.features, config.data, f"{name} features")
+    path = locate(where.alignments, config.data, f"{name} alignments")
+    alignments = index_alignments(path, index) if index else Alignments(path)
     if index:
-        found = stored_listing(directory, alignments, open_pipe, index)
+        found = index_utterances(directory, alignments, open_pipe, index)
     else:
-        found = listed(directory, alignments, open_pipe)
+        found = list_utterances(directory, alignments, open_pipe)
     features = features_of(found.data, config.features, open_pipe)
     for what, skipped in (
         (f"features in {directory}", found.without_features),
@@ -151,7 +104,7 @@ def labelled(
             f"{name}: none of the {found.total} utterances of {directory} has an alignment in"
             f" {path}"
         )
-    return LabelledSet(features, alignments, found.lengths)
+    return LabelledSet({FEATURES: features}, alignments.targets, alignments, found.lengths)
 
 
 def report_skipped(
@@ -222,6 +175,6 @@ def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSe
         for chosen in (False, True)
     )
     return (
-        LabelledSet(train.features, train.alignments, remaining),
-        LabelledSet(train.features, train.alignments, out),
+        replace(train, lengths=remaining, kept={}),
+        replace(train, lengths=out, kept={}),
     )

@@ -9,14 +9,14 @@ import numpy as np
 from tqdm import tqdm
 
 from bayes_asr.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of, state_of
-from bayes_asr.corpus.sets import LabelledSet
+from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.features.transforms import Normalisation
 from bayes_asr.log import LOGGER
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What all utterances of a set give together.
+    """What all utterances of a set give together, by one stream of features.
 
     pdf_counts: frames of each pdf plus 0.5 [P]; digest: a hash of the features as they are stored.
     """
@@ -26,26 +26,26 @@ class Survey:
     digest: str
 
 
-def surveyed(
-    name: str, data: LabelledSet, noted: Mapping[str, str], index: Index, *, new: bool
+def survey_stream(
+    name: str, data: LabelledSet, stream: str, noted: Mapping[str, str], index: Index, *, new: bool
 ) -> Survey:
-    """Survey the set `name`, or take what the index has of it.
+    """Survey a stream of the set `name`, or take what the index has of it.
 
-    All features are read, which finds what is wrong with them: InputError names the first
+    All its features are read, which finds what is wrong with them: InputError names the first
     utterance that is not as its alignment or not finite. noted: the fingerprints of the set. new:
     do not trust the commands of an scp to print what they did.
     """
-    features = data.features
-    of = name_of(features.directory, data.alignments.directory, features.preparation)
+    features = data.streams[stream]
+    of = name_of(features.directory, data.alignments.directory, features.front_end.preparation)
     made_from = {
         **noted,
         **{f"{path} (times)": state_of(path) for path in features.archives},
         "choice of utterances": content_hash(["\n".join(data.lengths).encode()]),
-        "preparation": features.preparation,
+        "preparation": features.front_end.preparation,
     }
 
     def make(_: Path) -> Arrays:
-        survey = _read(name, data)
+        survey = _read(name, data, stream)
         return {
             "mean": survey.normalisation.mean,
             "deviation": survey.normalisation.deviation,
@@ -58,15 +58,15 @@ def surveyed(
         return Survey(normalisation, found["pdf_counts"], str(found["digest"]))
 
     if new and features.piped:
-        return _read(name, data)
+        return _read(name, data, stream)
     try:
         return index.of(f"{name}-{of}", made_from, make, use)
     except NotKeptError as error:
         LOGGER.warning("what is found in %s is not kept: %s", features.directory, error)
-        return _read(name, data)
+        return _read(name, data, stream)
 
 
-def _read(name: str, data: LabelledSet) -> Survey:
+def _read(name: str, data: LabelledSet, stream: str) -> Survey:
     """Look at all frames; at the lengths of all utterances first, which is done in seconds."""
     data.check()
     LOGGER.info("reading all features of %d %s utterances", len(data.lengths), name)
@@ -74,10 +74,10 @@ def _read(name: str, data: LabelledSet) -> Survey:
 
     def matrices() -> Iterator[np.ndarray]:
         for utt in tqdm(data.lengths, f"reading {name}", unit="utt", leave=False, disable=None):
-            stored = data.stored(utt)
+            stored = data.read(utt, stream)
             total.update(f"{utt} {len(stored)} ".encode())
             total.update(stored.data)
-            yield data.features.prepared(utt, stored)
+            yield data.streams[stream].prepare(utt, stored)
 
     normalisation = Normalisation.of(matrices())
     return Survey(normalisation, data.alignments.pdf_counts(data.lengths), total.hexdigest())

@@ -7,28 +7,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
 
 from bayes_asr.config import Config
+from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import (
     NAMED,
-    LabelledSet,
     data_dir,
     features_of,
-    located,
+    locate,
     training_and_dev,
 )
 from bayes_asr.errors import InputError, explained
 from bayes_asr.log import LOGGER
+from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import DataDir
-from bayes_asr.train.plan import architecture
+from bayes_asr.train.build import architecture, plan_network
 
 State = Literal["ok", "absent", "warning", "error"]
 HERE = Path()
@@ -58,7 +59,7 @@ def corpus(config: Config, open_pipe: OpenPipe | None = None, out: Path = HERE) 
     """
     checks: list[Check] = []
     with _collected(checks, "training data", blocking=True):
-        architecture(config.model, 1, [1])
+        architecture(config.model, {"features": 1}, {"pdfs": 1})
         train, dev = training_and_dev(config, open_pipe)
         for name, data in (("train", train), ("dev", dev)):
             checks.append(Check(name, "ok", _described(data)))
@@ -96,7 +97,7 @@ def _collected(checks: list[Check], name: str, *, blocking: bool = False) -> Ite
 def _described(data: LabelledSet) -> str:
     """Read some utterances, and count all; their headers were compared with the alignments."""
     sample = _spread(list(data.lengths))
-    shapes = {data[utt].shape[1] for utt in sample}
+    shapes = {sum(x.shape[1] for x in data.prepare(utt).values()) for utt in sample}
     return (
         f"{len(data.lengths)} utterances, {sum(data.lengths.values())} frames,"
         f" {data.features.dimensions} dimensions ({shapes.pop()} for the network),"
@@ -132,17 +133,15 @@ def _lacking(data: DataDir, missing: list[str], what: str) -> str:
 
 def _resources(config: Config, train: LabelledSet, dev: LabelledSet, out: Path) -> Iterator[Check]:
     """Estimates of the memory and the disk that a training takes, against what is free."""
-    outputs = [train.alignments.model.num_pdfs]
-    outputs += [train.alignments.num_monophones] if config.train.monophone_weight else []
-    inputs = train[min(train.lengths)].shape[1]
-    plan = architecture(config.model, inputs, outputs)
+    plan = plan_network(config, train)
+    outputs = plan["heads"]
     with torch.device("meta"):  # counted, not made
         model = AcousticModel(**plan)
     weights = 4 * sum(p.numel() for p in model.parameters())
     longest = sorted(train.lengths.values())[-config.train.batch_sequences :]
     frames = max(longest[-1], min(sum(longest), config.train.batch_frames))
-    values = VALUES_PER_UNIT * (1 + plan["bidirectional"]) * sum(plan["units"])
-    needed = UPDATED * weights + 4 * frames * (values + 3 * sum(outputs))
+    values = VALUES_PER_UNIT * sum(cast(Layer, layer).outputs for layer in model.layers)
+    needed = UPDATED * weights + 4 * frames * (values + 3 * sum(outputs.values()))
     free = _free_memory()
     yield Check(
         "memory",
@@ -150,7 +149,7 @@ def _resources(config: Config, train: LabelledSet, dev: LabelledSet, out: Path) 
         f"about {_gib(needed)} for {weights // 4} parameters and a batch of {frames} frames, beside"
         f" the program; {'unknown' if free is None else _gib(free)} free",
     )
-    written = CHECKPOINTS * weights + 4 * outputs[0] * sum(dev.lengths.values())
+    written = CHECKPOINTS * weights + 4 * outputs["pdfs"] * sum(dev.lengths.values())
     free_disk = shutil.disk_usage(out).free
     yield Check(
         "disk",
@@ -182,8 +181,8 @@ def _spread(utterances: list[str]) -> list[str]:
 
 def _graph(config: Config) -> str:
     """Compare the transition-ids of the graph with those of the training alignments' model."""
-    folder = located(config.data.graph, config.data, "decoding graph")
-    aligned = located(config.data.train.alignments, config.data, "train alignments")
+    folder = locate(config.data.graph, config.data, "decoding graph")
+    aligned = locate(config.data.train.alignments, config.data, "train alignments")
     model = read_transition_model(aligned / "final.mdl")
     graph = read_fst(folder / "HCLG.fst")
     last = int(graph.ilabel.max(initial=0))

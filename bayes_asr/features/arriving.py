@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from bayes_asr.features.transforms import DELTA_WINDOW, prepared
+from bayes_asr.features.transforms import DELTA_WINDOW, prepare
 
 
 class Arriving:
-    """`prepared` of one utterance after another, frame by frame as far as it can be known.
+    """`prepare` of one utterance after another, frame by frame as far as it can be known.
 
     order: of derivatives; left, right: frames of context. A frame is ready when `latency` further
     ones are there; what lies beyond the end of an utterance is known when it is over.
@@ -30,7 +30,7 @@ class Arriving:
         self._kept = kept
         if end <= self._done:
             return kept[:0]
-        ready = prepared(kept, **self._shape)[self._done : end]
+        ready = prepare(kept, **self._shape)[self._done : end]
         self._done = min(end, self._behind)
         self._kept = kept[end - self._done :]
         return ready
@@ -41,4 +41,4 @@ class Arriving:
         self.reset()
         if kept is None or not len(kept):
             return np.empty((0, 0), np.float32)
-        return prepared(kept, **self._shape)[done:]
+        return prepare(kept, **self._shape)[done:]

@@ -7,7 +7,8 @@ from typing import NoReturn
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.features.transforms import Cmvn, prepared, speaker_normalised, statistics
+from bayes_asr.features.front_end import FrontEnd
+from bayes_asr.features.transforms import statistics
 from bayes_asr.tables.ark import archives_of, is_pipe, read_matrix, read_shape
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.text import DataDir
@@ -16,28 +17,20 @@ from bayes_asr.tables.text import DataDir
 class Features:
     """The features of a data directory, utterance by utterance; nothing is held but the tables.
 
-    data: the directory; cmvn: what is done per speaker, with the statistics of cmvn.scp or, where
-    there is none, of the speaker's own utterances; order: of derivatives; left, right: frames of
-    context; open_pipe: runs the commands in scp files, which are refused without it.
+    data: the directory; front_end: what is done to them, by speaker with the statistics of cmvn.scp
+    or, where there is none, of the speaker's own utterances; open_pipe: runs the commands in scp
+    files, which are refused without it.
     """
 
     def __init__(
-        self,
-        data: DataDir,
-        *,
-        cmvn: Cmvn = "none",
-        order: int = 0,
-        left: int = 0,
-        right: int = 0,
-        open_pipe: OpenPipe | None = None,
+        self, data: DataDir, front_end: FrontEnd, *, open_pipe: OpenPipe | None = None
     ) -> None:
         if not data.feats:
             raise InputError(
                 f"{data.path / 'feats.scp'}: there are no features; extract them first"
             )
         self._data, self._feats, self._open_pipe = data, data.feats, open_pipe
-        self._cmvn: Cmvn = cmvn
-        self._shape = {"order": order, "left": left, "right": right}
+        self.front_end = front_end
         self._speakers: dict[str, np.ndarray] = {}
 
     @property
@@ -68,7 +61,7 @@ class Features:
     @property
     def statistics_archives(self) -> list[Path]:
         """The files that cmvn.scp names, each once; empty where they are not used."""
-        return archives_of((self._data.cmvn or {}).values()) if self._cmvn != "none" else []
+        return archives_of((self._data.cmvn or {}).values()) if self._normalises_speakers else []
 
     @cached_property
     def dimensions(self) -> int:
@@ -87,7 +80,7 @@ class Features:
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """Features of one utterance, float32 [T, F']."""
-        return self.prepared(utt, self.stored(utt))
+        return self.prepare(utt, self.stored(utt))
 
     @property
     def piped(self) -> bool:
@@ -96,15 +89,13 @@ class Features:
         return any(is_pipe(where) for table in tables for where in table.values())
 
     @property
-    def preparation(self) -> str:
-        """What is done to stored features, for comparison."""
-        return f"cmvn {self._cmvn}, {self._shape}"
+    def _normalises_speakers(self) -> bool:
+        return self.front_end.cmvn != "none"
 
-    def prepared(self, utt: str, matrix: np.ndarray) -> np.ndarray:
+    def prepare(self, utt: str, matrix: np.ndarray) -> np.ndarray:
         """What is made [T, F'] of the stored features [T, F] of an utterance."""
-        if self._cmvn != "none":
-            matrix = speaker_normalised(matrix, self._cmvn, self._statistics(utt))
-        return prepared(matrix, **self._shape)
+        stats = self._statistics(utt) if self._normalises_speakers else None
+        return self.front_end.prepare(matrix, stats)
 
     def stored(self, utt: str) -> np.ndarray:
         """Features of one utterance as they are on disk, float32 [T, F]."""

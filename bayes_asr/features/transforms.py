@@ -85,7 +85,7 @@ def spliced(matrix: np.ndarray, left: int, right: int) -> np.ndarray:
     return matrix[positions.clip(0, len(matrix) - 1)].reshape(len(matrix), -1)
 
 
-def prepared(matrix: np.ndarray, *, order: int, left: int, right: int) -> np.ndarray:
+def prepare(matrix: np.ndarray, *, order: int, left: int, right: int) -> np.ndarray:
     """Append deltas of `order`, then context: [T, F] -> [T, F * (order + 1) * (left+1+right)]."""
     if order:
         matrix = deltas(matrix, order)

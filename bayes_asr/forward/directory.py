@@ -71,7 +71,7 @@ def log_likelihoods(
     why, total = f"no features in {data.path}", len(data.utt2spk)
     report_skipped(why, features.missing, total, max_skipped, limited_by)
     utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)
-    matrices = ((utt, _checked(features, utt, len(network.mean))) for utt in utterances)
+    matrices = ((utt, _checked(features, utt, network.front_end.size)) for utt in utterances)
     yield from in_chunks(network, matrices, chunk) if chunk else in_batches(network, matrices)
 
 

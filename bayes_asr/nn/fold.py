@@ -1,7 +1,5 @@
 """Feed-forward networks without the parameters of their activations (Zhang & Woodland 2015)."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -14,25 +12,30 @@ from bayes_asr.nn.units.bayesian import MLP
 
 
 @torch.no_grad()
-def fold(model: AcousticModel) -> tuple[dict[str, Any], AcousticModel]:
-    """Return the arguments of a plain network, and that network: in evaluation it equals `model`.
+def fold(model: AcousticModel) -> AcousticModel:
+    """Return a plain network that in evaluation equals `model`.
 
     gamma and theta, and the statistics of batch normalisation, go into the weights before an
     activation; eta and alpha, and the scaling of dropout, into those after it. InputError where
     that is impossible: layers that are not `mlp`, layer normalisation, p-relu with a beta.
     """
     layers = [layer for layer in model.layers if isinstance(layer, RecurrentLayer)]
+    stacked = [
+        list(reads) == [name] for reads, name in zip(model.reads[1:], model.names, strict=False)
+    ]
+    if len(layers) < len(model.layers) or not all(stacked):
+        raise InputError("only networks of unit mlp, one layer on the other, can be folded")
     heads = [head for head in model.heads if isinstance(head, nn.Linear)]
-    names = {_plain_activation(layer) for layer in layers}
-    architecture: dict[str, Any] = {
-        "inputs": layers[0].W.in_features,
-        "outputs": [head.out_features for head in heads],
-        "unit": "mlp",
-        "units": [layer.units for layer in layers],
-        "options": {"activation": names.pop()},
-        "norm": "none",
-        "dropout": 0.0,
-    }
+    plain_layers = [
+        {
+            **described,
+            "options": {"activation": _plain_activation(layer)},
+            "norm": "none",
+            "dropout": 0.0,
+            "input_dropout": 0.0,
+        }
+        for described, layer in zip(model.architecture["layers"], layers, strict=True)
+    ]
     weights: dict[str, Tensor] = {}
     gain = torch.ones_like(layers[0].W.weight[0])
     for i, layer in enumerate(layers):
@@ -43,9 +46,9 @@ def fold(model: AcousticModel) -> tuple[dict[str, Any], AcousticModel]:
         gain = eta if layer.inverted else eta * (1 - layer.dropout)
     for i, head in enumerate(heads):
         weights[f"heads.{i}.weight"], weights[f"heads.{i}.bias"] = head.weight * gain, head.bias
-    plain = AcousticModel(**architecture).to(gain)
+    plain = AcousticModel(**{**model.architecture, "layers": plain_layers}).to(gain)
     plain.load_state_dict(weights)
-    return architecture, plain
+    return plain
 
 
 def _plain_activation(layer: RecurrentLayer) -> str:

@@ -36,6 +36,11 @@ class Frames:
         if list(self.lengths) != sorted(self.lengths, reverse=True):
             raise ValueError(f"sequences must be sorted by decreasing length, got {self.lengths}")
 
+    @property
+    def count(self) -> int:
+        """How many frames there are, N."""
+        return sum(self.lengths)
+
     @cached_property
     def sizes(self) -> list[int]:
         """How many sequences are alive at each time step [T]."""

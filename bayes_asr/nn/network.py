@@ -1,4 +1,4 @@
-"""The acoustic model: a stack of recurrent layers and its heads."""
+"""The acoustic model: layers from streams of features, and heads on the last of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -6,98 +6,158 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from bayes_asr.catalogue import LAYERS, find
 from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear
-from bayes_asr.nn.recurrent import RecurrentLayer
-from bayes_asr.nn.units.cell import State
 
 States = list[State]
 """The state of each layer after a frame of one sequence."""
 
+Streams = Mapping[str, Tensor]
+"""Features by the name of their stream, each [N, F] of the same packed frames."""
+
 
 class AcousticModel(nn.Module):
-    """Recurrent layers from features to logits of pdfs and, for training only, of monophones.
+    """A network from streams of features to the logits of named outputs, the pdfs first.
 
-    inputs: size of the feature vectors.
-    outputs: size of each head, the pdfs first: `(P,)` or `(P, monophones)`.
-    units: cells per direction of each layer.
-    unit: name of the cell (`units.bayesian.CELLS`); options: its own options and its form.
-    input_dropout: that of the layers after the first.
-    layer_options: the others of `RecurrentLayer`.
+    streams: size of the vectors of each stream, by name.
+    layers: of each layer its `name`; its `kind` (`catalogue.LAYERS`); what it `reads`, the names of
+    streams and of layers before it, side by side; and the options of that kind.
+    heads: how many outputs each has, by name. They read the last layer.
+    `architecture` holds these arguments as plain values.
     """
 
     def __init__(
         self,
-        inputs: int,
-        outputs: Sequence[int],
-        *,
-        unit: str = "li-bru",
-        units: Sequence[int] = (550, 550, 550, 550),
-        options: Mapping[str, Any] | None = None,
-        dropout: float = 0.2,
-        input_dropout: float = 0.0,
-        **layer_options: Any,
+        streams: Mapping[str, int],
+        layers: Sequence[Mapping[str, Any]],
+        heads: Mapping[str, int],
     ) -> None:
         super().__init__()
+        self.architecture: dict[str, Any] = {
+            "streams": dict(streams),
+            "layers": [dict(layer) for layer in layers],
+            "heads": dict(heads),
+        }
+        self.outputs = tuple(heads)
+        self.names = [str(layer["name"]) for layer in layers]
+        self.reads = [tuple(layer["reads"]) for layer in layers]
         self.layers = nn.ModuleList()
-        size = inputs
-        for i, n in enumerate(units):
-            layer = RecurrentLayer(
-                size,
-                n,
-                unit,
-                options,
-                dropout=dropout,
-                input_dropout=input_dropout if i else 0.0,
-                stream=i,
-                **layer_options,
-            )
+        sizes = dict(streams)
+        for number, described in enumerate(layers):
+            about = ("name", "kind", "reads")
+            options = {key: value for key, value in described.items() if key not in about}
+            inputs = sum(sizes[name] for name in described["reads"])
+            layer: Layer = find(LAYERS[described["kind"]])(inputs, number, **options)
             self.layers.append(layer)
-            size = layer.directions * n
-        heads = [Linear(size, n) for n in outputs]
-        for head in heads:
+            sizes[described["name"]] = layer.outputs
+        built = [Linear(sizes[self.names[-1]], size) for size in heads.values()]
+        for head in built:
             nn.init.zeros_(head.bias)
-        self.heads = nn.ModuleList(heads)
+        self.heads = nn.ModuleList(built)
 
-    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> list[Tensor]:
-        """Return the logits of each head [N, outputs] for the packed features `x_NF` [N, F].
+    def forward(
+        self, streams: Streams, frames: Frames, keys_B: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Return the logits of each head [N, outputs] for packed features.
 
         keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
         """
-        hidden = self.hidden(x_NF, frames, keys_B)
-        return [head(hidden) for head in self.heads]
+        hidden = self.hidden(streams, frames, keys_B)
+        return {name: head(hidden) for name, head in zip(self.outputs, self.heads, strict=True)}
 
-    def hidden(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
-        """Return what the heads read [N, D*H]; arguments as in `forward`."""
-        for layer in self.layers:
-            x_NF = layer(x_NF, frames, keys_B)
-        return x_NF
+    def hidden(self, streams: Streams, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+        """Return what the heads read [N, H]; arguments as in `forward`."""
+        known = dict(streams)
+        for number, layer in enumerate(self.layers):
+            known[self.names[number]] = layer(self._inputs(number, known), frames, keys_B)
+        return known[self.names[-1]]
 
     @property
     def looks_ahead(self) -> bool:
         """Whether outputs depend on later frames."""
         return any(layer.looks_ahead for layer in self.layers)
 
-    def advance(self, x_TF: Tensor, states: States) -> tuple[Tensor, States]:
+    def advance(self, streams: Streams, states: States) -> tuple[Tensor, States]:
         """Return what the heads read [T, H] at the next frames of one sequence, and the states
         after them.
 
         In evaluation, for models that do not look ahead. states: what the call for the frames
         before returned, [] where there are none before.
         """
-        frames, after = Frames((len(x_TF),), x_TF.device), States()
-        for layer, state in zip(self.layers, states or [()] * len(self.layers), strict=True):
-            x_TF, state = cast(RecurrentLayer, layer).advance(x_TF, frames, state)
+        known, after = dict(streams), States()
+        first = next(iter(known.values()))
+        frames = Frames((len(first),), first.device)
+        for number, state in enumerate(states or [()] * len(self.layers)):
+            layer = cast(Layer, self.layers[number])
+            x_TF = self._inputs(number, known)
+            known[self.names[number]], state = layer.advance(x_TF, frames, state)
             after.append(state)
-        return x_TF, after
+        return known[self.names[-1]], after
+
+    def _inputs(self, number: int, known: dict[str, Tensor]) -> Tensor:
+        """What a layer reads [N, F]; what no later layer reads is forgotten."""
+        later = {name for reads in self.reads[number + 1 :] for name in reads}
+        parts = [known[name] for name in self.reads[number]]
+        for name in set(known) - later:
+            del known[name]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def train_activations(self, on: bool) -> None:
         """Train the parameters of activations, or freeze them."""
         for layer in self.layers:
             for name, parameter in layer.named_parameters():
-                if name.startswith("cell.activation."):
+                if name.startswith(cast(Layer, layer).frozen_at_first):
                     parameter.requires_grad_(on)
 
     def log_posteriors(self, hidden: Tensor) -> Tensor:
-        """Log-posteriors of the pdfs [T, P] by what the heads read [T, D*H]."""
+        """Log-posteriors of the pdfs [T, P] by what the heads read [T, H]."""
         return torch.log_softmax(self.heads[0](hidden), dim=-1)
+
+
+def describe_layers(
+    units: Sequence[int], stream: str, *, input_dropout: float, **options: Any
+) -> list[dict[str, Any]]:
+    """A stack of recurrent layers, each on the one before, as `AcousticModel` takes it.
+
+    units: cells per direction of each layer; stream: what the first one reads; input_dropout: that
+    of the layers after the first; options: those of `RecurrentLayer`, the same for all.
+    """
+    return [
+        {
+            "name": f"layer{number + 1}",
+            "kind": "recurrent",
+            "reads": [f"layer{number}" if number else stream],
+            "units": size,
+            "input_dropout": input_dropout if number else 0.0,
+            **options,
+        }
+        for number, size in enumerate(units)
+    ]
+
+
+def upgrade_architecture(old: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `AcousticModel` for those of version 0.1, which had one unit and one stream.
+
+    What one leaves out, such as a folded one, are the defaults that `AcousticModel` had there.
+    """
+    given = {key: value for key, value in old.items() if key not in ("inputs", "outputs", "units")}
+    defaults = {
+        "unit": "li-bru",
+        "options": {},
+        "bidirectional": True,
+        "tied_directions": False,
+        "norm": "batch",
+        "dropout": 0.2,
+        "dropout_scaling": "pytorch-kaldi",
+        "input_dropout": 0.0,
+        "initial_state": "fixed",
+        "hand_on": "log",
+        "input_init": "xavier",
+    }
+    return {
+        "streams": {"features": old["inputs"]},
+        "layers": describe_layers(old["units"], "features", **{**defaults, **given}),
+        "heads": dict(zip(("pdfs", "monophones"), old["outputs"], strict=False)),
+    }

@@ -1,7 +1,7 @@
-"""One layer: input products, normalisation, both directions, the recurrence."""
+"""A recurrent layer: input products, normalisation, both directions, the recurrence."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -9,26 +9,26 @@ from torch import Tensor, nn
 from bayes_asr.errors import InputError
 from bayes_asr.nn.dropout import keep_mask
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.kernels.fused import FusedRecurrence
-from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, kernel_of
+from bayes_asr.nn.kernels.recurrence import kernel_of
+from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear, factor_type
 from bayes_asr.nn.norm import build_norm
-from bayes_asr.nn.scan import directed, scan
-from bayes_asr.nn.units.bayesian import build_cell, cell_class
-from bayes_asr.nn.units.cell import Cell, State
+from bayes_asr.nn.recurrence import recur, step_through
+from bayes_asr.nn.units.build import build_cell, find_cell
+from bayes_asr.nn.units.cell import Cell
 
 SHORTEST_RUN = 10  # frames of a chunk that are worth packing V for a kernel
 
 
-class RecurrentLayer(nn.Module):
+class RecurrentLayer(Layer):
     """A layer of `units` cells in one or both directions of time.
 
     The feed-forward term W x is computed for all frames at once and normalised over the real frames
     of the batch, separately for every gate (and direction, where directions are not tied); the
     recurrent term is not normalised.
 
-    inputs: size of the input vectors; units: cells per direction.
-    unit: name of the cell (`cells.CELLS`); options: its own options (`Cell.options`) and its form.
+    units: cells per direction.
+    unit, options: name of the cell, its own options and its form (`catalogue.UNITS`).
     bidirectional: ignored by feed-forward layers, which have no direction.
     tied_directions: both directions share W, V and the normalisation, as in pytorch-kaldi.
     norm: `batch`, `batch-shared`, `layer` (`norm`) or `none` (a bias instead).
@@ -41,37 +41,39 @@ class RecurrentLayer(nn.Module):
     hand_on: what units that compute probabilities hand on, `log` or `prob`.
     input_init: `xavier` or `uniform` (torch's default) weights W of each gate; V is orthogonal for
     each gate.
-    stream: number of the layer, so that layers get different dropout masks.
-    fused: use the hand-written backward pass where there is one; `False` runs the same equations
-    through `scan`.
+    fused: use compiled code or the hand-written backward pass where there is one; `False` runs the
+    same equations through `scan`.
     """
+
+    frozen_at_first: ClassVar = ("cell.activation.",)
 
     def __init__(
         self,
         inputs: int,
-        units: int,
-        unit: str = "li-bru",
-        options: Mapping[str, Any] | None = None,
+        number: int,
         *,
-        bidirectional: bool = True,
-        tied_directions: bool = False,
-        norm: str = "batch",
-        dropout: float = 0.0,
-        dropout_scaling: str = "pytorch-kaldi",
-        input_dropout: float = 0.0,
-        initial_state: str = "fixed",
-        hand_on: str = "log",
-        input_init: str = "xavier",
-        stream: int = 0,
+        units: int,
+        unit: str,
+        options: Mapping[str, Any],
+        bidirectional: bool,
+        tied_directions: bool,
+        norm: str,
+        dropout: float,
+        dropout_scaling: str,
+        input_dropout: float,
+        initial_state: str,
+        hand_on: str,
+        input_init: str,
         fused: bool = True,
     ) -> None:
         super().__init__()
-        self.units, self.stream, self.fused = units, stream, fused
+        self.units, self.number, self.fused = units, number, fused
         self.dropout, self.input_dropout = dropout, input_dropout
         self.inverted = dropout_scaling == "inverted"
-        self.directions = 2 if bidirectional and cell_class(unit).states else 1
+        self.directions = 2 if bidirectional and find_cell(unit, options).states else 1
+        self.outputs = self.directions * units
         sets = 1 if tied_directions else self.directions
-        self.cell = build_cell(unit, units, sets, options or {})
+        self.cell = build_cell(unit, units, sets, options)
         if hand_on == "prob" and not self.cell.probabilistic:
             raise InputError(f"hand_on is prob, but {unit} computes no probabilities; use log")
         self.as_probability = hand_on == "prob"
@@ -92,30 +94,23 @@ class RecurrentLayer(nn.Module):
             else None
         )
 
-    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
-        """Return the outputs of all directions side by side [N, D*H].
+    @property
+    def looks_ahead(self) -> bool:  # type: ignore[override]
+        """Whether outputs depend on later frames."""
+        return self.directions > 1 or self.cell.later() is not None
 
-        keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
-        """
+    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+        """Return the outputs of all directions side by side [N, D*H]."""
         if keys_B is not None and self.input_dropout:
-            mask = keep_mask(keys_B, 2 * self.stream + 1, x_NF.shape[1:], self.input_dropout)
+            mask = keep_mask(keys_B, 2 * self.number + 1, x_NF.shape[1:], self.input_dropout)
             x_NF = x_NF * (mask / (1 - self.input_dropout))[frames.sequence]
         terms = self._terms(x_NF)
         mask_BDH = self._mask(frames, keys_B)
         with torch.autocast(terms.device.type, enabled=False):
             return self._handed_on(self._states(terms, mask_BDH, frames))
 
-    @property
-    def looks_ahead(self) -> bool:
-        """Whether outputs depend on later frames."""
-        return self.directions > 1 or self.cell.later() is not None
-
     def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
-        """Outputs [T, H] of the next frames of one sequence, and the state after them.
-
-        In evaluation, without autocast, for layers that do not look ahead. state: what the call for
-        the frames before returned, () where there are none before.
-        """
+        """Outputs [T, H] of the next frames of one sequence, and the state after them."""
         terms = self._terms(x_TF)
         mask = self._mask(frames, None)
         if not self.cell.states:
@@ -124,7 +119,7 @@ class RecurrentLayer(nn.Module):
         if self.cell.states == 1 and len(x_TF) >= SHORTEST_RUN:
             h = self._run(self.cell, terms, mask, frames, (False,), state)
             return self._handed_on(h), (h[-1:],)
-        h, state = self._scan(self.cell, terms, mask, frames, state)
+        h, state = step_through(self.cell, terms, self.V, mask, frames, state)
         return self._handed_on(h), state
 
     def _terms(self, x_NF: Tensor) -> Tensor:
@@ -161,50 +156,13 @@ class RecurrentLayer(nn.Module):
     def _run(
         self,
         cell: Cell,
-        terms_NSX: Tensor,
-        mask_BDH: Tensor | None,
+        terms: Tensor,
+        mask: Tensor | None,
         frames: Frames,
         backwards: tuple[bool, ...],
         initial: State,
     ) -> Tensor:
-        """The recurrence of a cell, each direction forwards or backwards in time."""
-        kernel = kernel_of(cell, self.W.weight) if self.fused else None
-        if kernel is not None:
-            return CompiledRecurrence.apply(
-                kernel,
-                frames,
-                backwards,
-                torch.is_grad_enabled(),
-                terms_NSX,
-                self.V,
-                mask_BDH,
-                *initial,
-            )
-        if self.fused and cell.fusible:
-            return FusedRecurrence.apply(
-                cell, frames, backwards, terms_NSX, self.V, mask_BDH, *initial, *cell.parameters()
-            )
-        inputs = directed(terms_NSX, frames, backwards)
-        return directed(self._scan(cell, inputs, mask_BDH, frames, initial)[0], frames, backwards)
-
-    def _scan(
-        self, cell: Cell, inputs_NDX: Tensor, mask_BDH: Tensor | None, frames: Frames, state: State
-    ) -> tuple[Tensor, State]:
-        """The recurrence by `scan`, each direction in its own order of time."""
-
-        def step(x: Tensor, state: State, n: int) -> State:
-            gates = x.unflatten(-1, (cell.gates, -1))
-            return cell.step(
-                gates, state, self._product, None if mask_BDH is None else mask_BDH[:n]
-            )
-
-        return scan(step, state, inputs_NDX, frames)
-
-    def _product(self, h: Tensor, gates: slice) -> Tensor:
-        """The recurrent terms h V [n, D, g, H] of some gates."""
-        V = cast(Tensor, self.V).unflatten(2, (self.cell.gates, -1))[:, :, gates].flatten(2)
-        terms = h @ V[0] if len(V) == 1 else torch.bmm(h.transpose(0, 1), V).transpose(0, 1)
-        return terms.unflatten(2, (-1, self.units))
+        return recur(cell, terms, self.V, mask, frames, backwards, initial, fused=self.fused)
 
     def _initial(self, cell: Cell, sequences: int) -> State:
         """Each state before the first frame [B, D, H]."""
@@ -226,5 +184,5 @@ class RecurrentLayer(nn.Module):
             return None
         if keys_B is None:
             return self.W.weight.new_full((len(frames.lengths), *shape), 1 - self.dropout)
-        mask = keep_mask(keys_B, 2 * self.stream, shape, self.dropout)
+        mask = keep_mask(keys_B, 2 * self.number, shape, self.dropout)
         return (mask / (1 - self.dropout) if self.inverted else mask).to(self.W.weight.dtype)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.units.cell import State
+from bayes_asr.nn.layer import State
 
 Step = Callable[[Tensor, State, int], State]
 

@@ -18,9 +18,9 @@ import torch
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
-from bayes_asr.nn.network import AcousticModel
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, FORMAT)  # 1 is that of version 0.1
 LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
 RESUMED = (UNFINISHED, LAST, PREVIOUS)  # what a run can go on from
 FIRST = "first.pt"  # what last.pt is called while the run that was there is discarded
@@ -69,7 +69,7 @@ def read(path: Path) -> dict[str, Any]:
     except Exception as error:  # torch raises many kinds for a damaged file
         _refuse_if_whole(path, error)
         raise DamagedError(f"{path}: cannot be read as a checkpoint: {_why(error)}") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") not in READABLE:
         raise InputError(
             f"{path}: not a checkpoint of format {FORMAT}; train again with this version"
         )
@@ -138,11 +138,3 @@ def _without_history(content: dict[str, Any]) -> dict[str, Any]:
     history = content["history"]
     errors = torch.tensor([entry["dev_error"] for entry in history], dtype=torch.float64)
     return content | {"dev_errors": errors, "entry": history[-1] if history else None}
-
-
-def built_model(content: dict[str, Any]) -> AcousticModel:
-    """Build the network of a checkpoint with its weights, in no more memory than these take."""
-    with torch.device("meta"):  # however large the network is said to be
-        model = AcousticModel(**content["architecture"])
-    model.load_state_dict(content["model"], assign=True)
-    return model

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from bayes_asr.catalogue import SCHEDULES
 from bayes_asr.config import Config, differences
 from bayes_asr.config import load as load_config
 from bayes_asr.errors import InputError
-from bayes_asr.features.stored import Features
 from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.kernels import library
-from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.runs import checkpoint, state, tensorboard
+from bayes_asr.runs.network import BEST, TrainedNetwork
 
 CONFIG, HISTORY, LOCK = "config.yaml", "history.jsonl", "train.log"
 RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
-    *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, "best.pt"),
+    *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, BEST),
     *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
     CONFIG,  # the last: checkpoints without it could not be told from those of another run
 )
@@ -57,8 +57,7 @@ def check_same_configuration(config: Config, run: Path) -> None:
             " restore it, or start over with --new"
         )
     for key, (old, now) in differences(load_config([recorded]), config).items():
-        # The cosine depends on its length; with newbob, epochs can be added to a run.
-        added = key == "train.epochs" and config.train.schedule == "newbob"
+        added = key == "train.epochs" and SCHEDULES[config.train.schedule].open_ended
         if not added and not key.startswith(WITHOUT_EFFECT):
             raise InputError(
                 f"{recorded}: {key} is {old} in this run, but {now} now; train into another folder,"
@@ -69,7 +68,7 @@ def check_same_configuration(config: Config, run: Path) -> None:
 def _check_nothing_learnt(run: Path) -> None:
     """Refuse to start where a run has lost its checkpoints: what is left would be overwritten."""
     history = run / HISTORY
-    left = [path for path in (run / "best.pt", *sorted(run.glob("*.damaged"))) if path.exists()]
+    left = [path for path in (run / BEST, *sorted(run.glob("*.damaged"))) if path.exists()]
     left += [history] if history.exists() and history.stat().st_size else []
     if left:
         raise InputError(
@@ -142,20 +141,6 @@ def read_history(run: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def front_end(features: Features) -> dict[str, Any] | None:
-    """What computed the features from sound, as the data directory says; None where it does not."""
-    path = features.directory / "frontend.json"
-    if not path.exists():
-        return None
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise InputError(f"{path}: not a JSON object; compute the features again")
-    return fields
-
-
 def versions(device: torch.device) -> dict[str, Any]:
     """What, besides the configuration and the data, the numbers of a run may depend on."""
     on_gpu = device.type == "cuda"
@@ -183,14 +168,13 @@ def compare_versions(saved: Mapping[str, Any], device: torch.device) -> None:
             )
 
 
-def write_environment(
-    run: Path, model: AcousticModel, device: torch.device, front_end: dict[str, Any] | None
-) -> None:
+def write_environment(run: Path, network: TrainedNetwork, device: torch.device) -> None:
     """Write env.json."""
+    first = next(iter(network.front_ends.values()))
     environment = {
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": sum(p.numel() for p in network.model.parameters()),
         **versions(device),
-        "frontend": front_end,
+        "frontend": first.sound,
     }
     with replacing(run / "env.json") as temporary:
         temporary.write_text(json.dumps(environment, indent=1) + "\n")

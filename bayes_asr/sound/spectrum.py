@@ -1,4 +1,4 @@
-"""The front end: MFCC and log mel energies equal to Kaldi's, and those of a data directory."""
+"""MFCC and log mel energies equal to Kaldi's, of sound and of the sound of a data directory."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ NAMED = 5  # how many utterances a message names
 
 
 @dataclass(frozen=True)
-class FrontEnd:
+class Analysis:
     """Sound to features, as compute-mfcc-feats --use-energy=false and compute-fbank-feats do it.
 
     bands: mel bands, the features of fbank; cepstra: the features of mfcc; dither: noise in steps
@@ -75,7 +75,7 @@ class FrontEnd:
         return knf.OnlineMfcc(options)
 
 
-def write_features(data_dir: Path, front_end: FrontEnd, max_skipped: float = MAX_SKIPPED) -> None:
+def write_features(data_dir: Path, front_end: Analysis, max_skipped: float = MAX_SKIPPED) -> None:
     """Write feats.{ark,scp}, cmvn.{ark,scp} by speaker and frontend.json in a Kaldi data directory.
 
     Reads wav.scp, segments where there is one, and utt2spk. Utterances of utt2spk that are not

@@ -10,6 +10,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import iter_int_vectors, read_vector
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.vectors import StoredVectors
+from bayes_asr.targets.target import Target
 
 DISABLED = float(np.sqrt(np.finfo(np.float32).max))  # the log prior that makes a pdf impossible
 
@@ -67,6 +68,14 @@ class Alignments:
     def monophones(self, utt: str) -> np.ndarray:
         """Phone of every frame counted from 0, [T]: its place among the phones of the model."""
         return self._monophones[self._transition_ids[utt] - 1]
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """What a network may learn of them: pdfs and monophones."""
+        return {
+            "pdfs": Target(self.pdfs, self.model.num_pdfs),
+            "monophones": Target(self.monophones, self.num_monophones),
+        }
 
     def pdf_counts(self, utterances: Iterable[str]) -> np.ndarray:
         """Frames of each pdf plus 0.5, float64 [P], as Kaldi's analyze-counts."""

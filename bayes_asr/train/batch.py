@@ -1,6 +1,6 @@
 """Batches as tensors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from bayes_asr.corpus.batches import key_of
-from bayes_asr.corpus.sets import LabelledSet
-from bayes_asr.features.perturbation import perturbed
-from bayes_asr.features.transforms import Normalisation
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.features.front_end import FrontEnd
+from bayes_asr.features.perturbation import perturb
 from bayes_asr.nn.frames import Frames, pack
 from bayes_asr.processes import group
 
@@ -19,18 +19,27 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Batch:
-    """Packed features [N, F], pdf and monophone of each frame [N], a key for each utterance [B]."""
+    """Some utterances, packed.
 
-    x_NF: Tensor
+    streams: features [N, F] by name; targets: labels by name, of frames [N] or of utterances [B];
+    keys_B: one integer for each utterance, from which its dropout masks are made.
+    """
+
+    streams: Mapping[str, Tensor]
     frames: Frames
-    pdfs_N: Tensor
-    monophones_N: Tensor
+    targets: Mapping[str, Tensor]
     keys_B: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.keys_B.device
 
 
 def loader(
     data: LabelledSet,
-    normalise: Normalisation,
+    front_ends: Mapping[str, FrontEnd],
+    targets: Iterable[str],
     *,
     seed: int,
     epoch: int,
@@ -41,41 +50,66 @@ def loader(
 ) -> Callable[[list[str]], Batch]:
     """Return the function that reads, perturbs and packs this process' utterances of a batch.
 
-    noise, tempo: see `perturbed`; what they do depends on (seed, epoch, utterance) only.
+    front_ends: of each stream; targets: names of those that are wanted.
+    noise, tempo: see `perturb`; what they do depends on (seed, epoch, utterance) only.
     keep: what normalised features are held in memory as, if not `none`: float32 or float16.
     device: where the batch is to be; a GPU gets it while it computes another one.
     """
+    wanted = {name: data.targets[name] for name in targets}
 
-    def normalised(utt: str) -> np.ndarray:
+    def normalised(utt: str) -> dict[str, np.ndarray]:
+        return {
+            name: front_ends[name].normalise(matrix) for name, matrix in data.prepare(utt).items()
+        }
+
+    def inputs(utt: str) -> list[np.ndarray]:
         if keep == "none":
-            return normalise(data[utt])
+            return list(normalised(utt).values())
         if utt not in data.kept:
-            data.kept[utt] = normalise(data[utt]).astype(keep)
-        return data.kept[utt].astype(np.float32, copy=False)
+            data.kept[utt] = {name: x.astype(keep) for name, x in normalised(utt).items()}
+        return [x.astype(np.float32, copy=False) for x in data.kept[utt].values()]
 
     def load(utterances: list[str]) -> Batch:
         utterances = group.share(utterances, data.lengths)
         if not utterances:
-            return _empty(len(normalise.mean), device)
+            sizes = {name: front_ends[name].size for name in data.streams}
+            return empty_batch(sizes, wanted, device)
         keys = [key_of(seed, epoch, utt) for utt in utterances]
-        matrices, pdfs, monophones = [], [], []
+        matrices: dict[str, list[Tensor]] = {name: [] for name in data.streams}
+        labels: dict[str, list[Tensor]] = {name: [] for name in wanted}
         for utt, key in zip(utterances, keys, strict=True):
-            matrix, nearest = perturbed(normalised(utt), key, noise=noise, tempo=tempo)
-            matrices.append(torch.from_numpy(matrix))
-            pdfs.append(torch.from_numpy(data.alignments.pdfs(utt)[nearest]).long())
-            monophones.append(torch.from_numpy(data.alignments.monophones(utt)[nearest]))
-        x_NF, frames, order = pack(matrices)
-        keys_B = torch.tensor(keys)[order]
-        tensors = (x_NF, pack(pdfs)[0], pack(monophones)[0], keys_B)
-        x_NF, pdfs_N, monophones_N, keys_B = (_moved(x, device) for x in tensors)
-        return Batch(x_NF, Frames(frames.lengths, device), pdfs_N, monophones_N, keys_B)
+            changed, nearest = perturb(inputs(utt), key, noise=noise, tempo=tempo)
+            for of_stream, matrix in zip(matrices.values(), changed, strict=True):
+                of_stream.append(torch.from_numpy(matrix))
+            for name, target in wanted.items():
+                found = target.labels(utt)
+                found = found[nearest] if target.per == "frame" else found
+                labels[name].append(torch.from_numpy(found).long())
+        packed = {name: pack(of_stream) for name, of_stream in matrices.items()}
+        _, frames, order = next(iter(packed.values()))
+        return Batch(
+            {name: _moved(x_NF, device) for name, (x_NF, _, _) in packed.items()},
+            Frames(frames.lengths, device),
+            {
+                name: _moved(
+                    pack(found)[0] if wanted[name].per == "frame" else torch.cat(found)[order],
+                    device,
+                )
+                for name, found in labels.items()
+            },
+            _moved(torch.tensor(keys)[order], device),
+        )
 
     return load
 
 
-def _empty(width: int, device: torch.device) -> Batch:
+def empty_batch(
+    sizes: Mapping[str, int], targets: Iterable[str], device: torch.device = CPU
+) -> Batch:
+    """What a process computes where others have all utterances; sizes: of features, by stream."""
     none = torch.empty(0, dtype=torch.long, device=device)
-    return Batch(torch.empty(0, width, device=device), Frames((), device), none, none, none)
+    streams = {name: torch.empty(0, size, device=device) for name, size in sizes.items()}
+    return Batch(streams, Frames((), device), dict.fromkeys(targets, none), none)
 
 
 def _moved(x: Tensor, device: torch.device) -> Tensor:

@@ -1,142 +1,144 @@
-"""One pass over batches, in training and in evaluation."""
+"""The training loop: epochs, batches, steps, validation, checkpoints."""
 
 import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
-from bayes_asr.corpus.batches import read_ahead
-from bayes_asr.log import LOGGER
-from bayes_asr.nn.loss import Loss, cross_entropy
+from bayes_asr.corpus.batches import batches_of, in_order, read_ahead
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
-from bayes_asr.processes.gradients import GradientSum
-from bayes_asr.train.batch import Batch
-from bayes_asr.train.guard import NotFiniteError, check_statistics, undone_if_not_finite
+from bayes_asr.runs import state
+from bayes_asr.train.batch import Batch, loader
+from bayes_asr.train.step import DivergedError, NotFiniteError, Step
+from bayes_asr.train.totals import Totals
+from bayes_asr.train.training import Training
+
+DEV_SEQUENCES = 32  # utterances that a process validates at once
 
 
-@dataclass
-class Totals:
-    """Sums over frames, so that batches of any size weigh by their frames.
+def run_epochs(training: Training, train_set: LabelledSet, dev_set: LabelledSet) -> None:
+    """Train the epochs that are left; where one diverges, go back and train it more slowly.
 
-    Plain values: a checkpoint holds them, and a pass goes on from them.
+    StoppedError, with everything saved, once a signal is noticed.
     """
-
-    frames: int = 0
-    loss: float = 0.0
-    errors: int = 0
-    gradient_norm: float = 0.0
-    batches: int = 0
-    seconds: float = 0.0
-    skipped: list[dict[str, Any]] = field(default_factory=list)
-    """Of each batch whose loss or gradient was not finite: `batch`, `why` and `utterances`."""
-
-    @property
-    def position(self) -> int:
-        """How many batches are over; the index of the next one."""
-        return self.batches + len(self.skipped)
-
-    def metrics(self) -> dict[str, float]:
-        """Mean loss in nats per frame, frame error in [0, 1], frames per second."""
-        return {
-            "loss": self.loss / self.frames,
-            "error": self.errors / self.frames,
-            "frames_per_second": self.frames / self.seconds,
-        }
-
-
-def losses(logits: Sequence[Tensor], batch: Batch, frames: float) -> list[Loss]:
-    """Cross entropy of each head, the sum over the batch divided by `frames`, and its errors.
-
-    frames: those of the batch in all processes.
-    """
-    pairs = zip(logits, (batch.pdfs_N, batch.monophones_N), strict=False)
-    return [cross_entropy(y, label, frames) for y, label in pairs]
-
-
-class Update:
-    """One step of the optimizer on the weighted losses of the heads, with clipped gradients.
-
-    bfloat16: compute matrix products in bfloat16, by autocast, and round their results to it, but
-    for gradients of weights where the products are this toolkit's. Weights, what is added to them,
-    statistics, losses and the optimizer's averages are in single precision.
-    """
-
-    def __init__(
-        self,
-        model: AcousticModel,
-        optimizer: torch.optim.Optimizer,
-        *,
-        monophone_weight: float,
-        max_gradient_norm: float,
-        bfloat16: bool = False,
-    ) -> None:
-        """Keep what every step needs."""
-        self.bfloat16 = bfloat16
-        self._optimizer = optimizer
-        self._parameters, self.statistics = list(model.parameters()), dict(model.named_buffers())
-        self._add_up_gradients = GradientSum(self._parameters)
-        self._monophone_weight, self._max_norm = monophone_weight, max_gradient_norm
-
-    def __call__(self, parts: list[Loss]) -> float:
-        """Take a step on the losses of the heads; returns the gradient norm before clipping.
-
-        NotFiniteError, before any weight changes, where the loss, the norm or the running
-        statistics of the batch are not finite.
-        """
-        first, *others = (part.mean for part in parts)
-        objective = sum((self._monophone_weight * mean for mean in others), start=first)
+    while training.left:
+        rate, scheduled = training.begin_epoch()
         try:
-            objective.backward()
-            self._add_up_gradients()
-            return self._stepped(objective.item())
-        finally:
-            self._optimizer.zero_grad()  # what lies among activations would tear holes into memory
-
-    def _stepped(self, loss: float) -> float:
-        """Take the step, if loss and gradient allow it."""
-        (loss,) = group.total(loss)
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
-        for what, value in (("loss", loss), ("gradient", float(norm))):
-            if not math.isfinite(value):
-                raise NotFiniteError(f"the {what} is {value:g}")
-        check_statistics(self.statistics)
-        if norm > self._max_norm:
-            nn.utils.clip_grads_with_norm_(self._parameters, self._max_norm, norm)
-        self._optimizer.step()
-        return float(norm)
+            train_epoch(training, train_set)
+            validated = validate(training, dev_set)
+        except DivergedError as error:
+            training.go_back(error)
+        else:
+            training.complete_epoch(validated, rate, scheduled)
 
 
-def run_epoch(
+def train_epoch(training: Training, data: LabelledSet) -> None:
+    """Train what is left of an epoch; `training.progress` says what that is."""
+    options, epoch, totals = training.options, training.epoch, training.progress.totals
+    batches = batches_of(
+        data.lengths,
+        sequences=options.batch_sequences,
+        frames=options.batch_frames,
+        seed=training.config.seed,
+        epoch=epoch,
+    )
+    load = loader(
+        data,
+        training.network.front_ends,
+        training.targets,
+        seed=training.config.seed,
+        epoch=epoch,
+        noise=options.noise,
+        tempo=options.tempo,
+        keep=training.config.data.keep,
+        device=training.device,
+    )
+    step = Step(
+        training.model,
+        training.optimizer,
+        max_gradient_norm=options.max_gradient_norm,
+        bfloat16=options.precision == "bfloat16",
+    )
+    position = state.Position(training.run, epoch, len(batches))
+
+    def after_batch(totals: Totals) -> None:
+        if len(totals.skipped) > options.max_bad_batches:
+            raise DivergedError(
+                f"{totals.skipped[-1]['why']} in more batches than train.max_bad_batches ="
+                f" {options.max_bad_batches}"
+            )
+        training.stop_if_asked()
+        if group.is_first():
+            training.save_now_and_then()
+            position(totals.position, totals.seconds)
+
+    run_batches(
+        training.model,
+        training.criterion,
+        batches,
+        load,
+        title=f"epoch {epoch}",
+        step=step,
+        totals=totals,
+        after_batch=after_batch,
+    )
+    if not totals.batches:
+        raise DivergedError(f"{totals.skipped[-1]['why']} in the last of all batches")
+
+
+def validate(training: Training, data: LabelledSet) -> Totals:
+    """Loss and errors of a set; DivergedError where the loss is not finite."""
+    front_ends, processes = training.network.front_ends, group.size()
+    keep, device = training.config.data.keep, training.device
+    validated = run_batches(
+        training.model,
+        training.criterion,
+        in_order(
+            data.lengths,
+            sequences=DEV_SEQUENCES * processes,
+            frames=training.options.batch_frames * processes,
+        ),
+        loader(data, front_ends, training.targets, seed=0, epoch=0, keep=keep, device=device),
+        title=f"epoch {training.epoch} dev",
+        after_batch=lambda _: training.stop_if_asked(),
+    )
+    if not math.isfinite(validated.loss):
+        raise DivergedError(f"the dev loss is {validated.loss:g}")
+    return validated
+
+
+def run_batches(
     model: AcousticModel,
+    criterion: Criterion,
     batches: Sequence[list[str]],
     load: Callable[[list[str]], Batch],
     *,
     title: str,
-    update: Update | None = None,
+    step: Step | None = None,
     totals: Totals | None = None,
     after_batch: Callable[[Totals], None] | None = None,
 ) -> Totals:
-    """Run the model over all batches, training it if `update` is given.
+    """Run the model over all batches, training it if there is a `step`.
 
     A batch that it cannot be trained on, as loss or gradient is not finite, is skipped, named and
     counted. totals: of the batches that are over already, from which the pass goes on.
     after_batch: called with the totals so far. A progress bar on the screen shows loss, frame error
     and frames per second.
     """
-    model.train(update is not None)
+    model.train(step is not None)
     totals = totals or Totals()
     start = time.perf_counter() - totals.seconds
     left = batches[totals.position :]
     with (
-        nullcontext() if update else torch.no_grad(),
+        nullcontext() if step else torch.no_grad(),
         tqdm(
             total=len(batches),
             initial=totals.position,
@@ -147,15 +149,15 @@ def run_epoch(
         ) as bar,
     ):
         for utterances, batch in zip(left, read_ahead(left, load), strict=True):
-            (frames,) = group.total(len(batch.pdfs_N))
+            (frames,) = group.total(batch.frames.count)
             try:
-                with undone_if_not_finite(update.statistics) if update else nullcontext():
-                    loss, wrong, norm = _computed(model, batch, frames, update)
+                with step.undone_if_not_finite() if step else nullcontext():
+                    loss, errors, norm = _compute(model, criterion, batch, frames, step)
             except NotFiniteError as error:
-                _skip(totals, utterances, str(error), title)
+                totals.skip(utterances, str(error), title)
             else:
-                loss, errors = group.total(loss, wrong)
-                _count(totals, frames, loss, errors, norm)
+                loss, wrong = group.total(loss, errors)
+                totals.add(frames, loss, wrong, norm)
             totals.seconds = time.perf_counter() - start
             _show(bar, totals)
             if after_batch:
@@ -163,38 +165,23 @@ def run_epoch(
     return totals
 
 
-def _computed(
-    model: AcousticModel, batch: Batch, frames: float, update: Update | None
+def _compute(
+    model: AcousticModel, criterion: Criterion, batch: Batch, frames: float, step: Step | None
 ) -> tuple[float, int, float]:
     """Return this process' part of the loss and its errors, and the gradient norm; no tensor that
     it computes outlives it, between which the next batch would have to find its place.
     """
-    logits = _logits(model, batch, update)
-    parts = losses(logits, batch, frames)
-    norm = update(parts) if update else 0.0
-    return parts[0].mean.item(), int(parts[0].errors), norm
+    cost = criterion(_outputs(model, batch, step), batch.targets, frames)
+    norm = step(cost.objective) if step else 0.0
+    return cost.loss.item(), int(cost.errors), norm
 
 
-def _logits(model: AcousticModel, batch: Batch, update: Update | None) -> list[Tensor]:
+def _outputs(model: AcousticModel, batch: Batch, step: Step | None) -> dict[str, Tensor]:
     """Logits of the heads; only training has dropout, and products in bfloat16."""
-    if not update:
-        return model(batch.x_NF, batch.frames)
-    with torch.autocast(batch.x_NF.device.type, torch.bfloat16, enabled=update.bfloat16):
-        return model(batch.x_NF, batch.frames, batch.keys_B)
-
-
-def _skip(totals: Totals, utterances: list[str], why: str, title: str) -> None:
-    batch = totals.position + 1
-    totals.skipped.append({"batch": batch, "why": why, "utterances": utterances})
-    LOGGER.warning("%s, batch %d: %s; it is skipped: %s", title, batch, why, ", ".join(utterances))
-
-
-def _count(totals: Totals, frames: float, loss: float, errors: float, norm: float) -> None:
-    totals.frames += int(frames)
-    totals.batches += 1
-    totals.gradient_norm += norm
-    totals.loss += loss * frames
-    totals.errors += int(errors)
+    if not step:
+        return model(batch.streams, batch.frames)
+    with torch.autocast(batch.device.type, torch.bfloat16, enabled=step.bfloat16):
+        return model(batch.streams, batch.frames, batch.keys_B)
 
 
 def _show(bar: Any, totals: Totals) -> None:

@@ -1,163 +1,250 @@
-"""Training: from a configuration to a run directory."""
+"""A run while it is trained: what its checkpoints hold, when they are written, going back."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
+import numpy as np
 import torch
 
-from bayes_asr.config import Config
-from bayes_asr.corpus import fingerprints
-from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.sets import LabelledSet, opened
-from bayes_asr.corpus.survey import Survey, surveyed
-from bayes_asr.errors import InputError
-from bayes_asr.features.transforms import Normalisation
-from bayes_asr.lock import in_use
+from bayes_asr.catalogue import SCHEDULES, find
+from bayes_asr.config import Config, TrainConfig, as_yaml
+from bayes_asr.errors import InputError, StoppedError
 from bayes_asr.log import LOGGER
+from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
-from bayes_asr.processes.signals import noted
-from bayes_asr.runs import checkpoint, record, state, tensorboard
-from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.targets.alignments import log_priors
-from bayes_asr.train import plan
-from bayes_asr.train.epochs import Training
+from bayes_asr.processes.signals import Notice
+from bayes_asr.runs import checkpoint, record
+from bayes_asr.runs.network import BEST, TrainedNetwork, upgrade
+from bayes_asr.runs.tensorboard import Board
+from bayes_asr.train.step import DivergedError
+from bayes_asr.train.totals import Totals
+
+RETURN_FACTOR = 0.5  # of the learning rate, each time a run goes back
 
 
-def train(
-    config: Config, run: Path, *, new: bool = False, open_pipe: OpenPipe | None = None
-) -> None:
-    """Train into `run`, or go on with the run that is there.
+@dataclass
+class Progress:
+    """How far a run is, as plain values.
 
-    Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
-    dev frame error. `new` discards what is there, once the data are found to be usable. InputError
-    where the run there has another configuration or other data, or is being trained by another
-    process. StoppedError after SIGTERM, SIGINT or SIGHUP: all is saved, and the same call goes on.
+    rate: the schedule's, of the last complete epoch; returns: how often the run went back; totals:
+    of the epoch that is not complete; dev_errors: of all complete epochs [E]; entry: what the
+    history says of the last of them.
     """
-    with _occupied(run):
-        _train(config, run, new, open_pipe)
+
+    rate: float
+    returns: int = 0
+    totals: Totals = field(default_factory=Totals)
+    dev_errors: np.ndarray = field(default_factory=lambda: np.empty(0))
+    entry: dict[str, Any] | None = None
+
+    def content(self) -> dict[str, Any]:
+        """It as tensors and plain values."""
+        arrays = {"dev_errors": torch.from_numpy(self.dev_errors)}
+        return {**vars(self), "totals": asdict(self.totals), **arrays}
+
+    @classmethod
+    def of_content(cls, content: Mapping[str, Any]) -> "Progress":
+        """The one whose `content` this has; runs begun early in 0.1 lack some of it."""
+        return cls(
+            content["rate"],
+            content.get("returns", 0),
+            Totals(**content.get("totals", {})),
+            content["dev_errors"].numpy(),
+            content["entry"],
+        )
 
 
-@contextmanager
-def _occupied(run: Path) -> Iterator[None]:
-    """Keep other trainings out of `run`, and say there what becomes of this one."""
-    if not group.is_first():
-        yield
-        return
-    with in_use(run / record.LOCK), state.recorded(run):
-        yield
+@dataclass
+class Training:
+    """A run while it is trained.
 
+    targets: what it learns, by name; inputs: hashes of the data that it was started on; notice: of
+    a signal that asks for an end; curves: for TensorBoard, where they are wanted.
+    """
 
-def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> None:
-    # What is recorded must not depend on the working directory.
-    located = str(Path(config.data.dir).absolute())
-    config = replace(config, data=replace(config.data, dir=located))
-    device = plan.device(config.train.device)
-    versions = record.versions(device)
-    LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
-    if config.train.tensorboard:
-        tensorboard.check_available()
-    if not new:
-        group.from_first(lambda: record.check_same_configuration(config, run))
-    index = Index(Path(config.data.dir) / config.data.index, run / "index")
-    train_set, dev_set = group.after_first(lambda: opened(config, open_pipe, index))
-    training = _started(config, run, train_set, dev_set, index, device, new=new)
-    if training.left:  # else env.json says what the run came from
+    config: Config
+    run: Path
+    device: torch.device
+    network: TrainedNetwork
+    criterion: Criterion
+    targets: tuple[str, ...]
+    optimizer: torch.optim.Optimizer
+    inputs: dict[str, str]
+    progress: Progress
+    notice: Notice = field(default_factory=Notice)
+    curves: Board | None = None
+    saved: float = field(default_factory=time.monotonic)
+
+    @property
+    def model(self) -> AcousticModel:
+        """The network itself."""
+        return self.network.model
+
+    @property
+    def options(self) -> TrainConfig:
+        """How it is trained."""
+        return self.config.train
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that is not complete, from 1."""
+        return len(self.progress.dev_errors) + 1
+
+    @property
+    def left(self) -> int:
+        """How many epochs there are to train."""
+        return max(0, self.options.epochs - len(self.progress.dev_errors))
+
+    def begin_epoch(self) -> tuple[float, float]:
+        """Set the learning rate; returns it, and what the schedule alone would have it be."""
+        done = self.progress
+        schedule = find(SCHEDULES[self.options.schedule].rate)
+        scheduled = schedule(self.options, done.rate, done.dev_errors)
+        rate = scheduled * RETURN_FACTOR**done.returns
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        self.model.train_activations(self.epoch > self.options.freeze_activations)
+        return rate, scheduled
+
+    def complete_epoch(self, validated: Totals, rate: float, scheduled: float) -> None:
+        """Note an epoch, and save."""
+        done = self.progress
+        entry = _entry(self.epoch, done.totals, validated, rate, done.returns)
+        is_best = bool(entry["dev_error"] < done.dev_errors.min(initial=np.inf))
+        dev_errors = np.append(done.dev_errors, entry["dev_error"])
+        self.progress = Progress(scheduled, done.returns, Totals(), dev_errors, entry)
+        LOGGER.info(
+            "epoch %d of %d: train loss %.3f, error %.3f; dev loss %.3f, error %.4f;"
+            " learning rate %.3g; %.0f frames/s",
+            entry["epoch"],
+            self.options.epochs,
+            *(entry[key] for key in ("train_loss", "train_error", "dev_loss", "dev_error")),
+            entry["learning_rate"],
+            entry["frames_per_second"],
+        )
         if group.is_first():
-            record.write_environment(run, training.model, device, training.front_end)
-        with noted() as training.notice:
-            training.run_epochs(train_set, dev_set)
-    best = int(training.dev_errors.argmin())
-    error = training.dev_errors[best]
-    LOGGER.info("trained: best dev frame error %.4f in epoch %d", error, best + 1)
+            self._save_complete(entry, is_best)
+        if self.curves:
+            self.curves.add(entry)
 
+    def _save_complete(self, entry: dict[str, Any], is_best: bool) -> None:
+        """Save a complete epoch.
 
-def _started(
-    config: Config,
-    run: Path,
-    data: LabelledSet,
-    dev: LabelledSet,
-    index: Index,
-    device: torch.device,
-    *,
-    new: bool,
-) -> Training:
-    """Build everything, and go on from the newest checkpoint unless `new`."""
-    saved = group.from_first(lambda: {} if new else checkpoint.newest(run))
-    outputs = [data.alignments.model.num_pdfs]
-    if config.train.monophone_weight:
-        outputs.append(data.alignments.num_monophones)
-    architecture = plan.architecture(config.model, data[min(data.lengths)].shape[1], outputs)
-    if saved:
-        _check_sizes(saved["architecture"], architecture, run)
-    noted, survey = group.from_first(lambda: _looked_at(saved, data, dev, index))
-    torch.manual_seed(config.seed)
-    model = AcousticModel(**architecture).to(device)
-    group.share_statistics(model)
-    training = Training(
-        config,
-        run,
-        device,
-        model,
-        architecture,
-        plan.optimizer(config.train, model),
-        survey.normalisation,
-        log_priors(survey.pdf_counts),
-        record.front_end(data.features),
-        noted,
-        config.train.learning_rate,
-    )
-    plan.describe(config.model, model)
-    if saved:
-        training.normalisation = Normalisation(saved["mean"].numpy(), saved["deviation"].numpy())
-        record.compare_versions(saved.get("versions", {}), device)
-        training.restore(saved)
-    if group.is_first():
-        _write(training, resumed=bool(saved), new=new)
-    return training
+        best.pt is written before last.pt: a run killed between them repeats the epoch and best.pt.
+        The history comes last: last.pt has the line that it then lacks.
+        """
+        if is_best:
+            checkpoint.save(self.run / BEST, self.network.content())
+        self._save_epoch()
+        record.add_to_history(self.run, entry)
 
-
-def _write(training: Training, *, resumed: bool, new: bool) -> None:
-    """Write what a run begins with."""
-    run = training.run
-    if resumed:
-        training.config.save(run / record.CONFIG)
-        record.end_history(run, training.entry)  # it may have been killed before that
-    else:
-        # To go back to; and where there is no room for it, nothing is discarded.
-        checkpoint.save(run / checkpoint.FIRST, training.content())
-        if new:
-            record.discard(run)
-        training.config.save(run / record.CONFIG)
-        (run / checkpoint.FIRST).replace(run / checkpoint.LAST)
-    record.remove_leftovers(run)
-
-
-def _check_sizes(old: dict[str, Any], now: dict[str, Any], run: Path) -> None:
-    for key in ("inputs", "outputs"):
-        if old[key] != now[key]:
+    def go_back(self, why: DivergedError) -> None:
+        """Restore the last complete epoch, to go on from it at a smaller learning rate."""
+        options, epoch, returns = self.options, self.epoch, self.progress.returns
+        if returns >= options.max_returns:
+            batches = self.progress.totals.skipped
+            skipped = sorted({utt for batch in batches for utt in batch["utterances"]})
             raise InputError(
-                f"{run / checkpoint.LAST}: made for other data: its network has {key} {old[key]},"
-                f" but these data need {now[key]}; start over with --new"
+                f"{self.run}: epoch {epoch} diverged: {why}; the run went back {returns} times"
+                f" (train.max_returns), at last to {RETURN_FACTOR**returns:g} of"
+                f" train.learning_rate = {options.learning_rate:g}; lower it and start over with"
+                f" --new, or look at what was skipped: {', '.join(skipped) or 'nothing'}"
+            )
+        complete = (checkpoint.LAST, checkpoint.PREVIOUS)
+        saved = group.from_first(lambda: checkpoint.newest(self.run, complete))
+        self.restore(upgrade(saved, self.run))
+        self.progress.returns += 1
+        if group.is_first():
+            self._save_epoch()
+            record.end_history(self.run, self.progress.entry)
+        LOGGER.warning(
+            "epoch %d diverged: %s; back to its beginning, and on at %g times the learning rate",
+            *(epoch, why, RETURN_FACTOR**self.progress.returns),
+        )
+
+    def stop_if_asked(self) -> None:
+        """StoppedError, once all is saved, where any process has noticed a signal."""
+        number = group.largest(self.notice.number)
+        if number:
+            group.from_first(self._save_unfinished)
+            raise StoppedError(
+                f"stopped by {Signals(number).name} in epoch {self.epoch};"
+                " everything is saved, and the same command goes on from there",
+                number,
             )
 
+    def save_now_and_then(self) -> None:
+        """Save inside an epoch, every `train.save_minutes`; where that fails, say so and go on."""
+        if time.monotonic() - self.saved < 60 * self.options.save_minutes:
+            return
+        try:
+            self._save_unfinished()
+        except OSError as error:  # the last one is there
+            LOGGER.warning("%s: not saved: %s", self.run / checkpoint.UNFINISHED, error)
+        self.saved = time.monotonic()
 
-def _looked_at(
-    saved: dict[str, Any], data: LabelledSet, dev: LabelledSet, index: Index
-) -> tuple[dict[str, str], Survey]:
-    """Note what the sets are, which must be what a saved run was started on, and survey them."""
-    sets = {"dev": dev, "train": data}
-    quick = {name: fingerprints.fingerprints(labelled) for name, labelled in sets.items()}
-    noted = {**quick["dev"], **quick["train"]}
-    before = saved.get("inputs", noted)
-    fingerprints.check_same(before, {**before, **noted})  # what is seen at once comes first
-    found = {}
-    for name, labelled in sets.items():
-        found[name] = surveyed(name, labelled, quick[name], index, new=not saved)
-        noted[f"{labelled.features.directory} (frames of {name})"] = found[name].digest
-    if saved:
-        fingerprints.check_same(before, noted)
-    return noted, found["train"]
+    def _save_unfinished(self) -> None:
+        checkpoint.save(self.run / checkpoint.UNFINISHED, self.content())
+
+    def _save_epoch(self) -> None:
+        """Write last.pt in place of unfinished.pt, and keep the one before."""
+        last, previous = self.run / checkpoint.LAST, self.run / checkpoint.PREVIOUS
+        checkpoint.save(last, self.content(), keep=previous)
+        (self.run / checkpoint.UNFINISHED).unlink(missing_ok=True)
+        self.saved = time.monotonic()
+
+    def content(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        return {
+            **self.network.content(),
+            **self.progress.content(),
+            "optimizer": self.optimizer.state_dict(),
+            "random": torch.get_rng_state(),
+            **self._origin,
+        }
+
+    @cached_property
+    def _origin(self) -> dict[str, Any]:
+        """What the run came from, rendered once: YAML and package metadata leave much garbage."""
+        config, versions = as_yaml(self.config), record.versions(self.device)
+        return {"config": config, "versions": versions, "inputs": self.inputs}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from the content of a checkpoint."""
+        self.model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.progress = Progress.of_content(saved)
+        torch.set_rng_state(saved.get("random", torch.get_rng_state()))
+        batches = self.progress.totals.position
+        LOGGER.info(
+            "resuming after epoch %d of %d%s",
+            self.epoch - 1,
+            self.options.epochs,
+            f" and {batches} batches" if batches else "",
+        )
+
+
+def _entry(
+    epoch: int, trained: Totals, validated: Totals, rate: float, returns: int
+) -> dict[str, Any]:
+    """A line of the history: losses in nats, errors in [0, 1], means over frames."""
+    train, dev = trained.metrics(), validated.metrics()
+    return {
+        "epoch": epoch,
+        "train_loss": train["loss"],
+        "train_error": train["error"],
+        "dev_loss": dev["loss"],
+        "dev_error": dev["error"],
+        "learning_rate": rate,
+        "gradient_norm": trained.gradient_norm / trained.batches,
+        "frames_per_second": train["frames_per_second"],
+        "seconds": trained.seconds + validated.seconds,
+        "skipped": trained.skipped,
+        "returns": returns,
+    }

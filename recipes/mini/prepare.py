@@ -24,7 +24,7 @@ from bayes_asr.files import replacing
 from bayes_asr.graph.build import build_graph, write_graph
 from bayes_asr.graph.lexicon import Pronunciation
 from bayes_asr.graph.ngram import witten_bell, write_arpa
-from bayes_asr.sound.spectrum import FrontEnd, write_features
+from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.mdl import TransitionModel, monophone_model
 from bayes_asr.tables.text import (
@@ -94,7 +94,7 @@ def prepare(out: Path, seed: int, bands: int) -> None:
         spoken = list(utterances(name, synthesiser, count, seed))
         directory = out.resolve() / "data" / name
         write_data(out.resolve() / "wav", directory, spoken)
-        write_features(directory, FrontEnd("fbank", SAMPLE_RATE, bands))
+        write_features(directory, Analysis("fbank", SAMPLE_RATE, bands))
         frames = {utt: len(matrix) for utt, matrix in iter_matrices(directory / "feats.ark")}
         sets[name] = [align(utterance, frames[utterance.name]) for utterance in spoken]
         print(summary(name, sets[name]))

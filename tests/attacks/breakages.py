@@ -209,6 +209,17 @@ def checkpoint(**changes: object) -> Break:
     return how
 
 
+def front_end(**changes: object) -> Break:
+    """Change the front end in best.pt."""
+
+    def how(lab: Path) -> None:
+        content = torch.load(lab / "run/best.pt", weights_only=True)
+        changed = {"features": {**content["front_ends"]["features"], **changes}}
+        torch.save({**content, "front_ends": changed}, lab / "run/best.pt")
+
+    return how
+
+
 class Code:
     """Unpickled, it makes a file."""
 

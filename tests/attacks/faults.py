@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from bayes_asr.nn.network import upgrade_architecture
 from bayes_asr.tables.mdl import monophone_model, write_transition_model
 from tests.attacks.breakages import (
     ALI,
@@ -35,6 +36,7 @@ from tests.attacks.breakages import (
     cyclic_lattice,
     failing,
     folder,
+    front_end,
     impatient,
     jumping_clock,
     link,
@@ -335,14 +337,18 @@ FAULTS = [
     Fault("best.pt that would run code", FORWARD, checkpoint(model=Code())),
     Fault("best.pt without its network", FORWARD, checkpoint(model={})),
     Fault(
-        "best.pt of another size", FORWARD, checkpoint(mean=torch.zeros(7), deviation=torch.ones(7))
+        "best.pt of another size",
+        FORWARD,
+        front_end(mean=torch.zeros(7), deviation=torch.ones(7)),
     ),
-    Fault("best.pt with a word for a tensor", FORWARD, checkpoint(mean="zero")),
+    Fault("best.pt with a word for a tensor", FORWARD, front_end(mean="zero")),
     Fault("best.pt of a later version", FORWARD, checkpoint(format=99)),
     Fault(
         "a million million units in best.pt",
         FORWARD,
-        checkpoint(architecture={"inputs": 5, "outputs": [6], "units": [10**12]}),
+        checkpoint(
+            architecture=upgrade_architecture({"inputs": 5, "outputs": [6], "units": [10**12]})
+        ),
     ),
     Fault("a run without config.yaml", FORWARD, remove("run/config.yaml")),
     # --- configuration

@@ -22,7 +22,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.forward.log_likelihoods import load as load_run
 from bayes_asr.graph.lexicon import read_lexicon
 from bayes_asr.graph.ngram import read_arpa
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.runs.checkpoint import save
 from bayes_asr.score.nist import read_ctm, read_stm
 from bayes_asr.score.phones import read_phone_map
@@ -185,7 +185,7 @@ def checkpoint(path: Path) -> None:
     torch.manual_seed(0)
     content = {
         "architecture": plan,
-        "model": AcousticModel(**plan).state_dict(),
+        "model": AcousticModel(**upgrade_architecture(plan)).state_dict(),
         "mean": torch.zeros(3),
         "deviation": torch.ones(3),
         "log_priors": torch.zeros(4, dtype=torch.float64),

@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.network import AcousticModel
+from tests.support.nn_units import acoustic_model
 from tests.support.places import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -73,10 +73,10 @@ def test_passes_of_every_unit_are_timed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tied", [False, True])
 def test_products_of_a_step_are_those_that_torch_counts(tied: bool) -> None:
     """Against torch's own counter, in a network whose recurrence it sees."""
-    model = AcousticModel(3, [4, 2], units=(5, 5), tied_directions=tied, fused=False)
+    model = acoustic_model(3, [4, 2], units=(5, 5), tied_directions=tied, fused=False)
     with FlopCounterMode(display=False) as counter:
-        logits = model(torch.randn(14, 3), Frames((7, 7)))
-        sum(y.sum() for y in logits).backward()
+        logits = model({"features": torch.randn(14, 3)}, Frames((7, 7)))
+        sum(y.sum() for y in logits.values()).backward()
     counted = multiply_adds(products(model, 14))
     first = 2 * 2 * 2  # frames, of layers, directions and sequences, that pass nothing back
     assert counter.get_total_flops() == 2 * (counted - first * 5 * 10)

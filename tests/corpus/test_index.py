@@ -16,15 +16,17 @@ from hypothesis import strategies as st
 
 from bayes_asr import log
 from bayes_asr.corpus import index, survey
-from bayes_asr.corpus.fingerprints import fingerprints
-from bayes_asr.corpus.index import Index, stored_alignments
-from bayes_asr.corpus.sets import opened, training_and_dev
+from bayes_asr.corpus.fingerprints import hash_inputs
+from bayes_asr.corpus.index import Index
+from bayes_asr.corpus.indexed import index_alignments
+from bayes_asr.corpus.sets import open_sets, training_and_dev
 from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FEATURES
 from bayes_asr.features.transforms import Normalisation
 from bayes_asr.tables.ark import iter_int_vectors, write_matrices
 from bayes_asr.tables.vectors import StoredVectors, write_vectors
 from bayes_asr.targets.alignments import Alignments
-from bayes_asr.train.training import train
+from bayes_asr.train.start import train
 from tests.attacks.breakages import unprivileged
 from tests.support.small_corpus import made_up, write_alignments, write_corpus
 from tests.support.training_runs import assert_same, config_of, states
@@ -50,7 +52,7 @@ def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
 def surveys(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sets of which all features were read."""
     read, names = survey._read, []
-    monkeypatch.setattr(survey, "_read", lambda name, data: names.append(name) or read(name, data))
+    monkeypatch.setattr(survey, "_read", lambda name, *x: names.append(name) or read(name, *x))
     return names
 
 
@@ -93,7 +95,7 @@ def test_stored_alignments_are_those_in_memory(corpus: Path, tmp_path: Path) -> 
     directory = corpus / "exp" / "ali"
     memory = Alignments(directory)
     for _ in range(2):  # made, and found
-        stored = stored_alignments(directory, Index(tmp_path / "index"))
+        stored = index_alignments(directory, Index(tmp_path / "index"))
         assert stored.lengths == memory.lengths
         assert stored.digest == memory.digest
         for utt, transition_ids in memory.items():
@@ -119,9 +121,11 @@ def test_second_training_reads_nothing_to_start_and_learns_the_same(
 def test_survey_is_what_the_set_gives(corpus: Path, tmp_path: Path) -> None:
     data, _ = training_and_dev(config_of(corpus, "features.cmvn=mean", "features.deltas=1"))
     for _ in range(2):
-        noted = fingerprints(data)
-        found = survey.surveyed("train", data, noted, Index(tmp_path / "index"), new=True)
-        expected = Normalisation.of(data[utt] for utt in data.lengths)
+        noted = hash_inputs(data)
+        found = survey.survey_stream(
+            "train", data, FEATURES, noted, Index(tmp_path / "index"), new=True
+        )
+        expected = Normalisation.of(data.prepare(utt)[FEATURES] for utt in data.lengths)
         np.testing.assert_array_equal(found.normalisation.mean, expected.mean)
         np.testing.assert_array_equal(found.normalisation.deviation, expected.deviation)
         counts = data.alignments.pdf_counts(data.lengths)
@@ -218,11 +222,13 @@ def test_utterances_of_the_index_are_those_of_the_tables(
     config = config_of(corpus, "data.max_skipped=0.1")
     expected, _ = training_and_dev(config)
     for _ in range(2):  # made, and found
-        found, _ = opened(config, None, Index(tmp_path / "index"))
+        found, _ = open_sets(config, None, Index(tmp_path / "index"))
         assert list(found.lengths.items()) == list(expected.lengths.items())
         assert found.features.utterances == expected.features.utterances
         for utt in expected.lengths:
-            np.testing.assert_array_equal(found[utt], expected[utt])
+            np.testing.assert_array_equal(
+                found.prepare(utt)[FEATURES], expected.prepare(utt)[FEATURES]
+            )
     skipped = "no alignment in .* for 1 of 12 utterances: train0-1;"
     assert len(re.findall(skipped, messages())) == (3 if change is without_alignment else 0)
 
@@ -234,8 +240,8 @@ def relative(root: Path) -> None:
 
 
 def frames_read(config: Any, folder: Path) -> list[np.ndarray]:
-    data, _ = opened(config, None, Index(folder))
-    return [data[utt] for utt in data.lengths]
+    data, _ = open_sets(config, None, Index(folder))
+    return [data.prepare(utt)[FEATURES] for utt in data.lengths]
 
 
 def test_relative_names_are_of_the_working_directory(
@@ -357,4 +363,4 @@ def test_of_trainings_that_start_together_one_makes_the_index(
         thread.join()
     assert surveys == ["dev", "train"]
     assert all((run / "best.pt").exists() for run in runs)
-    assert stored_alignments(corpus / "exp/ali", Index(corpus / "exp/index")).lengths
+    assert index_alignments(corpus / "exp/ali", Index(corpus / "exp/index")).lengths

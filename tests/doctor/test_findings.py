@@ -236,8 +236,10 @@ def test_lines_are_printed_and_the_unit_is_checked(
     lines = capsys.readouterr().out.splitlines()
     assert "ok      train: 12 utterances, " in "\n".join(lines)
     assert main([*arguments, "--set=model.unit=gruu"]) == 1
+    assert "model.unit is gruu; known units: " in capsys.readouterr().err
+    assert main([*arguments, "--set=model.units=[8,8,8]"]) == 1
     printed = capsys.readouterr()
-    assert "error   training data: model.unit is gruu; known units: " in printed.out
+    assert "error   training data: model.units has 3 numbers, but model.layers is " in printed.out
     assert "checks would keep a training from running" in printed.err
 
 

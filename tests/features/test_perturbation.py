@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.features.perturbation import perturbed
+from bayes_asr.features.perturbation import perturb
 
 KEYS = st.integers(-(2**63), 2**63 - 1)
 
@@ -17,7 +17,7 @@ def ramp(frames: int) -> np.ndarray:
 
 def test_nothing_asked_changes_nothing() -> None:
     matrix = ramp(7)
-    found, nearest = perturbed(matrix, 1, noise=0, tempo=0)
+    (found,), nearest = perturb([matrix], 1, noise=0, tempo=0)
     np.testing.assert_array_equal(found, matrix)
     assert nearest.tolist() == list(range(7))
 
@@ -25,7 +25,7 @@ def test_nothing_asked_changes_nothing() -> None:
 @settings(deadline=None)
 @given(st.integers(1, 60), KEYS, st.sampled_from([0.05, 0.3]))
 def test_tempo_stretches_evenly_and_labels_follow(frames: int, key: int, tempo: float) -> None:
-    found, nearest = perturbed(ramp(frames), key, noise=0, tempo=tempo)
+    (found,), nearest = perturb([ramp(frames)], key, noise=0, tempo=tempo)
     assert found.dtype == np.float32
     assert len(found) == len(nearest) > 0
     assert frames / (1 + tempo) - 1 <= len(found) <= frames / (1 - tempo) + 1
@@ -41,7 +41,7 @@ def test_tempo_stretches_evenly_and_labels_follow(frames: int, key: int, tempo: 
 
 def test_noise_has_the_deviation_that_was_asked() -> None:
     matrix = np.full((4000, 5), 3, np.float32)
-    found, _ = perturbed(matrix, 7, noise=0.5, tempo=0)
+    (found,), _ = perturb([matrix], 7, noise=0.5, tempo=0)
     assert found.dtype == np.float32
     np.testing.assert_allclose((found - 3).mean(0), 0, atol=0.03)
     np.testing.assert_allclose((found - 3).std(0), 0.5, atol=0.03)
@@ -52,7 +52,19 @@ def test_noise_has_the_deviation_that_was_asked() -> None:
 def test_it_depends_on_the_key_and_on_nothing_else(noise: float, tempo: float) -> None:
     def again(key: int) -> np.ndarray:
         np.random.standard_normal(3)  # the global state must not matter
-        return perturbed(ramp(50), key, noise=noise, tempo=tempo)[0]
+        return perturb([ramp(50)], key, noise=noise, tempo=tempo)[0][0]
 
     np.testing.assert_array_equal(again(-5), again(-5))
     assert not np.array_equal(again(-5)[:30], again(6)[:30])
+
+
+def test_streams_stay_together() -> None:
+    """A second stream has the tempo of the first, noise of its own, and changes nothing there."""
+    first, second = ramp(50), ramp(50) + 1
+    (alone,), places = perturb([first], 3, noise=0.5, tempo=0.2)
+    (found, other), nearest = perturb([first, second], 3, noise=0.5, tempo=0.2)
+    np.testing.assert_array_equal(found, alone)
+    np.testing.assert_array_equal(nearest, places)
+    (still, moved), _ = perturb([first, second], 3, noise=0.0, tempo=0.2)
+    np.testing.assert_allclose(moved, still + 1, atol=1e-4)
+    assert np.abs((other - moved) - (found - still)).min() > 0

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.features.stored import Features
 from bayes_asr.features.transforms import (
     Normalisation,
     deltas,
     mean_and_deviation,
-    prepared,
+    prepare,
     speaker_normalised,
     spliced,
     statistics,
@@ -51,7 +52,7 @@ def test_context_repeats_the_ends_and_never_leaves_the_utterance() -> None:
     frames = np.arange(4, dtype=np.float32)[:, None]
     expected = [[0, 0, 0, 1], [0, 0, 1, 2], [0, 1, 2, 3], [1, 2, 3, 3]]
     np.testing.assert_array_equal(spliced(frames, 2, 1), expected)
-    single = prepared(frames[:1], order=2, left=3, right=3)
+    single = prepare(frames[:1], order=2, left=3, right=3)
     np.testing.assert_array_equal(single, np.tile([0, 0, 0], 7)[None])
 
 
@@ -73,8 +74,8 @@ def test_a_speaker_has_mean_0_and_deviation_1_after_apply_cmvn(
     stored: bool, tmp_path: Path
 ) -> None:
     write_data_dir(tmp_path, random_set((11, 3), (7, 3), (9, 3), (8, 3)), cmvn=stored)
-    features = Features(read_data_dir(tmp_path), cmvn="mean-variance")
-    centred = Features(read_data_dir(tmp_path), cmvn="mean")
+    features = Features(read_data_dir(tmp_path), FrontEnd(cmvn="mean-variance"))
+    centred = Features(read_data_dir(tmp_path), FrontEnd(cmvn="mean"))
     for speaker in ("s0", "s1"):
         own = [utt for utt in features.utterances if utt.startswith(speaker)]
         together = np.concatenate([features[utt] for utt in own])
@@ -118,7 +119,7 @@ def test_utterances_are_streamed_and_speakers_read_once(
         return read_matrix(rxfilename, utt, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("bayes_asr.features.stored.read_matrix", counted)
-    features = Features(read_data_dir(tmp_path), cmvn="mean")
+    features = Features(read_data_dir(tmp_path), FrontEnd(cmvn="mean"))
     assert not read
     for utt in ("s0-0", "s0-2", "s0-0"):
         features[utt]
@@ -127,7 +128,7 @@ def test_utterances_are_streamed_and_speakers_read_once(
 
 def test_features_of_another_size_are_refused(tmp_path: Path) -> None:
     write_data_dir(tmp_path, random_set((11, 3), (7, 4)), cmvn=False)
-    features = Features(read_data_dir(tmp_path))
+    features = Features(read_data_dir(tmp_path), FrontEnd())
     with pytest.raises(InputError, match=r"feats.ark:\d+: s1-1 has 7 frames of 4 values, but s0-0"):
         features["s1-1"]
 
@@ -146,10 +147,10 @@ def test_unusable_speaker_statistics_are_refused(
     write_data_dir(tmp_path, random_set((11, 3), (7, 3)), cmvn=False)
     write_matrices(statistics_of.items(), tmp_path / "cmvn.ark", tmp_path / "cmvn.scp")
     with pytest.raises(InputError, match=message):
-        Features(read_data_dir(tmp_path), cmvn="mean")["s1-1"]
+        Features(read_data_dir(tmp_path), FrontEnd(cmvn="mean"))["s1-1"]
 
 
 def test_a_directory_without_features_is_refused(tmp_path: Path) -> None:
     (tmp_path / "utt2spk").write_text("a a\n")
     with pytest.raises(InputError, match=r"feats.scp: there are no features; extract them first"):
-        Features(read_data_dir(tmp_path))
+        Features(read_data_dir(tmp_path), FrontEnd())

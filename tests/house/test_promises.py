@@ -16,15 +16,19 @@ import torch
 import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.config import load
+from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import training_and_dev
 from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FEATURES
 from bayes_asr.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.forward.log_likelihoods import load as load_run
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.programs import open_pipe
 from bayes_asr.runs import checkpoint
+from bayes_asr.runs.network import TrainedNetwork
 from bayes_asr.tables.ark import iter_matrices, write_matrices
-from bayes_asr.train.batch import loader
+from bayes_asr.train.batch import Batch, loader
+from tests.support.nn_units import acoustic_model, plain_front_end
 from tests.support.places import CONF
 from tests.support.small_corpus import (
     DIMENSIONS,
@@ -51,12 +55,12 @@ def forward(run: Path, out: Path, *options: object) -> dict[str, np.ndarray]:
 
 
 def untrained_run(path: Path, inputs: int, pdfs: int, *options: str, **of_model: Any) -> Path:
-    """A run directory whose network was never trained."""
+    """A run directory of version 0.1 whose network was never trained."""
     torch.manual_seed(0)
     plan = {"inputs": inputs, "outputs": [pdfs], "units": [8], **of_model}
     content = {
         "architecture": plan,
-        "model": AcousticModel(**plan).state_dict(),
+        "model": AcousticModel(**upgrade_architecture(plan)).state_dict(),
         "mean": torch.zeros(inputs),
         "deviation": torch.ones(inputs),
         "log_priors": torch.full((pdfs,), -np.log(pdfs), dtype=torch.float64),
@@ -73,16 +77,11 @@ def network_of(run: Path, kind: str) -> LogLikelihoods:
     if kind == "trained":
         return load_run(run)
     torch.manual_seed(0)
-    plan = {"inputs": DIMENSIONS, "outputs": [30], "units": [550] * 4}
-    model = AcousticModel(**plan)
-    content = {
-        "architecture": plan,
-        "model": {name: value * 1.3 for name, value in model.state_dict().items()},
-        "mean": torch.zeros(DIMENSIONS),
-        "deviation": torch.ones(DIMENSIONS),
-        "log_priors": torch.zeros(30, dtype=torch.float64),
-    }
-    return LogLikelihoods(content, load([]).features)
+    model = acoustic_model(DIMENSIONS, [30])
+    model.load_state_dict({name: value * 1.3 for name, value in model.state_dict().items()})
+    front_ends = {FEATURES: plain_front_end(DIMENSIONS)}
+    priors = torch.zeros(30, dtype=torch.float64)
+    return LogLikelihoods(TrainedNetwork(model, front_ends, priors))
 
 
 @pytest.mark.parametrize("kind", ["trained", pytest.param("4 x 550", marks=pytest.mark.slow)])
@@ -144,27 +143,39 @@ def test_python_gives_what_forward_writes_with_everything_on(tmp_path: Path) -> 
 # --- 2: padding touches nothing
 
 
+def every_target(data: LabelledSet) -> Callable[[list[str]], Batch]:
+    """What loads batches of features as they are, with all labels."""
+    front_ends = {FEATURES: plain_front_end(DIMENSIONS)}
+    return loader(data, front_ends, data.targets, seed=1, epoch=1)
+
+
 def test_frames_of_a_batch_are_the_frames_of_its_utterances(small_corpus: Path) -> None:
     """Whatever would pad a short utterance would be seen in the sums of the batch."""
     train, _ = training_and_dev(load([], [f"data.dir={small_corpus}"]))
     utterances = list(train.lengths)
-    batch = loader(train, lambda x: x, seed=1, epoch=1)(utterances)  # type: ignore[arg-type]
-    frames = np.concatenate([train[utt] for utt in utterances])
-    assert batch.x_NF.shape == frames.shape
-    np.testing.assert_allclose(batch.x_NF.double().sum(0), frames.astype(float).sum(0), rtol=1e-6)
+    batch = every_target(train)(utterances)
+    frames = np.concatenate([train.prepare(utt)[FEATURES] for utt in utterances])
+    assert batch.streams[FEATURES].shape == frames.shape
+    np.testing.assert_allclose(
+        batch.streams[FEATURES].double().sum(0), frames.astype(float).sum(0), rtol=1e-6
+    )
     counts = train.alignments.pdf_counts(utterances) - 0.5
-    assert torch.bincount(batch.pdfs_N, minlength=MODEL.num_pdfs).tolist() == counts.tolist()
+    assert (
+        torch.bincount(batch.targets["pdfs"], minlength=MODEL.num_pdfs).tolist() == counts.tolist()
+    )
 
 
 def test_labels_stay_with_their_frames(small_corpus: Path) -> None:
     """Features whose first value tells the pdf and the utterance: packed, they still agree."""
     train, _ = training_and_dev(load([], [f"data.dir={small_corpus}"]))
-    batch = loader(train, lambda x: x, seed=1, epoch=1)(list(train.lengths))  # type: ignore[arg-type]
+    batch = every_target(train)(list(train.lengths))
     means = np.random.default_rng(0).standard_normal((MODEL.num_pdfs, DIMENSIONS))
-    distance = np.abs(batch.x_NF.numpy() - means[batch.pdfs_N.numpy()])
+    distance = np.abs(batch.streams[FEATURES].numpy() - means[batch.targets["pdfs"].numpy()])
     assert distance.mean() < 0.3  # made with a deviation of 0.3; with wrong labels about 1
-    phones = np.array([MODEL.phone[np.flatnonzero(MODEL.pdf == pdf)[-1]] for pdf in batch.pdfs_N])
-    assert (np.unique(MODEL.phone[1:])[batch.monophones_N.numpy()] == phones).all()
+    phones = np.array(
+        [MODEL.phone[np.flatnonzero(MODEL.pdf == pdf)[-1]] for pdf in batch.targets["pdfs"]]
+    )
+    assert (np.unique(MODEL.phone[1:])[batch.targets["monophones"].numpy()] == phones).all()
 
 
 # --- 3: no utterance vanishes

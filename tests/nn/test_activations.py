@@ -5,9 +5,10 @@ import pytest
 import torch
 from scipy.special import expit
 
+from bayes_asr.catalogue import ACTIVATIONS
 from bayes_asr.errors import InputError
-from bayes_asr.nn.network import AcousticModel
-from bayes_asr.nn.units.activations import ACTIVATIONS, FIXED, PReLU, PSigmoid, build_activation
+from bayes_asr.nn.units.activations import FIXED, PReLU, PSigmoid, build_activation
+from tests.support.nn_units import acoustic_model
 
 A = torch.linspace(-5, 5, 1001, dtype=torch.float64)
 
@@ -106,7 +107,7 @@ def test_scaling_costs_a_two_thousandth_of_the_parameters() -> None:
     for name in ("sigmoid", "p-sigmoid"):
         options = {"activation": name, **({"activation_trains": ["eta"]} if "p-" in name else {})}
         with torch.device("meta"):
-            net = AcousticModel(
+            net = acoustic_model(
                 378, [6005], unit="mlp", units=[1000] * 5, options=options, norm="none"
             )
         counts.append(sum(p.numel() for p in net.parameters()))

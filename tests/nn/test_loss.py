@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from bayes_asr.nn.criteria import Loss, cross_entropy
 from bayes_asr.nn.kernels import library
-from bayes_asr.nn.loss import Loss, cross_entropy
 
 PATHS = list(library.paths())
 every_path = pytest.mark.parametrize("path", ["torch", *PATHS])

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from bayes_asr.catalogue import UNITS
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.nn.units.bayesian import CELLS
-from bayes_asr.train.plan import architecture
+from bayes_asr.train.build import architecture
+from tests.support.nn_units import acoustic_model
 from tests.support.places import CONF
 
 PRESETS = sorted((CONF / "units").glob("*.yaml"))
@@ -17,13 +18,13 @@ PRESETS = sorted((CONF / "units").glob("*.yaml"))
 
 def built(*files: Path, inputs: int = 40) -> AcousticModel:
     """The network of these files, without memory for its weights."""
-    plan = architecture(load(files).model, inputs, [10])
+    plan = architecture(load(files).model, {"features": inputs}, {"pdfs": 10})
     with torch.device("meta"):
         return AcousticModel(**plan)
 
 
 def test_every_unit_has_a_file() -> None:
-    assert {load([p]).model.unit for p in PRESETS} == set(CELLS)
+    assert {load([p]).model.unit for p in PRESETS} == set(UNITS)
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda p: p.stem)
@@ -53,7 +54,7 @@ def test_paper_networks_have_the_papers_size(unit: str, features: int) -> None:
 def test_units_without_gates_have_as_many_parameters_as_the_paper_says() -> None:
     torch.manual_seed(0)
     for unit in ("rnn", "bru"):
-        net = AcousticModel(50, [1], unit=unit, units=[550], bidirectional=False, norm="none")
+        net = acoustic_model(50, [1], unit=unit, units=[550], bidirectional=False, norm="none")
         assert sum(p.numel() for p in net.layers.parameters()) == 550 * (50 + 550 + 1)
 
 

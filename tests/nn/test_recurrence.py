@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.recurrent import RecurrentLayer
 from tests.support.nn_units import (
     CAUSAL,
@@ -19,11 +18,13 @@ from tests.support.nn_units import (
     LENGTHS,
     RECURRENT,
     UNITS,
+    acoustic_model,
     batch,
     layer,
     logits,
     model,
     name,
+    pdf_logits,
 )
 
 every_unit = pytest.mark.parametrize("unit", UNITS, ids=name)
@@ -112,11 +113,11 @@ def test_neighbours_padding_and_order_change_nothing(
 def test_dropout_in_a_batch_is_that_of_the_sequence_alone(unit: dict[str, Any]) -> None:
     net = model(**unit, norm="none", dropout=0.5, input_dropout=0.5)
     x, frames = batch()
-    (together,) = net(x, frames, KEYS)
-    assert not torch.equal(together, net(x, frames)[0])
+    together = pdf_logits(net, x, frames, KEYS)
+    assert not torch.equal(together, pdf_logits(net, x, frames))
     for i, length in enumerate(LENGTHS):
         mine = frames.sequence == i
-        (alone,) = net(x[mine], Frames((length,)), KEYS[i : i + 1])
+        alone = pdf_logits(net, x[mine], Frames((length,)), KEYS[i : i + 1])
         torch.testing.assert_close(alone, together[mine], rtol=0, atol=1e-12)
 
 
@@ -156,7 +157,7 @@ def test_a_single_frame_can_be_trained_on(
 ) -> None:
     net = model(**unit, **directions, dropout=0.2).train()
     x, frames = batch((1,))
-    (logits,) = net(x, frames, KEYS[:1])
+    logits = pdf_logits(net, x, frames, KEYS[:1])
     logits.square().sum().backward()
     assert torch.isfinite(logits).all()
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in net.parameters())
@@ -171,16 +172,16 @@ def test_saved_weights_give_the_same_network(
     saved = io.BytesIO()
     torch.save(net.state_dict(), saved)
     saved.seek(0)
-    other = AcousticModel(3, [4], units=(4, 3), dropout=0.0, **unit, **directions).double().eval()
+    other = acoustic_model(3, [4], units=(4, 3), dropout=0.0, **unit, **directions).double().eval()
     other.load_state_dict(torch.load(saved, weights_only=True))
     x, frames = batch()
-    assert torch.equal(net(x, frames)[0], other(x, frames)[0])
+    assert torch.equal(pdf_logits(net, x, frames), pdf_logits(other, x, frames))
 
 
 @every_recurrent_unit
 def test_first_frame_can_be_remembered(unit: dict[str, Any]) -> None:
     torch.manual_seed(4)
-    net = AcousticModel(2, [2], units=(12,), **unit, bidirectional=False, dropout=0.0, norm="none")
+    net = acoustic_model(2, [2], units=(12,), **unit, bidirectional=False, dropout=0.0, norm="none")
     optimizer = torch.optim.Adam(net.parameters(), 0.02)
     lengths = (6,) * 32 + (4,) * 32
     frames = Frames(lengths)
@@ -190,7 +191,7 @@ def test_first_frame_can_be_remembered(unit: dict[str, Any]) -> None:
     labels = first[frames.sequence]
     for _ in range(120):
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(net(x, frames)[0], labels)
+        loss = torch.nn.functional.cross_entropy(pdf_logits(net, x, frames), labels)
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.1  # ln 2 = 0.69 without memory
@@ -207,9 +208,9 @@ def test_first_frame_can_be_remembered(unit: dict[str, Any]) -> None:
 )
 def test_long_and_large_inputs_stay_finite(unit: dict[str, Any], dtype: torch.dtype) -> None:
     torch.manual_seed(5)
-    net = AcousticModel(3, [4], units=(4,), **unit, norm="none").to(dtype)
+    net = acoustic_model(3, [4], units=(4,), **unit, norm="none").to(dtype)
     x = (1e3 * torch.randn(2000, 3).sign()).to(dtype)
-    (logits,) = net(x, Frames((2000,)))
+    logits = pdf_logits(net, x, Frames((2000,)))
     logits.float().logsumexp(1).sum().backward()
     assert torch.isfinite(logits).all()
     assert all(torch.isfinite(p.grad).all() for p in net.parameters() if p.grad is not None)
@@ -219,9 +220,9 @@ def test_long_and_large_inputs_stay_finite(unit: dict[str, Any], dtype: torch.dt
 def test_autocast_stays_near_single_precision(unit: dict[str, Any]) -> None:
     net = model(**unit).float()
     x, frames = batch()
-    (expected,) = net(x.float(), frames)
+    expected = pdf_logits(net, x.float(), frames)
     with torch.autocast("cpu", torch.bfloat16):
-        (logits,) = net(x.float(), frames)
+        logits = pdf_logits(net, x.float(), frames)
     logits.float().square().sum().backward()
     assert (logits - expected).abs().max() < 0.05 * expected.abs().max()
 
@@ -231,8 +232,9 @@ def test_autocast_stays_near_single_precision(unit: dict[str, Any]) -> None:
 def test_cuda_computes_what_the_cpu_does(unit: dict[str, Any]) -> None:
     net = model(**unit, dropout=0.4, norm="layer")
     x, frames = batch()
-    (expected,) = net(x, frames, KEYS)
-    (computed,) = net.cuda()(x.cuda(), Frames(frames.lengths, torch.device("cuda")), KEYS.cuda())
+    expected = pdf_logits(net, x, frames, KEYS)
+    there = Frames(frames.lengths, torch.device("cuda"))
+    computed = pdf_logits(net.cuda(), x.cuda(), there, KEYS.cuda())
     torch.testing.assert_close(computed.cpu(), expected, rtol=0, atol=1e-10)
 
 
@@ -243,4 +245,5 @@ def test_compiling_changes_nothing(unit: str) -> None:
     net = model(unit=unit)
     x, frames = batch()
     compiled = torch.compile(net, backend="eager")
-    torch.testing.assert_close(compiled(x, frames, KEYS), net(x, frames, KEYS))
+    streams = {"features": x}
+    torch.testing.assert_close(compiled(streams, frames, KEYS), net(streams, frames, KEYS))

@@ -15,20 +15,20 @@ import torch
 
 from bayes_asr.cli import main
 from bayes_asr.errors import InputError
-from bayes_asr.nn.frames import Frames, pack
-from bayes_asr.nn.loss import Loss
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.criteria import Cost, CrossEntropy
+from bayes_asr.nn.frames import pack
 from bayes_asr.nn.norm import NORMS
 from bayes_asr.processes import group, launch
-from bayes_asr.train import loop
-from bayes_asr.train.batch import Batch
-from bayes_asr.train.loop import Update, run_epoch
-from tests.support.nn_units import UNITS, name
+from bayes_asr.train.batch import Batch, empty_batch
+from bayes_asr.train.loop import run_batches
+from bayes_asr.train.step import Step
+from tests.support.nn_units import UNITS, acoustic_model, name
 from tests.support.processes import on_machines_of_their_own, together
 from tests.support.small_corpus import TINY, write_corpus
 from tests.support.training_runs import states
 
 INPUTS, OUTPUTS = 5, (7, 3)
+HEADS = ("pdfs", "monophones")
 BATCHES = ((23, 9, 31, 14, 14), (40,), (1,), (2, 1))
 """Lengths: ragged, and with fewer utterances than processes, one frame alone among them."""
 
@@ -41,17 +41,18 @@ def shared(lengths: tuple[int, ...]) -> Batch:
     labels = [{utt: torch.randint(size, (n,)) for utt, n in frames_of.items()} for size in OUTPUTS]
     mine = group.share(list(frames_of), frames_of)
     if not mine:
-        none = torch.empty(0, dtype=torch.long)
-        return Batch(torch.empty(0, INPUTS), Frames(()), none, none, none)
+        return empty_batch({"features": INPUTS}, HEADS)
     x_NF, frames, order = pack([x[utt] for utt in mine])
     packed = (pack([of[utt] for utt in mine])[0] for of in labels)
-    return Batch(x_NF, frames, *packed, torch.tensor([int(mine[i]) for i in order]))
+    targets = dict(zip(HEADS, packed, strict=True))
+    keys = torch.tensor([int(mine[i]) for i in order])
+    return Batch({"features": x_NF}, frames, targets, keys)
 
 
 def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
     """Loss, errors, gradients and running statistics of a step, and what evaluation then finds."""
     torch.manual_seed(1)
-    model = AcousticModel(INPUTS, OUTPUTS, units=(6, 4), norm=norm, dropout=0.2, input_dropout=0.1)
+    model = acoustic_model(INPUTS, OUTPUTS, units=(6, 4), norm=norm, dropout=0.2, input_dropout=0.1)
     group.share_statistics(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     gradients: dict[str, torch.Tensor] = {}
@@ -61,11 +62,12 @@ def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
         gradients.update({key: p.grad.clone() for key, p in named if p.grad is not None})
 
     optimizer.register_step_pre_hook(note)
-    update = Update(model, optimizer, monophone_weight=0.5, max_gradient_norm=1e9)
+    step = Step(model, optimizer, max_gradient_norm=1e9)
+    criterion = CrossEntropy({"pdfs": 1.0, "monophones": 0.5})
     batch = shared(lengths)
     passes = [
-        run_epoch(model, [["utt"]], lambda _: batch, title=title, update=how)
-        for title, how in (("train", update), ("dev", None))
+        run_batches(model, criterion, [["utt"]], lambda _: batch, title=title, step=how)
+        for title, how in (("train", step), ("dev", None))
     ]
     found = {
         f"{number} {key}": torch.tensor(float(value))
@@ -104,10 +106,11 @@ def test_two_processes_learn_what_one_does(tmp_path: Path, apart: bool) -> None:
 
 @pytest.mark.parametrize("options", UNITS, ids=name)
 def test_every_unit_takes_part_with_no_frame(options: dict[str, Any]) -> None:
-    model = AcousticModel(INPUTS, OUTPUTS, units=(4, 3), **options)
-    logits = model(torch.empty(0, INPUTS), Frames(()), torch.empty(0, dtype=torch.long))
-    assert [tuple(y.shape) for y in logits] == [(0, size) for size in OUTPUTS]
-    sum(y.sum() for y in logits).backward()
+    model = acoustic_model(INPUTS, OUTPUTS, units=(4, 3), **options)
+    none = empty_batch({"features": INPUTS}, HEADS)
+    logits = model(none.streams, none.frames, none.keys_B)
+    assert [tuple(y.shape) for y in logits.values()] == [(0, size) for size in OUTPUTS]
+    sum(y.sum() for y in logits.values()).backward()
     assert not any(p.grad.any() for p in model.parameters() if p.grad is not None)
 
 
@@ -115,12 +118,12 @@ def train_in_each(rank: int, arguments: list[str], what: str) -> int:
     """`bayes-asr train` in one of two processes, to the second of which, or the `first`, something
     may happen; `apart`: on machines of their own."""
     count = 0
-    losses = loop.losses
+    costs = CrossEntropy.__call__
 
-    def losses_or_more(*args: Any) -> list[Loss]:
+    def cost_or_more(*args: Any) -> Cost:
         nonlocal count
         count += 1
-        parts = losses(*args)
+        cost = costs(*args)
         if rank == ("first" not in what) and count == 3:
             if "signal" in what:
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -129,10 +132,10 @@ def train_in_each(rank: int, arguments: list[str], what: str) -> int:
             if "error" in what:
                 raise InputError("data/train/feats.ark: made to fail")
             if "nan" in what:
-                parts[0] = parts[0]._replace(mean=parts[0].mean * float("nan"))
-        return parts
+                return cost._replace(objective=cost.objective * float("nan"))
+        return cost
 
-    loop.losses = losses_or_more
+    CrossEntropy.__call__ = cost_or_more
     on_machines_of_their_own("apart" in what)
     return main(arguments)
 

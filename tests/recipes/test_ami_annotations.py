@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from bayes_asr.config import load
-from bayes_asr.corpus.sets import located
+from bayes_asr.corpus.sets import locate
 from bayes_asr.errors import InputError
 from bayes_asr.recordings import scored_lines
 from bayes_asr.score.glm import ENGLISH
@@ -207,14 +207,14 @@ def test_names_of_kaldis_graphs_are_looked_up(tmp_path: Path) -> None:
     config = load([RECIPE / "config.yaml"], [f"data.dir={tmp_path}"])
     graph = tmp_path / "exp" / "ihm" / "tri3" / "graph_ami_fsh.o3g.kn.pr1-7"
     with pytest.raises(InputError, match=r"none of these exists: .*graph_\*"):
-        located(config.data.graph, config.data, "graph")
+        locate(config.data.graph, config.data, "graph")
     graph.mkdir(parents=True)
-    assert located(config.data.graph, config.data, "graph") == graph
+    assert locate(config.data.graph, config.data, "graph") == graph
     (graph.parent / "graph_ami.o3g.kn.pr1-7").mkdir()
     with pytest.raises(InputError, match=r"graph_ami\.o3g.* and graph_ami_fsh.* choose one"):
-        located(config.data.graph, config.data, "graph")
+        locate(config.data.graph, config.data, "graph")
     (tmp_path / "exp" / "tri3" / "graph").mkdir(parents=True)
-    assert located(config.data.graph, config.data, "graph").parent.name == "tri3"
+    assert locate(config.data.graph, config.data, "graph").parent.name == "tri3"
 
 
 def test_the_paper_trains_ami_with_rmsprop() -> None:

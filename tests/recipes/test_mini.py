@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.errors import InputError
-from bayes_asr.sound.spectrum import FrontEnd
+from bayes_asr.sound.spectrum import Analysis
 from bayes_asr.tables.ark import iter_int_vectors, read_matrix
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import read_transition_model
@@ -168,7 +168,7 @@ def test_features_are_those_of_the_sound(prepared: tuple[Path, str]) -> None:
             samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2")
         assert data.feats is not None
         stored = read_matrix(data.feats[utt], utt)
-        assert stored == pytest.approx(FrontEnd("fbank", bands=40)(samples))
+        assert stored == pytest.approx(Analysis("fbank", bands=40)(samples))
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import torch
 from bayes_asr.errors import InputError, StoppedError
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.status import status
-from bayes_asr.train.training import train
+from bayes_asr.train.start import train
 from tests.support.training_runs import (
     BATCHES,
     OPTIONS,

@@ -18,7 +18,7 @@ from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.runs import state
 from bayes_asr.runs.status import status
-from bayes_asr.train.training import train
+from bayes_asr.train.start import train
 from tests.support.training_runs import (
     OPTIONS,
     assert_same,

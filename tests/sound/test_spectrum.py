@@ -12,7 +12,7 @@ from bayes_asr.cli import main
 from bayes_asr.errors import InputError
 from bayes_asr.features.transforms import deltas, statistics
 from bayes_asr.sound.audio import read_audio
-from bayes_asr.sound.spectrum import FrontEnd, write_features
+from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices, read_matrix
 from bayes_asr.tables.text import read_data_dir
 from tests.sound.test_audio import riff
@@ -23,11 +23,11 @@ RNG = np.random.default_rng(2)
 
 @pytest.mark.parametrize(
     ("name", "front_end"),
-    [("mfcc", FrontEnd()), ("fbank40", FrontEnd("fbank", bands=40))],
+    [("mfcc", Analysis()), ("fbank40", Analysis("fbank", bands=40))],
     ids=["mfcc", "fbank"],
 )
 def test_features_are_kaldis(
-    name: str, front_end: FrontEnd, shared_data: Path, kaldi_corpus: Callable[[str], Path]
+    name: str, front_end: Analysis, shared_data: Path, kaldi_corpus: Callable[[str], Path]
 ) -> None:
     golden = kaldi_corpus("timit_sample") / "golden"
     count = 0
@@ -50,8 +50,8 @@ def test_deltas_are_kaldis(kaldi_corpus: Callable[[str], Path]) -> None:
 
 @pytest.mark.parametrize(("samples", "frames"), [(399, 0), (400, 1), (559, 1), (560, 2)])
 def test_a_frame_is_25_ms_every_10_ms(samples: int, frames: int) -> None:
-    assert FrontEnd()(np.ones(samples, np.float32)).shape == (frames, 13)
-    assert FrontEnd(sample_rate=8000)(np.ones(samples // 2, np.float32)).shape == (frames, 13)
+    assert Analysis()(np.ones(samples, np.float32)).shape == (frames, 13)
+    assert Analysis(sample_rate=8000)(np.ones(samples // 2, np.float32)).shape == (frames, 13)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_frame_is_25_ms_every_10_ms(samples: int, frames: int) -> None:
 )
 def test_impossible_front_ends_are_refused(arguments: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        FrontEnd(**arguments)
+        Analysis(**arguments)
 
 
 def corpus(folder: Path, seconds: dict[str, float], rate: int = 16000) -> Path:
@@ -83,7 +83,7 @@ def corpus(folder: Path, seconds: dict[str, float], rate: int = 16000) -> Path:
 
 
 def test_a_data_directory_gets_features_and_statistics(tmp_path: Path) -> None:
-    folder, front_end = corpus(tmp_path / "d", {"a1": 0.5, "a2": 0.3, "b1": 0.4}), FrontEnd()
+    folder, front_end = corpus(tmp_path / "d", {"a1": 0.5, "a2": 0.3, "b1": 0.4}), Analysis()
     write_features(folder, front_end)
     data = read_data_dir(folder)
     assert data.feats is not None
@@ -93,7 +93,7 @@ def test_a_data_directory_gets_features_and_statistics(tmp_path: Path) -> None:
         assert np.array_equal(matrix, front_end(read_audio(folder / f"{utt}.wav")[0]))
     stored = read_matrix(data.cmvn["a"], "a")
     assert stored == pytest.approx(statistics([found["a1"], found["a2"]]), rel=1e-6)
-    assert FrontEnd(**json.loads((folder / "frontend.json").read_text())) == front_end
+    assert Analysis(**json.loads((folder / "frontend.json").read_text())) == front_end
 
 
 def test_segments_are_cut_as_extract_segments_does(tmp_path: Path) -> None:
@@ -101,14 +101,14 @@ def test_segments_are_cut_as_extract_segments_does(tmp_path: Path) -> None:
     samples = read_audio(folder / "r.wav")[0]
     (folder / "segments").write_text("r-a r 0.5 1.00004\nr-b r 1.5 2.4\nr-c r 0.25 -1 0\n")
     (folder / "utt2spk").write_text("r-a s\nr-b s\nr-c s\n")
-    write_features(folder, FrontEnd())
+    write_features(folder, Analysis())
     found = dict(iter_matrices(folder / "feats.scp"))
     for utt, part in (
         ("r-a", samples[8000:16001]),
         ("r-b", samples[24000:]),
         ("r-c", samples[4000:]),
     ):
-        assert np.array_equal(found[utt], FrontEnd()(part))
+        assert np.array_equal(found[utt], Analysis()(part))
 
 
 def test_utterances_without_features_are_named(
@@ -119,7 +119,7 @@ def test_utterances_without_features_are_named(
     (folder / "segments").write_text("r-a r 0 0.5\nr-late r 0.5 1.6\nr-short r 0 0.1\n")
     (folder / "utt2spk").write_text("r-a s\nr-late s\nr-none s\nr-short s\n")
     with caplog.at_level(logging.WARNING, "bayes_asr"):
-        write_features(folder, FrontEnd(), max_skipped=0.75)
+        write_features(folder, Analysis(), max_skipped=0.75)
     assert "3 of 4 utterances have too little sound" in caplog.text
     assert "r-late, r-none, r-short" in caplog.text
     assert read_data_dir(folder).feats.keys() == {"r-a"}
@@ -169,11 +169,11 @@ def test_faults_of_the_tables_are_named(
     folder = corpus(tmp_path / "d", {"a1": 0.5, "b1": 0.5})
     (folder / name).write_text(content)
     with pytest.raises(InputError, match=message):
-        write_features(folder, FrontEnd())
+        write_features(folder, Analysis())
     assert not (folder / "feats.scp").exists()
 
 
 def test_another_rate_is_refused(tmp_path: Path) -> None:
     folder = corpus(tmp_path / "d", {"a1": 0.5}, rate=8000)
     with pytest.raises(InputError, match=r"a1 has 8000 samples a second, the front end 16000"):
-        write_features(folder, FrontEnd())
+        write_features(folder, Analysis())

@@ -1,16 +1,20 @@
 """Every unit, small and with random weights, for the tests of the networks."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from bayes_asr import catalogue
+from bayes_asr.features.front_end import FrontEnd
+from bayes_asr.features.transforms import Normalisation
 from bayes_asr.nn.frames import Frames, pack, unpack
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.nn.recurrent import RecurrentLayer
-from bayes_asr.nn.units.bayesian import CELLS, FORMS, cell_class
+from bayes_asr.nn.units.build import find_cell
 
 
 def variants() -> Iterator[dict[str, Any]]:
@@ -18,21 +22,18 @@ def variants() -> Iterator[dict[str, Any]]:
 
     Activations are varied where their derivatives are written by hand in `Cell.partials` only.
     """
-    for unit in CELLS:
-        for form in FORMS.get(unit, {None: None}):
-            cell = cell_class(unit, form)
-            options = dict(cell.options)
-            if cell.resets or not cell.recurrent:
-                options.pop("activation", None)
-            fixed = {} if form is None else {"form": form}
-            for values in itertools.product(*(dict.fromkeys(v) for v in options.values())):
-                chosen = {k: v for k, v in zip(options, values, strict=True) if v is not None}
-                yield {"unit": unit, "options": {**fixed, **chosen}}
+    for unit, entry in catalogue.UNITS.items():
+        options = entry.options
+        cell = find_cell(unit, {})
+        if cell.resets or not cell.recurrent:
+            options.pop("activation", None)
+        for values in itertools.product(*options.values()):
+            yield {"unit": unit, "options": dict(zip(options, values, strict=True))}
 
 
 UNITS = list(variants())
-RECURRENT = [u for u in UNITS if cell_class(u["unit"]).states]
-FUSED = [u for u in RECURRENT if cell_class(u["unit"]).fusible]
+RECURRENT = [u for u in UNITS if find_cell(u["unit"], {}).states]
+FUSED = [u for u in RECURRENT if find_cell(u["unit"], {}).fusible]
 CAUSAL = [u for u in RECURRENT if not u["options"].get("smooth")]
 DIRECTIONS = [
     {"bidirectional": False},
@@ -50,13 +51,57 @@ def name(options: dict[str, Any]) -> str:
     return ",".join(f"{k}={v}" for k, v in options.items())
 
 
+PLAIN: dict[str, Any] = {
+    "bidirectional": True,
+    "tied_directions": False,
+    "norm": "batch",
+    "dropout": 0.0,
+    "dropout_scaling": "pytorch-kaldi",
+    "input_dropout": 0.0,
+    "initial_state": "fixed",
+    "hand_on": "log",
+    "input_init": "xavier",
+}
+
+
+def acoustic_model(inputs: int, outputs: Sequence[int], **options: Any) -> AcousticModel:
+    """A stack of one unit, by default of four layers of Li-BRU, with one head or two."""
+    described = {"inputs": inputs, "outputs": outputs, "units": (550,) * 4, **options}
+    return AcousticModel(**upgrade_architecture(described))
+
+
+def plain_front_end(size: int) -> FrontEnd:
+    """One that leaves features [T, F] as they are."""
+    zeros, ones = np.zeros(size, np.float32), np.ones(size, np.float32)
+    return FrontEnd(normalisation=Normalisation(zeros, ones))
+
+
+def recurrent_layer(
+    inputs: int,
+    units: int,
+    unit: str = "li-bru",
+    options: Mapping[str, Any] | None = None,
+    **others: Any,
+) -> RecurrentLayer:
+    """A layer whose options are plain where they are not given."""
+    given = {**PLAIN, "options": options or {}, **others}
+    return RecurrentLayer(inputs, 0, units=units, unit=unit, **given)
+
+
+def pdf_logits(
+    net: AcousticModel, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None
+) -> Tensor:
+    """Logits of the pdfs [N, P]."""
+    return net({"features": x_NF}, frames, keys_B)["pdfs"]
+
+
 def model(
     inputs: int = 3, outputs: int = 4, units: tuple[int, ...] = (4, 3), **options: Any
 ) -> AcousticModel:
     """A small network in double precision whose every parameter is random."""
     torch.manual_seed(1)
     options = {"dropout": 0.0, **options}
-    built = AcousticModel(inputs, [outputs], units=units, **options).double()
+    built = acoustic_model(inputs, [outputs], units=units, **options).double()
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -76,7 +121,7 @@ def layer(**options: Any) -> RecurrentLayer:
 def logits(net: AcousticModel, sequences: list[Tensor]) -> list[Tensor]:
     """Logits [T, outputs] of sequences [T, F], computed together."""
     x, frames, order = pack(sequences)
-    return unpack(net(x, frames)[0], frames, order)
+    return unpack(pdf_logits(net, x, frames), frames, order)
 
 
 def batch(lengths: tuple[int, ...] = LENGTHS, inputs: int = 3) -> tuple[Tensor, Frames]:

@@ -11,7 +11,7 @@ import torch
 
 from bayes_asr.config import Config, load
 from bayes_asr.runs import checkpoint
-from bayes_asr.train import loop
+from bayes_asr.train.totals import Totals
 from tests.support.small_corpus import TINY
 
 OPTIONS = ("train.epochs=3", "train.noise=0.2", "train.tempo=0.1")
@@ -56,7 +56,7 @@ def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
 @contextmanager
 def at_batch(number: int, action: Callable[[], object]) -> Iterator[None]:
     """Do something when a batch is counted, in training or validation, as the `number`th."""
-    count, counted = loop._count, 0
+    count, counted = Totals.add, 0
 
     def counting(*arguments: Any) -> None:
         nonlocal counted
@@ -66,7 +66,7 @@ def at_batch(number: int, action: Callable[[], object]) -> Iterator[None]:
         count(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_count", counting)
+        patch.setattr(Totals, "add", counting)
         yield
 
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from bayes_asr.errors import InputError
-from bayes_asr.features.transforms import Normalisation
+from bayes_asr.features.front_end import FEATURES
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.status import status
-from bayes_asr.train import epochs, loop
+from bayes_asr.train import loop
 from bayes_asr.train.batch import Batch
-from bayes_asr.train.training import train
+from bayes_asr.train.start import train
+from bayes_asr.train.step import NotFiniteError, Step
 from tests.support.small_corpus import made_up, write_corpus
 from tests.support.training_runs import (
     OPTIONS,
@@ -35,21 +36,21 @@ def not_finite(
 ) -> Any:
     """Make the features of an utterance infinite in some epochs, after they were read and found
     to be finite, so that its loss is NaN and the statistics of its batch are poisoned."""
-    make = epochs.loader
+    make = loop.loader
 
-    def loader(data: Any, normalise: Normalisation, *, epoch: int, **more: Any) -> Any:
-        load_batch = make(data, normalise, epoch=epoch, **more)
+    def loader(*what: Any, epoch: int, **more: Any) -> Any:
+        load_batch = make(*what, epoch=epoch, **more)
 
         def broken(utterances: list[str]) -> Batch:
             batch = load_batch(utterances)
             if utt in utterances and (epoch in epochs_of_it or dev):
-                batch.x_NF[0] = value
+                batch.streams[FEATURES][0] = value
             return batch
 
         return broken
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(epochs, "loader", loader)
+        patch.setattr(loop, "loader", loader)
         yield
 
 
@@ -73,18 +74,18 @@ def test_bad_batch_is_skipped_counted_and_named(
 def test_skipped_batch_changes_nothing(small_corpus: Path, tmp_path: Path) -> None:
     """The network, the optimizer and the running statistics are as if it had not been there."""
     config = config_of(small_corpus, "train.epochs=1", "train.batch_sequences=4")
-    grouped, batches = epochs.batches_of, []
+    grouped, batches = loop.batches_of, []
 
     def kept(*arguments: Any, **options: Any) -> list[list[str]]:
         batches.append(grouped(*arguments, **options))
         return batches[-1]
 
     with pytest.MonkeyPatch.context() as patch, not_finite("train1-4", [1]):
-        patch.setattr(epochs, "batches_of", kept)
+        patch.setattr(loop, "batches_of", kept)
         train(config, tmp_path / "skipped")
     without = [batch for batch in batches[0] if "train1-4" not in batch]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(epochs, "batches_of", lambda *x, **y: without)
+        patch.setattr(loop, "batches_of", lambda *x, **y: without)
         train(config, tmp_path / "without")
     assert_same(states(tmp_path / "skipped"), states(tmp_path / "without"))
 
@@ -111,32 +112,32 @@ def test_run_that_skips_and_goes_back_is_resumed_bit_for_bit(
 
     @contextmanager
     def broken() -> Iterator[None]:
-        skip = loop.undone_if_not_finite
+        skip = Step.undone_if_not_finite
         with pytest.MonkeyPatch.context() as patch, not_finite("train1-4", [1]):
             at_full_rate = {}
-            update = loop.Update.__init__
+            make = Step.__init__
 
-            def remember(self: loop.Update, model: Any, optimizer: Any, **more: Any) -> None:
+            def remember(self: Step, model: Any, optimizer: Any, **more: Any) -> None:
                 at_full_rate["rate"] = optimizer.param_groups[0]["lr"]
-                update(self, model, optimizer, **more)
+                make(self, model, optimizer, **more)
 
             @contextmanager
-            def undone(statistics: Any) -> Iterator[None]:
-                with skip(statistics):
+            def undone(step: Step) -> Iterator[None]:
+                with skip(step):
                     yield
                     if current["epoch"] == 2 and at_full_rate["rate"] > 0.015:
-                        raise loop.NotFiniteError("the loss is inf")
+                        raise NotFiniteError("the loss is inf")
 
             current = {}
-            run_epoch = epochs.run_epoch
+            run_batches = loop.run_batches
 
-            def noted_epoch(*x: Any, title: str, **y: Any) -> Any:
+            def noted_pass(*x: Any, title: str, **y: Any) -> Any:
                 current["epoch"] = int(title.split()[1])
-                return run_epoch(*x, title=title, **y)
+                return run_batches(*x, title=title, **y)
 
-            patch.setattr(loop.Update, "__init__", remember)
-            patch.setattr(loop, "undone_if_not_finite", undone)
-            patch.setattr(epochs, "run_epoch", noted_epoch)
+            patch.setattr(Step, "__init__", remember)
+            patch.setattr(Step, "undone_if_not_finite", undone)
+            patch.setattr(loop, "run_batches", noted_pass)
             yield
 
     with broken():

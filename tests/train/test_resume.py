@@ -18,7 +18,7 @@ from bayes_asr.errors import InputError, StoppedError
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.status import status
 from bayes_asr.tables.ark import write_matrices
-from bayes_asr.train.training import train
+from bayes_asr.train.start import train
 from tests.support.small_corpus import made_up, write_alignments, write_corpus
 from tests.support.training_runs import (
     BATCHES,

@@ -16,17 +16,20 @@ import torch
 
 from bayes_asr.config import load
 from bayes_asr.corpus.batches import in_order
-from bayes_asr.corpus.sets import LabelledSet, training_and_dev
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.corpus.sets import training_and_dev
 from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.transforms import Normalisation
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.runs import checkpoint, record
 from bayes_asr.tables.mdl import monophone_model, write_transition_model
-from bayes_asr.train import plan
 from bayes_asr.train.batch import loader
-from bayes_asr.train.loop import run_epoch
-from bayes_asr.train.schedule import cosine, newbob, next_rate
-from bayes_asr.train.training import train
+from bayes_asr.train.build import choose_device
+from bayes_asr.train.loop import run_batches
+from bayes_asr.train.schedules import cosine, newbob
+from bayes_asr.train.start import train
+from tests.support.nn_units import acoustic_model
 from tests.support.places import ROOT
 from tests.support.small_corpus import (
     DIMENSIONS,
@@ -46,7 +49,7 @@ def test_run_holds_tensors_and_plain_values(small_run: Path) -> None:
     assert [entry["epoch"] for entry in history] == [1, 2]
     assert history[1]["train_loss"] < history[0]["train_loss"]
     best = torch.load(small_run / "best.pt", weights_only=True)
-    assert best["architecture"]["outputs"] == [MODEL.num_pdfs, 3]
+    assert best["architecture"]["heads"] == {"pdfs": MODEL.num_pdfs, "monophones": 3}
     assert set(json.loads((small_run / "env.json").read_text())) >= {
         "torch",
         "bayes_asr",
@@ -61,9 +64,9 @@ def test_normalisation_of_the_training_data_travels_in_the_checkpoint(
 ) -> None:
     features, _ = made_up("train", 12)
     frames = np.concatenate(list(features.values()))
-    best = checkpoint.read(small_run / "best.pt")
-    np.testing.assert_allclose(best["mean"], frames.mean(0), rtol=1e-4)
-    np.testing.assert_allclose(best["deviation"], frames.std(0), rtol=1e-4)
+    front_end = checkpoint.read(small_run / "best.pt")["front_ends"][FEATURES]
+    np.testing.assert_allclose(front_end["mean"], frames.mean(0), rtol=1e-4)
+    np.testing.assert_allclose(front_end["deviation"], frames.std(0), rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_front_end_of_the_training_data_travels_in_the_checkpoint(
     if text:
         (root / "data" / "train" / "frontend.json").write_text(text)
     train(config_of(root, "train.epochs=1"), run)
-    assert checkpoint.read(run / "best.pt")["frontend"] == found
+    assert checkpoint.read(run / "best.pt")["front_ends"][FEATURES]["sound"] == found
     assert json.loads((run / "env.json").read_text())["frontend"] == found
 
 
@@ -173,9 +176,9 @@ def test_finished_run_is_left_as_it_is_and_reads_one_utterance(
     (run / "env.json").write_text("what it was trained with")
     names = ("best.pt", "last.pt", "history.jsonl", "env.json")
     before = {name: (run / name).read_bytes() for name in names}
-    read, getitem = [], LabelledSet.__getitem__
+    read, prepare = [], LabelledSet.prepare
     monkeypatch.setattr(
-        LabelledSet, "__getitem__", lambda self, utt: read.append(utt) or getitem(self, utt)
+        LabelledSet, "prepare", lambda self, utt: read.append(utt) or prepare(self, utt)
     )
     train(load([run / "config.yaml"]), run)
     assert read == ["train0-0"]
@@ -222,11 +225,11 @@ def test_gpu_that_is_not_there_is_refused_and_auto_does_without(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert plan.device("auto") == torch.device("cpu")
+    assert choose_device("auto") == torch.device("cpu")
     with pytest.raises(InputError, match=r"train.device is cuda, but torch finds no GPU here"):
         train(config_of(small_corpus, "train.device=cuda"), tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert [plan.device(name).type for name in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
+    assert [choose_device(name).type for name in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
 
 
 @pytest.mark.gpu
@@ -278,9 +281,7 @@ def test_other_data_under_an_old_run_are_refused(tmp_path: Path) -> None:
         write_transition_model(
             monophone_model((2, 3, 7, 8), 2), root / "exp" / folder / "final.mdl"
         )
-    with pytest.raises(
-        InputError, match=r"network has outputs \[6, 3\], but these data need \[8, 4\]"
-    ):
+    with pytest.raises(InputError, match=r"network has outputs 6, 3, but these data need 8, 4"):
         train(config_of(root, "train.epochs=1"), tmp_path / "run")
 
 
@@ -321,17 +322,16 @@ def test_divergence_is_an_error_and_leaves_the_last_good_epoch(
 def test_newbob_is_pytorch_kaldis_rule(errors: list[float], rate: float) -> None:
     """run_exp.py: halve unless (previous - current) / current >= improvement_threshold."""
     config = load([], ["train.schedule=newbob", "train.halving_factor=0.5"]).train
-    assert next_rate(config, 1.0, errors) == rate
+    assert newbob(config, 1.0, errors) == rate
     if len(errors) > 1:
         before, now = errors[-2:]
         fell = (before - now) / now
-        assert newbob(1.0, before, now, threshold=0.001, factor=0.5) == (
-            1 if fell >= 0.001 else 0.5
-        )
+        assert rate == (1 if fell >= 0.001 else 0.5)
 
 
 def test_cosine_starts_at_the_rate_and_ends_above_0() -> None:
-    rates = [cosine(2.0, epoch, 4) for epoch in (1, 2, 3, 4, 5)]
+    config = load([], ["train.epochs=4", "train.learning_rate=2"]).train
+    rates = [cosine(config, 0.0, [0.5] * done) for done in range(5)]
     np.testing.assert_allclose(rates, [2, 1 + 2**-0.5, 1, 1 - 2**-0.5, 0], atol=1e-12)
 
 
@@ -408,10 +408,19 @@ def test_dev_loss_weighs_frames_and_not_batches(small_corpus: Path) -> None:
     """Promise 2: whatever shares a batch, and whether anything pads it, the sums stay the same."""
     _, dev = training_and_dev(config_of(small_corpus))
     torch.manual_seed(0)
-    model = AcousticModel(DIMENSIONS, (MODEL.num_pdfs, 3), units=(8,))
-    load_batch = loader(dev, Normalisation.of(dev[utt] for utt in dev.lengths), seed=0, epoch=0)
+    model = acoustic_model(DIMENSIONS, (MODEL.num_pdfs, 3), units=(8,))
+    normalisation = Normalisation.of(dev.prepare(utt)[FEATURES] for utt in dev.lengths)
+    front_ends = {FEATURES: FrontEnd(normalisation=normalisation)}
+    load_batch = loader(dev, front_ends, dev.targets, seed=0, epoch=0)
+    criterion = CrossEntropy({"pdfs": 1.0, "monophones": 1.0})
     results = [
-        run_epoch(model, in_order(dev.lengths, sequences=n, frames=10**6), load_batch, title="")
+        run_batches(
+            model,
+            criterion,
+            in_order(dev.lengths, sequences=n, frames=10**6),
+            load_batch,
+            title="",
+        )
         for n in (1, 3, 4)
     ]
     assert {r.errors for r in results} == {results[0].errors}
@@ -425,11 +434,11 @@ def test_features_held_in_memory_are_read_once(
     keep: str, small_corpus: Path, undisturbed: dict[str, Any], tmp_path: Path
 ) -> None:
     """In float32 they are the same; in float16 a run that is resumed is still the same run."""
-    read, stored = [], LabelledSet.stored
+    read, stored = [], LabelledSet.read
     options = ("train.noise=0.2", "train.tempo=0.1", f"data.keep={keep}")
     config = config_of(small_corpus, "train.epochs=3", *options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LabelledSet, "stored", lambda self, u: read.append(u) or stored(self, u))
+        patch.setattr(LabelledSet, "read", lambda self, u, s: read.append(u) or stored(self, u, s))
         train(config, tmp_path / "whole")
     assert sorted(read) == sorted(
         [

@@ -16,8 +16,8 @@ from bayes_asr.errors import StoppedError
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import SIGNALS, noted
 from bayes_asr.runs.status import status
-from bayes_asr.train import loop
-from bayes_asr.train.training import train
+from bayes_asr.train.start import train
+from bayes_asr.train.step import Step
 from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import settings
 from tests.support.training_runs import (
@@ -55,8 +55,8 @@ def test_signal_saves_and_the_same_command_goes_on(
         trained += 1
 
     with pytest.MonkeyPatch.context() as patch:
-        step = loop.Update.__call__
-        patch.setattr(loop.Update, "__call__", lambda self, x: counted() or step(self, x))
+        step = Step.__call__
+        patch.setattr(Step, "__call__", lambda self, x: counted() or step(self, x))
         train(config, tmp_path)
     assert trained == 3 * BATCHES - (batch if batch <= BATCHES else batch - 1)
     assert_same(states(tmp_path), undisturbed)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.functional import logsigmoid
 
-from bayes_asr.errors import InputError
+from bayes_asr.catalogue import check_trained
 
 
 class Activation(Protocol):
@@ -121,11 +121,6 @@ class Scaled(torch.autograd.Function):
 def _parameters(
     initial: dict[str, float], units: int, sets: int, trains: Sequence[str]
 ) -> list[nn.Parameter | float]:
-    unknown = set(trains) - set(initial)
-    if unknown:
-        raise InputError(
-            f"activation_trains has {', '.join(sorted(unknown))}; known here: {', '.join(initial)}"
-        )
     return [
         nn.Parameter(torch.full((sets, units), value)) if name in trains else value
         for name, value in initial.items()
@@ -140,8 +135,6 @@ FIXED = {
     "log-sigmoid": Fixed(logsigmoid, lambda a: (-a).sigmoid()),
 }
 PARAMETERISED: dict[str, type[PSigmoid] | type[PReLU]] = {"p-sigmoid": PSigmoid, "p-relu": PReLU}
-ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", *PARAMETERISED)
-"""What `activation` of a unit may be."""
 
 
 def build_activation(
@@ -149,14 +142,10 @@ def build_activation(
 ) -> Activation:
     """Return the activation `name` of `sets` times `units` units.
 
-    trains: names of the trained parameters, by default all. InputError for an unknown name, listing
-    the known ones.
+    trains: names of the trained parameters, by default all. InputError for those that it has not.
     """
+    check_trained(name, trains or ())
     if name in FIXED:
-        if trains:
-            raise InputError(f"activation {name} has no parameters that could be trained")
         return FIXED[name]
-    if name not in PARAMETERISED:
-        raise InputError(f"activation is {name}; known: {', '.join(ACTIVATIONS)}")
     parameterised = PARAMETERISED[name]
     return parameterised(units, sets, tuple(parameterised.initial) if trains is None else trains)

@@ -4,27 +4,22 @@ Shapes: pre-activations a [n, D, G, H]; states and mask [n, D, H] (`cell`). Gate
 of the equations.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from bayes_asr.errors import InputError
-from bayes_asr.nn.units.activations import ACTIVATIONS, softplus
+from bayes_asr.nn.layer import State
+from bayes_asr.nn.units.activations import softplus
 from bayes_asr.nn.units.cell import (
     ActivatedCell,
-    Cell,
     LogProbability,
     MixingCell,
     NegativeLogProbability,
     Partials,
-    State,
     masked,
 )
-from bayes_asr.nn.units.gated import GRU, LSTM, MGU, MinimalGRU, TorchGRU, TorchLSTM
-from bayes_asr.nn.units.unitwise import UBRU
 
 
 class RNN(ActivatedCell):
@@ -59,8 +54,6 @@ class BRU(LogProbability, RNN):
     reads l, as in the paper.
     """
 
-    options: ClassVar = {}
-
     def __init__(self, units: int, sets: int) -> None:
         super().__init__(units, sets, activation="log-sigmoid")
 
@@ -71,8 +64,6 @@ class LogBRU(NegativeLogProbability, RNN):
     h = -\log p of the probability p of equation 13 with W and b negated and the same V; p_0 = 1/2
     gives h_0 = \log 2.
     """
-
-    options: ClassVar = {}
 
     def __init__(self, units: int, sets: int) -> None:
         super().__init__(units, sets, activation="softplus")
@@ -85,7 +76,6 @@ class LiGRU(MixingCell):
     """
 
     gates = 2
-    options: ClassVar = {"activation": ("relu", *ACTIVATIONS), "activation_trains": (None,)}
 
 
 class LiBRU(LogProbability):
@@ -162,56 +152,5 @@ class GeometricLiBRU(NegativeLogProbability, LiGRU):
     with h_0 = \log 2.
     """
 
-    options: ClassVar = {}
-
     def __init__(self, units: int, sets: int) -> None:
         super().__init__(units, sets, activation="softplus")
-
-
-CELLS: dict[str, type[Cell]] = {
-    "rnn": RNN,
-    "bru": BRU,
-    "li-bru": LiBRU,
-    "li-gru": LiGRU,
-    "gru": GRU,
-    "torch-gru": TorchGRU,
-    "lstm": LSTM,
-    "torch-lstm": TorchLSTM,
-    "mgu": MGU,
-    "minimal-gru": MinimalGRU,
-    "ubru": UBRU,
-    "mlp": MLP,
-}
-"""The units by name; those that have several forms in the form of the paper."""
-
-FORMS: dict[str, dict[str, type[Cell]]] = {
-    "bru": {"prob": BRU, "log": LogBRU},
-    "li-bru": {"prob": LiBRU, "log": LogLiBRU, "geometric": GeometricLiBRU},
-}
-
-
-def cell_class(unit: str, form: str | None = None) -> type[Cell]:
-    """Return the cell of this name; InputError where there is none, listing the known ones."""
-    if unit not in CELLS:
-        raise InputError(f"unit is {unit}; known units: {', '.join(CELLS)}")
-    if form is None:
-        return CELLS[unit]
-    forms = FORMS.get(unit, {})
-    if form not in forms:
-        known = f"its forms are {', '.join(forms)}" if forms else "it has one form only"
-        raise InputError(f"form of {unit} is {form}; {known}")
-    return forms[form]
-
-
-def build_cell(unit: str, units: int, sets: int, options: Mapping[str, Any]) -> Cell:
-    """Return the cell `unit` with its options, for `units` units and `sets` sets of weights.
-
-    InputError for an option that the unit does not have.
-    """
-    given = dict(options)
-    chosen = cell_class(unit, given.pop("form", None))
-    unknown = set(given) - set(chosen.options)
-    if unknown:
-        known = ", ".join([*chosen.options, *(["form"] if unit in FORMS else [])]) or "none"
-        raise InputError(f"{unit} has no {', '.join(sorted(unknown))}; its options: {known}")
-    return chosen(units, sets, **given)

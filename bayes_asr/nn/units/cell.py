@@ -12,15 +12,15 @@ one for both.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from bayes_asr.nn.units.activations import ACTIVATIONS, build_activation, softplus
+from bayes_asr.nn.layer import State
+from bayes_asr.nn.units.activations import build_activation, softplus
 
-State = tuple[Tensor, ...]
 Product = Callable[[Tensor, slice], Tensor]
 """(h [n, D, H], some of the gates) -> h V of these gates [n, D, g, H]."""
 Partials = tuple[list[Tensor], list[list[Tensor | None]]]
@@ -35,8 +35,6 @@ class Cell(nn.Module):
     resets: ClassVar[bool] = False  # V multiplies `reset` instead of h for the last gate
     fusible: ClassVar[bool] = True  # False: `step` has an equation of its own
     probabilistic: ClassVar[bool] = False  # h says how probable something is
-    options: ClassVar[dict[str, tuple[Any, ...]]] = {}
-    """Keyword arguments of the constructor, each with its values, the default first."""
 
     def __init__(self, units: int, sets: int) -> None:
         super().__init__()
@@ -102,19 +100,16 @@ class Cell(nn.Module):
 class ActivatedCell(Cell):
     """A cell with an activation that the user may choose, perhaps parameterised."""
 
-    options: ClassVar = {"activation": ("tanh", *ACTIVATIONS), "activation_trains": (None,)}
-
     def __init__(
         self,
         units: int,
         sets: int,
         *,
-        activation: str | None = None,
+        activation: str,
         activation_trains: Sequence[str] | None = None,
     ) -> None:
         super().__init__(units, sets)
-        name = activation or self.options["activation"][0]
-        self.activation = build_activation(name, units, sets, activation_trains)
+        self.activation = build_activation(activation, units, sets, activation_trains)
 
 
 class MixingCell(ActivatedCell):

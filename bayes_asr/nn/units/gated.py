@@ -1,12 +1,12 @@
 """Gated units of the literature: each is its equation, with h_0 = 0. Shapes: `cell`."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.units.cell import Cell, MixingCell, Partials, Product, State, masked
+from bayes_asr.nn.layer import State
+from bayes_asr.nn.units.cell import Cell, MixingCell, Partials, Product, masked
 
 
 class LSTM(Cell):
@@ -19,7 +19,6 @@ class LSTM(Cell):
 
     gates = 4
     states = 2
-    options: ClassVar = {"peepholes": (False, True)}
 
     def __init__(self, units: int, sets: int, *, peepholes: bool = False) -> None:
         super().__init__(units, sets)
@@ -60,8 +59,6 @@ class LSTM(Cell):
 
 class TorchLSTM(LSTM):
     """What torch.nn.LSTM computes: an LSTM without peepholes."""
-
-    options: ClassVar = {}
 
 
 class GRU(MixingCell):

@@ -6,13 +6,12 @@ p(x|present) / p(x|absent). Everything is computed with log-odds: no probability
 and inputs of any size are exact.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from bayes_asr.nn.units.cell import Cell, State, masked
+from bayes_asr.nn.layer import State
+from bayes_asr.nn.units.cell import Cell, masked
 
 
 class UBRU(Cell):
@@ -26,7 +25,6 @@ class UBRU(Cell):
 
     recurrent = False
     probabilistic = True
-    options: ClassVar = {"smooth": (False, True)}
 
     def __init__(self, units: int, sets: int, *, smooth: bool = False) -> None:
         super().__init__(units, sets)

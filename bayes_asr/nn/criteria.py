@@ -1,5 +1,10 @@
-"""The loss of a head and its errors, in one pass over the outputs where there is compiled code."""
+"""What is minimised in training, and the errors that go with it.
 
+A criterion is made of the weights of its targets and called with outputs and targets by name, and a
+number of frames; it is a class here and a line in `catalogue.CRITERIA`.
+"""
+
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -10,6 +15,21 @@ from torch.nn import functional
 from bayes_asr.nn.kernels import library
 
 
+class Cost(NamedTuple):
+    """What the outputs of a batch cost."""
+
+    objective: Tensor
+    """What is minimised: the weighted sum over targets."""
+    loss: Tensor
+    """What is reported: the loss of the first target alone."""
+    errors: Tensor
+    """Frames that the first target counts as wrong."""
+
+
+Criterion = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], float], Cost]
+"""(outputs by name, targets by name, frames of the batch in all processes) -> their cost."""
+
+
 class Loss(NamedTuple):
     """What a head's outputs cost."""
 
@@ -17,6 +37,37 @@ class Loss(NamedTuple):
     """Cross entropy in nats: the sum over frames, divided by a number of frames."""
     errors: Tensor
     """How many frames have another first largest output than that of their label."""
+
+
+class CrossEntropy:
+    """The cross entropy of each target and the softmax of the output of its name, weighted.
+
+    weights: of the losses by target; the first is 1. Its errors are frames in which another output
+    than that of the label is the largest.
+    """
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self.weights = dict(weights)
+
+    def __call__(
+        self, outputs: Mapping[str, Tensor], targets: Mapping[str, Tensor], frames: float
+    ) -> Cost:
+        """Return what outputs [N, P] cost for targets [N].
+
+        frames: those of the batch in all processes, by which sums are divided.
+        """
+        first, *others = (
+            self.of_target(outputs[name], targets[name], frames) for name in self.weights
+        )
+        weights = list(self.weights.values())[1:]
+        objective = first.mean
+        for weight, other in zip(weights, others, strict=True):
+            objective = objective + weight * other.mean
+        return Cost(objective, first.mean, first.errors)
+
+    def of_target(self, logits_NP: Tensor, labels_N: Tensor, frames: float) -> Loss:
+        """Return the loss of one target."""
+        return cross_entropy(logits_NP, labels_N, frames)
 
 
 def cross_entropy(logits_NP: Tensor, labels_N: Tensor, frames: float) -> Loss:

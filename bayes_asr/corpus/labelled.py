@@ -1,0 +1,69 @@
+"""Utterances with what a network reads of them and what it learns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.features.stored import Features
+from bayes_asr.targets.alignments import Alignments
+from bayes_asr.targets.target import Target
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    """Utterances that have features and an alignment, with their lengths in frames.
+
+    streams: features by the name of the stream; targets: what they are labelled with, by name;
+    alignments: where lengths and the model of the pdfs come from; kept: what networks read of
+    utterances, as far as it is held in memory.
+    """
+
+    streams: Mapping[str, Features]
+    targets: Mapping[str, Target]
+    alignments: Alignments
+    lengths: Mapping[str, int]
+    kept: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+
+    @property
+    def features(self) -> Features:
+        """The first stream, whose tables say who speaks."""
+        return next(iter(self.streams.values()))
+
+    def prepare(self, utt: str) -> dict[str, np.ndarray]:
+        """What front ends make of an utterance before normalisation, float32 [T, F'] by stream.
+
+        InputError unless each T is that of the alignment.
+        """
+        return {
+            name: features.prepare(utt, self.read(utt, name))
+            for name, features in self.streams.items()
+        }
+
+    def read(self, utt: str, stream: str) -> np.ndarray:
+        """Features of one utterance as they are on disk, float32 [T, F]; InputError likewise."""
+        matrix = self.streams[stream].stored(utt)
+        self._check_length(self.streams[stream], utt, len(matrix))
+        return matrix
+
+    def check(self) -> None:
+        """Compare lengths and widths of all utterances by the headers of their matrices alone.
+
+        InputError for the first that is not as its alignment, or as the others of its set.
+        """
+        for features in self.streams.values():
+            width = features.dimensions
+            for utt in self.lengths:
+                frames, columns = features.stored_shape(utt) or (self.lengths[utt], width)
+                self._check_length(features, utt, frames)
+                if columns != width:
+                    features.refuse_shape(utt, frames, columns)
+
+    def _check_length(self, features: Features, utt: str, frames: int) -> None:
+        if frames != self.lengths[utt]:
+            raise InputError(
+                f"{features.where(utt)}: {utt} has {frames} frames of features, but"
+                f" {self.lengths[utt]} in the alignment of {self.alignments.directory}; make both"
+                " from the same features"
+            )

@@ -1,0 +1,41 @@
+"""What a network asks of a layer, whatever it computes."""
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from bayes_asr.nn.frames import Frames
+
+State = tuple[Tensor, ...]
+"""What a layer, or a cell, remembers of the frames before."""
+
+
+class Layer(nn.Module):
+    """A layer of a network, from vectors [N, F] of packed frames to vectors [N, outputs].
+
+    It is built as `Layer(inputs, number, **options)`: the size of what it reads, its number in the
+    network (which tells its dropout masks from those of others), and the options of its kind, all
+    of them named. What it computes for a frame never depends on other sequences, but through
+    batch statistics in training.
+    """
+
+    outputs: int
+    looks_ahead: bool = False  # whether outputs depend on later frames
+    frozen_at_first: ClassVar[tuple[str, ...]] = ()
+    """Prefixes of parameters that `train.freeze_activations` keeps as they are."""
+
+    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+        """Return the outputs [N, outputs].
+
+        keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
+        """
+        raise NotImplementedError
+
+    def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
+        """Outputs [T, outputs] of the next frames of one sequence, and the state after them.
+
+        In evaluation, without autocast, for layers that do not look ahead. state: what the call for
+        the frames before returned, () where there are none before. Without a state of its own, a
+        layer computes frames one by one.
+        """
+        return self(x_TF, frames), ()

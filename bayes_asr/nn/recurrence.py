@@ -1,0 +1,70 @@
+"""The recurrence of a cell over all frames, by the fastest code that computes it."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.kernels.fused import FusedRecurrence
+from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, kernel_of
+from bayes_asr.nn.layer import State
+from bayes_asr.nn.scan import directed, scan
+from bayes_asr.nn.units.cell import Cell
+
+
+def recur(
+    cell: Cell,
+    terms_NSX: Tensor,
+    V: Tensor | None,
+    mask_BDH: Tensor | None,
+    frames: Frames,
+    backwards: Sequence[bool],
+    initial: State,
+    *,
+    fused: bool,
+) -> Tensor:
+    """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H].
+
+    V: recurrent weights [sets, H, G*H]; backwards: for each direction, whether it reads time
+    backwards; initial: each state before the first frame [B, D, H]. fused: use compiled code, or a
+    hand-written backward pass, where there is one; without it the same equations run through
+    `scan`, against which both are tested.
+    """
+    if fused and V is not None and (kernel := kernel_of(cell, V)):
+        return CompiledRecurrence.apply(
+            kernel, frames, backwards, torch.is_grad_enabled(), terms_NSX, V, mask_BDH, *initial
+        )
+    if fused and cell.fusible:
+        return FusedRecurrence.apply(
+            cell, frames, backwards, terms_NSX, V, mask_BDH, *initial, *cell.parameters()
+        )
+    inputs = directed(terms_NSX, frames, backwards)
+    return directed(step_through(cell, inputs, V, mask_BDH, frames, initial)[0], frames, backwards)
+
+
+def step_through(
+    cell: Cell,
+    inputs_NDX: Tensor,
+    V: Tensor | None,
+    mask_BDH: Tensor | None,
+    frames: Frames,
+    state: State,
+) -> tuple[Tensor, State]:
+    """States h [N, D, H], each direction in its own order of time, and the last state."""
+
+    def product(h: Tensor, gates: slice) -> Tensor:
+        """The recurrent terms h V [n, D, g, H] of some gates."""
+        weights = cast(Tensor, V).unflatten(2, (cell.gates, -1))[:, :, gates].flatten(2)
+        if len(weights) == 1:
+            terms = h @ weights[0]
+        else:
+            terms = torch.bmm(h.transpose(0, 1), weights).transpose(0, 1)
+        return terms.unflatten(2, (-1, h.shape[-1]))
+
+    def step(x: Tensor, state: State, n: int) -> State:
+        gates = x.unflatten(-1, (cell.gates, -1))
+        return cell.step(gates, state, product, None if mask_BDH is None else mask_BDH[:n])
+
+    return scan(step, state, inputs_NDX, frames)

@@ -1,0 +1,87 @@
+"""The network of a run, and all that its log-likelihoods depend on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayes_asr.config import load as load_config
+from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FEATURES, FrontEnd
+from bayes_asr.nn.network import AcousticModel, upgrade_architecture
+from bayes_asr.runs import checkpoint
+
+BEST = "best.pt"
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """One value, which `best.pt` is made of and which every other checkpoint holds too.
+
+    front_ends: of each stream that the model reads; log_priors: of the pdfs, float64 [P].
+    """
+
+    model: AcousticModel
+    front_ends: Mapping[str, FrontEnd]
+    log_priors: Tensor
+
+    def content(self) -> dict[str, Any]:
+        """It as tensors and plain values."""
+        return {
+            "architecture": self.model.architecture,
+            "model": self.model.state_dict(),
+            "front_ends": {name: one.content() for name, one in self.front_ends.items()},
+            "log_priors": self.log_priors,
+        }
+
+    @classmethod
+    def of_content(cls, content: Mapping[str, Any]) -> "TrainedNetwork":
+        """The one whose `content` this is, in no more memory than its weights take."""
+        with torch.device("meta"):  # however large the network is said to be
+            model = AcousticModel(**content["architecture"])
+        model.load_state_dict(content["model"], assign=True)
+        front_ends = {name: FrontEnd.of_content(one) for name, one in content["front_ends"].items()}
+        sizes = {name: one.size for name, one in front_ends.items()}
+        if sizes != model.architecture["streams"]:
+            raise ValueError(f"{sizes} values for {model.architecture['streams']} inputs")
+        return cls(model, front_ends, content["log_priors"])
+
+
+def read_network(run: Path) -> TrainedNetwork:
+    """The best network of a run; InputError where there is none, or it is not what it says."""
+    if not (run / "config.yaml").exists():
+        raise InputError(f"{run}: not a run directory, it has no config.yaml; train first")
+    content = checkpoint.read(run / BEST)
+    try:
+        return TrainedNetwork.of_content(upgrade(content, run))
+    except (RuntimeError, TypeError, KeyError, AttributeError, IndexError, ValueError) as error:
+        raise InputError(
+            f"{run / BEST}: does not hold the network that it describes"
+            f" ({' '.join(str(error).split())[:100]}); train it again"
+        ) from None
+
+
+def upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
+    """A checkpoint of `run` as this version writes it, where it is of version 0.1 or {}.
+
+    The front end was divided then: what is done by speaker, deltas and context stood in the
+    configuration alone.
+    """
+    if "front_ends" in content or not content:
+        return content
+    taken = ("mean", "deviation", "frontend")
+    options = vars(load_config([run / "config.yaml"]).features)
+    front_end = {
+        **options,
+        "mean": content["mean"],
+        "deviation": content["deviation"],
+        "sound": content.get("frontend"),
+    }
+    return {
+        **{key: value for key, value in content.items() if key not in taken},
+        "architecture": upgrade_architecture(content["architecture"]),
+        "front_ends": {FEATURES: front_end},
+    }

@@ -1,0 +1,92 @@
+"""From the configuration to the network, its criterion and its optimizer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find
+from bayes_asr.config import Config, ModelConfig, TrainConfig
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.errors import InputError
+from bayes_asr.log import LOGGER
+from bayes_asr.nn.criteria import Criterion
+from bayes_asr.nn.network import AcousticModel, describe_layers
+
+
+def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
+    """The arguments of the AcousticModel that a configuration makes for a training set."""
+    first = data.prepare(min(data.lengths))
+    streams = {name: matrix.shape[1] for name, matrix in first.items()}
+    heads = {name: data.targets[name].size for name in target_weights(config.train)}
+    return architecture(config.model, streams, heads)
+
+
+def architecture(
+    config: ModelConfig, streams: Mapping[str, int], heads: Mapping[str, int]
+) -> dict[str, Any]:
+    """The arguments of AcousticModel, as plain values for the checkpoint.
+
+    streams: size of what the network reads, by stream; heads: outputs by target.
+    """
+    units = [config.units] * config.layers if isinstance(config.units, int) else config.units
+    if len(units) != config.layers:
+        raise InputError(
+            f"model.units has {len(units)} numbers, but model.layers is {config.layers}; give one"
+            " number for each layer, or one for all"
+        )
+    own = {name: getattr(config, name) for name in UNIT_OPTIONS}
+    elsewhere = (*UNIT_OPTIONS, "layers", "units")
+    shared = {name: value for name, value in vars(config).items() if name not in elsewhere}
+    (first, *_) = streams
+    layers = describe_layers(
+        list(units),
+        first,
+        options={k: list(v) if isinstance(v, tuple) else v for k, v in own.items() if v},
+        **shared,
+    )
+    return {"streams": dict(streams), "layers": layers, "heads": dict(heads)}
+
+
+def target_weights(config: TrainConfig) -> dict[str, float]:
+    """What a network learns, and how much the loss of each counts; the first one is decoded."""
+    weights = {"pdfs": 1.0, "monophones": config.monophone_weight}
+    return {name: weight for name, weight in weights.items() if weight}
+
+
+def criterion(config: TrainConfig) -> Criterion:
+    """What is minimised."""
+    built: Criterion = find(CRITERIA[config.criterion])(target_weights(config))
+    return built
+
+
+def optimizer(config: TrainConfig, model: AcousticModel) -> torch.optim.Optimizer:
+    """What minimises it."""
+    built: torch.optim.Optimizer = find(OPTIMIZERS[config.optimizer])(model.parameters(), config)
+    return built
+
+
+def choose_device(name: str) -> torch.device:
+    """Where a training computes: `cpu`, `cuda`, or `auto`, a GPU where there is one."""
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise InputError(
+            "train.device is cuda, but torch finds no GPU here (bayes-asr doctor shows what it"
+            " finds); set it to auto or cpu"
+        )
+    return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
+def describe(config: ModelConfig, model: AcousticModel) -> None:
+    """Say what the network is."""
+    LOGGER.info(
+        "%s, %d layers of %s units, %s directions, %s initial state: %d parameters (%d without the"
+        " heads)",
+        config.unit,
+        config.layers,
+        config.units,
+        "tied" if config.tied_directions else "untied",
+        config.initial_state,
+        sum(p.numel() for p in model.parameters()),
+        sum(p.numel() for p in model.layers.parameters()),
+    )

@@ -1,0 +1,186 @@
+"""Training: from a configuration to a run directory."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bayes_asr.config import Config
+from bayes_asr.corpus.fingerprints import check_same, hash_inputs
+from bayes_asr.corpus.index import Index
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.corpus.sets import open_sets
+from bayes_asr.corpus.survey import Survey, survey_stream
+from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FrontEnd, read_analysis
+from bayes_asr.lock import in_use
+from bayes_asr.log import LOGGER
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes import group
+from bayes_asr.processes.signals import noted
+from bayes_asr.runs import checkpoint, record, state, tensorboard
+from bayes_asr.runs.network import TrainedNetwork, upgrade
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.targets.alignments import log_priors
+from bayes_asr.train import build
+from bayes_asr.train.loop import run_epochs
+from bayes_asr.train.training import Progress, Training
+
+
+def train(
+    config: Config, run: Path, *, new: bool = False, open_pipe: OpenPipe | None = None
+) -> None:
+    """Train into `run`, or go on with the run that is there.
+
+    Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
+    dev frame error. `new` discards what is there, once the data are found to be usable. InputError
+    where the run there has another configuration or other data, or is being trained by another
+    process. StoppedError after SIGTERM, SIGINT or SIGHUP: all is saved, and the same call goes on.
+    """
+    with _occupied(run):
+        _train(config, run, new, open_pipe)
+
+
+@contextmanager
+def _occupied(run: Path) -> Iterator[None]:
+    """Keep other trainings out of `run`, and say there what becomes of this one."""
+    if not group.is_first():
+        yield
+        return
+    with in_use(run / record.LOCK), state.recorded(run):
+        yield
+
+
+def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> None:
+    # What is recorded must not depend on the working directory.
+    located = str(Path(config.data.dir).absolute())
+    config = replace(config, data=replace(config.data, dir=located))
+    device = build.choose_device(config.train.device)
+    versions = record.versions(device)
+    LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
+    if config.train.tensorboard:
+        tensorboard.check_available()
+    if not new:
+        group.from_first(lambda: record.check_same_configuration(config, run))
+    index = Index(Path(config.data.dir) / config.data.index, run / "index")
+    train_set, dev_set = group.after_first(lambda: open_sets(config, open_pipe, index))
+    training = _begin(config, run, train_set, dev_set, index, device, new=new)
+    if training.left:  # else env.json says what the run came from
+        if group.is_first():
+            record.write_environment(run, training.network, device)
+            if config.train.tensorboard:
+                training.curves = tensorboard.Board(run, record.read_history(run))
+        with noted() as training.notice:
+            run_epochs(training, train_set, dev_set)
+    best = int(training.progress.dev_errors.argmin())
+    error = training.progress.dev_errors[best]
+    LOGGER.info("trained: best dev frame error %.4f in epoch %d", error, best + 1)
+
+
+def _begin(
+    config: Config,
+    run: Path,
+    data: LabelledSet,
+    dev: LabelledSet,
+    index: Index,
+    device: torch.device,
+    *,
+    new: bool,
+) -> Training:
+    """Build everything, and go on from the newest checkpoint unless `new`."""
+    saved = group.from_first(lambda: {} if new else upgrade(checkpoint.newest(run), run))
+    architecture = build.plan_network(config, data)
+    if saved:
+        _check_sizes(saved["architecture"], architecture, run)
+    inputs, surveys = group.from_first(lambda: _look_at_data(saved, data, dev, index))
+    torch.manual_seed(config.seed)
+    model = AcousticModel(**architecture).to(device)
+    group.share_statistics(model)
+    network = TrainedNetwork(
+        model,
+        _front_ends(data, surveys, saved),
+        torch.from_numpy(log_priors(next(iter(surveys.values())).pdf_counts)),
+    )
+    training = Training(
+        config,
+        run,
+        device,
+        network,
+        build.criterion(config.train),
+        tuple(architecture["heads"]),
+        build.optimizer(config.train, model),
+        inputs,
+        Progress(config.train.learning_rate),
+    )
+    build.describe(config.model, model)
+    if saved:
+        record.compare_versions(saved.get("versions", {}), device)
+        training.restore(saved)
+    if group.is_first():
+        _write_beginning(training, resumed=bool(saved), new=new)
+    return training
+
+
+def _front_ends(
+    data: LabelledSet, surveys: Mapping[str, Survey], saved: Mapping[str, Any]
+) -> dict[str, FrontEnd]:
+    """What is done to each stream, by the statistics that a run was started with."""
+    if saved:
+        return {name: FrontEnd.of_content(one) for name, one in saved["front_ends"].items()}
+    return {
+        name: replace(
+            features.front_end,
+            normalisation=surveys[name].normalisation,
+            sound=read_analysis(features.directory),
+        )
+        for name, features in data.streams.items()
+    }
+
+
+def _write_beginning(training: Training, *, resumed: bool, new: bool) -> None:
+    """Write what a run begins with."""
+    run = training.run
+    if resumed:
+        training.config.save(run / record.CONFIG)
+        record.end_history(run, training.progress.entry)  # it may have been killed before that
+    else:
+        # To go back to; and where there is no room for it, nothing is discarded.
+        checkpoint.save(run / checkpoint.FIRST, training.content())
+        if new:
+            record.discard(run)
+        training.config.save(run / record.CONFIG)
+        (run / checkpoint.FIRST).replace(run / checkpoint.LAST)
+    record.remove_leftovers(run)
+
+
+def _check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> None:
+    for key, what in (("streams", "inputs"), ("heads", "outputs")):
+        if old[key] != now[key]:
+            before, needed = (", ".join(map(str, sizes[key].values())) for sizes in (old, now))
+            raise InputError(
+                f"{run / checkpoint.LAST}: made for other data: its network has {what} {before},"
+                f" but these data need {needed}; start over with --new"
+            )
+
+
+def _look_at_data(
+    saved: Mapping[str, Any], data: LabelledSet, dev: LabelledSet, index: Index
+) -> tuple[dict[str, str], dict[str, Survey]]:
+    """Note what the sets are, which must be what a saved run was started on, and survey them."""
+    sets = {"dev": dev, "train": data}
+    quick = {name: hash_inputs(labelled) for name, labelled in sets.items()}
+    seen = {**quick["dev"], **quick["train"]}
+    before = saved.get("inputs", seen)
+    check_same(before, {**before, **seen})  # what is seen at once comes first
+    surveys: dict[str, Survey] = {}
+    for name, labelled in sets.items():
+        for stream, features in labelled.streams.items():
+            found = survey_stream(name, labelled, stream, quick[name], index, new=not saved)
+            seen[f"{features.directory} (frames of {name})"] = found.digest
+            surveys[stream] = found  # in the end those of the training set
+    if saved:
+        check_same(before, seen)
+    return seen, surveys

@@ -1,0 +1,92 @@
+"""One step of the optimizer, taken only where all numbers are finite."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from bayes_asr.processes import group
+from bayes_asr.processes.gradients import GradientSum
+
+
+class NotFiniteError(ArithmeticError):
+    """The loss or the gradient of a batch is NaN or infinite."""
+
+
+class DivergedError(ArithmeticError):
+    """An epoch cannot be completed with this learning rate."""
+
+
+class Step:
+    """One step of the optimizer with clipped gradients, added up over all processes.
+
+    bfloat16: compute matrix products in bfloat16, by autocast, and round their results to it, but
+    for gradients of weights where the products are this toolkit's. Weights, what is added to them,
+    statistics, losses and the optimizer's averages are in single precision.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        max_gradient_norm: float,
+        bfloat16: bool = False,
+    ) -> None:
+        """Keep what every step needs."""
+        self.bfloat16 = bfloat16
+        self._optimizer, self._max_norm = optimizer, max_gradient_norm
+        self._parameters, self._statistics = list(model.parameters()), dict(model.named_buffers())
+        self._add_up_gradients = GradientSum(self._parameters)
+
+    def __call__(self, objective: Tensor) -> float:
+        """Take a step down the objective; returns the gradient norm before clipping.
+
+        NotFiniteError, before any weight changes, where the objective, the norm or the running
+        statistics of the batch are not finite.
+        """
+        try:
+            objective.backward()
+            self._add_up_gradients()
+            return self._clip_and_step(objective.item())
+        finally:
+            self._optimizer.zero_grad()  # what lies among activations would tear holes into memory
+
+    def _clip_and_step(self, loss: float) -> float:
+        (loss,) = group.total(loss)
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        for what, value in (("loss", loss), ("gradient", float(norm))):
+            if not math.isfinite(value):
+                raise NotFiniteError(f"the {what} is {value:g}")
+        self._check_statistics()
+        if norm > self._max_norm:
+            nn.utils.clip_grads_with_norm_(self._parameters, self._max_norm, norm)
+        self._optimizer.step()
+        return float(norm)
+
+    def _check_statistics(self) -> None:
+        """NotFiniteError where running statistics are not finite, which a finite loss can hide.
+
+        A variance that overflows makes everything it normalises 0, then and in evaluation.
+        """
+        averages = {n: x for n, x in self._statistics.items() if x.is_floating_point()}
+        if averages and not torch.cat([x.flatten() for x in averages.values()]).isfinite().all():
+            name = next(name for name, x in averages.items() if not x.isfinite().all())
+            raise NotFiniteError(f"{name} is not finite")
+
+    @contextmanager
+    def undone_if_not_finite(self) -> Iterator[None]:
+        """Where a step raises NotFiniteError, put back the running statistics that it changed.
+
+        Weights need no copy: the step raises before it changes them.
+        """
+        before = {name: value.clone() for name, value in self._statistics.items()}
+        try:
+            yield
+        except NotFiniteError:
+            for name, value in before.items():
+                self._statistics[name].copy_(value)
+            raise

@@ -1,0 +1,20 @@
+"""Networks of this toolkit for benchmarks, made as a configuration makes them."""
+
+from collections.abc import Sequence
+
+from bayes_asr.config import load
+from bayes_asr.features.front_end import FEATURES
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.train.build import architecture
+
+HEADS = ("pdfs", "monophones")
+
+
+def make_network(
+    inputs: int, outputs: Sequence[int], unit: str, layers: int, units: int, **options: object
+) -> AcousticModel:
+    """A network with random weights; options: keys of the section `model`."""
+    keys = {"unit": unit, "layers": layers, "units": units, **options}
+    model = load([], [f"model.{key}={str(value).lower()}" for key, value in keys.items()]).model
+    heads = dict(zip(HEADS, outputs, strict=False))
+    return AcousticModel(**architecture(model, {FEATURES: inputs}, heads))
