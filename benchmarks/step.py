@@ -13,7 +13,6 @@ starts what reads batches ahead once an epoch.
 """
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 import torch
 from peers import DROPOUT, LSTM, PEERS, REFERENCE, WITHOUT_ONEDNN, Network
 from roofline import fastest, multiply_adds, products, timed
@@ -305,10 +305,17 @@ def show_linearity(rows: Sequence[Row]) -> None:
         )
 
 
+def theme_of(args: argparse.Namespace) -> str:
+    """What the figures are recorded as."""
+    if args.sweep:
+        return f"step-{args.sweep}"
+    return "step-ragged" if args.ragged else "step"
+
+
 def main() -> None:
     """Measure, print tables, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    record.add_options(parser)
     parser.add_argument("--unit", nargs="+", default=UNITS, help=f"default {' '.join(UNITS)}")
     parser.add_argument("--directions", choices=("tied", "untied", "both"), default="both")
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=list(DTYPES))
@@ -343,8 +350,7 @@ def main() -> None:
     show(rows)
     if args.sweep:
         show_linearity(rows)
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    record.save(rows, theme_of(args), args)
 
 
 if __name__ == "__main__":
