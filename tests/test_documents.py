@@ -1,6 +1,7 @@
 """The documents: what they link to exists, the index names every guide, and each keeps its form."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,9 @@ def test_changelog_keeps_its_form() -> None:
         assert set(names) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
         assert len(set(names)) == len(names)
         assert all("\n- " in group for group in groups)
+
+
+def test_picture_is_what_its_script_draws() -> None:
+    script = ROOT / "docs/pictures/unit.py"
+    drawn = runpy.run_path(str(script))["draw"]()
+    assert script.with_suffix(".svg").read_text(encoding="utf-8") == drawn
