@@ -11,7 +11,7 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-NATIVE = {"decode": "_decoder", "nn": "_recurrence"}  # bayes_asr/ROOM/csrc/*.cpp: its library
+NATIVE = {"decode": "_decoder", "nn/kernels": "_kernels"}  # bayes_asr/ROOM/csrc/*.cpp: its library
 
 DECODE = ["kaldifst>=1.7"]
 AUDIO = ["kaldi-native-fbank>=1.19"]
@@ -73,7 +73,11 @@ def native_libraries() -> list[Extension]:
     """One optional library for each room that has C++ sources."""
     sources = {room: sorted(Path("bayes_asr", room, "csrc").glob("*.cpp")) for room in NATIVE}
     return [
-        Extension(f"bayes_asr.{room}.{NATIVE[room]}", [str(file) for file in files], optional=True)
+        Extension(
+            f"bayes_asr.{room.replace('/', '.')}.{NATIVE[room]}",
+            [str(file) for file in files],
+            optional=True,
+        )
         for room, files in sources.items()
         if files
     ]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bayes_asr.train.loglikes import LogLikelihoods
+    from bayes_asr.forward.log_likelihoods import LogLikelihoods
 
 __version__ = "0.1.0"
 
@@ -15,6 +15,6 @@ def load(run: "str | Path") -> "LogLikelihoods":
 
     Equal to what `bayes-asr forward` writes for the same features. InputError if `run` is none.
     """
-    from bayes_asr.train.loglikes import load as load_run
+    from bayes_asr.forward.log_likelihoods import load as load_run
 
     return load_run(run)

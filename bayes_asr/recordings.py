@@ -7,18 +7,18 @@ from functools import cached_property
 from pathlib import Path
 
 from bayes_asr.config import Config
-from bayes_asr.decode.ctm import Place, read_places
-from bayes_asr.decode.rescore import write_ctm_at
+from bayes_asr.corpus.sets import located
 from bayes_asr.errors import InputError
+from bayes_asr.lattices.ctm import Place, read_places
+from bayes_asr.lattices.rescore import write_ctm_at
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.glm import ENGLISH, filter_words, read_glm
 from bayes_asr.score.hubscr import counted_by_hubscr
 from bayes_asr.score.phones import PhoneMap, timit_map
 from bayes_asr.score.scores import Score
 from bayes_asr.score.sets import TimedSweep, Weights, check_same_utterances, find_hypotheses
-from bayes_asr.tables.reader import iter_lines
+from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.text import read_text, write_lines
-from bayes_asr.train.corpus import located
 
 NO_WORD = re.compile(r"<.*>|\[.*\]")
 

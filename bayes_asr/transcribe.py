@@ -7,25 +7,25 @@ from typing import Any
 
 import numpy as np
 
+from bayes_asr.align.transcript import Speech, read_speech
+from bayes_asr.align.utterance import AlignOptions, align_utterance, word_spans
 from bayes_asr.config import Config
 from bayes_asr.config import load as load_config
-from bayes_asr.data.audio import read_audio, resampled
-from bayes_asr.data.features import statistics
-from bayes_asr.data.frontend import FRAME_SHIFT, FrontEnd
-from bayes_asr.decode.align import AlignOptions, align_utterance, word_spans
+from bayes_asr.corpus.sets import located
 from bayes_asr.decode.embedded import Engine, choose_engine, decode_utterance
-from bayes_asr.decode.mbr import decode_risk
-from bayes_asr.decode.network import Network, check_loglikes, load_network
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.paths import Weights, weight_grid
-from bayes_asr.decode.transcript import Speech, read_speech
+from bayes_asr.decode.search_graph import Network, check_loglikes, load_network
 from bayes_asr.errors import InputError
+from bayes_asr.features.transforms import statistics
+from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
+from bayes_asr.lattices.mbr import decode_risk
+from bayes_asr.lattices.paths import Weights, weight_grid
 from bayes_asr.log import LOGGER
+from bayes_asr.runs import checkpoint
 from bayes_asr.score.scores import read_scores
+from bayes_asr.sound.audio import read_audio, resampled
+from bayes_asr.sound.spectrum import FRAME_SHIFT, FrontEnd
 from bayes_asr.tables.text import read_symbols
-from bayes_asr.train import checkpoint
-from bayes_asr.train.corpus import located
-from bayes_asr.train.loglikes import LogLikelihoods, load
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,12 @@ from torch import multiprocessing
 
 from bayes_asr.config import load
 from bayes_asr.nn.frames import pack
-from bayes_asr.nn.model import AcousticModel
-from bayes_asr.train import parallel, plan
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes import group
+from bayes_asr.processes.malloc import keep_freed_memory
+from bayes_asr.train import plan
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loop import Update, run_epoch
-from bayes_asr.train.memory import keep_freed_memory
 
 INPUTS, OUTPUTS, PROCESSES = 50, (1900, 48), 2
 SPREAD = 0.1  # of the lengths, as utterances are grouped for training
@@ -44,7 +45,7 @@ def random_batch(sequences: int, frames: int, seed: int) -> Batch:
         {utt: torch.from_numpy(rng.integers(size, size=n)) for utt, n in lengths.items()}
         for size in OUTPUTS
     ]
-    mine = parallel.share(list(lengths), lengths)
+    mine = group.share(list(lengths), lengths)
     x_NF, packed, order = pack([x[utt] for utt in mine])
     pdfs, monophones = (pack([of[utt] for utt in mine])[0] for of in labels)
     return Batch(x_NF, packed, pdfs, monophones, torch.tensor([int(mine[i]) for i in order]))
@@ -57,7 +58,7 @@ def update_of(args: argparse.Namespace) -> tuple[AcousticModel, Update]:
     model = AcousticModel(
         INPUTS, OUTPUTS, unit=args.unit, units=units, dropout=DROPOUT, tied_directions=True
     )
-    parallel.share_statistics(model)
+    group.share_statistics(model)
     config = load([], ["train.optimizer=rmsprop", "train.learning_rate=4e-4"])
     optimizer = plan.optimizer(config.train, model)
     return model, Update(model, optimizer, monophone_weight=1.0, max_gradient_norm=5.0)
@@ -72,7 +73,7 @@ def train(
     if number != ALONE:
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         os.environ |= {"WORLD_SIZE": str(PROCESSES), "RANK": str(number)}
-    with parallel.joined():
+    with group.joined():
         model, update = update_of(args)
         rounds = []
         for first in range(0, STEPS * (1 + args.rounds), STEPS):
@@ -90,7 +91,7 @@ def train(
                         update=update,
                     )
                     rounds.append((done.frames, time.perf_counter() - start, done.loss))
-        if parallel.is_first():
+        if group.is_first():
             results.put((number, rounds[1:]))  # the first warms up
 
 

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 import record
 
-from bayes_asr.decode import native
+from bayes_asr.decode import compiled
 from bayes_asr.decode.embedded import ENGINES, decode_utterance
-from bayes_asr.decode.network import Arcs, Network, load_network
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.kaldi import find_program, run_jobs
+from bayes_asr.decode.search_graph import Arcs, Network, load_network
+from bayes_asr.programs import find_program, run_jobs
 from bayes_asr.tables.ark import iter_matrices
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
@@ -46,7 +46,7 @@ Row = dict[str, Any]
 
 def engine_names() -> list[str]:
     """The engines that are there, the reference last."""
-    return [name for name in ("native", "numpy") if name == "numpy" or native.library()]
+    return [name for name in ("native", "numpy") if name == "numpy" or compiled.library()]
 
 
 def time_golden(corpus: str, kind: str, data: Path, rounds: int) -> list[Row]:

@@ -21,18 +21,18 @@ import record
 import torch
 
 from bayes_asr.config import Config, load
-from bayes_asr.data.alignments import log_priors
-from bayes_asr.data.batches import batches_of
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.corpus.batches import batches_of
+from bayes_asr.corpus.fingerprints import fingerprints
+from bayes_asr.corpus.index import Index
+from bayes_asr.corpus.sets import LabelledSet, opened
+from bayes_asr.corpus.survey import Survey, surveyed
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes.malloc import keep_freed_memory
+from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import plan
 from bayes_asr.train.batch import loader
-from bayes_asr.train.corpus import LabelledSet, opened
 from bayes_asr.train.epochs import Training
-from bayes_asr.train.index import Index
-from bayes_asr.train.inputs import fingerprints
 from bayes_asr.train.loop import Update, losses
-from bayes_asr.train.memory import keep_freed_memory
-from bayes_asr.train.survey import Survey, surveyed
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/an4/config.yaml"
 

@@ -22,11 +22,11 @@ import record
 import torch
 
 from bayes_asr.config import load
-from bayes_asr.data.frontend import FRAME_SHIFT
-from bayes_asr.nn.model import AcousticModel
-from bayes_asr.train import forward
-from bayes_asr.train.loglikes import LogLikelihoods
-from bayes_asr.train.memory import keep_freed_memory
+from bayes_asr.forward import directory
+from bayes_asr.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes.malloc import keep_freed_memory
+from bayes_asr.sound.spectrum import FRAME_SHIFT
 
 INPUTS, PDFS = 50, 1948
 ALONE, MANY = 200, 32  # frames of the utterance alone; how many others, half as long on average
@@ -78,7 +78,7 @@ def ways(network: LogLikelihoods) -> dict[str, tuple[int, Callable[[], object]]]
         "alone": (ALONE, lambda: network(alone)),
         f"{MANY} utterances": (
             int(lengths.sum()),
-            lambda: [*forward.in_batches(network, many)],
+            lambda: [*directory.in_batches(network, many)],
         ),
     }
     if not network.model.looks_ahead:
@@ -124,7 +124,7 @@ def peak(args: argparse.Namespace, directions: int, chunk: int) -> Row:
     features = made_up(round(60 * args.minutes / FRAME_SHIFT))
     network(features[:1])
     before = peak_megabytes()
-    [*forward.in_chunks(network, [("", features)], chunk)] if chunk else network(features)
+    [*directory.in_chunks(network, [("", features)], chunk)] if chunk else network(features)
     way = f"chunks of {chunk}" if chunk else "alone"
     after = peak_megabytes()
     row = {"directions": directions, "way": way, "minutes": args.minutes}

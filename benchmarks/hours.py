@@ -20,9 +20,9 @@ import numpy as np
 import record
 
 from bayes_asr.config import load
+from bayes_asr.corpus.sets import training_and_dev
 from bayes_asr.tables.ark import SIZED_INT
 from bayes_asr.tables.text import read_data_dir, write_mapping
-from bayes_asr.train.corpus import training_and_dev
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE, BASE = ROOT / "recipes/an4/config.yaml", ROOT / "conf/base.yaml"
@@ -31,7 +31,7 @@ JOBS = 20  # archives of alignments
 UNTIL_THE_FIRST_BATCH = """
 import os, resource, sys, time
 from bayes_asr.cli import main
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
 
 def stop(*_):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

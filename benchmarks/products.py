@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from bayes_asr.nn.linear import HAS_ONEDNN, by_onednn, product
 from bayes_asr.nn.loss import cross_entropy
-from bayes_asr.train.memory import keep_freed_memory
+from bayes_asr.processes.malloc import keep_freed_memory
 
 OUTPUTS = 1900
 MORE_THAN_CACHES = 2**24  # numbers

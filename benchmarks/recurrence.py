@@ -21,8 +21,8 @@ from peers import DROPOUT, GRU, LSTM, PEERS, REFERENCE, Network
 from torch import Tensor, nn
 
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.model import AcousticModel
-from bayes_asr.train.memory import keep_freed_memory
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes.malloc import keep_freed_memory
 
 INPUTS, OUTPUTS = 50, 48
 OURS: list[tuple[str, dict[str, Any]]] = [

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.nn.linear import HAS_ONEDNN, by_onednn, product
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
 
 Shape = tuple[int, int, int]
 """n, k, m of a product [n, k] x [k, m]."""

@@ -33,13 +33,13 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from bayes_asr.config import load
-from bayes_asr.data.alignments import Alignments
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes.malloc import keep_freed_memory
+from bayes_asr.targets.alignments import Alignments
 from bayes_asr.train import plan
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loop import Update, run_epoch
-from bayes_asr.train.memory import keep_freed_memory
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
 INPUTS, OUTPUTS, MAX_NORM, IGNORED = 50, (1900, 48), 5.0, -100

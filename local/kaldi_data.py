@@ -59,7 +59,7 @@ def readable(files: dict[str, str], folder: Path) -> Iterator[tuple[str, str]]:
 
 def convert(source: Path, target: Path) -> None:
     """Write the sound as RIFF of 16 bits, a channel."""
-    from bayes_asr.data.audio import read_audio  # slow to import, and seldom needed
+    from bayes_asr.sound.audio import read_audio  # slow to import, and seldom needed
 
     samples, rate = read_audio(source)
     with replacing(target) as temporary, wave.open(str(temporary), "wb") as file:

@@ -18,7 +18,7 @@ import torch
 from small_corpus import made_up, write_alignments
 
 from bayes_asr import files
-from bayes_asr.data import features
+from bayes_asr.features import stored
 from bayes_asr.tables.ark import write_int_vectors, write_matrices
 from bayes_asr.tables.lattice import iter_lattices, write_lattices
 
@@ -274,14 +274,14 @@ def unprivileged() -> Iterator[None]:
 @contextmanager
 def vanishing() -> Iterator[None]:
     """Let the archive of the test set vanish when its first utterance has been read."""
-    read = features.read_matrix
+    read = stored.read_matrix
 
     def then_remove(*arguments: object, **options: object) -> np.ndarray:
         matrix = read(*arguments, **options)  # type: ignore[arg-type]
         Path(ARK).unlink(missing_ok=True)
         return matrix
 
-    with mock.patch.object(features, "read_matrix", then_remove):
+    with mock.patch.object(stored, "read_matrix", then_remove):
         yield
 
 

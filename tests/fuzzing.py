@@ -18,16 +18,17 @@ import numpy as np
 import torch
 
 from bayes_asr.config import load
-from bayes_asr.data.alignments import read_counts
-from bayes_asr.data.audio import read_audio
-from bayes_asr.decode.lexicon import read_lexicon
-from bayes_asr.decode.ngram import read_arpa
 from bayes_asr.errors import InputError
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.forward.log_likelihoods import load as load_run
+from bayes_asr.graph.lexicon import read_lexicon
+from bayes_asr.graph.ngram import read_arpa
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.runs.checkpoint import save
 from bayes_asr.score.nist import read_ctm, read_stm
 from bayes_asr.score.phones import read_phone_map
 from bayes_asr.score.scores import Score, read_scores, write_scores
 from bayes_asr.score.sets import score_utterances
+from bayes_asr.sound.audio import read_audio
 from bayes_asr.tables.ark import (
     iter_int_vectors,
     iter_matrices,
@@ -40,8 +41,7 @@ from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices, wri
 from bayes_asr.tables.mdl import monophone_model, read_transition_model, write_transition_model
 from bayes_asr.tables.text import read_mapping, read_symbols, read_text
 from bayes_asr.tables.tree import monophone_tree, read_tree, write_tree
-from bayes_asr.train.checkpoint import save
-from bayes_asr.train.loglikes import load as load_run
+from bayes_asr.targets.alignments import read_counts
 
 MEMORY = 16 << 20  # bytes that a reader may hold; the files have a few hundred
 SECONDS = 5.0  # of this process, for one input

@@ -27,7 +27,7 @@ from small_corpus import settings, write_corpus
 
 from bayes_asr.cli import main
 from bayes_asr.config import load
-from bayes_asr.train import checkpoint
+from bayes_asr.runs import checkpoint
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 OPTIONS = ("train.epochs=4", "train.noise=0.2", "train.tempo=0.1", "model.layers=2")

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.cells import CELLS, FORMS, cell_class
 from bayes_asr.nn.frames import Frames, pack, unpack
-from bayes_asr.nn.layer import RecurrentLayer
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.recurrent import RecurrentLayer
+from bayes_asr.nn.units.bayesian import CELLS, FORMS, cell_class
 
 
 def variants() -> Iterator[dict[str, Any]]:

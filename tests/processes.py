@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import multiprocessing
 
-from bayes_asr.train import parallel
+from bayes_asr.processes import group
 
 SECONDS = 300  # after which what hangs is killed
 
@@ -69,4 +69,4 @@ def _one(
 def on_machines_of_their_own(apart: bool) -> None:
     """Let this process see no memory that another one offers, as on another machine."""
     if apart and os.environ["RANK"] != "0":
-        parallel.seen = lambda *_: None  # type: ignore[assignment]
+        group.seen = lambda *_: None  # type: ignore[assignment]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.data.features import statistics
+from bayes_asr.features.transforms import statistics
 from bayes_asr.tables.ark import write_int_vectors, write_matrices
 from bayes_asr.tables.mdl import monophone_model, write_transition_model
 from bayes_asr.tables.text import write_mapping, write_text

@@ -10,9 +10,9 @@ import pytest
 from small_corpus import DIMENSIONS, settings, write_data_dir
 
 from bayes_asr.cli import main
-from bayes_asr.data.alignments import Alignments
 from bayes_asr.tables.ark import iter_matrices, write_matrices
 from bayes_asr.tables.text import read_symbols, write_text
+from bayes_asr.targets.alignments import Alignments
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 WORDS = {"one": "a b", "two": "b c", "six": "c a c"}

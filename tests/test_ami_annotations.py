@@ -12,10 +12,10 @@ from ami_corpus import RECIPE, SETS, Turn, Wearer, wearers, write_annotations
 from recipe_modules import loaded
 
 from bayes_asr.config import load
+from bayes_asr.corpus.sets import located
 from bayes_asr.errors import InputError
 from bayes_asr.recordings import scored_lines
 from bayes_asr.score.glm import ENGLISH
-from bayes_asr.train.corpus import located
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.data.audio import read_audio, resampled
 from bayes_asr.errors import InputError
+from bayes_asr.sound.audio import read_audio, resampled
 
 SOUND = np.random.default_rng(1).integers(-(2**15), 2**15, (400, 2)).astype(np.int16)
 MONO = SOUND[:, :1]

@@ -14,7 +14,7 @@ from conftest import ROOT
 from torch.utils.flop_counter import FlopCounterMode
 
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from roofline import multiply_adds, products

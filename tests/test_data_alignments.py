@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from small_corpus import MODEL, PHONES, write_alignments
 
-from bayes_asr.data.alignments import DISABLED, Alignments, log_priors, read_counts
 from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import write_int_vectors
+from bayes_asr.targets.alignments import DISABLED, Alignments, log_priors, read_counts
 
 
 def ids(*transition_ids: int) -> np.ndarray:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.data.batches import batches_of, dealt, in_order, key_of, read_ahead
+from bayes_asr.corpus.batches import batches_of, in_order, key_of, read_ahead
+from bayes_asr.processes.group import deal
 from bayes_asr.tables.sorted import SortedTable, encoded
 
 lengths_of = st.dictionaries(st.text("abc", min_size=1), st.integers(1, 100), max_size=25)
@@ -128,9 +129,9 @@ def test_an_error_in_the_other_thread_is_raised_at_its_batch() -> None:
 def test_every_utterance_is_dealt_to_one_process_and_the_frames_are_balanced(
     lengths: dict[str, int], processes: int
 ) -> None:
-    hands = dealt(list(lengths), lengths, processes)
+    hands = deal(list(lengths), lengths, processes)
     assert sorted(utt for hand in hands for utt in hand) == sorted(lengths)
-    assert hands == dealt(sorted(lengths, reverse=True), lengths, processes)
+    assert hands == deal(sorted(lengths, reverse=True), lengths, processes)
 
     def most(owners: tuple[int, ...]) -> int:
         """Frames of the process that has the most."""

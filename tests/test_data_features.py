@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from small_corpus import write_data_dir
 
-from bayes_asr.data.features import (
-    Features,
+from bayes_asr.errors import InputError
+from bayes_asr.features.stored import Features
+from bayes_asr.features.transforms import (
     Normalisation,
     deltas,
     mean_and_deviation,
@@ -17,7 +18,6 @@ from bayes_asr.data.features import (
     spliced,
     statistics,
 )
-from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import iter_matrices, read_matrix, write_matrices
 from bayes_asr.tables.text import read_data_dir
 
@@ -117,7 +117,7 @@ def test_utterances_are_streamed_and_speakers_read_once(
         read.append(utt)
         return read_matrix(rxfilename, utt, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("bayes_asr.data.features.read_matrix", counted)
+    monkeypatch.setattr("bayes_asr.features.stored.read_matrix", counted)
     features = Features(read_data_dir(tmp_path), cmvn="mean")
     assert not read
     for utt in ("s0-0", "s0-2", "s0-0"):

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.data.alignments import Alignments
-from bayes_asr.data.marks import (
+from bayes_asr.errors import InputError
+from bayes_asr.tables.mdl import monophone_model
+from bayes_asr.tables.tree import read_tree
+from bayes_asr.targets.alignments import Alignments
+from bayes_asr.targets.marks import (
     described,
     frames_of_phones,
     transition_ids,
     with_counted_transitions,
     write_alignments,
 )
-from bayes_asr.errors import InputError
-from bayes_asr.tables.mdl import monophone_model
-from bayes_asr.tables.tree import read_tree
 
 RATE = 16000
 

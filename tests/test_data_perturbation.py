@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.data.perturbation import perturbed
+from bayes_asr.features.perturbation import perturbed
 
 KEYS = st.integers(-(2**63), 2**63 - 1)
 

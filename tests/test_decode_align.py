@@ -12,14 +12,14 @@ from decode_cases import golden_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.decode.align import AlignOptions, align_utterance, word_spans
+from bayes_asr.align.transcript import Speech, flat_alignment
+from bayes_asr.align.utterance import AlignOptions, align_utterance, word_spans
 from bayes_asr.decode.embedded import choose_engine
-from bayes_asr.decode.hmm import transitions_of
-from bayes_asr.decode.lang import Lang, read_lang
-from bayes_asr.decode.lexicon import Pronunciation
-from bayes_asr.decode.ngram import END, START, NgramModel, read_arpa
-from bayes_asr.decode.transcript import Speech, flat_alignment
 from bayes_asr.errors import InputError
+from bayes_asr.graph.hmm import transitions_of
+from bayes_asr.graph.lang import Lang, read_lang
+from bayes_asr.graph.lexicon import Pronunciation
+from bayes_asr.graph.ngram import END, START, NgramModel, read_arpa
 from bayes_asr.tables.ark import iter_int_vectors
 from bayes_asr.tables.mdl import monophone_model, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text

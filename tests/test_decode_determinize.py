@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.decode import acceptor as acceptors
+from bayes_asr.decode import compiled
 from bayes_asr.decode import determinize as reference
-from bayes_asr.decode import native
 from bayes_asr.decode.determinize import determinize
-from bayes_asr.decode.lattice import search
 from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.decode.search import search
 from bayes_asr.tables.lattice import Lattice
 
-needs_native = pytest.mark.skipif(native.library() is None, reason="the C++ decoder is not built")
-FORMS = [determinize, pytest.param(native.determinize, marks=needs_native)]
+needs_native = pytest.mark.skipif(compiled.library() is None, reason="the C++ decoder is not built")
+FORMS = [determinize, pytest.param(compiled.determinize, marks=needs_native)]
 PHONES = random_network(0).phone_start
 
 
@@ -73,7 +73,7 @@ def test_native_form_equals_the_reference(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reference, "MAX_BYTES", max_bytes)
         one = determinize(lattice, PHONES, beam)
-        assert_same_arrays(one, native.determinize(lattice, PHONES, beam))
+        assert_same_arrays(one, compiled.determinize(lattice, PHONES, beam))
 
 
 @pytest.mark.slow
@@ -83,10 +83,10 @@ def test_forms_agree_on_real_lattices(case: tuple[str, str], kaldi_corpus) -> No
     golden = golden_case(kaldi_corpus, *case)
     network, options = golden.network(), golden.options("a")
     for utt, loglikes in golden.matrices():
-        lattice, _ = native.search(network, np.float32(golden.scale) * loglikes, options)
+        lattice, _ = compiled.search(network, np.float32(golden.scale) * loglikes, options)
         assert lattice is not None
         two = (
-            form(lattice, network.phone_start, 4.0) for form in (determinize, native.determinize)
+            form(lattice, network.phone_start, 4.0) for form in (determinize, compiled.determinize)
         )
         assert_same_arrays(*two), utt
 

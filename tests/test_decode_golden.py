@@ -9,11 +9,11 @@ import pytest
 from decode_cases import CASES, SETTINGS, Golden, golden_case
 
 from bayes_asr.decode.archive import decode_archive
+from bayes_asr.decode.compiled import library
 from bayes_asr.decode.embedded import ENGINES, decode_utterance
-from bayes_asr.decode.mbr import decode_risk
-from bayes_asr.decode.native import library
 from bayes_asr.decode.options import DecodeResult
-from bayes_asr.decode.paths import best_paths, sweep_words
+from bayes_asr.lattices.mbr import decode_risk
+from bayes_asr.lattices.paths import best_paths, sweep_words
 from bayes_asr.tables.text import read_text
 
 needs_native = pytest.mark.skipif(library() is None, reason="the C++ decoder is not built")

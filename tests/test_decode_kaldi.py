@@ -13,7 +13,7 @@ from decode_cases import CASES, golden_case, write_small_graph
 from bayes_asr.decode.archive import choose_decoder, decode_archive
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
-from bayes_asr.kaldi import find_program, run_jobs
+from bayes_asr.programs import find_program, run_jobs
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.lattice import iter_lattices
 from bayes_asr.tables.text import read_text

@@ -9,8 +9,8 @@ from decode_cases import random_network, word_paths
 from test_decode_determinize import PHONES, random_lattice
 
 from bayes_asr.decode.determinize import determinize
-from bayes_asr.decode.mbr import decode_risk
-from bayes_asr.decode.paths import best_paths, sweep_words, weight_grid
+from bayes_asr.lattices.mbr import decode_risk
+from bayes_asr.lattices.paths import best_paths, sweep_words, weight_grid
 from bayes_asr.tables.lattice import CompactLattice
 
 LMWT, WIP = 1.5, 0.3

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr.decode import native
+from bayes_asr.decode import compiled
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-needs_native = pytest.mark.skipif(native.library() is None, reason="the C++ decoder is not built")
+needs_native = pytest.mark.skipif(compiled.library() is None, reason="the C++ decoder is not built")
 
 
 @pytest.mark.slow

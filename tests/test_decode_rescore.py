@@ -10,10 +10,10 @@ from decode_cases import CASES, Golden, golden_case, random_network
 
 from bayes_asr.cli import rescore
 from bayes_asr.decode.archive import decode_archive
-from bayes_asr.decode.lattice import search
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.rescore import rescore_lattices
+from bayes_asr.decode.search import search
 from bayes_asr.errors import InputError
+from bayes_asr.lattices.rescore import rescore_lattices
 from bayes_asr.tables.lattice import write_lattices
 from bayes_asr.tables.text import read_text
 

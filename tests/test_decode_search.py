@@ -8,18 +8,18 @@ from decode_cases import assert_same_arrays, random_arcs, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.decode import native
+from bayes_asr.decode import compiled
 from bayes_asr.decode.embedded import ENGINES, choose_engine, decode_utterance
-from bayes_asr.decode.lattice import best_arcs, search
-from bayes_asr.decode.network import Arcs, Network, build_network, check_loglikes, has_cycle
 from bayes_asr.decode.options import UNLIMITED, DecodeOptions
+from bayes_asr.decode.search import best_arcs, search
+from bayes_asr.decode.search_graph import Arcs, Network, build_network, check_loglikes, has_cycle
 from bayes_asr.errors import InputError
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.lattice import Lattice
 from bayes_asr.tables.mdl import monophone_model
 
-needs_native = pytest.mark.skipif(native.library() is None, reason="the C++ decoder is not built")
-SEARCHES = [search, pytest.param(native.search, marks=needs_native)]
+needs_native = pytest.mark.skipif(compiled.library() is None, reason="the C++ decoder is not built")
+SEARCHES = [search, pytest.param(compiled.search, marks=needs_native)]
 WIDE = DecodeOptions(acoustic_scale=1.0, beam=1e6, lattice_beam=1e6, min_active=0)
 NARROW = replace(WIDE, lattice_beam=3.0)
 
@@ -118,12 +118,12 @@ def test_native_search_equals_the_reference(
     network, loglikes = random_network(seed, states), random_loglikes(seed, frames)
     loglikes[np.random.default_rng(seed).random(loglikes.shape) < 0.02] = -np.inf
     ours, reached = search(network, loglikes, options)
-    theirs, reached_too = native.search(network, loglikes, options)
+    theirs, reached_too = compiled.search(network, loglikes, options)
     assert (ours is None, reached) == (theirs is None, reached_too)
     if ours is not None:
         assert_same_arrays(ours, theirs)
         arcs, last = best_arcs(ours)
-        native_arcs, native_last = native.best_arcs(theirs)
+        native_arcs, native_last = compiled.best_arcs(theirs)
         assert (arcs.tolist(), last) == (native_arcs.tolist(), native_last)
 
 
@@ -254,7 +254,7 @@ def test_without_the_library_the_reference_decodes_and_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("BAYES_ASR_DECODER", raising=False)
-    monkeypatch.setattr(native, "library", lambda: None)
+    monkeypatch.setattr(compiled, "library", lambda: None)
     assert choose_engine().name == "numpy"
     assert "is not built: decoding in NumPy" in caplog.text
     monkeypatch.setenv("BAYES_ASR_DECODER", "native")

@@ -20,12 +20,12 @@ from test_bad_input import (
     no_gzip,
 )
 
-from bayes_asr import doctor, inspection
 from bayes_asr.cli import main
-from bayes_asr.decode import kaldi_programs
-from bayes_asr.decode import native as decoder
-from bayes_asr.decode.kaldi_programs import PROGRAMS
-from bayes_asr.nn import native as recurrence
+from bayes_asr.decode import compiled as decoder
+from bayes_asr.decode import kaldi
+from bayes_asr.decode.kaldi import PROGRAMS
+from bayes_asr.doctor import environment, training_data
+from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.tables.fst import Fst, write_fst
 
 
@@ -45,7 +45,7 @@ def test_environment_alone_needs_nothing(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("KALDI_ROOT", raising=False)
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
     status, found = checks_of(capsys)
     assert status == 0
     assert found["decoding by embedded"] == [("ok", "usable")]
@@ -54,7 +54,7 @@ def test_environment_alone_needs_nothing(
     assert "KALDI_ROOT is not set" in found["Kaldi's GMMs"][0][1]
     absent = {name for name, checks in found.items() if checks[0][0] == "absent"}
     absent -= {"scoring by NIST"}  # Debian has it beside the PATH
-    extras = {f"extra {extra}" for extra in doctor.EXTRAS}
+    extras = {f"extra {extra}" for extra in environment.EXTRAS}
     assert absent == {"decoding by kaldi", "Kaldi's GMMs", *extras}
     said = "without espeakng_loader, kaldi_native_fbank: pip install -e '.[mini]'"
     assert found["extra mini"] == [("absent", said)]
@@ -75,7 +75,7 @@ def test_code_of_recurrences_is_named(
     monkeypatch.setenv("BAYES_ASR_KERNELS", choice)
     if choice != "mmx" and recurrence.library() is None:
         pytest.skip("no compiled recurrences")
-    (found,) = [check for check in doctor.environment() if check.name == "recurrence"]
+    (found,) = [check for check in environment.environment() if check.name == "recurrence"]
     assert found.state == state
     assert found.message.startswith(says)
 
@@ -100,7 +100,7 @@ def test_code_that_is_not_compiled_or_not_anew_is_said(
     monkeypatch.setattr(native, "LIBRARY", library)
     monkeypatch.setattr(native, "library", lambda: None)
     monkeypatch.setattr(recurrence, "path", lambda: "torch")
-    (found,) = [check for check in doctor.environment() if check.name == name]
+    (found,) = [check for check in environment.environment() if check.name == name]
     assert found.state == "warning"
     assert found.message.startswith(f"{library} {says}")
     assert found.message.endswith("; install again")
@@ -133,11 +133,11 @@ def test_scripts_for_gmms_are_looked_for(
     sources = [*(ROOT / "local").glob("kaldi*.sh"), *(ROOT / "recipes").glob("*/kaldi.sh")]
     shell = "".join(source.read_text() for source in sources)
     called = re.findall(r"\b(?:steps|utils)/[\w/]+\.sh", shell)
-    assert {*called} == {*doctor.GMM_SCRIPTS}
+    assert {*called} == {*environment.GMM_SCRIPTS}
     (programs,) = re.findall(r"kaldi_programs=\((.*)\)", shell)
-    assert tuple(programs.split()) == doctor.GMM_PROGRAMS
-    files = [f"egs/wsj/s5/{name}" for name in doctor.GMM_SCRIPTS]
-    files += [f"src/somebin/{name}" for name in doctor.GMM_PROGRAMS]
+    assert tuple(programs.split()) == environment.GMM_PROGRAMS
+    files = [f"egs/wsj/s5/{name}" for name in environment.GMM_SCRIPTS]
+    files += [f"src/somebin/{name}" for name in environment.GMM_PROGRAMS]
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("#!/bin/sh\n")
@@ -192,7 +192,7 @@ def test_what_blocks_training_is_an_error(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inspection, "SAMPLE", 12)
+    monkeypatch.setattr(training_data, "SAMPLE", 12)
     root = write_corpus(tmp_path)
     damage(root)
     status, found = checks_of(capsys, *settings(root))
@@ -244,8 +244,8 @@ def test_lines_are_printed_and_the_unit_is_checked(
 def test_estimates_beyond_what_is_free_are_warnings(
     small_corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspection, "_free_memory", lambda: 1000)
-    monkeypatch.setattr(inspection, "LEAST_FREE", 2**60)
+    monkeypatch.setattr(training_data, "_free_memory", lambda: 1000)
+    monkeypatch.setattr(training_data, "LEAST_FREE", 2**60)
     status, found = checks_of(capsys, *settings(small_corpus))
     assert status == 0
     assert [found[name][-1][0] for name in ("memory", "disk")] == ["warning", "warning"]
@@ -255,7 +255,7 @@ def test_the_last_utterance_of_a_set_is_looked_at(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its header: no matrix but the first is read."""
-    monkeypatch.setattr(inspection, "SAMPLE", 1)
+    monkeypatch.setattr(training_data, "SAMPLE", 1)
     root = write_corpus(tmp_path)
     ark = root / "data" / "test" / "feats.ark"
     ark.write_bytes(ark.read_bytes()[:-1])
@@ -273,7 +273,7 @@ def test_programs_are_really_started(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A program that lacks a library ends with status 127."""
-    for name in kaldi_programs.PROGRAMS:
+    for name in kaldi.PROGRAMS:
         broken = name == "lattice-scale"
         says = "echo libkaldi-lat.so: not found >&2; exit 127" if broken else "exit 1"
         (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")

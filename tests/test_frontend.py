@@ -10,10 +10,10 @@ import pytest
 from test_audio import riff
 
 from bayes_asr.cli import main
-from bayes_asr.data.audio import read_audio
-from bayes_asr.data.features import deltas, statistics
-from bayes_asr.data.frontend import FrontEnd, write_features
 from bayes_asr.errors import InputError
+from bayes_asr.features.transforms import deltas, statistics
+from bayes_asr.sound.audio import read_audio
+from bayes_asr.sound.spectrum import FrontEnd, write_features
 from bayes_asr.tables.ark import iter_matrices, read_matrix
 from bayes_asr.tables.text import read_data_dir
 

@@ -13,18 +13,18 @@ import pytest
 
 from bayes_asr.cli import graph as verb
 from bayes_asr.decode.archive import decode_archive
-from bayes_asr.decode.graph import Graph, build_graph, write_graph
-from bayes_asr.decode.hmm import add_self_loops, transitions_of
-from bayes_asr.decode.lexicon import (
+from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.errors import InputError
+from bayes_asr.graph.build import Graph, build_graph, write_graph
+from bayes_asr.graph.hmm import add_self_loops, transitions_of
+from bayes_asr.graph.lexicon import (
     Pronunciation,
     disambiguate,
     lexicon_fst,
     read_lexicon,
     word_symbols,
 )
-from bayes_asr.decode.ngram import END, START, NgramModel, witten_bell
-from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.errors import InputError
+from bayes_asr.graph.ngram import END, START, NgramModel, witten_bell
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.mdl import (
     TransitionModel,

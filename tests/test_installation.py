@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bayes_asr.decode import native as decoder
-from bayes_asr.nn import native as recurrences
+from bayes_asr.decode import compiled as decoder
+from bayes_asr.nn.kernels import library as recurrences
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKING = 'extern "C" double half(double x) { return x / 2; }\n'

@@ -11,8 +11,8 @@ from conftest import CONF, ROOT
 from small_corpus import made_up, settings, write_data_dir
 
 from bayes_asr.cli import main
+from bayes_asr.forward import directory
 from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.train import forward
 
 COUNT, TOLERANCE = 200, 1e-5
 Loglikes = dict[str, np.ndarray]
@@ -74,7 +74,7 @@ def test_batches(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forward, "BATCH_SEQUENCES", size)
+    monkeypatch.setattr(directory, "BATCH_SEQUENCES", size)
     assert_same(loglikes(small_run, data, tmp_path), expected)
 
 

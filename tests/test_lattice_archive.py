@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.decode.determinize import determinize
-from bayes_asr.decode.lattice import search
 from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.decode.search import search
 from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import (
     CompactLattice,

@@ -11,7 +11,7 @@ HEAP_AFTER_A_TENSOR = """
 import re, resource, sys
 from pathlib import Path
 import torch
-from bayes_asr.train.memory import keep_freed_memory
+from bayes_asr.processes.malloc import keep_freed_memory
 if limit := int(sys.argv[1]):
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 keep_freed_memory()

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from recipe_modules import loaded
 
-from bayes_asr.data.frontend import FrontEnd
 from bayes_asr.errors import InputError
+from bayes_asr.sound.spectrum import FrontEnd
 from bayes_asr.tables.ark import iter_int_vectors, read_matrix
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import read_transition_model

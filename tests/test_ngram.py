@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.decode.ngram import (
+from bayes_asr.errors import InputError
+from bayes_asr.graph.ngram import (
     END,
     START,
     NgramModel,
@@ -18,7 +19,6 @@ from bayes_asr.decode.ngram import (
     witten_bell,
     write_arpa,
 )
-from bayes_asr.errors import InputError
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.text import read_symbols, read_text
 

@@ -6,8 +6,8 @@ import torch
 from scipy.special import expit
 
 from bayes_asr.errors import InputError
-from bayes_asr.nn.activations import ACTIVATIONS, FIXED, PReLU, PSigmoid, build_activation
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.units.activations import ACTIVATIONS, FIXED, PReLU, PSigmoid, build_activation
 
 A = torch.linspace(-5, 5, 1001, dtype=torch.float64)
 

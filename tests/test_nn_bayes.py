@@ -10,9 +10,9 @@ from nn_units import layer
 from scipy import stats
 from scipy.special import expit, log_expit, logit
 
-from bayes_asr.nn.activations import softplus
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.layer import RecurrentLayer
+from bayes_asr.nn.recurrent import RecurrentLayer
+from bayes_asr.nn.units.activations import softplus
 
 RNG = np.random.default_rng(0)
 F, H, T = 3, 4, 6

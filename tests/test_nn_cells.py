@@ -10,9 +10,9 @@ from nn_units import UNITS, batch, layer, name
 from scipy.special import expit, log_expit
 
 from bayes_asr.errors import InputError
-from bayes_asr.nn.cells import build_cell
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.layer import RecurrentLayer
+from bayes_asr.nn.recurrent import RecurrentLayer
+from bayes_asr.nn.units.bayesian import build_cell
 
 Array = np.ndarray
 T = 12

@@ -18,23 +18,23 @@ from scipy.special import expit
 from torch import Tensor
 
 from bayes_asr.errors import InputError
-from bayes_asr.nn import native
-from bayes_asr.nn.activations import FIXED
-from bayes_asr.nn.cells import build_cell
-from bayes_asr.nn.compiled import KERNELS, CompiledRecurrence, Kernel, kernel_of
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.layer import RecurrentLayer
+from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.recurrence import KERNELS, CompiledRecurrence, Kernel, kernel_of
+from bayes_asr.nn.recurrent import RecurrentLayer
+from bayes_asr.nn.units.activations import FIXED
+from bayes_asr.nn.units.bayesian import build_cell
 
 pytestmark = pytest.mark.skipif(
-    native.library() is None, reason="no compiled recurrences: install with a C++ compiler"
+    library.library() is None, reason="no compiled recurrences: install with a C++ compiler"
 )
-PATHS = list(native.paths())
+PATHS = list(library.paths())
 every_path = pytest.mark.parametrize("path", PATHS)
 
 
 def has_kernel(unit: dict[str, Any]) -> bool:
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(native.CHOICE, raising=False)
+        patch.delenv(library.CHOICE, raising=False)
         return (
             kernel_of(build_cell(unit["unit"], 1, 1, unit["options"]), torch.zeros(1)) is not None
         )
@@ -69,10 +69,10 @@ def assert_as_scanned(
     x = torch.randn(sum(frames.lengths), net.W.in_features)
     scanned = copy.deepcopy(net).double()
     scanned.fused = False
-    assert (kernel_of(net.cell, x) is None) == (native.path() == "torch")
+    assert (kernel_of(net.cell, x) is None) == (library.path() == "torch")
     with torch.autocast("cpu", torch.bfloat16, enabled=factors == torch.bfloat16):
         y, found = gradients(net, x, frames, keys)
-    assert y.dtype == (torch.float32 if native.path() == "torch" else factors)
+    assert y.dtype == (torch.float32 if library.path() == "torch" else factors)
     expected, wanted = gradients(scanned, x, frames, keys)
     assert (y - expected).norm() <= forward * expected.norm()
     for a, b in zip(found, wanted, strict=True):
@@ -85,7 +85,7 @@ def assert_as_scanned(
 def test_every_path_computes_what_the_scan_does(
     unit: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(native.CHOICE, path)
+    monkeypatch.setenv(library.CHOICE, path)
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4, initial_state="trained").float()
         assert_as_scanned(net, Frames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
@@ -117,13 +117,13 @@ def test_any_batch_and_number_of_units(
     frames = Frames(tuple(sorted(lengths, reverse=True)))
     with pytest.MonkeyPatch.context() as patch:
         for path in PATHS:
-            patch.setenv(native.CHOICE, path)
+            patch.setenv(library.CHOICE, path)
             assert_as_scanned(net, frames, None)
 
 
 @every_path
 def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(native.CHOICE, path)
+    monkeypatch.setenv(library.CHOICE, path)
     torch.manual_seed(1)
     for unit, tied in (("li-bru", True), ("li-bru", False), ("gru", True), ("gru", False)):
         net = RecurrentLayer(20, 550, unit, tied_directions=tied)
@@ -135,7 +135,7 @@ def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_factors_in_bfloat16_stay_within_the_stated_bound(
     unit: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(native.CHOICE, path)
+    monkeypatch.setenv(library.CHOICE, path)
     torch.manual_seed(1)
     kinked = "relu" in unit["options"].values()  # or li-gru's default
     kinked |= unit["unit"] == "li-gru" and "activation" not in unit["options"]
@@ -152,16 +152,16 @@ def test_factors_in_bfloat16_stay_within_the_stated_bound(
 
 
 @every_path
-@pytest.mark.parametrize("activation", native.ACTIVATIONS)
+@pytest.mark.parametrize("activation", library.ACTIVATIONS)
 def test_functions_are_exact_to_a_few_units_of_the_last_place(
     activation: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(native.CHOICE, path)
+    monkeypatch.setenv(library.CHOICE, path)
     magnitudes = torch.logspace(-6, 1.9, 4000)
     a = torch.cat((-magnitudes, magnitudes, torch.tensor([0.0, -1e3, 1e3, -1e30, 1e30])))
     H = len(a)
     V = torch.zeros(1, 1, 1)
-    kernel = Kernel("rnn", native.ACTIVATIONS.index(activation), 1)
+    kernel = Kernel("rnn", library.ACTIVATIONS.index(activation), 1)
     terms = a.clone().view(H, 1, 1).requires_grad_()
     frames, zero = Frames((1,) * H), torch.zeros(H, 1, 1)
     h = CompiledRecurrence.apply(kernel, frames, (False,), True, terms, V, None, zero)
@@ -179,19 +179,19 @@ def test_functions_are_exact_to_a_few_units_of_the_last_place(
 
 @every_path
 def test_nan_comes_out_where_it_went_in(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(native.CHOICE, path)
+    monkeypatch.setenv(library.CHOICE, path)
     for unit in ({"unit": "li-bru"}, {"unit": "li-gru"}, {"unit": "gru"}, {"unit": "lstm"}):
         net = RecurrentLayer(3, 5, **unit, norm="none", bidirectional=False)
         x = torch.zeros(4, 3)
         x[2, 0] = torch.nan
-        for factors in native.STORAGES:
+        for factors in library.STORAGES:
             with torch.autocast("cpu", enabled=factors == torch.bfloat16):
                 y = net(x, Frames((4,)))
             assert y[:2].isfinite().all()
             assert y[2:].isnan().all()
 
 
-@pytest.mark.parametrize("factors", native.STORAGES)
+@pytest.mark.parametrize("factors", library.STORAGES)
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("unit", ["gru", "li-bru", "lstm"])
 def test_number_of_threads_changes_nothing(
@@ -221,7 +221,7 @@ def test_number_of_threads_changes_nothing(
 
 FORKED = """
 import os, torch
-from bayes_asr.nn.compiled import CompiledRecurrence, Kernel
+from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel
 from bayes_asr.nn.frames import Frames
 torch.set_num_threads(2)
 terms, V, zero = torch.randn(160, 2, 128), torch.randn(2, 64, 128), torch.zeros(32, 2, 64)
@@ -242,7 +242,7 @@ def test_a_forked_process_has_its_own_threads() -> None:
 
 @every_path
 def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(native.CHOICE, path)
+    monkeypatch.setenv(library.CHOICE, path)
     torch.manual_seed(1)
     frames, kernel = Frames((4, 2)), Kernel("mixing", 0, 2)
     given = [torch.randn(6, 2, 10), torch.randn(2, 5, 10), torch.rand(2, 2, 5), torch.rand(2, 2, 5)]
@@ -313,9 +313,9 @@ def test_the_way_back_takes_the_path_of_the_way_there(
     net, x = RecurrentLayer(3, 20, "li-bru"), torch.randn(5, 3)
     found = []
     for later in (path, "torch", *PATHS):
-        monkeypatch.setenv(native.CHOICE, path)
+        monkeypatch.setenv(library.CHOICE, path)
         y = net(x, Frames((5,)))
-        monkeypatch.setenv(native.CHOICE, later)
+        monkeypatch.setenv(library.CHOICE, later)
         found.append(torch.autograd.grad(y.square().sum(), [*net.parameters()]))
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
@@ -327,7 +327,7 @@ def test_a_copy_of_a_layer_has_the_same_kernel() -> None:
 
 
 def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(native.CHOICE, "avx1024")
+    monkeypatch.setenv(library.CHOICE, "avx1024")
     with pytest.raises(InputError, match=f"BAYES_ASR_KERNELS is avx1024.*torch, {PATHS[0]}"):
         RecurrentLayer(3, 4)(torch.randn(5, 3), Frames((5,)))
 
@@ -336,8 +336,8 @@ def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_torch_computes_where_it_is_told_to(
     unit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(native.CHOICE, "torch")
-    monkeypatch.setattr(native, "call", None)
+    monkeypatch.setenv(library.CHOICE, "torch")
+    monkeypatch.setattr(library, "call", None)
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4).float()
         assert_as_scanned(net, Frames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
@@ -356,17 +356,17 @@ def test_a_library_built_for_another_version_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """interface: how many versions it is ahead; members: and how many its structs have more."""
-    bodies = dict.fromkeys((*native.OTHERS, *native.STRUCTS), "0")
-    bodies["interface"] = str(native.INTERFACE + interface)
+    bodies = dict.fromkeys((*library.OTHERS, *library.STRUCTS), "0")
+    bodies["interface"] = str(library.INTERFACE + interface)
     if members is not None:
-        structs = sum(map(ctypes.sizeof, {*native.STRUCTS.values()}))
+        structs = sum(map(ctypes.sizeof, {*library.STRUCTS.values()}))
         bodies["structs_size"] = str(structs + 8 * members)
     code = "".join(f"long recurrence_{name}() {{ return {n}; }}\n" for name, n in bodies.items())
     (tmp_path / "made.cpp").write_text(f'extern "C" {{\n{code}}}\n')
     command = ["c++", "-shared", "-fPIC", "made.cpp", "-o", "made.so"]
     subprocess.run(command, check=True, cwd=tmp_path)
-    monkeypatch.setattr(native, "LIBRARY", tmp_path / "made.so")
-    assert (native.library.__wrapped__() is not None) == loads
+    monkeypatch.setattr(library, "LIBRARY", tmp_path / "made.so")
+    assert (library.library.__wrapped__() is not None) == loads
 
 
 def test_who_inherits_a_cell_gets_no_kernel() -> None:

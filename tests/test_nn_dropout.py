@@ -5,8 +5,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bayes_asr.nn import native
 from bayes_asr.nn.dropout import keep_mask
+from bayes_asr.nn.kernels import library
 
 # The first outputs of splitmix64 from state 0, as published with the generator.
 SPLITMIX64 = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC]
@@ -18,7 +18,7 @@ def test_masks_are_splitmix64_against_the_probability(dropout: float) -> None:
     assert keep_mask(torch.tensor([0]), 0, (4,), dropout).tolist() == [expected]
 
 
-@pytest.mark.skipif(not native.paths(), reason="no compiled masks: install with a C++ compiler")
+@pytest.mark.skipif(not library.paths(), reason="no compiled masks: install with a C++ compiler")
 @example([1, -1], 0, 50, 0.0)
 @example([1, -1], 0, 50, 2**-24)
 @example([1, -1], 0, 50, 1 - 2**-24)
@@ -33,7 +33,7 @@ def test_compiled_masks_are_those_of_torch(
 ) -> None:
     keys_B = torch.tensor(keys, dtype=torch.int64).repeat_interleave(2)[::2]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(native.CHOICE, "torch")
+        patch.setenv(library.CHOICE, "torch")
         by_torch = keep_mask(keys_B, stream, (size,), dropout)
     assert torch.equal(keep_mask(keys_B, stream, (size,), dropout), by_torch)
 

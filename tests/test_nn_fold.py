@@ -12,7 +12,7 @@ import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.errors import InputError
 from bayes_asr.nn.fold import fold
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
 
 FOLDABLE = [
     ("p-sigmoid", ["eta"], "sigmoid"),

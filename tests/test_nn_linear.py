@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn import native
+from bayes_asr.nn.kernels import library
 from bayes_asr.nn.linear import HAS_ONEDNN, Linear, product
 
-every_path = pytest.mark.parametrize("path", ["torch", *native.paths()])
-AMX = native.HAS_AMX()
+every_path = pytest.mark.parametrize("path", ["torch", *library.paths()])
+AMX = library.HAS_AMX()
 
 
 def with_gradients(layer: nn.Linear, x_NF: Tensor, grad_NX: Tensor) -> list[Tensor | None]:
@@ -39,8 +39,8 @@ def test_products_and_gradients_are_those_of_double_precision(
     path: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(native.CHOICE, path)
-    if not (HAS_ONEDNN or native.multiplies(torch.float32)):
+    monkeypatch.setenv(library.CHOICE, path)
+    if not (HAS_ONEDNN or library.multiplies(torch.float32)):
         pytest.skip("this torch has no oneDNN")
     torch.manual_seed(1)
     frames, inputs, outputs = sizes
@@ -58,14 +58,14 @@ def test_products_and_gradients_are_those_of_double_precision(
 
 
 @pytest.mark.skipif(
-    "avx512_bf16" not in native.paths() or AMX, reason="torch is to multiply bfloat16 here"
+    "avx512_bf16" not in library.paths() or AMX, reason="torch is to multiply bfloat16 here"
 )
 @pytest.mark.parametrize("given", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("sizes", [(301, 1100, 550), (257, 255, 511)])
 def test_gradients_of_weights_are_not_rounded_to_bfloat16(
     sizes: tuple[int, int, int], given: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(native.CHOICE, "avx512_bf16")
+    monkeypatch.setenv(library.CHOICE, "avx512_bf16")
     torch.manual_seed(1)
     frames, inputs, outputs = sizes
     ours = Linear(inputs, outputs)
@@ -88,13 +88,13 @@ def test_gradients_of_weights_are_not_rounded_to_bfloat16(
 
 
 @every_path
-@pytest.mark.parametrize("dtype", native.STORAGES)
+@pytest.mark.parametrize("dtype", library.STORAGES)
 def test_compiled_products_are_taken_where_they_are_fast(
     path: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(native.CHOICE, path)
-    taken, multiply = [], native.multiply
-    monkeypatch.setattr(native, "multiply", lambda *a: taken.append(a[0]) or multiply(*a))
+    monkeypatch.setenv(library.CHOICE, path)
+    taken, multiply = [], library.multiply
+    monkeypatch.setattr(library, "multiply", lambda *a: taken.append(a[0]) or multiply(*a))
     layer, x = Linear(300, 300), torch.randn(300, 300, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
         layer(x).sum().backward()
@@ -110,7 +110,7 @@ def test_compiled_products_are_taken_where_they_are_fast(
 def test_half_precision_by_autocast_is_left_to_torch(
     frames: int, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(native.CHOICE, path)
+    monkeypatch.setenv(library.CHOICE, path)
     with torch.autocast("cpu", torch.float16):
         y = Linear(300, 300)(torch.randn(frames, 300))
     assert y.dtype == torch.float16
@@ -125,7 +125,7 @@ def test_more_dimensions_are_left_to_torch() -> None:
     assert Linear(300, 300)(torch.randn(2, 300, 300)).shape == (2, 300, 300)
 
 
-@pytest.mark.parametrize("dtype", native.STORAGES)
+@pytest.mark.parametrize("dtype", library.STORAGES)
 @pytest.mark.parametrize("frames", [3, 300])
 def test_products_have_the_type_that_is_asked_for(frames: int, dtype: torch.dtype) -> None:
     torch.manual_seed(1)

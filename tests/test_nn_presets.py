@@ -7,8 +7,8 @@ import torch
 
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
-from bayes_asr.nn.cells import CELLS
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.units.bayesian import CELLS
 from bayes_asr.train.plan import architecture
 
 CONF = Path(__file__).resolve().parent.parent / "conf"

@@ -23,8 +23,8 @@ from nn_units import (
 from torch import Tensor
 
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.layer import RecurrentLayer
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.recurrent import RecurrentLayer
 
 every_unit = pytest.mark.parametrize("unit", UNITS, ids=name)
 every_recurrent_unit = pytest.mark.parametrize("unit", RECURRENT, ids=name)

@@ -21,9 +21,10 @@ from bayes_asr.cli import main
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames, pack
 from bayes_asr.nn.loss import Loss
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.norm import NORMS
-from bayes_asr.train import launch, loop, parallel
+from bayes_asr.processes import group, launch
+from bayes_asr.train import loop
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loop import Update, run_epoch
 
@@ -38,7 +39,7 @@ def shared(lengths: tuple[int, ...]) -> Batch:
     frames_of = {str(i): n for i, n in enumerate(lengths)}
     x = {utt: torch.randn(n, INPUTS) for utt, n in frames_of.items()}
     labels = [{utt: torch.randint(size, (n,)) for utt, n in frames_of.items()} for size in OUTPUTS]
-    mine = parallel.share(list(frames_of), frames_of)
+    mine = group.share(list(frames_of), frames_of)
     if not mine:
         none = torch.empty(0, dtype=torch.long)
         return Batch(torch.empty(0, INPUTS), Frames(()), none, none, none)
@@ -51,7 +52,7 @@ def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
     """Loss, errors, gradients and running statistics of a step, and what evaluation then finds."""
     torch.manual_seed(1)
     model = AcousticModel(INPUTS, OUTPUTS, units=(6, 4), norm=norm, dropout=0.2, input_dropout=0.1)
-    parallel.share_statistics(model)
+    group.share_statistics(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     gradients: dict[str, torch.Tensor] = {}
 
@@ -78,7 +79,7 @@ def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
 
 def learn_together(rank: int, folder: Path, apart: bool) -> int:
     on_machines_of_their_own(apart)
-    with parallel.joined():
+    with group.joined():
         found = {(norm, lengths): learnt(norm, lengths) for norm in NORMS for lengths in BATCHES}
     torch.save(found, folder / f"{rank}.pt")
     return 0
@@ -221,9 +222,9 @@ def test_a_process_that_is_killed_ends_all(trainings: Trainings, what: str) -> N
 
 
 def wait_for_the_first(rank: int, number: signal.Signals) -> int:
-    with parallel.joined():
-        parallel.total(1)
-        parallel.from_first(lambda: os.kill(os.getpid(), number))
+    with group.joined():
+        group.total(1)
+        group.from_first(lambda: os.kill(os.getpid(), number))
     return 0
 
 

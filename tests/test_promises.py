@@ -27,15 +27,15 @@ from small_corpus import (
 import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.config import load
+from bayes_asr.corpus.sets import training_and_dev
 from bayes_asr.errors import InputError
-from bayes_asr.kaldi import open_pipe
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.forward.log_likelihoods import load as load_run
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.programs import open_pipe
+from bayes_asr.runs import checkpoint
 from bayes_asr.tables.ark import iter_matrices, write_matrices
-from bayes_asr.train import checkpoint
 from bayes_asr.train.batch import loader
-from bayes_asr.train.corpus import training_and_dev
-from bayes_asr.train.loglikes import LogLikelihoods
-from bayes_asr.train.loglikes import load as load_run
 
 BASE = [str(CONF / "base.yaml")]
 ULP = 2e-6  # two steps of float32 between 8 and 16, where log-likelihoods lie

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.errors import InputError
 from bayes_asr.score.counts import align, tally
-from bayes_asr.score.network import _align_networks, align_marked, read_network, same_word
+from bayes_asr.score.word_network import _align_networks, align_marked, read_network, same_word
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=7)
 ALTERNATIONS = st.lists(

@@ -10,16 +10,16 @@ import torch
 from processes import on_machines_of_their_own, together
 from torch import nn
 
-from bayes_asr.nn import native
-from bayes_asr.train import parallel
-from bayes_asr.train.gradients import GradientSum
-from bayes_asr.train.shared import ROOM, offered, seen
+from bayes_asr.nn.kernels import library
+from bayes_asr.processes import group
+from bayes_asr.processes.gradients import GradientSum
+from bayes_asr.processes.shared_memory import ROOM, offered, seen
 
 PROCESSES = 3
 SHAPES = ((), (1,), (7, 3), (0, 4), (2, 5, 1), (ROOM // 8,), (ROOM // 8 + 1,))  # the last: messages
 SIZES = ((5, 3), (1,), (40_000,), (2, 2))
 memory = pytest.mark.skipif(
-    not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open") or not native.library(),
+    not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open") or not library.library(),
     reason="shared memory needs Linux and compiled code",
 )
 
@@ -33,18 +33,18 @@ def brought(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> list[torch
 def add_up(rank: int, apart: bool) -> int:
     on_machines_of_their_own(apart)
     late = random.Random(rank)
-    with parallel.joined():
-        assert (parallel._meeting is None) == apart
+    with group.joined():
+        assert (group._meeting is None) == apart
         for seed in range(40):
             for shape in SHAPES:
                 for dtype in (torch.float32, torch.float64):
                     parts = brought(shape, dtype, seed)
                     time.sleep(late.choice((0, 0, 0, 0.002)))
-                    parallel.add_up(parts[rank])
+                    group.add_up(parts[rank])
                     expected = sum(brought(shape, dtype, seed), start=torch.zeros((), dtype=dtype))
                     assert torch.equal(parts[rank], expected)
-            assert parallel.largest(10 * rank - seed) == 20 - seed
-            assert parallel.total(rank, 1) == [3, 3]
+            assert group.largest(10 * rank - seed) == 20 - seed
+            assert group.total(rank, 1) == [3, 3]
     return 0
 
 
@@ -59,7 +59,7 @@ def add_up_gradients(rank: int, apart: bool) -> int:
     on_machines_of_their_own(apart)
     late = random.Random(rank)
     parameters = [nn.Parameter(torch.zeros(size)) for size in SIZES]
-    with parallel.joined():
+    with group.joined():
         add_up = GradientSum(parameters)
         assert (add_up._shared is None) == apart
         for step in range(60):
@@ -94,7 +94,7 @@ def memory_held() -> tuple[int, int]:
 
 def leave_nothing(_: int) -> int:
     parameters = [nn.Parameter(torch.zeros(9))]
-    with parallel.joined():
+    with group.joined():
         held = memory_held()
         assert held[0] == 1
         for _epoch in range(3):

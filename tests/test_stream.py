@@ -15,12 +15,12 @@ from test_promises import untrained_run
 
 import bayes_asr
 from bayes_asr.cli import main
-from bayes_asr.data.arriving import Arriving
-from bayes_asr.data.features import prepared, statistics
 from bayes_asr.errors import InputError
-from bayes_asr.nn.model import AcousticModel, States
+from bayes_asr.features.arriving import Arriving
+from bayes_asr.features.transforms import prepared, statistics
+from bayes_asr.forward.stream import Stream
+from bayes_asr.nn.network import AcousticModel, States
 from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.train.stream import Stream
 
 FRAMES = 23
 STREAMED = [u for u in UNITS if not u["options"].get("smooth")]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables import reader
+from bayes_asr.tables import binary
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.text import (
     read_data_dir,
@@ -115,8 +115,8 @@ def test_fields_are_those_between_ascii_white_space_wherever_a_block_ends(
         if line.strip()
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "BLOCK", block)
-        assert list(reader.iter_lines(path, splits)) == expected
+        patch.setattr(binary, "BLOCK", block)
+        assert list(binary.iter_lines(path, splits)) == expected
 
 
 def test_a_missing_table_is_named(tmp_path: Path) -> None:

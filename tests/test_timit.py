@@ -19,11 +19,11 @@ from timit_tree import (
 )
 
 from bayes_asr.cli import main
-from bayes_asr.data.alignments import Alignments
-from bayes_asr.decode.ngram import read_arpa
 from bayes_asr.errors import InputError
+from bayes_asr.graph.ngram import read_arpa
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.text import read_mapping, read_text
+from bayes_asr.targets.alignments import Alignments
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = ROOT / "recipes" / "timit"

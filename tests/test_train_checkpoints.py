@@ -16,8 +16,8 @@ import torch
 from training_runs import BATCHES, OPTIONS, assert_same, at_batch, config_of, epochs_of, states
 
 from bayes_asr.errors import InputError, StoppedError
-from bayes_asr.status import status
-from bayes_asr.train import checkpoint
+from bayes_asr.runs import checkpoint
+from bayes_asr.runs.status import status
 from bayes_asr.train.training import train
 
 

@@ -18,15 +18,15 @@ from small_corpus import made_up, write_alignments, write_corpus
 from training_runs import assert_same, config_of, states
 
 from bayes_asr import log
-from bayes_asr.data.alignments import Alignments
-from bayes_asr.data.features import Normalisation
+from bayes_asr.corpus import index, survey
+from bayes_asr.corpus.fingerprints import fingerprints
+from bayes_asr.corpus.index import Index, stored_alignments
+from bayes_asr.corpus.sets import opened, training_and_dev
 from bayes_asr.errors import InputError
+from bayes_asr.features.transforms import Normalisation
 from bayes_asr.tables.ark import iter_int_vectors, write_matrices
 from bayes_asr.tables.vectors import StoredVectors, write_vectors
-from bayes_asr.train import index, survey
-from bayes_asr.train.corpus import opened, training_and_dev
-from bayes_asr.train.index import Index, stored_alignments
-from bayes_asr.train.inputs import fingerprints
+from bayes_asr.targets.alignments import Alignments
 from bayes_asr.train.training import train
 
 words = st.text(st.characters(codec="utf-8", exclude_characters=" \t\n\r\v\f\0"), min_size=1)

@@ -20,10 +20,11 @@ from training_runs import (
     states,
 )
 
-from bayes_asr.data.features import Normalisation
 from bayes_asr.errors import InputError
-from bayes_asr.status import status
-from bayes_asr.train import checkpoint, epochs, loop
+from bayes_asr.features.transforms import Normalisation
+from bayes_asr.runs import checkpoint
+from bayes_asr.runs.status import status
+from bayes_asr.train import epochs, loop
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.training import train
 

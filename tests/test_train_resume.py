@@ -28,9 +28,9 @@ from training_runs import (
 )
 
 from bayes_asr.errors import InputError, StoppedError
-from bayes_asr.status import status
+from bayes_asr.runs import checkpoint
+from bayes_asr.runs.status import status
 from bayes_asr.tables.ark import write_matrices
-from bayes_asr.train import checkpoint
 from bayes_asr.train.training import train
 
 

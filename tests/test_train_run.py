@@ -25,14 +25,15 @@ from small_corpus import (
 from training_runs import Killed, assert_same, config_of, epochs_of, states
 
 from bayes_asr.config import load
-from bayes_asr.data.batches import in_order
-from bayes_asr.data.features import Normalisation
+from bayes_asr.corpus.batches import in_order
+from bayes_asr.corpus.sets import LabelledSet, training_and_dev
 from bayes_asr.errors import InputError
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.features.transforms import Normalisation
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.runs import checkpoint, record
 from bayes_asr.tables.mdl import monophone_model, write_transition_model
-from bayes_asr.train import checkpoint, plan, record
+from bayes_asr.train import plan
 from bayes_asr.train.batch import loader
-from bayes_asr.train.corpus import LabelledSet, training_and_dev
 from bayes_asr.train.loop import run_epoch
 from bayes_asr.train.schedule import cosine, newbob, next_rate
 from bayes_asr.train.training import train

@@ -16,9 +16,10 @@ from training_runs import BATCHES, OPTIONS, assert_same, at_batch, config_of, ep
 
 from bayes_asr.cli import main
 from bayes_asr.errors import StoppedError
-from bayes_asr.status import status
-from bayes_asr.train import loop, parallel
-from bayes_asr.train.signals import SIGNALS, noted
+from bayes_asr.processes import group
+from bayes_asr.processes.signals import SIGNALS, noted
+from bayes_asr.runs.status import status
+from bayes_asr.train import loop
 from bayes_asr.train.training import train
 
 
@@ -96,7 +97,7 @@ def test_other_signals_may_come_twice(number: signal.Signals) -> None:
 def test_one_of_several_processes_that_fails_is_not_ended_before_it_says_why(
     monkeypatch: pytest.MonkeyPatch, processes: int, dies: bool
 ) -> None:
-    monkeypatch.setattr(parallel, "size", lambda: processes)
+    monkeypatch.setattr(group, "size", lambda: processes)
     usual = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         with pytest.raises(OSError, match="disk"), noted():

@@ -17,8 +17,8 @@ from bayes_asr import lock, log
 from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
-from bayes_asr.status import status
-from bayes_asr.train import state
+from bayes_asr.runs import state
+from bayes_asr.runs.status import status
 from bayes_asr.train.training import train
 
 
@@ -194,7 +194,7 @@ def test_tensorboard_that_is_not_installed_is_said_before_anything_is_read(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    monkeypatch.setattr("bayes_asr.train.board.find_spec", lambda name: None)
+    monkeypatch.setattr("bayes_asr.runs.tensorboard.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"TensorBoard is not installed; pip install tensorboard"):
         train(config_of(small_corpus, "train.tensorboard=true"), tmp_path)
     assert not list(tmp_path.glob("*.pt"))

@@ -11,12 +11,12 @@ import pytest
 from test_audio import riff, sphere
 
 from bayes_asr.cli import main
-from bayes_asr.data.audio import resampled
-from bayes_asr.data.frontend import FrontEnd, write_features
-from bayes_asr.data.marks import STATES, frames_of_phones, transition_ids, write_alignments
+from bayes_asr.runs import checkpoint
+from bayes_asr.sound.audio import resampled
+from bayes_asr.sound.spectrum import FrontEnd, write_features
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.mdl import monophone_model
-from bayes_asr.train import checkpoint
+from bayes_asr.targets.marks import STATES, frames_of_phones, transition_ids, write_alignments
 
 pytest.importorskip("kaldi_native_fbank")
 pytest.importorskip("kaldifst")

@@ -11,7 +11,8 @@ import torch
 from small_corpus import TINY
 
 from bayes_asr.config import Config, load
-from bayes_asr.train import checkpoint, loop
+from bayes_asr.runs import checkpoint
+from bayes_asr.train import loop
 
 OPTIONS = ("train.epochs=3", "train.noise=0.2", "train.tempo=0.1")
 BATCHES = 4  # of an epoch of the small corpus

@@ -5,11 +5,11 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from bayes_asr.align import align_flat, align_run
+from bayes_asr.align.directory import align_flat, align_run
+from bayes_asr.align.utterance import AlignOptions
 from bayes_asr.cli.arguments import positive
-from bayes_asr.decode.align import AlignOptions
 from bayes_asr.errors import InputError
-from bayes_asr.kaldi import open_pipe
+from bayes_asr.programs import open_pipe
 
 OF_A_RUN = ("acoustic_scale", "beam", "retry_beam", "nj")
 

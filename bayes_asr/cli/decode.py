@@ -9,10 +9,10 @@ from typing import Any
 
 from bayes_asr.cli.arguments import positive
 from bayes_asr.config import load
+from bayes_asr.corpus.sets import located
 from bayes_asr.decode.archive import BACKENDS, decode_archive
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
-from bayes_asr.train.corpus import located
 
 SEARCH = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")
 

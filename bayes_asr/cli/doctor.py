@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bayes_asr.config import load
-from bayes_asr.doctor import environment
+from bayes_asr.doctor.environment import environment
+from bayes_asr.doctor.training_data import corpus
 from bayes_asr.errors import InputError
-from bayes_asr.inspection import corpus
-from bayes_asr.kaldi import open_pipe
+from bayes_asr.programs import open_pipe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import positive, share
-from bayes_asr.data.frontend import MAX_SKIPPED, FrontEnd, write_features
+from bayes_asr.sound.spectrum import MAX_SKIPPED, FrontEnd, write_features
 
 BANDS = {"mfcc": 23, "fbank": 40}
 

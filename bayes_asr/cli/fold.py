@@ -8,7 +8,7 @@ from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.fold import fold
-from bayes_asr.train import checkpoint
+from bayes_asr.runs import checkpoint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from bayes_asr.cli.arguments import positive, share
 from bayes_asr.errors import InputError
-from bayes_asr.kaldi import open_pipe
-from bayes_asr.train.forward import forward
+from bayes_asr.forward.directory import forward
+from bayes_asr.programs import open_pipe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

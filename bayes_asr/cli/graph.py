@@ -5,17 +5,17 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayes_asr.decode.graph import build_graph, write_graph
-from bayes_asr.decode.lang import (
+from bayes_asr.errors import InputError
+from bayes_asr.graph.build import build_graph, write_graph
+from bayes_asr.graph.lang import (
     SILENCE_PROBABILITY,
     monophones,
     pause_probability,
     phone_table,
     silence_phones,
 )
-from bayes_asr.decode.lexicon import Pronunciation, read_lexicon
-from bayes_asr.decode.ngram import NgramModel, read_arpa, witten_bell, write_arpa
-from bayes_asr.errors import InputError
+from bayes_asr.graph.lexicon import Pronunciation, read_lexicon
+from bayes_asr.graph.ngram import NgramModel, read_arpa, witten_bell, write_arpa
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
 from bayes_asr.tables.tree import Tree, read_tree

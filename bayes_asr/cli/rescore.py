@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import positive
-from bayes_asr.decode.ctm import FRAME_SHIFT
-from bayes_asr.decode.rescore import rescore_lattices
+from bayes_asr.lattices.ctm import FRAME_SHIFT
+from bayes_asr.lattices.rescore import rescore_lattices
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

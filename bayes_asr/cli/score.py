@@ -7,15 +7,15 @@ from pathlib import Path
 
 from bayes_asr.cli.arguments import positive
 from bayes_asr.config import Config, load
+from bayes_asr.corpus.sets import located
 from bayes_asr.errors import InputError
-from bayes_asr.kaldi import find_nist_program
+from bayes_asr.programs import find_nist_program
 from bayes_asr.recordings import TimedSet
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.hubscr import difference
 from bayes_asr.score.phones import timit_map
 from bayes_asr.score.scores import Score, pool, write_scores
 from bayes_asr.score.sets import SetPaths, Sweep, TextSweep, score_sweeps
-from bayes_asr.train.corpus import located
 
 SETS = ("dev", "test")
 

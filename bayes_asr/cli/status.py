@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
-from bayes_asr.status import RunStatus, runs_below
+from bayes_asr.runs.status import RunStatus, runs_below
 
 HEADER = ("run", "state", "epoch", "dev error", "frames/s", "left", "why")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from bayes_asr import log
 from bayes_asr.cli.arguments import positive
 from bayes_asr.config import load
-from bayes_asr.kaldi import open_pipe
-from bayes_asr.train import parallel
-from bayes_asr.train.launch import launched
-from bayes_asr.train.memory import keep_freed_memory
+from bayes_asr.processes import group
+from bayes_asr.processes.launch import launched
+from bayes_asr.processes.malloc import keep_freed_memory
+from bayes_asr.programs import open_pipe
 from bayes_asr.train.training import train
 
 
@@ -29,9 +29,9 @@ def run(args: argparse.Namespace) -> None:
     if args.nproc > 1:
         raise SystemExit(launched(args.nproc, _arguments(args)))
     keep_freed_memory()
-    with parallel.joined():
+    with group.joined():
         config = load(args.config, args.set)
-        with log.also_in(args.out / "train.log") if parallel.is_first() else nullcontext():
+        with log.also_in(args.out / "train.log") if group.is_first() else nullcontext():
             train(config, args.out, new=args.new, open_pipe=open_pipe if args.allow_pipes else None)
 
 

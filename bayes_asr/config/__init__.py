@@ -5,7 +5,7 @@ ranges; `reader` merges files and `--set a.b=c` over base.yaml; `explain` says w
 """
 
 from bayes_asr.config.explain import explain
-from bayes_asr.config.reader import load
+from bayes_asr.config.merge import load
 from bayes_asr.config.schema import (
     Config,
     DataConfig,

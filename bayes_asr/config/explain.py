@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from bayes_asr.config.reader import CONF, compose, nearest
+from bayes_asr.config.merge import CONF, compose, nearest
 from bayes_asr.config.schema import typed_keys
 from bayes_asr.config.values import described
 from bayes_asr.errors import InputError

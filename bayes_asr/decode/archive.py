@@ -11,11 +11,11 @@ import numpy as np
 from tqdm import tqdm
 
 from bayes_asr.decode.job import Decoded, Decoder, Job, Summary
-from bayes_asr.decode.kaldi_programs import KaldiDecoder
+from bayes_asr.decode.kaldi import KaldiDecoder
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.paths import weight_grid
 from bayes_asr.decode.workers import EmbeddedDecoder
 from bayes_asr.errors import InputError
+from bayes_asr.lattices.paths import weight_grid
 from bayes_asr.lock import alone_in
 from bayes_asr.tables.text import Spelling, write_text
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_asr.decode import native
+from bayes_asr.decode import compiled
 from bayes_asr.decode.determinize import determinize
-from bayes_asr.decode.lattice import best_arcs, search
-from bayes_asr.decode.network import Network
 from bayes_asr.decode.options import DecodeOptions, DecodeResult
+from bayes_asr.decode.search import best_arcs, search
+from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice, Lattice, scale_acoustic
 
@@ -30,7 +30,7 @@ class Engine:
 
 ENGINES = {
     "numpy": Engine("numpy", search, best_arcs, determinize),
-    "native": Engine("native", native.search, native.best_arcs, native.determinize),
+    "native": Engine("native", compiled.search, compiled.best_arcs, compiled.determinize),
 }
 VARIABLE = "BAYES_ASR_DECODER"
 
@@ -40,13 +40,13 @@ def choose_engine() -> Engine:
     name = os.environ.get(VARIABLE, "")
     if name not in ("", *ENGINES):
         raise InputError(f"{VARIABLE}={name}: known engines are {', '.join(ENGINES)}")
-    if name == "numpy" or native.library() is not None:
+    if name == "numpy" or compiled.library() is not None:
         return ENGINES[name or "native"]
     if name == "native":
         raise InputError(
-            f"{VARIABLE}={name}: {native.LIBRARY} is not built; reinstall with a compiler"
+            f"{VARIABLE}={name}: {compiled.LIBRARY} is not built; reinstall with a compiler"
         )
-    LOG.warning("%s is not built: decoding in NumPy, about 15 times slower", native.LIBRARY)
+    LOG.warning("%s is not built: decoding in NumPy, about 15 times slower", compiled.LIBRARY)
     return ENGINES["numpy"]
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.paths import Weights
+from bayes_asr.lattices.paths import Weights
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bayes_asr.decode.network import Network
 from bayes_asr.decode.options import UNLIMITED, DecodeOptions
+from bayes_asr.decode.search_graph import Network
 
 INFINITY = np.float32(np.inf)
 BUCKETS = 1000

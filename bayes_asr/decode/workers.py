@@ -9,11 +9,11 @@ import numpy as np
 
 from bayes_asr.decode.embedded import ENGINES, choose_engine, decode_utterance
 from bayes_asr.decode.job import Decoded, Job, without_words
-from bayes_asr.decode.network import Network, check_loglikes, load_network
-from bayes_asr.decode.parallel import map_utterances
-from bayes_asr.decode.paths import sweep_words
+from bayes_asr.decode.search_graph import Network, check_loglikes, load_network
 from bayes_asr.errors import InputError
 from bayes_asr.files import name_file
+from bayes_asr.lattices.paths import sweep_words
+from bayes_asr.processes.pool import map_utterances
 from bayes_asr.tables.ark import RSPECIFIER, iter_matrices, read_matrix, read_scp
 from bayes_asr.tables.lattice import lattice_bytes
 

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from bayes_asr.nn import native
+from bayes_asr.nn.kernels import library
 
 _GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed 64-bit integer
 _MIX = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # the multipliers of splitmix64, likewise
@@ -25,8 +25,8 @@ def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: floa
     """
     size = torch.Size(shape).numel()
     first, least = (stream << 32) + 1, math.ceil(dropout * 2**_BITS)
-    if keys_B.device.type == "cpu" and native.path() != "torch":
-        mask = native.keep_mask(keys_B, first, size, least)
+    if keys_B.device.type == "cpu" and library.path() != "torch":
+        mask = library.keep_mask(keys_B, first, size, least)
     else:
         position = torch.arange(first, first + size, device=keys_B.device)
         mask = _hash(keys_B[:, None] + _GOLDEN * position[None, :]) >= least

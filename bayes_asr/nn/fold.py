@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.errors import InputError
-from bayes_asr.nn.activations import FIXED, PReLU, PSigmoid
-from bayes_asr.nn.cells import MLP
-from bayes_asr.nn.layer import RecurrentLayer
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.norm import BatchNorm, SharedBatchNorm
+from bayes_asr.nn.recurrent import RecurrentLayer
+from bayes_asr.nn.units.activations import FIXED, PReLU, PSigmoid
+from bayes_asr.nn.units.bayesian import MLP
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from bayes_asr.nn import native
+from bayes_asr.nn.kernels import library
 
 LARGE = 2**24  # multiplications: smaller products gain nothing
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -55,8 +55,8 @@ def product(
     """
     dtype = dtype or a_NK.dtype
     if a_NK.device.type == "cpu" and _is_faster(a_NK.numel() * b_KM.shape[1], a_NK.dtype):
-        if native.multiplies(a_NK.dtype):
-            return native.multiply(native.path(), a_NK, b_KM, bias_M, dtype)
+        if library.multiplies(a_NK.dtype):
+            return library.multiply(library.path(), a_NK, b_KM, bias_M, dtype)
         return by_onednn(a_NK, b_KM, bias_M).to(dtype)
     y = torch.mm(a_NK, b_KM.to(a_NK.dtype))
     return (y if bias_M is None else y + bias_M).to(dtype)
@@ -73,7 +73,7 @@ def by_onednn(a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None) -> Tenso
 def _is_faster(multiplications: int, dtype: torch.dtype) -> bool:
     """Whether there is a faster product than torch's, of that size, in factors of a type."""
     return multiplications >= LARGE and (
-        native.multiplies(dtype) or (HAS_ONEDNN and dtype == torch.float32)
+        library.multiplies(dtype) or (HAS_ONEDNN and dtype == torch.float32)
     )
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
-from bayes_asr.nn import native
+from bayes_asr.nn.kernels import library
 
 
 class Loss(NamedTuple):
@@ -29,8 +29,8 @@ def cross_entropy(logits_NP: Tensor, labels_N: Tensor, frames: float) -> Loss:
         raise ValueError(
             f"labels are from {labels_N.min()} to {labels_N.max()}; there are {P} outputs"
         )
-    kernel = native.path()
-    if on_cpu and kernel != "torch" and logits_NP.dtype in native.STORAGES:
+    kernel = library.path()
+    if on_cpu and kernel != "torch" and logits_NP.dtype in library.STORAGES:
         return Loss(*_CrossEntropy.apply(kernel, logits_NP, labels_N, frames))
     # torch's argmax of bfloat16 is slow.
     logits = logits_NP.float() if logits_NP.dtype == torch.bfloat16 else logits_NP
@@ -49,7 +49,7 @@ class _CrossEntropy(torch.autograd.Function):
         ctx: FunctionCtx, kernel: str, logits_NP: Tensor, labels_N: Tensor, frames: float
     ) -> tuple[Tensor, Tensor]:
         wanted = ctx.needs_input_grad[1]  # type: ignore[attr-defined]
-        losses, wrong, gradient = native.cross_entropy(
+        losses, wrong, gradient = library.cross_entropy(
             kernel, logits_NP, labels_N, 1 / frames, with_gradient=wanted
         )
         if gradient is not None:

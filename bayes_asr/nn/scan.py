@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.cell import State
 from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.units.cell import State
 
 Step = Callable[[Tensor, State, int], State]
 

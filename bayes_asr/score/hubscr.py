@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bayes_asr.errors import InputError
-from bayes_asr.kaldi import run_hubscr
+from bayes_asr.programs import run_hubscr
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.nist import stm_lines
 from bayes_asr.score.phones import PhoneMap, fold
 from bayes_asr.score.scores import Score
-from bayes_asr.tables.reader import iter_lines
+from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.text import write_lines
 
 WORD = 4  # of a CTM's fields

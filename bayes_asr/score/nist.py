@@ -12,10 +12,10 @@ import numpy as np
 from bayes_asr.errors import InputError
 from bayes_asr.score.counts import tally
 from bayes_asr.score.glm import Glm, filter_words
-from bayes_asr.score.network import align_marked
 from bayes_asr.score.phones import PhoneMap, fold
 from bayes_asr.score.scores import UtteranceScore
-from bayes_asr.tables.reader import iter_lines
+from bayes_asr.score.word_network import align_marked
+from bayes_asr.tables.binary import iter_lines
 
 IGNORED = ("ignore_time_segment_in_scoring", "ignoretimesegmentinscoring")
 Channel = tuple[str, str]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.reader import iter_lines
+from bayes_asr.tables.binary import iter_lines
 
 PhoneMap = Mapping[str, str | None]
 """Where a phone goes; None deletes it; phones that are not named stay as they are."""

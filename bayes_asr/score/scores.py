@@ -10,7 +10,7 @@ from typing import Any, Literal
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.score.counts import Costs, Edit, ErrorCounts, align, tally
-from bayes_asr.score.network import align_marked
+from bayes_asr.score.word_network import align_marked
 
 Metric = Literal["per", "wer"]
 

@@ -20,8 +20,7 @@ from numpy.typing import DTypeLike
 
 from bayes_asr.errors import InputError, reason
 from bayes_asr.files import replacing
-from bayes_asr.tables.matrix import read_binary, read_header, read_text_matrix
-from bayes_asr.tables.reader import (
+from bayes_asr.tables.binary import (
     DAMAGED,
     ByteReader,
     KaldiReader,
@@ -30,6 +29,7 @@ from bayes_asr.tables.reader import (
     open_bytes,
     read_pairs,
 )
+from bayes_asr.tables.matrix import read_binary, read_header, read_text_matrix
 
 SIZED_INT = np.dtype([("width", "u1"), ("value", "<i4")])
 RXFILENAME = re.compile(

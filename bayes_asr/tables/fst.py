@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from bayes_asr.files import replacing
-from bayes_asr.tables.reader import DAMAGED, ByteReader, open_bytes
+from bayes_asr.tables.binary import DAMAGED, ByteReader, open_bytes
 
 MAGIC, SYMBOLS_MAGIC = 2125659606, 2125658996
 HAS_SYMBOLS, IS_ALIGNED = (1, 2), 4

@@ -16,8 +16,8 @@ from typing import TypeVar
 import numpy as np
 
 from bayes_asr.files import replacing
+from bayes_asr.tables.binary import ByteReader, open_bytes
 from bayes_asr.tables.fst import EXPANDED, HEADER, MAGIC, MUTABLE
-from bayes_asr.tables.reader import ByteReader, open_bytes
 
 STATE_LEVEL, WORD_LEVEL = b"lattice4", b"compactlattice44"
 ARC = np.dtype(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.errors import InputError
+from bayes_asr.tables.binary import DAMAGED, ByteReader
 from bayes_asr.tables.compressed import compressed_size, expand
-from bayes_asr.tables.reader import DAMAGED, ByteReader
 
 PLAIN: dict[bytes, np.dtype] = {b"FM": np.dtype("<f4"), b"DM": np.dtype("<f8")}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.files import replacing
-from bayes_asr.tables.reader import INTEGER, KaldiReader, open_bytes
+from bayes_asr.tables.binary import INTEGER, KaldiReader, open_bytes
 
 
 @dataclass(frozen=True)

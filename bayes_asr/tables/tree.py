@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
-from bayes_asr.tables.reader import KaldiReader, open_bytes
+from bayes_asr.tables.binary import KaldiReader, open_bytes
 
 PDF_CLASS = -1  # the key of a question about the pdf-class; others are positions in the window
 DEEPEST = 200  # no tree of speech is that deep, and a deeper one would overrun the stack

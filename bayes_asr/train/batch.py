@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayes_asr.data.batches import key_of
-from bayes_asr.data.features import Normalisation
-from bayes_asr.data.perturbation import perturbed
+from bayes_asr.corpus.batches import key_of
+from bayes_asr.corpus.sets import LabelledSet
+from bayes_asr.features.perturbation import perturbed
+from bayes_asr.features.transforms import Normalisation
 from bayes_asr.nn.frames import Frames, pack
-from bayes_asr.train import parallel
-from bayes_asr.train.corpus import LabelledSet
+from bayes_asr.processes import group
 
 CPU = torch.device("cpu")
 
@@ -54,7 +54,7 @@ def loader(
         return data.kept[utt].astype(np.float32, copy=False)
 
     def load(utterances: list[str]) -> Batch:
-        utterances = parallel.share(utterances, data.lengths)
+        utterances = group.share(utterances, data.lengths)
         if not utterances:
             return _empty(len(normalise.mean), device)
         keys = [key_of(seed, epoch, utt) for utt in utterances]

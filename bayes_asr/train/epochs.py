@@ -12,18 +12,19 @@ import numpy as np
 import torch
 
 from bayes_asr.config import Config, as_yaml
-from bayes_asr.data.batches import batches_of, in_order
-from bayes_asr.data.features import Normalisation
+from bayes_asr.corpus.batches import batches_of, in_order
+from bayes_asr.corpus.sets import LabelledSet
 from bayes_asr.errors import InputError, StoppedError
+from bayes_asr.features.transforms import Normalisation
 from bayes_asr.log import LOGGER
-from bayes_asr.nn.model import AcousticModel
-from bayes_asr.train import board, checkpoint, parallel, record, state
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes import group
+from bayes_asr.processes.signals import Notice
+from bayes_asr.runs import checkpoint, record, state, tensorboard
 from bayes_asr.train.batch import loader
-from bayes_asr.train.corpus import LabelledSet
 from bayes_asr.train.guard import RETURN_FACTOR, DivergedError
 from bayes_asr.train.loop import Totals, Update, run_epoch
 from bayes_asr.train.schedule import next_rate
-from bayes_asr.train.signals import Notice
 
 
 @dataclass
@@ -63,8 +64,8 @@ class Training:
 
         StoppedError, with everything saved, once a signal is noticed.
         """
-        drawn = self.config.train.tensorboard and parallel.is_first()
-        curves = board.Board(self.run, record.read_history(self.run)) if drawn else None
+        drawn = self.config.train.tensorboard and group.is_first()
+        curves = tensorboard.Board(self.run, record.read_history(self.run)) if drawn else None
         while self.left:
             try:
                 self._run_epoch(train_set, dev_set)
@@ -79,8 +80,8 @@ class Training:
         options, epoch = self.config.train, len(self.dev_errors) + 1
         scheduled = next_rate(options, self.rate, self.dev_errors)
         rate = scheduled * RETURN_FACTOR**self.returns
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
         self.model.train_activations(epoch > options.freeze_activations)
         self._train(train_set, epoch)
         validated = self._validate(dev_set, epoch)
@@ -107,7 +108,7 @@ class Training:
                     f" {options.max_bad_batches}"
                 )
             self._stop_if_asked()
-            if not parallel.is_first():
+            if not group.is_first():
                 return
             if time.monotonic() - self.saved >= 60 * options.save_minutes:
                 self._save_unfinished()
@@ -145,8 +146,8 @@ class Training:
             self.model,
             in_order(
                 data.lengths,
-                sequences=32 * parallel.size(),
-                frames=self.config.train.batch_frames * parallel.size(),
+                sequences=32 * group.size(),
+                frames=self.config.train.batch_frames * group.size(),
             ),
             loader(
                 data,
@@ -174,7 +175,7 @@ class Training:
             entry["learning_rate"],
             entry["frames_per_second"],
         )
-        if parallel.is_first():
+        if group.is_first():
             self._save_complete(entry, is_best)
 
     def _save_complete(self, entry: dict[str, Any], is_best: bool) -> None:
@@ -200,9 +201,9 @@ class Training:
                 f" --new, or look at what was skipped: {', '.join(skipped) or 'nothing'}"
             )
         complete = (checkpoint.LAST, checkpoint.PREVIOUS)
-        self.restore(parallel.from_first(lambda: checkpoint.newest(self.run, complete)))
+        self.restore(group.from_first(lambda: checkpoint.newest(self.run, complete)))
         self.returns += 1
-        if parallel.is_first():
+        if group.is_first():
             self._save_epoch()
             record.end_history(self.run, self.entry)
         LOGGER.warning(
@@ -211,9 +212,9 @@ class Training:
         )
 
     def _stop_if_asked(self) -> None:
-        number = parallel.largest(self.notice.number)
+        number = group.largest(self.notice.number)
         if number:
-            parallel.from_first(self._save_now)
+            group.from_first(self._save_now)
             raise StoppedError(
                 f"stopped by {Signals(number).name} in epoch {len(self.dev_errors) + 1};"
                 " everything is saved, and the same command goes on from there",

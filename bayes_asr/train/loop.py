@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from bayes_asr.data.batches import read_ahead
+from bayes_asr.corpus.batches import read_ahead
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.loss import Loss, cross_entropy
-from bayes_asr.nn.model import AcousticModel
-from bayes_asr.train import parallel
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes import group
+from bayes_asr.processes.gradients import GradientSum
 from bayes_asr.train.batch import Batch
-from bayes_asr.train.gradients import GradientSum
 from bayes_asr.train.guard import NotFiniteError, check_statistics, undone_if_not_finite
 
 
@@ -101,7 +101,7 @@ class Update:
 
     def _stepped(self, loss: float) -> float:
         """Take the step, if loss and gradient allow it."""
-        (loss,) = parallel.total(loss)
+        (loss,) = group.total(loss)
         gradients = [p.grad for p in self._parameters if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
         for what, value in (("loss", loss), ("gradient", float(norm))):
@@ -143,18 +143,18 @@ def run_epoch(
             desc=title,
             unit="batch",
             leave=False,
-            disable=None if parallel.is_first() else True,
+            disable=None if group.is_first() else True,
         ) as bar,
     ):
         for utterances, batch in zip(left, read_ahead(left, load), strict=True):
-            (frames,) = parallel.total(len(batch.pdfs_N))
+            (frames,) = group.total(len(batch.pdfs_N))
             try:
                 with undone_if_not_finite(update.statistics) if update else nullcontext():
                     loss, wrong, norm = _computed(model, batch, frames, update)
             except NotFiniteError as error:
                 _skip(totals, utterances, str(error), title)
             else:
-                loss, errors = parallel.total(loss, wrong)
+                loss, errors = group.total(loss, wrong)
                 _count(totals, frames, loss, errors, norm)
             totals.seconds = time.perf_counter() - start
             _show(bar, totals)

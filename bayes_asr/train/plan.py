@@ -7,8 +7,8 @@ import torch
 from bayes_asr.config import ModelConfig, TrainConfig
 from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
-from bayes_asr.nn.cells import CELLS
-from bayes_asr.nn.model import AcousticModel
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.units.bayesian import CELLS
 
 
 def architecture(config: ModelConfig, inputs: int, outputs: list[int]) -> dict[str, Any]:

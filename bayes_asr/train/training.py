@@ -9,19 +9,22 @@ from typing import Any
 import torch
 
 from bayes_asr.config import Config
-from bayes_asr.data.alignments import log_priors
-from bayes_asr.data.features import Normalisation
+from bayes_asr.corpus import fingerprints
+from bayes_asr.corpus.index import Index
+from bayes_asr.corpus.sets import LabelledSet, opened
+from bayes_asr.corpus.survey import Survey, surveyed
 from bayes_asr.errors import InputError
+from bayes_asr.features.transforms import Normalisation
 from bayes_asr.lock import in_use
 from bayes_asr.log import LOGGER
-from bayes_asr.nn.model import AcousticModel
-from bayes_asr.tables.reader import OpenPipe
-from bayes_asr.train import board, checkpoint, inputs, parallel, plan, record, state
-from bayes_asr.train.corpus import LabelledSet, opened
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes import group
+from bayes_asr.processes.signals import noted
+from bayes_asr.runs import checkpoint, record, state, tensorboard
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.targets.alignments import log_priors
+from bayes_asr.train import plan
 from bayes_asr.train.epochs import Training
-from bayes_asr.train.index import Index
-from bayes_asr.train.signals import noted
-from bayes_asr.train.survey import Survey, surveyed
 
 
 def train(
@@ -41,7 +44,7 @@ def train(
 @contextmanager
 def _occupied(run: Path) -> Iterator[None]:
     """Keep other trainings out of `run`, and say there what becomes of this one."""
-    if not parallel.is_first():
+    if not group.is_first():
         yield
         return
     with in_use(run / record.LOCK), state.recorded(run):
@@ -56,14 +59,14 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
     versions = record.versions(device)
     LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
     if config.train.tensorboard:
-        board.check_available()
+        tensorboard.check_available()
     if not new:
-        parallel.from_first(lambda: record.check_same_configuration(config, run))
+        group.from_first(lambda: record.check_same_configuration(config, run))
     index = Index(Path(config.data.dir) / config.data.index, run / "index")
-    train_set, dev_set = parallel.after_first(lambda: opened(config, open_pipe, index))
+    train_set, dev_set = group.after_first(lambda: opened(config, open_pipe, index))
     training = _started(config, run, train_set, dev_set, index, device, new=new)
     if training.left:  # else env.json says what the run came from
-        if parallel.is_first():
+        if group.is_first():
             record.write_environment(run, training.model, device, training.front_end)
         with noted() as training.notice:
             training.run_epochs(train_set, dev_set)
@@ -83,17 +86,17 @@ def _started(
     new: bool,
 ) -> Training:
     """Build everything, and go on from the newest checkpoint unless `new`."""
-    saved = parallel.from_first(lambda: {} if new else checkpoint.newest(run))
+    saved = group.from_first(lambda: {} if new else checkpoint.newest(run))
     outputs = [data.alignments.model.num_pdfs]
     if config.train.monophone_weight:
         outputs.append(data.alignments.num_monophones)
     architecture = plan.architecture(config.model, data[min(data.lengths)].shape[1], outputs)
     if saved:
         _check_sizes(saved["architecture"], architecture, run)
-    noted, survey = parallel.from_first(lambda: _looked_at(saved, data, dev, index))
+    noted, survey = group.from_first(lambda: _looked_at(saved, data, dev, index))
     torch.manual_seed(config.seed)
     model = AcousticModel(**architecture).to(device)
-    parallel.share_statistics(model)
+    group.share_statistics(model)
     training = Training(
         config,
         run,
@@ -112,7 +115,7 @@ def _started(
         training.normalisation = Normalisation(saved["mean"].numpy(), saved["deviation"].numpy())
         record.compare_versions(saved.get("versions", {}), device)
         training.restore(saved)
-    if parallel.is_first():
+    if group.is_first():
         _write(training, resumed=bool(saved), new=new)
     return training
 
@@ -147,14 +150,14 @@ def _looked_at(
 ) -> tuple[dict[str, str], Survey]:
     """Note what the sets are, which must be what a saved run was started on, and survey them."""
     sets = {"dev": dev, "train": data}
-    quick = {name: inputs.fingerprints(labelled) for name, labelled in sets.items()}
+    quick = {name: fingerprints.fingerprints(labelled) for name, labelled in sets.items()}
     noted = {**quick["dev"], **quick["train"]}
     before = saved.get("inputs", noted)
-    inputs.check_same(before, {**before, **noted})  # what is seen at once comes first
+    fingerprints.check_same(before, {**before, **noted})  # what is seen at once comes first
     found = {}
     for name, labelled in sets.items():
         found[name] = surveyed(name, labelled, quick[name], index, new=not saved)
         noted[f"{labelled.features.directory} (frames of {name})"] = found[name].digest
     if saved:
-        inputs.check_same(before, noted)
+        fingerprints.check_same(before, noted)
     return noted, found["train"]

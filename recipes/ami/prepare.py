@@ -17,9 +17,9 @@ from dictionary import SILENCES, UNKNOWN, default_lexicon, own_lexicon
 from nxt import Participant, find_annotations, read_participants, read_turns
 from transcripts import Utterance, utterances
 
-from bayes_asr.decode.ngram import END, START, NgramModel, read_arpa, witten_bell, write_arpa
 from bayes_asr.errors import InputError
-from bayes_asr.tables.reader import iter_lines
+from bayes_asr.graph.ngram import END, START, NgramModel, read_arpa, witten_bell, write_arpa
+from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.text import write_dictionary
 
 SETS = ("train", "dev", "eval")

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.data.features import statistics
-from bayes_asr.decode.ngram import witten_bell, write_arpa
 from bayes_asr.errors import InputError
+from bayes_asr.features.transforms import statistics
+from bayes_asr.graph.ngram import witten_bell, write_arpa
 from bayes_asr.tables.ark import write_matrices
-from bayes_asr.tables.reader import iter_lines
+from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.text import (
     write_dictionary,
     write_lines,

@@ -19,21 +19,12 @@ import numpy as np
 from corpus import PHONES, SAMPLE_RATE, SILENCE, Utterance, utterances
 from espeak import Synthesiser
 
-from bayes_asr.data.frontend import FrontEnd, write_features
-from bayes_asr.data.marks import (
-    STATES,
-    PhoneFrames,
-    described,
-    frames_of_phones,
-    transition_ids,
-    with_counted_transitions,
-    write_alignments,
-)
-from bayes_asr.decode.graph import build_graph, write_graph
-from bayes_asr.decode.lexicon import Pronunciation
-from bayes_asr.decode.ngram import witten_bell, write_arpa
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
+from bayes_asr.graph.build import build_graph, write_graph
+from bayes_asr.graph.lexicon import Pronunciation
+from bayes_asr.graph.ngram import witten_bell, write_arpa
+from bayes_asr.sound.spectrum import FrontEnd, write_features
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.mdl import TransitionModel, monophone_model
 from bayes_asr.tables.text import (
@@ -44,6 +35,15 @@ from bayes_asr.tables.text import (
     write_text,
 )
 from bayes_asr.tables.tree import read_tree
+from bayes_asr.targets.marks import (
+    STATES,
+    PhoneFrames,
+    described,
+    frames_of_phones,
+    transition_ids,
+    with_counted_transitions,
+    write_alignments,
+)
 
 PER_SPEAKER = {"train": 24, "dev": 12, "test": 12}
 PHONE_IDS = {phone: number for number, phone in enumerate(PHONES, 1)}

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.data.marks import (
+from bayes_asr.errors import InputError
+from bayes_asr.graph.build import build_graph, write_graph
+from bayes_asr.graph.lexicon import read_lexicon
+from bayes_asr.graph.ngram import read_arpa
+from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.tables.binary import iter_lines
+from bayes_asr.tables.mdl import TransitionModel, monophone_model
+from bayes_asr.tables.tree import read_tree
+from bayes_asr.targets.marks import (
     STATES,
     PhoneFrames,
     described,
@@ -21,14 +29,6 @@ from bayes_asr.data.marks import (
     with_counted_transitions,
     write_alignments,
 )
-from bayes_asr.decode.graph import build_graph, write_graph
-from bayes_asr.decode.lexicon import read_lexicon
-from bayes_asr.decode.ngram import read_arpa
-from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.mdl import TransitionModel, monophone_model
-from bayes_asr.tables.reader import iter_lines
-from bayes_asr.tables.tree import read_tree
 
 ALIGNMENTS = {"train": "marks_ali", "dev": "marks_ali_dev", "test": "marks_ali_test"}
 RATE = 16000  # samples a second

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.score.phones import fold, timit_map
-from bayes_asr.tables.reader import iter_lines
+from bayes_asr.tables.binary import iter_lines
 
 Phone = tuple[int, str]  # its first sample and its name
 SETS = ("train", "dev", "test")

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from corpus import PARTS, SETS, Phone, Recording, chosen, read_phones, recordings
 
-from bayes_asr.data.audio import read_audio
-from bayes_asr.decode.ngram import witten_bell, write_arpa
 from bayes_asr.errors import InputError
+from bayes_asr.graph.ngram import witten_bell, write_arpa
+from bayes_asr.sound.audio import read_audio
 from bayes_asr.tables.text import (
     write_dictionary,
     write_lines,

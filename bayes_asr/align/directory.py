@@ -1,0 +1,218 @@
+"""Forced alignment of a data directory: by a trained network, or at equal lengths to begin with."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from bayes_asr.align.transcript import Speech, flat_alignment, read_speech
+from bayes_asr.align.utterance import Alignment, AlignOptions, Result, Source, align_one
+from bayes_asr.config import load as load_config
+from bayes_asr.corpus.sets import NAMED, data_dir, located, report_skipped
+from bayes_asr.decode.embedded import choose_engine
+from bayes_asr.errors import InputError
+from bayes_asr.features.stored import Features
+from bayes_asr.files import replacing
+from bayes_asr.forward.directory import log_likelihoods
+from bayes_asr.forward.log_likelihoods import load
+from bayes_asr.graph.lang import monophones, phones_file, read_lang
+from bayes_asr.log import LOGGER
+from bayes_asr.processes.pool import map_utterances
+from bayes_asr.tables.ark import write_int_vectors
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.mdl import write_transition_model
+from bayes_asr.tables.text import DataDir, read_data_dir, write_mapping
+from bayes_asr.tables.tree import write_tree
+
+MAX_SKIPPED = 0.05  # as data.max_skipped of conf/base.yaml, where there is no run to say it
+LIMIT_OF_RUN, LIMIT_WITHOUT = "data.max_skipped", "the default of data.max_skipped"
+ALIGNMENTS, MARK = "ali.1.gz", "align.json"
+MODEL_FILES = ("final.mdl", "tree", "phones.txt")
+
+
+@dataclass
+class AlignSummary:
+    """How a data directory was aligned, and which utterances could not be."""
+
+    utterances: int
+    aligned: int = 0
+    retried: int = 0
+    frames: int = 0
+    failed: list[str] = field(default_factory=list)
+
+
+def align_run(
+    run: Path,
+    out: Path,
+    *,
+    data: Path | None = None,
+    on: str | None = None,
+    lang: Path | None = None,
+    unknown: str | None = None,
+    acoustic_scale: float | None = None,
+    beam: float = AlignOptions.beam,
+    retry_beam: float = AlignOptions.retry_beam,
+    nj: int = 1,
+    open_pipe: OpenPipe | None = None,
+) -> AlignSummary:
+    """Align the Kaldi directory `data`, or the run's own set `on`, by the network of `run`.
+
+    Writes what `data.SET.alignments` can name: `out`/{ali.1.gz,final.mdl,tree,phones.txt}, the
+    model and tree those of the run's training alignments, and align.json, which tells how it was
+    made. `lang` is by default the run's graph, the acoustic scale that of its decoding. Utterances
+    that cannot be aligned are counted and named, with the reason; InputError if they are more than
+    data.max_skipped allows, and where `out` holds such files that no align wrote.
+    """
+    _refuse_others(out)
+    config = load_config([run / "config.yaml"])
+    model = located(config.data.train.alignments, config.data, "model") / "final.mdl"
+    if out.resolve() == model.parent.resolve():
+        raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
+    source = (lang or located(config.data.graph, config.data, "words"), model, unknown)
+    scale = config.decode.acoustic_scale if acoustic_scale is None else acoustic_scale
+    if data:
+        directory = read_data_dir(data, open_pipe=open_pipe)
+    else:
+        directory = data_dir(config, on or "train", open_pipe)
+    text = _transcripts(directory, read_speech(*source))
+    limit = config.data.max_skipped
+    loglikes = log_likelihoods(
+        load(run), directory, config, limit, open_pipe, limited_by=LIMIT_OF_RUN
+    )
+    options = AlignOptions(scale, beam, retry_beam)
+    aligning = partial(align_one, source, options, choose_engine().name)
+    results = map_utterances(aligning, ((u, (text.get(u), x)) for u, x in loglikes), nj)
+    return _write(results, directory, source, out, (limit, LIMIT_OF_RUN), str(run))
+
+
+def align_flat(
+    data: Path,
+    lang: Path,
+    out: Path,
+    model: Path | None = None,
+    unknown: str | None = None,
+    open_pipe: OpenPipe | None = None,
+) -> AlignSummary:
+    """Give every state of a transcript as many frames as the others: what training can start from.
+
+    Without a `model` one is made of three states a phone, each with a pdf of its own. Files and
+    faults are those of `align_run`.
+    """
+    _refuse_others(out)
+    directory = read_data_dir(data, open_pipe=open_pipe)
+    features = Features(directory, open_pipe=open_pipe)
+    limit = (MAX_SKIPPED, LIMIT_WITHOUT)
+    report_skipped(f"no features in {data}", features.missing, len(directory.utt2spk), *limit)
+    with TemporaryDirectory() as made:
+        source = (lang, model or _write_monophones(lang, Path(made)), unknown)
+        speech = read_speech(*source)
+        text = _transcripts(directory, speech)
+        results = (
+            _flat_one(utt, text.get(utt), len(features[utt]), speech) for utt in features.utterances
+        )
+        return _write(results, directory, source, out, limit, "equal lengths")
+
+
+def _flat_one(utt: str, words: list[str] | None, frames: int, speech: Speech) -> Result:
+    try:
+        if words is None:
+            raise InputError("there is no transcript")
+        tids = flat_alignment(words, frames, speech)
+    except InputError as error:
+        return utt, InputError(f"{utt}: {error}")
+    return utt, Alignment(tids, 0.0, False)
+
+
+def _write_monophones(lang: Path, out: Path) -> Path:
+    """Write final.mdl, tree and phones.txt of a model without context; returns final.mdl."""
+    phones, model, tree = monophones(lang, read_lang(lang).lexicon)
+    write_mapping(phones.items(), out / "phones.txt")
+    write_tree(tree, out / "tree")
+    write_transition_model(model, out / "final.mdl")
+    return out / "final.mdl"
+
+
+def _transcripts(data: DataDir, speech: Speech) -> dict[str, list[str]]:
+    """The words of each utterance; those that the lexicon lacks are counted and named."""
+    if data.text is None:
+        raise InputError(f"{data.path / 'text'}: there are no transcripts to align")
+    words = Counter(word for said in data.text.values() for word in said)
+    foreign = [word for word in words if word not in speech.pronunciations]
+    if foreign and speech.lang.unknown:
+        LOGGER.warning(
+            "%s: %d of %d words are not in the lexicon and are aligned as %s: %s",
+            *(data.path / "text", sum(words[word] for word in foreign), words.total()),
+            *(speech.lang.unknown, ", ".join(foreign[:NAMED])),
+        )
+    return data.text
+
+
+def _refuse_others(out: Path) -> None:
+    """Models and alignments that are not ours stay as they are."""
+    others = {path.name for path in out.glob("ali.*.gz")}
+    if (out / MARK).exists():
+        others -= {ALIGNMENTS}
+    else:
+        others |= {name for name in MODEL_FILES if (out / name).exists()}
+    if others:
+        raise InputError(
+            f"{out}: holds {min(others)}, which bayes-asr align did not write; choose another"
+            " folder, or remove what is there"
+        )
+
+
+def _write(
+    results: Iterable[Result],
+    data: DataDir,
+    source: Source,
+    out: Path,
+    limit: tuple[float, str],
+    aligner: str,
+) -> AlignSummary:
+    """Write the alignment directory `out`; nothing of it if more than `limit` have failed.
+
+    Alignments never stand beside another model, however the process ends: new ones are complete
+    before the old ones go, and get their name when the model has its own.
+    """
+    summary = AlignSummary(len(data.utt2spk))
+    complete = out / f".new.{ALIGNMENTS}"
+
+    def aligned() -> Iterator[tuple[str, np.ndarray]]:
+        for utt, result in results:
+            if isinstance(result, InputError):
+                LOGGER.warning("not aligned: %s", result)
+                summary.failed.append(utt)
+                continue
+            summary.aligned += 1
+            summary.retried += result.retried
+            summary.frames += len(result.transition_ids)
+            yield utt, result.transition_ids
+        why = f"no alignment of {data.path}"
+        report_skipped(why, summary.failed, summary.utterances, *limit)
+
+    try:
+        write_int_vectors(aligned(), complete)
+        _replace_model(source, out, {"by": aligner, "data": str(data.path), **asdict(summary)})
+        complete.replace(out / ALIGNMENTS)
+    finally:
+        complete.unlink(missing_ok=True)
+    return summary
+
+
+def _replace_model(source: Source, out: Path, made: dict[str, object]) -> None:
+    """Remove the old alignments and put their mark and the new model in place, the mark first."""
+    lang, model, _ = source
+    copies = (model, model.parent / "tree", phones_file(lang, model))
+    with ExitStack() as pending:  # renames the last that was entered first
+        for path, name in zip(copies, MODEL_FILES, strict=True):
+            shutil.copyfile(path, pending.enter_context(replacing(out / name)))
+        mark = pending.enter_context(replacing(out / MARK))
+        mark.write_text(json.dumps(made) + "\n", encoding="utf-8")
+        (out / ALIGNMENTS).unlink(missing_ok=True)

@@ -1,0 +1,51 @@
+"""What a run was started on, so that it never goes on with other data unawares."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bayes_asr.corpus.index import content_hash, sampled
+from bayes_asr.corpus.sets import LabelledSet
+from bayes_asr.errors import InputError
+
+TABLES = ("feats.scp", "utt2spk", "cmvn.scp", "frontend.json")
+
+
+def fingerprints(data: LabelledSet) -> dict[str, str]:
+    """A hash of everything that a set is made of, by file or directory.
+
+    Tables are hashed whole, alignments and their model as what they say, whatever compressed them.
+    So are the archives of speaker statistics, where these are used. Of an archive of features,
+    which may be as large as a disk, its size and 64 KiB at its beginning, middle and end. What a
+    pipe prints is not looked at; the scp has its command.
+    """
+    if not all(archive.exists() for archive in data.features.archives):
+        data.check()  # says of which utterance
+    found = {str(path): content_hash(content) for path, content in _contents(data)}
+    return {**found, str(data.alignments.directory): data.alignments.digest}
+
+
+def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Refuse inputs that differ from those of a run that is there."""
+    for path in sorted(saved.keys() | now.keys()):
+        # A new archive is named by a table that has changed too, or is of speaker statistics, which
+        # runs of before did not note.
+        noted = path in saved or Path(path).name in TABLES
+        if noted and saved.get(path) != now.get(path):
+            what = "was not read before" if path not in saved else "has changed"
+            what = what if path in now else "is not read any more"
+            raise InputError(
+                f"{path}: {what} since this run was started; restore it, train into another"
+                " folder, or start over with --new"
+            )
+
+
+def _contents(data: LabelledSet) -> Iterator[tuple[Path, Iterator[bytes]]]:
+    """What is hashed of each file."""
+    features = data.features
+    for table in (features.directory / name for name in TABLES):
+        if table.exists():
+            yield table, iter([table.read_bytes()])
+    for archive in features.statistics_archives:
+        yield archive, iter([archive.read_bytes()])
+    for archive in features.archives:
+        yield archive, sampled(archive)

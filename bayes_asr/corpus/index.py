@@ -1,0 +1,173 @@
+"""What was found by reading all inputs of a training, kept so that the next one starts at once.
+
+A file of the index says what it was made from, and is made again where that has changed.
+"""
+
+import hashlib
+import json
+import os
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TypeVar
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.files import replacing
+from bayes_asr.lock import in_turn
+from bayes_asr.log import LOGGER
+from bayes_asr.tables.mdl import read_transition_model
+from bayes_asr.tables.vectors import Places, StoredVectors, write_vectors
+from bayes_asr.targets.alignments import Alignments, archives, hash_of, hashed, read_aligned
+
+Arrays = dict[str, np.ndarray]
+Found = TypeVar("Found")
+FORMAT = "1"  # another one makes every index anew
+SAMPLE = 2**16  # bytes of a file that are looked at in each of three places
+DAMAGE = (InputError, OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile)
+
+
+class NotKeptError(Exception):
+    """Why an index cannot be written."""
+
+
+class Index:
+    """Folders of what was found: read where it is there, written to the first that allows it."""
+
+    def __init__(self, *folders: Path) -> None:
+        self._folders = folders
+
+    def of(
+        self,
+        name: str,
+        made_from: Mapping[str, str],
+        make: Callable[[Path], Arrays],
+        use: Callable[[Path, Arrays], Found],
+    ) -> Found:
+        """What is kept as `name`: found by `make` where it is not there, and taken up by `use`.
+
+        made_from: the state of all that it depends on, by file. Both functions are told the folder,
+        for what `make` leaves there besides. Of processes that want the same, one makes it.
+        NotKeptError where it cannot be written.
+        """
+        for folder in self._folders:
+            found, _ = _taken(folder / f"{name}.npz", made_from, use)
+            if found is not None:
+                return found
+        folder = next(filter(_may_be_written, self._folders), self._folders[-1])
+        path = folder / f"{name}.npz"
+        with ExitStack() as stack:
+            with _keeping():
+                stack.enter_context(in_turn(path.with_suffix(".lock")))
+            found, why = _taken(path, made_from, use)  # made by another process meanwhile
+            if found is None:
+                LOGGER.info("%s: %s: reading all that it is made from", path, why)
+                start = time.perf_counter()
+                arrays = make(folder)
+                with _keeping(), replacing(path) as temporary:
+                    about = json.dumps({"format": FORMAT, **made_from})
+                    np.savez(temporary, **{"made_from": np.array(about), **arrays})  # type: ignore[arg-type]
+                LOGGER.info("%s: made in %.1f s", path, time.perf_counter() - start)
+                found = use(folder, arrays)
+        return found
+
+
+@contextmanager
+def _keeping() -> Iterator[None]:
+    """Tell an error of writing an index from one of reading what it is made from."""
+    try:
+        yield
+    except OSError as error:
+        raise NotKeptError(str(error)) from error
+
+
+def _taken(
+    path: Path, made_from: Mapping[str, str], use: Callable[[Path, Arrays], Found]
+) -> tuple[Found | None, str]:
+    """What is kept in a file of the index; or None, and why not."""
+    if not path.exists():
+        return None, "not there yet"
+    try:
+        with path.open("rb") as raw, np.load(raw) as file:
+            arrays = {name: file[name] for name in file.files}
+        before = json.loads(str(arrays.pop("made_from")))
+        now = {"format": FORMAT, **made_from}
+        changed = sorted(key for key in before.keys() | now if before.get(key) != now.get(key))
+        if changed:
+            return None, f"{changed[0]} has changed"
+        return use(path.parent, arrays), ""
+    except DAMAGE as error:
+        return None, f"damaged ({error})"
+
+
+def stored_alignments(directory: Path, index: Index) -> Alignments:
+    """The alignments of a directory, in an archive from which each is read when it is used."""
+    name = f"ali-{name_of(directory)}"
+
+    def make(folder: Path) -> Arrays:
+        model = read_transition_model(directory / "final.mdl")
+        total = hash_of(model)
+        aligned = hashed(read_aligned(directory, model), total)
+        with _keeping():  # where it is the reading that fails, it does so in memory again
+            places = write_vectors(aligned, folder / f"{name}.ark")
+        return {"digest": np.array(total.hexdigest()), **vars(places)}
+
+    def use(folder: Path, found: Arrays) -> Alignments:
+        digest = str(found["digest"])
+        places = Places(**{key: found[key] for key in found if key != "digest"})
+        return Alignments(directory, StoredVectors(folder / f"{name}.ark", places), digest)
+
+    made_from = {str(path): state_of(path) for path in archives(directory)}
+    made_from[str(directory / "final.mdl")] = state_of(directory / "final.mdl")
+    try:
+        return index.of(name, made_from, make, use)
+    except NotKeptError as error:
+        LOGGER.warning("no index of the alignments, which are held in memory: %s", error)
+        return Alignments(directory)
+
+
+def name_of(*what: Path | str) -> str:
+    """A short name for what an index is of."""
+    whole = tuple(str(part.absolute() if isinstance(part, Path) else part) for part in what)
+    return content_hash([repr(whole).encode()])[:12]
+
+
+def state_of(path: Path) -> str:
+    """Size and times of a file, and a hash of its `sampled` bytes: what tells that it changed.
+
+    The time of its last change of any kind is among them, which nobody can set back.
+    """
+    status = os.stat(path)
+    times = f"{status.st_mtime_ns} {status.st_ctime_ns}"
+    return f"{status.st_size} {times} {content_hash(sampled(path))}"
+
+
+def sampled(path: Path) -> Iterator[bytes]:
+    """The size of a file, and 64 KiB at its beginning, middle and end."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        yield str(size).encode()
+        for place in (0, size // 2, size - SAMPLE):
+            file.seek(max(0, place))
+            yield file.read(SAMPLE)
+
+
+def content_hash(parts: Iterable[bytes]) -> str:
+    """A hash of bytes."""
+    total = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        total.update(part)
+    return total.hexdigest()
+
+
+def _may_be_written(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,88 @@
+"""Which utterances of a set have features and an alignment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of
+from bayes_asr.log import LOGGER
+from bayes_asr.tables.ark import archives_of, is_pipe
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.sorted import SortedTable, decoded, encoded
+from bayes_asr.tables.text import DataDir, read_data_dir
+from bayes_asr.targets.alignments import Alignments
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The tables of a set, the frames of each utterance that has both, and those that lack one."""
+
+    data: DataDir
+    lengths: Mapping[str, int]
+    total: int
+    without_features: list[str]
+    without_alignment: list[str]
+
+
+def listed(directory: Path, alignments: Alignments, open_pipe: OpenPipe | None) -> Listing:
+    """Read the tables of a data directory, and compare them with alignments."""
+    data = read_data_dir(directory, open_pipe=open_pipe)
+    feats, aligned = data.feats or {}, dict(alignments.lengths.items())
+    lengths = {utt: aligned[utt] for utt in feats if utt in aligned}
+    return Listing(
+        data,
+        lengths,
+        len(data.utt2spk),
+        [utt for utt in data.utt2spk if utt not in feats],
+        [utt for utt in feats if utt not in lengths],
+    )
+
+
+def stored_listing(
+    directory: Path, alignments: Alignments, open_pipe: OpenPipe | None, index: Index
+) -> Listing:
+    """What `listed` gives, from an index where feats.scp is as Kaldi sorts it and has no pipes."""
+    tables = [path for name in ("feats.scp", "utt2spk") if (path := directory / name).exists()]
+    made_from = {str(path): content_hash([path.read_bytes()]) for path in tables}
+    made_from[str(alignments.directory)] = alignments.digest
+    made_from["working directory"] = os.getcwd()  # relative names in feats.scp mean other files
+
+    def make(_: Path) -> Arrays:
+        found = listed(directory, alignments, open_pipe)
+        feats = found.data.feats or {}
+        if list(feats) != sorted(feats) or any(map(is_pipe, feats.values())):
+            return {}
+        where = [os.path.join(os.getcwd(), one) for one in feats.values()]
+        return {
+            "names": encoded(feats),
+            "where": encoded(where),
+            "archives": encoded(map(str, archives_of(where))),
+            "lengths": np.array([found.lengths.get(utt, -1) for utt in feats], np.int64),
+            "total": np.array(found.total),
+            "without_features": encoded(found.without_features),
+        }
+
+    def use(_: Path, found: Arrays) -> Listing:
+        if not found or not all(map(os.path.exists, decoded(found["archives"]))):
+            return listed(directory, alignments, open_pipe)
+        names, lengths = found["names"], found["lengths"]
+        aligned = lengths >= 0
+        feats = SortedTable(names, found["where"])
+        return Listing(
+            read_data_dir(directory, open_pipe=open_pipe, feats=feats),
+            SortedTable(names[aligned], lengths[aligned]),
+            int(found["total"]),
+            decoded(found["without_features"]),
+            decoded(names[~aligned]),
+        )
+
+    try:
+        return index.of(
+            f"utterances-{name_of(directory, alignments.directory)}", made_from, make, use
+        )
+    except NotKeptError as error:
+        LOGGER.warning("no index of the utterances, which are read from the tables: %s", error)
+        return listed(directory, alignments, open_pipe)

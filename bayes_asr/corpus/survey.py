@@ -1,0 +1,83 @@
+"""One look at every frame of a set, before it is trained on."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from bayes_asr.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of, state_of
+from bayes_asr.corpus.sets import LabelledSet
+from bayes_asr.features.transforms import Normalisation
+from bayes_asr.log import LOGGER
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What all utterances of a set give together.
+
+    pdf_counts: frames of each pdf plus 0.5 [P]; digest: a hash of the features as they are stored.
+    """
+
+    normalisation: Normalisation
+    pdf_counts: np.ndarray
+    digest: str
+
+
+def surveyed(
+    name: str, data: LabelledSet, noted: Mapping[str, str], index: Index, *, new: bool
+) -> Survey:
+    """Survey the set `name`, or take what the index has of it.
+
+    All features are read, which finds what is wrong with them: InputError names the first
+    utterance that is not as its alignment or not finite. noted: the fingerprints of the set. new:
+    do not trust the commands of an scp to print what they did.
+    """
+    features = data.features
+    of = name_of(features.directory, data.alignments.directory, features.preparation)
+    made_from = {
+        **noted,
+        **{f"{path} (times)": state_of(path) for path in features.archives},
+        "choice of utterances": content_hash(["\n".join(data.lengths).encode()]),
+        "preparation": features.preparation,
+    }
+
+    def make(_: Path) -> Arrays:
+        survey = _read(name, data)
+        return {
+            "mean": survey.normalisation.mean,
+            "deviation": survey.normalisation.deviation,
+            "pdf_counts": survey.pdf_counts,
+            "digest": np.array(survey.digest),
+        }
+
+    def use(_: Path, found: Arrays) -> Survey:
+        normalisation = Normalisation(found["mean"], found["deviation"])
+        return Survey(normalisation, found["pdf_counts"], str(found["digest"]))
+
+    if new and features.piped:
+        return _read(name, data)
+    try:
+        return index.of(f"{name}-{of}", made_from, make, use)
+    except NotKeptError as error:
+        LOGGER.warning("what is found in %s is not kept: %s", features.directory, error)
+        return _read(name, data)
+
+
+def _read(name: str, data: LabelledSet) -> Survey:
+    """Look at all frames; at the lengths of all utterances first, which is done in seconds."""
+    data.check()
+    LOGGER.info("reading all features of %d %s utterances", len(data.lengths), name)
+    total = hashlib.sha256()  # twice as fast as blake2b where the processor has instructions for it
+
+    def matrices() -> Iterator[np.ndarray]:
+        for utt in tqdm(data.lengths, f"reading {name}", unit="utt", leave=False, disable=None):
+            stored = data.stored(utt)
+            total.update(f"{utt} {len(stored)} ".encode())
+            total.update(stored.data)
+            yield data.features.prepared(utt, stored)
+
+    normalisation = Normalisation.of(matrices())
+    return Survey(normalisation, data.alignments.pdf_counts(data.lengths), total.hexdigest())

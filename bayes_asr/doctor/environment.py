@@ -1,0 +1,144 @@
+"""What is there, and whether a training would start: checked in seconds, before hours are spent."""
+
+import os
+import platform
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from bayes_asr.decode import compiled as decoder
+from bayes_asr.decode.archive import BACKENDS, choose_decoder
+from bayes_asr.decode.kaldi import PROGRAMS
+from bayes_asr.doctor.training_data import LEAST_FREE, Check
+from bayes_asr.errors import InputError
+from bayes_asr.nn.kernels import library as recurrence
+from bayes_asr.programs import cannot_run, find_nist_program, find_program
+
+EXTRAS = {
+    "decode": ("kaldifst",),
+    "report": ("matplotlib",),
+    "mini": ("espeakng_loader", "kaldi_native_fbank"),
+}
+COMPILERS = (os.environ.get("CXX", "c++"), "g++", "clang++")
+GMM_SCRIPTS = (  # of Kaldi's egs/wsj/s5: what local/kaldi_gmm.sh calls
+    *("steps/make_mfcc.sh", "steps/compute_cmvn_stats.sh", "steps/train_mono.sh"),
+    *("steps/train_deltas.sh", "steps/train_lda_mllt.sh", "steps/train_sat.sh"),
+    *("steps/align_si.sh", "steps/align_fmllr.sh", "steps/decode_fmllr.sh"),
+    *("steps/nnet/make_fmllr_feats.sh", "utils/prepare_lang.sh", "utils/mkgraph.sh"),
+    *("utils/subset_data_dir.sh", "utils/fix_data_dir.sh"),
+)
+GMM_PROGRAMS = (  # one of each of Kaldi's folders that they need
+    *("compute-mfcc-feats", "gmm-est-fmllr", "compile-train-graphs", "fsttablecompose"),
+    *("lattice-to-post", "arpa2fst", "fstcompile"),
+)
+
+
+def environment() -> list[Check]:
+    """Python, torch, native code, optional packages, other programs, disk."""
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    devices = f"{', '.join(names) or 'no GPU'}, {torch.get_num_threads()} threads"
+    compiler = next((where for where in map(shutil.which, COMPILERS) if where), "no compiler")
+    free = shutil.disk_usage(Path.cwd()).free
+    return [
+        Check("python", "ok", f"{platform.python_version()} on {platform.machine()}"),
+        Check("torch", "ok", f"{torch.__version__}, {devices}"),
+        _decoder(compiler),
+        _recurrence(compiler),
+        *(_importable(extra) for extra in EXTRAS),
+        *(_backend(name) for name in BACKENDS),
+        _nist(),
+        _gmm_scripts(),
+        Check(
+            "disk",
+            "ok" if free > LEAST_FREE else "warning",
+            f"{free / 2**30:.1f} GiB free in {Path.cwd()}",
+        ),
+    ]
+
+
+def _decoder(compiler: str) -> Check:
+    """Whether decoding is compiled."""
+    if decoder.library() is not None:
+        return Check("native decoder", "ok", f"built; {compiler}")
+    missing = _missing(decoder.LIBRARY, compiler)
+    return Check("native decoder", "warning", f"{missing}, so decoding is slow; install again")
+
+
+def _recurrence(compiler: str) -> Check:
+    """Which code the recurrences run on the CPU."""
+    try:
+        path = recurrence.path()
+    except InputError as error:
+        return Check("recurrence", "error", str(error))
+    if path != "torch":
+        return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
+    if recurrence.library() is not None:
+        return Check("recurrence", "ok", f"torch alone, as {recurrence.CHOICE} says")
+    missing = _missing(recurrence.LIBRARY, compiler)
+    return Check("recurrence", "warning", f"{missing}, so torch alone trains; install again")
+
+
+def _missing(library: Path, compiler: str) -> str:
+    """Why compiled code is left alone."""
+    wrong = (
+        "was built for another version, or does not load" if library.exists() else "is not built"
+    )
+    return f"{library} {wrong} ({compiler})"
+
+
+def _importable(extra: str) -> Check:
+    missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
+    if missing:
+        lacking = f"without {', '.join(missing)}: pip install -e '.[{extra}]'"
+        return Check(f"extra {extra}", "absent", lacking)
+    return Check(f"extra {extra}", "ok", "there")
+
+
+def _which(programs: tuple[str, ...]) -> dict[str, str | None]:
+    """Where the programs are: below KALDI_ROOT or on the PATH."""
+    root = os.environ.get("KALDI_ROOT")
+    places = ("src/*bin", "tools/openfst/bin")
+    folders = [folder for place in places for folder in Path(root).glob(place)] if root else []
+    path = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
+    return {program: shutil.which(program, path=path) for program in programs}
+
+
+def _gmm_scripts() -> Check:
+    """Whether local/kaldi_gmm.sh would find what it calls."""
+    name, root = "Kaldi's GMMs", os.environ.get("KALDI_ROOT")
+    if not root:
+        said = "KALDI_ROOT is not set (only local/kaldi_gmm.sh needs it, or a path.sh)"
+        return Check(name, "absent", said)
+    scripts = Path(root, "egs", "wsj", "s5")
+    missing = [name for name in GMM_SCRIPTS if not (scripts / name).is_file()]
+    missing += [program for program, where in _which(GMM_PROGRAMS).items() if not where]
+    if missing:
+        lacking = f"{', '.join(missing)} not found (only local/kaldi_gmm.sh needs them)"
+        return Check(name, "absent", lacking)
+    return Check(name, "ok", f"scripts in {scripts} and their programs: there")
+
+
+def _backend(name: str) -> Check:
+    """Whether a decoding backend could be used as it would be called here."""
+    trouble = choose_decoder(name, Path(), os.environ.get("decode_cmd", "")).trouble()  # noqa: SIM112
+    if not trouble and name == "kaldi":
+        trouble = next(filter(None, (cannot_run(find_program(one)) for one in PROGRAMS)), "")
+    if trouble:
+        said = f"not usable: {trouble} (one backend is enough)"
+        return Check(f"decoding by {name}", "absent", said)
+    return Check(f"decoding by {name}", "ok", "usable")
+
+
+def _nist() -> Check:
+    """Where NIST's scorer is."""
+    try:
+        program = find_nist_program("hubscr.pl")
+        trouble = cannot_run(program)
+    except InputError as error:
+        program, trouble = "", str(error)
+    if trouble:
+        said = f"not usable: {trouble}; runs are scored without it"
+        return Check("scoring by NIST", "absent", said)
+    return Check("scoring by NIST", "ok", f"usable: {program}")

@@ -1,0 +1,204 @@
+"""Whether a training would start: the sets of a configuration, looked at in seconds."""
+
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from bayes_asr.config import Config
+from bayes_asr.corpus.sets import (
+    NAMED,
+    LabelledSet,
+    data_dir,
+    features_of,
+    located,
+    training_and_dev,
+)
+from bayes_asr.errors import InputError, explained
+from bayes_asr.log import LOGGER
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.fst import read_fst
+from bayes_asr.tables.mdl import read_transition_model
+from bayes_asr.tables.text import DataDir
+from bayes_asr.train.plan import architecture
+
+State = Literal["ok", "absent", "warning", "error"]
+HERE = Path()
+SAMPLE = 10  # utterances of a set that are read
+LEAST_FREE = 2**30  # bytes
+UPDATED = 5  # what is held of each weight: itself, its gradient, two moments, a temporary
+VALUES_PER_UNIT = 16  # and frame, until the backward pass: measured with lstm; li-bru takes 10
+CHECKPOINTS = 4 * 3  # last, the one before, unfinished and best: weights and two moments
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at; only an error keeps a training from starting.
+
+    absent: something that not everybody needs, and that cannot be used here.
+    """
+
+    name: str
+    state: State
+    message: str
+
+
+def corpus(config: Config, open_pipe: OpenPipe | None = None, out: Path = HERE) -> list[Check]:
+    """The sets of a configuration, as training, forward and decoding will find them.
+
+    out: an existing folder on the disk that a run would be written to.
+    """
+    checks: list[Check] = []
+    with _collected(checks, "training data", blocking=True):
+        architecture(config.model, 1, [1])
+        train, dev = training_and_dev(config, open_pipe)
+        for name, data in (("train", train), ("dev", dev)):
+            checks.append(Check(name, "ok", _described(data)))
+        checks += _resources(config, train, dev, out)
+    for name in ("train", "dev", "test"):
+        with _collected(checks, f"{name} set"):
+            checks.extend(_set(config, name, open_pipe))
+    with _collected(checks, "graph"):
+        checks.append(Check("graph", "ok", _graph(config)))
+    return checks
+
+
+@contextmanager
+def _collected(checks: list[Check], name: str, *, blocking: bool = False) -> Iterator[None]:
+    """Turn what is logged, and bad input, into checks."""
+    states: dict[str, State] = {"INFO": "ok", "WARNING": "warning"}
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            checks.append(Check(name, states[record.levelname], record.getMessage()))
+
+    handlers, LOGGER.handlers = LOGGER.handlers, [Collector()]
+    level = LOGGER.level
+    LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    except (InputError, OSError) as error:
+        said = explained(error) if isinstance(error, OSError) else str(error)
+        checks.append(Check(name, "error" if blocking else "warning", said))
+    finally:
+        LOGGER.handlers = handlers
+        LOGGER.setLevel(level)
+
+
+def _described(data: LabelledSet) -> str:
+    """Read some utterances, and count all; their headers were compared with the alignments."""
+    sample = _spread(list(data.lengths))
+    shapes = {data[utt].shape[1] for utt in sample}
+    return (
+        f"{len(data.lengths)} utterances, {sum(data.lengths.values())} frames,"
+        f" {data.features.dimensions} dimensions ({shapes.pop()} for the network),"
+        f" {data.alignments.model.num_pdfs} pdfs; {len(sample)} utterances read"
+    )
+
+
+def _set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterator[Check]:
+    """Which utterances of a set have what, and whether forward would read them all."""
+    data = data_dir(config, name, open_pipe)
+    features = features_of(data, config.features, open_pipe)
+    counts = [f"{len(data.utt2spk)} utterances"]
+    for what, there in (("features", data.feats or {}), ("text", data.text or {})):
+        missing = [utt for utt in data.utt2spk if utt not in there]
+        counts.append(f"{len(data.utt2spk) - len(missing)} with {what}")
+        if missing:
+            yield Check(f"{name} set", "warning", _lacking(data, missing, what))
+    for utt in features.utterances:
+        frames, columns = features.stored_shape(utt) or (1, features.dimensions)
+        if not frames or columns != features.dimensions:
+            features.refuse_shape(utt, frames, columns)
+    sample = _spread(features.utterances)
+    for utt in sample:
+        features[utt]
+    counts.append(f"all headers and {len(sample)} matrices read")
+    yield Check(f"{name} set", "ok", ", ".join(counts))
+
+
+def _lacking(data: DataDir, missing: list[str], what: str) -> str:
+    names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
+    return f"{data.path}: {len(missing)} of {len(data.utt2spk)} lack {what}: {names}"
+
+
+def _resources(config: Config, train: LabelledSet, dev: LabelledSet, out: Path) -> Iterator[Check]:
+    """Estimates of the memory and the disk that a training takes, against what is free."""
+    outputs = [train.alignments.model.num_pdfs]
+    outputs += [train.alignments.num_monophones] if config.train.monophone_weight else []
+    inputs = train[min(train.lengths)].shape[1]
+    plan = architecture(config.model, inputs, outputs)
+    with torch.device("meta"):  # counted, not made
+        model = AcousticModel(**plan)
+    weights = 4 * sum(p.numel() for p in model.parameters())
+    longest = sorted(train.lengths.values())[-config.train.batch_sequences :]
+    frames = max(longest[-1], min(sum(longest), config.train.batch_frames))
+    values = VALUES_PER_UNIT * (1 + plan["bidirectional"]) * sum(plan["units"])
+    needed = UPDATED * weights + 4 * frames * (values + 3 * sum(outputs))
+    free = _free_memory()
+    yield Check(
+        "memory",
+        "warning" if free is not None and needed > free else "ok",
+        f"about {_gib(needed)} for {weights // 4} parameters and a batch of {frames} frames, beside"
+        f" the program; {'unknown' if free is None else _gib(free)} free",
+    )
+    written = CHECKPOINTS * weights + 4 * outputs[0] * sum(dev.lengths.values())
+    free_disk = shutil.disk_usage(out).free
+    yield Check(
+        "disk",
+        "warning" if written + LEAST_FREE > free_disk else "ok",
+        f"about {_gib(written)} for checkpoints and the log-likelihoods of dev;"
+        f" {_gib(free_disk)} free in {out.absolute()}",
+    )
+
+
+def _free_memory() -> int | None:
+    """Bytes of the device that a training would use."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.mem_get_info()[0])
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.3g} GiB"
+
+
+def _spread(utterances: list[str]) -> list[str]:
+    """Some utterances from the beginning to the end."""
+    places = np.linspace(0, len(utterances) - 1, min(SAMPLE, len(utterances)))
+    return [utterances[place] for place in places.round().astype(int)]
+
+
+def _graph(config: Config) -> str:
+    """Compare the transition-ids of the graph with those of the training alignments' model."""
+    folder = located(config.data.graph, config.data, "decoding graph")
+    aligned = located(config.data.train.alignments, config.data, "train alignments")
+    model = read_transition_model(aligned / "final.mdl")
+    graph = read_fst(folder / "HCLG.fst")
+    last = int(graph.ilabel.max(initial=0))
+    if last > model.num_transition_ids:
+        raise InputError(
+            f"{folder / 'HCLG.fst'} has transition-id {last}, but {aligned / 'final.mdl'} has 1 to"
+            f" {model.num_transition_ids}; build the graph with that model"
+        )
+    recorded = folder / "num_pdfs"  # written by Kaldi's mkgraph.sh
+    said = recorded.read_text(encoding="utf-8", errors="replace") if recorded.exists() else None
+    if said is not None and said.split() != [str(model.num_pdfs)]:
+        raise InputError(
+            f"{recorded} says {said.strip()!r}, but {aligned / 'final.mdl'} has"
+            f" {model.num_pdfs} pdfs; build the graph with that model"
+        )
+    if not (folder / "words.txt").exists():
+        raise InputError(f"{folder / 'words.txt'} is missing; copy it from the language directory")
+    return f"{len(graph.final)} states, {len(graph.ilabel)} arcs, {model.num_pdfs} pdfs"

@@ -1,0 +1,151 @@
+"""The features of a data directory, utterance by utterance."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.features.transforms import Cmvn, prepared, speaker_normalised, statistics
+from bayes_asr.tables.ark import archives_of, is_pipe, read_matrix, read_shape
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.text import DataDir
+
+
+class Features:
+    """The features of a data directory, utterance by utterance; nothing is held but the tables.
+
+    data: the directory; cmvn: what is done per speaker, with the statistics of cmvn.scp or, where
+    there is none, of the speaker's own utterances; order: of derivatives; left, right: frames of
+    context; open_pipe: runs the commands in scp files, which are refused without it.
+    """
+
+    def __init__(
+        self,
+        data: DataDir,
+        *,
+        cmvn: Cmvn = "none",
+        order: int = 0,
+        left: int = 0,
+        right: int = 0,
+        open_pipe: OpenPipe | None = None,
+    ) -> None:
+        if not data.feats:
+            raise InputError(
+                f"{data.path / 'feats.scp'}: there are no features; extract them first"
+            )
+        self._data, self._feats, self._open_pipe = data, data.feats, open_pipe
+        self._cmvn: Cmvn = cmvn
+        self._shape = {"order": order, "left": left, "right": right}
+        self._speakers: dict[str, np.ndarray] = {}
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self._data.path
+
+    @property
+    def speakers(self) -> dict[str, str]:
+        """The speaker of each utterance."""
+        return self._data.utt2spk
+
+    @property
+    def utterances(self) -> list[str]:
+        """All utterances of feats.scp in its order."""
+        return list(self._feats)
+
+    @property
+    def missing(self) -> list[str]:
+        """Utterances of utt2spk that have no features."""
+        return [utt for utt in self._data.utt2spk if utt not in self._feats]
+
+    @cached_property
+    def archives(self) -> list[Path]:
+        """The files that feats.scp names, each once."""
+        return archives_of(self._feats.values())
+
+    @property
+    def statistics_archives(self) -> list[Path]:
+        """The files that cmvn.scp names, each once; empty where they are not used."""
+        return archives_of((self._data.cmvn or {}).values()) if self._cmvn != "none" else []
+
+    @cached_property
+    def dimensions(self) -> int:
+        """Size of the stored feature vectors, by the first utterance."""
+        first = next(iter(self._feats))
+        return read_matrix(self._feats[first], first, open_pipe=self._open_pipe).shape[1]
+
+    def stored_shape(self, utt: str) -> tuple[int, int] | None:
+        """Frames and values of an utterance by the header on disk alone; None if it is piped."""
+        where = self._feats[utt]
+        return None if is_pipe(where) else read_shape(where, utt)
+
+    def where(self, utt: str) -> str:
+        """The file and offset of an utterance, for messages."""
+        return self._feats[utt]
+
+    def __getitem__(self, utt: str) -> np.ndarray:
+        """Features of one utterance, float32 [T, F']."""
+        return self.prepared(utt, self.stored(utt))
+
+    @property
+    def piped(self) -> bool:
+        """Whether commands print some of the features or statistics."""
+        tables = (self._feats, self._data.cmvn or {})
+        return any(is_pipe(where) for table in tables for where in table.values())
+
+    @property
+    def preparation(self) -> str:
+        """What is done to stored features, for comparison."""
+        return f"cmvn {self._cmvn}, {self._shape}"
+
+    def prepared(self, utt: str, matrix: np.ndarray) -> np.ndarray:
+        """What is made [T, F'] of the stored features [T, F] of an utterance."""
+        if self._cmvn != "none":
+            matrix = speaker_normalised(matrix, self._cmvn, self._statistics(utt))
+        return prepared(matrix, **self._shape)
+
+    def stored(self, utt: str) -> np.ndarray:
+        """Features of one utterance as they are on disk, float32 [T, F]."""
+        matrix = read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe)
+        if not len(matrix) or matrix.shape[1] != self.dimensions:
+            self.refuse_shape(utt, *matrix.shape)
+        return matrix
+
+    def refuse_shape(self, utt: str, frames: int, columns: int) -> NoReturn:
+        """Raise InputError for an utterance that is empty or of another width than the others."""
+        raise InputError(
+            f"{self.where(utt)}: {utt} has {frames} frames of {columns} values, but"
+            f" {self.utterances[0]} of the same feats.scp has {self.dimensions} values;"
+            " extract all features alike"
+        )
+
+    def _statistics(self, utt: str) -> np.ndarray:
+        speaker = self._data.utt2spk[utt]
+        if speaker not in self._speakers:
+            self._speakers[speaker] = self._speaker_statistics(speaker)
+        return self._speakers[speaker]
+
+    def _speaker_statistics(self, speaker: str) -> np.ndarray:
+        if self._data.cmvn is None:
+            return statistics(self.stored(utt) for utt in self._utterances_of[speaker])
+        scp = self._data.path / "cmvn.scp"
+        if speaker not in self._data.cmvn:
+            raise InputError(f"{scp}: speaker {speaker} is missing; compute its statistics")
+        where = self._data.cmvn[speaker]
+        stats = read_matrix(where, speaker, open_pipe=self._open_pipe, dtype=np.float64)
+        if stats.shape != (2, self.dimensions + 1) or stats[0, -1] <= 0:
+            raise InputError(
+                f"{where}: statistics of speaker {speaker} are {list(stats.shape)} of"
+                f" {stats[0, -1] if stats.size else 0:g} frames, but features of {self.dimensions}"
+                f" dimensions need [2, {self.dimensions + 1}]; compute them from these features"
+            )
+        return stats
+
+    @cached_property
+    def _utterances_of(self) -> dict[str, list[str]]:
+        by_speaker: dict[str, list[str]] = {}
+        for utt in self._feats:
+            by_speaker.setdefault(self._data.utt2spk[utt], []).append(utt)
+        return by_speaker

@@ -1,0 +1,52 @@
+"""Log-likelihoods of utterances that arrive in chunks."""
+
+from collections.abc import Callable
+
+import numpy as np
+from torch import Tensor
+
+from bayes_asr.features.arriving import Arriving
+from bayes_asr.nn.network import States
+
+Advance = Callable[[np.ndarray, States], tuple[Tensor, States]]
+"""(prepared features [T, F'], states before) -> (log-likelihoods [T, P], states after)."""
+
+Normalise = Callable[[Tensor | np.ndarray], np.ndarray]
+"""Features [T, F] -> what is left when the speaker's mean and deviation are taken out."""
+
+
+class Stream:
+    """One utterance after another, chunk by chunk: the log-likelihoods that the whole would give.
+
+    A chunk may have any number of frames, none too. Where the run appends deltas or context, a
+    frame is computed when `latency` further ones are there, and `finish` gives the rest. Streams of
+    one network do not know of each other.
+    """
+
+    def __init__(self, advance: Advance, normalise: Normalise, arriving: Arriving) -> None:
+        self._advance, self._normalise, self._arriving = advance, normalise, arriving
+        self.reset()
+
+    @property
+    def latency(self) -> int:
+        """How many frames log-likelihoods are behind the features."""
+        return self._arriving.latency
+
+    def __call__(self, features: Tensor | np.ndarray) -> Tensor:
+        """Take the next features [T, F]; return the log-likelihoods that are known now [T', P]."""
+        return self._computed(self._arriving.push(self._normalise(features)))
+
+    def finish(self) -> Tensor:
+        """End the utterance: return its last log-likelihoods [T', P]. The next one may begin."""
+        loglikes = self._computed(self._arriving.finish())
+        self.reset()
+        return loglikes
+
+    def reset(self) -> None:
+        """Forget the utterance. The next one may begin."""
+        self._arriving.reset()
+        self._states: States = []
+
+    def _computed(self, ready: np.ndarray) -> Tensor:
+        loglikes, self._states = self._advance(ready, self._states)
+        return loglikes

@@ -1,0 +1,144 @@
+"""Decoding graphs without Kaldi: HCLG from lexicon, language model, tree and transition model.
+
+The steps and their order are those of Kaldi's utils/prepare_lang.sh and utils/mkgraph.sh.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayes_asr.errors import InputError
+from bayes_asr.graph.hmm import add_self_loops, hmm_fst
+from bayes_asr.graph.lang import fitted
+from bayes_asr.graph.lexicon import (
+    Pronunciation,
+    disambiguate,
+    lexicon_fst,
+    word_symbols,
+)
+from bayes_asr.graph.ngram import BACKOFF, EPSILON, NgramModel, grammar_fst
+from bayes_asr.graph.transducers import drop_labels, from_kaldifst, load_kaldifst, to_kaldifst
+from bayes_asr.tables.fst import Fst, write_fst
+from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.text import write_lines, write_mapping
+from bayes_asr.tables.tree import Tree
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What a graph directory holds: HCLG and the symbols around it.
+
+    `disambiguation` holds the transition-ids that stood for disambiguation symbols, none of which
+    is left in `hclg`; `foreign_words` the words of the language model that the lexicon lacks.
+    """
+
+    hclg: Fst
+    words: dict[str, int]
+    phones: dict[str, int]
+    num_pdfs: int
+    disambiguation: list[int]
+    foreign_words: set[str]
+    lexicon: list[Pronunciation]
+
+
+def build_graph(
+    lexicon: Sequence[Pronunciation],
+    language_model: NgramModel,
+    phones: Mapping[str, int],
+    model: TransitionModel,
+    tree: Tree,
+    *,
+    silence: str | None = None,
+    silence_probability: float = 0.0,
+    transition_scale: float = 1.0,
+    self_loop_scale: float = 0.1,
+) -> Graph:
+    """Build the graph of words in `language_model`, said as `lexicon` has them.
+
+    `phones` (phone -> phone-id) is the table of `model`; where it has the variants _B _I _E _S of a
+    phone, the lexicon is taken to be without. The phone `silence` may stand at the ends and between
+    words with `silence_probability`. Raises InputError for phones that the model does not have.
+    """
+    plain = {phone: number for phone, number in phones.items() if not phone.startswith("#")}
+    lexicon = fitted(lexicon, plain, model)
+    marked, most = disambiguate(lexicon)
+    symbols = [BACKOFF, *(f"#{number}" for number in range(1, most + 2))]  # the last for silence
+    first = max(plain.values()) + 1
+    numbered = {**plain, **{symbol: first + i for i, symbol in enumerate(symbols)}}
+    words = word_symbols(lexicon)
+    pause = (silence, symbols[-1]) if silence and silence_probability else ()
+    spoken = lexicon_fst(marked, numbered, words, pause, silence_probability)
+    grammar, foreign_words = grammar_fst(language_model, words, words[BACKOFF])
+    hclg, stand_ins = compose_graph(
+        spoken,
+        grammar,
+        [numbered[symbol] for symbol in symbols],
+        model,
+        tree,
+        transition_scale,
+        self_loop_scale,
+    )
+    if hclg.num_states == 0:
+        raise InputError("lexicon and language model have no sentence in common")
+    return Graph(hclg, words, numbered, model.num_pdfs, stand_ins, foreign_words, [*lexicon])
+
+
+def compose_graph(
+    lexicon: Fst,
+    grammar: Fst,
+    disambiguation: Sequence[int],
+    model: TransitionModel,
+    tree: Tree,
+    transition_scale: float = 1.0,
+    self_loop_scale: float = 0.1,
+) -> tuple[Fst, list[int]]:
+    """Return HCLG, and the transition-ids that disambiguation symbols had on the way to it.
+
+    `disambiguation` holds the phone-ids of #0, #1, ... in `lexicon` and `grammar`.
+    """
+    kaldifst = load_kaldifst()
+    lg = kaldifst.compose(to_kaldifst(lexicon, "olabel"), to_kaldifst(grammar, "ilabel"))
+    kaldifst.determinize_star(lg, use_log=True)
+    kaldifst.minimize_encoded(lg)
+    clg, windows = kaldifst.compose_context(list(disambiguation), tree.width, tree.center, lg)
+    kaldifst.arcsort(clg, "ilabel")
+    hmms, stand_ins = hmm_fst(windows, model, tree, transition_scale)
+    hclg = kaldifst.compose(to_kaldifst(hmms, "olabel"), clg)
+    kaldifst.determinize_star(hclg, use_log=True)
+    hclg = to_kaldifst(drop_labels(from_kaldifst(hclg), stand_ins), "ilabel")
+    kaldifst.minimize_encoded(hclg)
+    return add_self_loops(from_kaldifst(hclg), model, self_loop_scale), stand_ins
+
+
+def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
+    """Write the graph directory `out` as mkgraph.sh does; HCLG.fst appears last.
+
+    `silence` lists the silence phones, the optional one first.
+    """
+    out = Path(out)
+    folder = out / "phones"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_mapping(graph.words.items(), out / "words.txt")
+    write_mapping(graph.phones.items(), out / "phones.txt")
+    write_lines([graph.num_pdfs], out / "num_pdfs")
+    write_lines(graph.disambiguation, out / "disambig_tid.int")
+    hashes = [symbol for symbol in graph.phones if symbol.startswith("#")]
+    for name, symbols in (
+        ("disambig", hashes),
+        ("silence", silence),
+        ("optional_silence", silence[:1]),
+    ):
+        numbers = [graph.phones[symbol] for symbol in symbols]
+        write_lines(symbols, folder / f"{name}.txt")
+        write_lines(numbers, folder / f"{name}.int")
+        write_lines([":".join(map(str, numbers))], folder / f"{name}.csl")
+    _write_align_lexicon(graph, silence[:1], folder)
+    write_fst(graph.hclg, out / "HCLG.fst")
+
+
+def _write_align_lexicon(graph: Graph, silence: Sequence[str], folder: Path) -> None:
+    entries: list[tuple[str, tuple[str, ...]]] = [(EPSILON, (phone,)) for phone in silence]
+    entries += [(entry.word, entry.phones) for entry in graph.lexicon]
+    write_lines((" ".join((w, w, *phones)) for w, phones in entries), folder / "align_lexicon.txt")
+    numbers = ([graph.words[w]] * 2 + [graph.phones[p] for p in phones] for w, phones in entries)
+    write_lines((" ".join(map(str, row)) for row in numbers), folder / "align_lexicon.int")

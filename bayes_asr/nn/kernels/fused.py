@@ -1,0 +1,228 @@
+"""The recurrence with a hand-written backward pass: what `scan` computes, without one autograd node
+per operation and frame.
+
+For a cell with states s and pre-activations a_t = x_t + V h_{t-1}, `Cell.partials` gives J_a =
+ds_t/da_t and, at fixed a_t, J_s = ds_t/ds_{t-1}; both are elementwise, so they are computed for
+many frames at once. With g_t the gradient that reaches s_t, the loop over frames then only does
+da_t = J_a g_t and g_{t-1} += J_s g_t + da_t V^T. The gradients of V and of the cell's own
+parameters are computed over all frames after the loop.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.scan import directed
+from bayes_asr.nn.units.cell import Cell, Partials
+
+BLOCK = 256  # frames whose partial derivatives are computed at once: few enough to stay in caches
+
+
+class FusedRecurrence(torch.autograd.Function):
+    """`apply(cell, frames, backwards, terms_NSX, V, mask_BDH, *initial_BDH, *cell.parameters())` ->
+    states h [N, D, H].
+
+    backwards: for each direction, whether it reads time backwards.
+    terms_NSX: feed-forward terms [N, S, G*H]; S is D, or 1 where the directions share them.
+    V: recurrent weights [1, H, G*H] shared by the directions or [D, H, G*H]; None for a cell
+    without.
+    mask_BDH: dropout mask or None; initial_BDH: each state before the first frame.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        cell: Cell,
+        frames: Frames,
+        backwards: Sequence[bool],
+        terms_NSX: Tensor,
+        V: Tensor | None,
+        mask_BDH: Tensor | None,
+        *tensors: Tensor,
+    ) -> Tensor:
+        a_NDX = directed(terms_NSX, frames, backwards)
+        if a_NDX is terms_NSX:
+            a_NDX = a_NDX.clone()  # what V adds is written into it
+        gates = a_NDX.unflatten(-1, (cell.gates, -1))
+        initial = tensors[: cell.states]
+        after = [torch.empty_like(gates[:, :, 0]) for _ in initial]
+        state, mask = initial, mask_BDH
+        # Splitting once is much cheaper than slicing at every time step.
+        for a, *new in zip(*(t.split(frames.sizes) for t in (gates, *after)), strict=True):
+            n = len(a)
+            if n < len(state[0]):
+                state = tuple(s[:n] for s in state)
+                mask = None if mask is None else mask[:n]
+            if V is not None:
+                _add_recurrent_terms(cell, a, state[0], V)
+            computed = cell.forward(a, state, mask)
+            for s, value in zip(new, computed, strict=True):
+                s.copy_(value)
+            state = tuple(new)
+        ctx.save_for_backward(a_NDX, V, mask_BDH, *initial, *after)  # type: ignore[arg-type]
+        ctx.cell, ctx.frames, ctx.backwards = cell, frames, backwards  # type: ignore[attr-defined]
+        ctx.sets = terms_NSX.shape[1]  # type: ignore[attr-defined]
+        return directed(after[0], frames, backwards)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad_NDH: Tensor) -> tuple[Tensor | None, ...]:
+        cell: Cell = ctx.cell  # type: ignore[attr-defined]
+        frames, backwards = ctx.frames, ctx.backwards  # type: ignore[attr-defined]
+        a_NDX, V, mask_BDH, *states = ctx.saved_tensors  # type: ignore[attr-defined]
+        gates = a_NDX.unflatten(-1, (cell.gates, -1))
+        initial, after = states[: cell.states], states[cell.states :]
+        before = [_delayed(s, first, frames) for s, first in zip(after, initial, strict=True)]
+        reset = _reset_partials(cell, gates, before[0]) if cell.resets else None
+        V_T = None if V is None else V.transpose(1, 2)
+        parameters = [p for p in cell.parameters() if p.requires_grad]
+        reaching = [torch.empty_like(s) for s in after] if parameters else []
+        arriving, da = directed(grad_NDH, frames, backwards), torch.empty_like(gates)
+        g_BDH = [torch.zeros_like(s) for s in initial]
+        for steps, rows in reversed(frames.blocks(BLOCK)):
+            mask = None if mask_BDH is None else mask_BDH[frames.sequence[rows]]
+            partials = cell.partials(
+                gates[rows], [s[rows] for s in before], [s[rows] for s in after], mask
+            )
+            _through_block(
+                frames.sizes[steps],
+                partials,
+                g_BDH,
+                arriving[rows],
+                [s[rows] for s in reaching],
+                V_T,
+                None if reset is None else [d[rows] for d in reset],
+                out=da[rows],
+            )
+        by_V = None if V is None else _weight_gradient(cell, gates, before[0], da, V)
+        by_terms = directed(da.flatten(2), frames, backwards)
+        if ctx.sets == 1:  # type: ignore[attr-defined]
+            by_terms = by_terms.sum(1, keepdim=True)
+        by_parameter: dict[Tensor, Tensor | None] = {}
+        if parameters:
+            mask_NDH = None if mask_BDH is None else mask_BDH[frames.sequence]
+            with torch.enable_grad():
+                new = cell(gates, tuple(before), mask_NDH)
+                found = torch.autograd.grad(new, parameters, reaching, allow_unused=True)
+            by_parameter = dict(zip(parameters, found, strict=True))
+        of_cell = (by_parameter.get(p) for p in cell.parameters())
+        return None, None, None, by_terms, by_V, None, *g_BDH, *of_cell
+
+
+def _delayed(after_NDH: Tensor, initial_BDH: Tensor, frames: Frames) -> Tensor:
+    """A state before every frame [N, D, H]: the initial one, then that after the frame before."""
+    before = torch.empty_like(after_NDH)
+    first, later = before.split([len(initial_BDH), len(before) - len(initial_BDH)])
+    first.copy_(initial_BDH)
+    torch.index_select(after_NDH, 0, frames.previous, out=later)
+    return before
+
+
+def _through_block(
+    sizes: Sequence[int],
+    partials: Partials,
+    g_BDH: Sequence[Tensor],
+    arriving: Tensor,
+    reaching: Sequence[Tensor],
+    V_T: Tensor | None,
+    reset: Sequence[Tensor] | None,
+    *,
+    out: Tensor,
+) -> None:
+    """Go back through some time steps, whose gradients of the pre-activations are written to `out`.
+
+    g_BDH: gradients of the states after these steps, turned into those of the states before them.
+    arriving: gradients of the outputs h. reaching: is given the gradients that reach each state.
+    """
+    by_gate = [d.split(sizes) for d in partials[0]]
+    by_state = [[d if d is None else d.split(sizes) for d in row] for row in partials[1]]
+    rows = [t.split(sizes) for t in (arriving, out, *reaching)]
+    through_reset = [d.split(sizes) for d in reset or ()]
+    for t in reversed(range(len(sizes))):
+        grad, da, *reached = (parts[t] for parts in rows)
+        g = [s[: sizes[t]] for s in g_BDH]
+        g[0].add_(grad)
+        for copy, s in zip(reached, g, strict=False):
+            copy.copy_(s)
+        torch.mul(by_gate[0][t], g[0].unsqueeze(-2), out=da)
+        for slope, s in zip(by_gate[1:], g[1:], strict=True):
+            da.addcmul_(slope[t], s.unsqueeze(-2))
+        _step_back(g, by_state, t)
+        if V_T is not None:
+            _through_product(g[0], da, V_T, [d[t] for d in through_reset])
+
+
+def _step_back(
+    g: Sequence[Tensor], by_state: Sequence[Sequence[Sequence[Tensor] | None]], t: int
+) -> None:
+    """Turn gradients of the states after frame t into those before it, but for the product."""
+    old = g if len(g) == 1 else [s.clone() for s in g]
+    for i, s in enumerate(g):
+        pairs = zip(old, by_state, strict=True)
+        derivatives = [(o, d) for o, row in pairs if (d := row[i]) is not None]
+        if not derivatives:
+            s.zero_()
+        for k, (o, d) in enumerate(derivatives):
+            torch.mul(o, d[t], out=s) if k == 0 else s.addcmul_(o, d[t])
+
+
+def _add_recurrent_terms(cell: Cell, a: Tensor, h: Tensor, V: Tensor) -> None:
+    """Add h V to `a` [n, D, G, H], for the last gate with what was reset instead of h."""
+    if not cell.resets:
+        _add_product(a.flatten(2), h, V)
+        return
+    H = h.shape[-1]
+    first, last = a[:, :, :-1], a[:, :, -1]
+    _add_product(first.flatten(2), h, V[..., :-H])
+    _add_product(last, cell.reset(first, h), V[..., -H:])
+
+
+def _reset_partials(cell: Cell, gates: Tensor, h_NDH: Tensor) -> tuple[Tensor, ...]:
+    """The derivatives of what V multiplied for the last gate, by the other gates and by h."""
+    with torch.enable_grad():
+        wanted = [t.detach().requires_grad_() for t in (gates[:, :, :-1], h_NDH)]
+        u = cell.reset(*wanted)
+        return torch.autograd.grad(u, wanted, torch.ones_like(u))
+
+
+def _through_product(g: Tensor, da: Tensor, V_T: Tensor, reset: Sequence[Tensor]) -> None:
+    """Add to `g`, of the old h, what comes through V, and to `da` what comes through the reset."""
+    if reset:
+        by_gate, by_h = reset
+        H = g.shape[-1]
+        da, last = da[:, :, :-1], da[:, :, -1]
+        du = torch.zeros_like(g)
+        _add_product(du, last, V_T[:, -H:])
+        da.addcmul_(by_gate, du.unsqueeze(-2))
+        g.addcmul_(by_h, du)
+        V_T = V_T[:, :-H]
+    _add_product(g, da.flatten(2), V_T)
+
+
+def _add_product(y: Tensor, h: Tensor, V: Tensor) -> None:
+    """Add h V to `y`, for [n, D, *] tensors and V of one or D directions."""
+    if V.shape[0] == 1:
+        y.view(-1, y.shape[-1]).addmm_(h.flatten(0, 1), V[0])
+    else:
+        y.transpose(0, 1).baddbmm_(h.transpose(0, 1), V)
+
+
+def _weight_gradient(
+    cell: Cell, gates: Tensor, before_NDH: Tensor, da: Tensor, V: Tensor
+) -> Tensor:
+    """Gradient of V, one product over all frames for what V multiplied."""
+    if not cell.resets:
+        return _outer(before_NDH, da.flatten(2), V)
+    reset = cell.reset(gates[:, :, :-1], before_NDH)
+    first = _outer(before_NDH, da[:, :, :-1].flatten(2), V)
+    return torch.cat((first, _outer(reset, da[:, :, -1], V)), dim=2)
+
+
+def _outer(h_NDH: Tensor, da_NDX: Tensor, V: Tensor) -> Tensor:
+    """Sum over frames, and over directions that share V, of h_i da_j."""
+    if V.shape[0] == 1:
+        return (h_NDH.flatten(0, 1).T @ da_NDX.flatten(0, 1)).unsqueeze(0)
+    return torch.bmm(h_NDH.permute(1, 2, 0), da_NDX.transpose(0, 1))

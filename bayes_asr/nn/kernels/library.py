@@ -1,0 +1,299 @@
+"""The compiled code, through ctypes: recurrences, products and losses, which of their paths this
+machine runs, dropout masks, and processes that wait for one another.
+
+`_kernels.so` lies beside this module where a compiler was at hand at installation; it links to
+nothing but the C++ library. It has one path for each instruction set and the fastest that the
+machine has is taken; the environment variable BAYES_ASR_KERNELS forces another one, or `torch` for
+none.
+"""
+
+import ctypes as c
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from bayes_asr.errors import InputError
+from bayes_asr.nn.units.activations import FIXED, Activation
+
+LIBRARY = Path(__file__).with_name("_kernels.so")
+INTERFACE = 5  # of the structs and functions below
+CHOICE = "BAYES_ASR_KERNELS"
+UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
+ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
+STORAGES = (torch.float32, torch.bfloat16)
+HAS_AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # oneDNN is faster by it
+WORK = 2**14  # outputs of a loss that are worth a thread
+PRODUCTS = {  # the paths that have the vectors for them
+    torch.float32: ("avx2", "avx512", "avx512_bf16"),
+    torch.bfloat16: ("avx512_bf16",),
+}
+LINE = 64  # bytes of a cache line
+COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGE", "sets")
+
+
+class Job(c.Structure):
+    """The struct Job of recurrence.h."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in COUNTS),
+        *((name, c.c_void_p) for name in ("sizes", "starts", "lengths", "backwards", "V", "terms")),
+        *((name, c.c_int64) for name in ("terms_frame", "terms_direction")),
+        ("mask", c.c_void_p),
+        ("initial", c.c_void_p * 2),
+        ("h", c.c_void_p),
+        *((name, c.c_void_p) for name in ("slopes", "extras", "before", "restored")),
+        *((name, c.c_int64) for name in ("slopes_frame", "slopes_direction")),
+        *((name, c.c_int64) for name in ("before_frame", "before_direction")),
+        ("arriving", c.c_void_p),
+        ("by_initial", c.c_void_p * 2),
+    )
+
+
+class Product(c.Structure):
+    """The struct Product of recurrence.h."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in ("threads", "storage", "rows", "inner", "columns")),
+        ("left", c.c_void_p),
+        *((name, c.c_int64) for name in ("left_row", "left_column")),
+        ("right", c.c_void_p),
+        *((name, c.c_int64) for name in ("right_storage", "right_row", "right_column")),
+        *((name, c.c_void_p) for name in ("bias", "result")),
+        ("result_storage", c.c_int64),
+    )
+
+
+class CrossEntropy(c.Structure):
+    """The struct CrossEntropy of recurrence.h."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in ("threads", "storage", "rows", "outputs")),
+        *((name, c.c_void_p) for name in ("logits", "labels", "gradient", "losses", "wrong")),
+        ("scale", c.c_double),
+    )
+
+
+STRUCTS = {
+    "forward": Job,
+    "backward": Job,
+    "multiply": Product,
+    "cross_entropy": CrossEntropy,
+}
+OTHERS: dict[str, tuple[Any, list[Any]]] = {  # functions: what they return and take
+    "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
+    "keep_mask": (None, [c.c_void_p, *[c.c_int64] * 4, c.c_void_p]),
+    "meet": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
+    "leave": (None, [c.c_void_p, c.c_int64]),
+}
+
+
+@cache
+def library() -> c.CDLL | None:
+    """Load the library; None where it was not built, does not load, or is of another version."""
+    try:
+        loaded = c.CDLL(str(LIBRARY))
+        built_for = loaded.recurrence_interface(), loaded.recurrence_structs_size()
+        if built_for != (INTERFACE, sum(map(c.sizeof, {*STRUCTS.values()}))):
+            return None
+    except (OSError, AttributeError):
+        return None
+    for name, struct in STRUCTS.items():
+        function = getattr(loaded, f"recurrence_{name}")
+        function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(struct)]
+    for name, (result, arguments) in OTHERS.items():
+        function = getattr(loaded, f"recurrence_{name}")
+        function.restype, function.argtypes = result, arguments
+    _share_threads(loaded)
+    return loaded
+
+
+def _share_threads(loaded: c.CDLL) -> None:
+    """Let the library work in the threads of torch's OpenMP, which torch makes visible to all."""
+    everything = c.CDLL(None)
+    with suppress(AttributeError):
+        functions = (everything.GOMP_parallel, everything.omp_get_num_threads)
+        loaded.recurrence_use_openmp(*(c.cast(f, c.c_void_p) for f in functions))
+
+
+@cache
+def paths() -> dict[str, int]:
+    """The paths that this machine has, with their numbers, the fastest last."""
+    loaded, found, usable = library(), {}, c.c_int64()
+    number = 0
+    while loaded is not None and (name := loaded.recurrence_path(number, c.byref(usable))):
+        if usable.value:
+            found[name.decode()] = number
+        number += 1
+    return found
+
+
+def path() -> str:
+    """Return the path to run, or `torch` for none; InputError for a choice that is not there."""
+    return _chosen(os.environ.get(CHOICE))
+
+
+@cache
+def _chosen(choice: str | None) -> str:
+    usable = ["torch", *paths()]
+    if choice and choice not in usable:
+        raise InputError(
+            f"{CHOICE} is {choice}; this machine and installation have {', '.join(usable)}"
+        )
+    return choice or usable[-1]
+
+
+def activation_number(activation: Activation) -> int | None:
+    """Return the number of a fixed activation; None for one with parameters."""
+    names = [name for name, fixed in FIXED.items() if fixed == activation]
+    return ACTIVATIONS.index(names[0]) if names else None
+
+
+def address(x: Tensor | None) -> int | None:
+    """Return where the numbers of a tensor lie."""
+    return None if x is None else x.data_ptr()
+
+
+def checked(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
+    """Return a tensor that is `fitting`, or a contiguous copy of it."""
+    return fitting(name, x, shape, *dtypes).contiguous()
+
+
+def fitting(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
+    """Return a tensor; ValueError unless `shape` on the CPU, of one of the types, by default
+    float32.
+    """
+    dtypes = dtypes or (torch.float32,)
+    if x.dtype not in dtypes or x.device.type != "cpu" or x.shape != shape:
+        raise ValueError(
+            f"{name} is {x.dtype} {list(x.shape)} on {x.device}; compiled code needs "
+            f"{' or '.join(map(str, dtypes))} {list(shape)} on cpu"
+        )
+    return x
+
+
+def indices(values: Sequence[int]) -> Tensor:
+    """Return integers as the library reads them; keep the tensor until the call is over."""
+    return torch.tensor(values, dtype=torch.int64)
+
+
+def call(direction: str, path: str, **members: Any) -> None:
+    """Run `forward` or `backward` of a path for members of `Job`, tensors by their addresses."""
+    job = Job()
+    for name, value in members.items():
+        if isinstance(value, tuple):
+            for i, tensor in enumerate(value):
+                getattr(job, name)[i] = address(tensor)
+        elif isinstance(value, Tensor):
+            setattr(job, name, address(value))
+        elif value is not None:
+            setattr(job, name, value)
+    _run(direction, path, job, f"the recurrence on its way {direction}")
+
+
+def _run(function: str, path: str, told: c.Structure, what: str) -> None:
+    if getattr(library(), f"recurrence_{function}")(paths()[path], c.byref(told)):
+        raise MemoryError(f"{what} ran out of memory")
+
+
+def multiplies(dtype: torch.dtype) -> bool:
+    """Return whether the path to run has products that are as fast as those of libraries."""
+    return path() in PRODUCTS.get(dtype, ()) and not (dtype == torch.bfloat16 and HAS_AMX())
+
+
+def multiply(
+    path: str, a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """Return a b + bias [N, M] of a type, by a path; factors are multiplied in the type of a."""
+    (N, K), M = a_NK.shape, b_KM.shape[1]
+    a = fitting("left side", a_NK, (N, K), *STORAGES)
+    a = a if 1 in a.stride() else a.contiguous()
+    b = fitting("right side", b_KM, (K, M), torch.float32, a.dtype)
+    by_columns = b.stride(0) == 1 and b.dtype == torch.float32
+    b = b if by_columns or b.stride(1) == 1 else b.contiguous()
+    bias = None if bias_M is None else checked("bias", bias_M, (M,))
+    result = torch.empty(N, M, dtype=dtype)
+    product = Product(
+        threads=torch.get_num_threads(),
+        storage=STORAGES.index(a.dtype),
+        rows=N,
+        inner=K,
+        columns=M,
+        left=address(a),
+        left_row=a.stride(0),
+        left_column=a.stride(1),
+        right=address(b),
+        right_storage=STORAGES.index(b.dtype),
+        right_row=b.stride(0),
+        right_column=b.stride(1),
+        bias=address(bias),
+        result=address(result),
+        result_storage=STORAGES.index(dtype),
+    )
+    _run("multiply", path, product, f"a product of {N} x {K} and {K} x {M} numbers")
+    return result
+
+
+def cross_entropy(
+    path: str, logits_NP: Tensor, labels_N: Tensor, scale: float, *, with_gradient: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Compute, by a path, the losses [N] of frames in nats, whether another output than that of
+    the label comes first among the largest [N], and the gradient [N, P] of `scale` times the sum.
+
+    labels: in [0, P), which is not checked.
+    """
+    N, P = logits_NP.shape
+    logits = checked("logits", logits_NP, (N, P), *STORAGES)
+    labels = checked("labels", labels_N, (N,), torch.int64)
+    losses, wrong = torch.empty(N), torch.empty(N, dtype=torch.bool)
+    gradient = torch.empty_like(logits) if with_gradient else None
+    job = CrossEntropy(
+        threads=min(torch.get_num_threads(), 1 + N * P // WORK),
+        storage=STORAGES.index(logits.dtype),
+        rows=N,
+        outputs=P,
+        logits=address(logits),
+        labels=address(labels),
+        gradient=address(gradient),
+        losses=address(losses),
+        wrong=address(wrong),
+        scale=scale,
+    )
+    _run("cross_entropy", path, job, f"the loss of {N} x {P} outputs")
+    return losses, wrong, gradient
+
+
+def keep_mask(keys_B: Tensor, first: int, size: int, least: int) -> Tensor:
+    """Return masks [B, size]: 1 where the first 24 bits of a hash (`dropout`) are at least `least`.
+
+    first: position of the first number.
+    """
+    keys = checked("keys", keys_B, (len(keys_B),), torch.int64)
+    mask = torch.empty(len(keys), size, dtype=torch.float32)
+    loaded = cast(c.CDLL, library())
+    loaded.recurrence_keep_mask(address(keys), len(keys), first, size, least, address(mask))
+    return mask
+
+
+def meet(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:
+    """Say in shared memory that process `rank` has come `count` times, and wait until all have;
+    return whether they did within `seconds`. RuntimeError where one has left instead.
+
+    arrivals: a cache LINE for each process, of zeros in the beginning.
+    """
+    size = len(fitting("arrivals", arrivals, tuple(arrivals.shape), torch.uint8)) // LINE
+    loaded = cast(c.CDLL, library())
+    met = loaded.recurrence_meet(address(arrivals), size, rank, count, seconds)
+    if met < 0:
+        raise RuntimeError("a process has left")
+    return bool(met)
+
+
+def leave(arrivals: Tensor, rank: int) -> None:
+    """Say in shared memory that process `rank` will not come again."""
+    cast(c.CDLL, library()).recurrence_leave(address(arrivals), rank)

@@ -1,0 +1,193 @@
+"""The recurrence by compiled code: what `fused` computes, for the cells that have a kernel.
+
+One call runs all frames of all sequences in both directions. On its way it keeps the derivatives
+of each new state by pre-activations and old state, so that the way back is the same loop for every
+cell; gradients of pre-activations take the place of the derivatives.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.kernels import library
+from bayes_asr.nn.linear import product
+from bayes_asr.nn.units.activations import FIXED
+from bayes_asr.nn.units.bayesian import BRU, RNN, GeometricLiBRU, LiBRU, LiGRU, LogBRU, LogLiBRU
+from bayes_asr.nn.units.cell import Cell
+from bayes_asr.nn.units.gated import GRU, LSTM, TorchLSTM
+
+KERNELS: dict[type[Cell], str] = {  # exact types: who inherits a cell has an equation of its own
+    RNN: "rnn",
+    BRU: "rnn",
+    LogBRU: "rnn",
+    LiGRU: "mixing",
+    GeometricLiBRU: "mixing",
+    LiBRU: "li-bru",
+    LogLiBRU: "log-li-bru",
+    GRU: "gru",
+    LSTM: "lstm",
+    TorchLSTM: "lstm",
+}
+EXTRAS = {"rnn": 0, "mixing": 1, "li-bru": 1, "log-li-bru": 1, "gru": 2, "lstm": 2}
+WORK = 2**17  # multiplications of a time step that are worth a thread
+
+
+class Kernel(NamedTuple):
+    """What the library calls a cell."""
+
+    unit: str
+    activation: int
+    gates: int
+
+
+def kernel_of(cell: Cell, weights: Tensor) -> Kernel | None:
+    """Return the kernel for a cell and such weights, None where there is none."""
+    unit = KERNELS.get(type(cell))
+    if unit is None or weights.device.type != "cpu" or weights.dtype != torch.float32:
+        return None
+    if library.path() == "torch" or getattr(cell, "peepholes", False):
+        return None
+    activation = library.activation_number(getattr(cell, "activation", FIXED["tanh"]))
+    return None if activation is None else Kernel(unit, activation, cell.gates)
+
+
+class CompiledRecurrence(torch.autograd.Function):
+    """`apply(kernel, frames, backwards, keep, terms_NSX, V, mask_BDH, *initial_BDH)` -> states h
+    [N, D, H], as `FusedRecurrence`.
+
+    keep: whether there will be a way back.
+    The terms are float32 or bfloat16, and so are the factors of products, h and its gradient, and
+    what the way back reads; V, mask and initial states are float32.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        kernel: Kernel,
+        frames: Frames,
+        backwards: Sequence[bool],
+        keep: bool,
+        terms_NSX: Tensor,
+        V: Tensor,
+        mask_BDH: Tensor | None,
+        *initial_BDH: Tensor,
+    ) -> Tensor:
+        (N, S, X), D, storage = terms_NSX.shape, len(backwards), terms_NSX.dtype
+        sizes = (len(frames.lengths), D, X // kernel.gates)
+        if not frames.lengths:
+            raise ValueError("there are no sequences")
+        for sets, what in ((V.shape[0], "weights"), (S, "terms")):
+            if sets not in (1, D):
+                raise ValueError(f"there are {sets} sets of {what} for {D} directions")
+        V = library.checked("V", V, (V.shape[0], sizes[2], X))
+        terms = library.checked("terms", terms_NSX, (sum(frames.lengths), S, X), *library.STORAGES)
+        mask = None if mask_BDH is None else library.checked("mask", mask_BDH, sizes)
+        initial = tuple(library.checked("initial", s, sizes) for s in initial_BDH)
+        h = torch.empty(N, D, sizes[2], dtype=storage)
+        job = _job(kernel, frames, backwards, storage, V)
+        kept: dict[str, Any] = _kept(kernel, N, D, V, storage) if keep else {}
+        for name in ("slopes", "before") if keep else ():
+            job[f"{name}_frame"], job[f"{name}_direction"] = kept[name].stride()[:2]
+        library.call(
+            "forward",
+            **job,
+            **kept,
+            V=V,
+            terms=terms,
+            terms_frame=terms.stride(0),
+            terms_direction=terms.stride(1) if S == D else 0,
+            mask=mask,
+            initial=initial,
+            h=h,
+        )
+        ctx.save_for_backward(V, *kept.values())
+        ctx.job, ctx.kept, ctx.shares_terms = job, list(kept), S < D  # type: ignore[attr-defined]
+        return h
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad_NDH: Tensor) -> tuple[Tensor | None, ...]:
+        job: dict[str, Any] = ctx.job  # type: ignore[attr-defined]
+        V, *tensors = ctx.saved_tensors  # type: ignore[attr-defined]
+        kept = dict(zip(ctx.kept, tensors, strict=True))  # type: ignore[attr-defined]
+        if not job:
+            raise RuntimeError("gradients overwrote what they were computed from: run forward anew")
+        ctx.job = {}  # type: ignore[attr-defined]
+        da, before, H = kept["slopes"], kept["before"], job["H"]
+        states = 2 if library.UNITS[job["unit"]] == "lstm" else 1
+        by_initial = [V.new_empty(job["B"], job["D"], H) for _ in range(states)]
+        arriving = library.checked("gradient", grad_NDH, tuple(before.shape), before.dtype)
+        library.call(
+            "backward", **job, **kept, V=V, arriving=arriving, by_initial=tuple(by_initial)
+        )
+        if "restored" in kept:
+            first = _outer(before, da[..., :-H], job["sets"])
+            by_V = torch.cat((first, _outer(kept["restored"], da[..., -H:], job["sets"])), 2)
+        else:
+            by_V = _outer(before, da, job["sets"])
+        shares_terms = ctx.shares_terms  # type: ignore[attr-defined]
+        by_terms = reduce(torch.add, da.split(1, 1)) if shares_terms else da.contiguous()
+        return None, None, None, None, by_terms, by_V, None, *by_initial
+
+
+def _job(
+    kernel: Kernel,
+    frames: Frames,
+    backwards: Sequence[bool],
+    storage: torch.dtype,
+    V: Tensor,
+) -> dict[str, Any]:
+    """What both ways tell the library: the path, and members of `library.Job`."""
+    sets, H, X = V.shape
+    B, D = len(frames.lengths), len(backwards)
+    members = {name: getattr(frames, name) for name in ("sizes", "starts", "lengths")}
+    return {
+        "path": library.path(),
+        "unit": library.UNITS.index(kernel.unit),
+        "activation": kernel.activation,
+        "storage": library.STORAGES.index(storage),
+        "threads": min(torch.get_num_threads(), 1 + B * D * H * X // WORK),
+        "B": B,
+        "T": len(frames.sizes),
+        "D": D,
+        "H": H,
+        "G": kernel.gates,
+        "E": EXTRAS[kernel.unit],
+        "sets": sets,
+        "backwards": library.indices(backwards),
+        **{name: library.indices(values) for name, values in members.items()},
+    }
+
+
+def _kept(kernel: Kernel, N: int, D: int, V: Tensor, storage: torch.dtype) -> dict[str, Tensor]:
+    """What the way forward keeps for the way back."""
+    sets, H, X = V.shape
+    widths = {"slopes": X, "before": H}
+    if kernel.unit == "gru":
+        widths["restored"] = H
+    kept = {name: _rows(N, D, width, sets, storage) for name, width in widths.items()}
+    return {**kept, "extras": torch.empty(N, D, EXTRAS[kernel.unit], H, dtype=storage)}
+
+
+def _rows(N: int, D: int, width: int, sets: int, dtype: torch.dtype) -> Tensor:
+    """An empty tensor [N, D, width] in which rows for the same weights follow one another."""
+    if sets == 1:
+        return torch.empty(N, D, width, dtype=dtype)
+    return torch.empty(D, N, width, dtype=dtype).transpose(0, 1)
+
+
+def _outer(h_NDH: Tensor, da_NDX: Tensor, sets: int) -> Tensor:
+    """Sum over frames, and over directions that share V, of h_i da_j [sets, H, X]."""
+    if sets == 1:
+        return _summed(h_NDH.flatten(0, 1), da_NDX.flatten(0, 1)).unsqueeze(0)
+    return torch.stack(list(map(_summed, h_NDH.unbind(1), da_NDX.unbind(1))))
+
+
+def _summed(h_NH: Tensor, da_NX: Tensor) -> Tensor:
+    """Sum over frames of h_i da_j [H, X] in float32."""
+    return product(h_NH.T, da_NX, dtype=torch.float32)

@@ -1,0 +1,230 @@
+"""One layer: input products, normalisation, both directions, the recurrence."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from bayes_asr.errors import InputError
+from bayes_asr.nn.dropout import keep_mask
+from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.kernels.fused import FusedRecurrence
+from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, kernel_of
+from bayes_asr.nn.linear import Linear, factor_type
+from bayes_asr.nn.norm import build_norm
+from bayes_asr.nn.scan import directed, scan
+from bayes_asr.nn.units.bayesian import build_cell, cell_class
+from bayes_asr.nn.units.cell import Cell, State
+
+SHORTEST_RUN = 10  # frames of a chunk that are worth packing V for a kernel
+
+
+class RecurrentLayer(nn.Module):
+    """A layer of `units` cells in one or both directions of time.
+
+    The feed-forward term W x is computed for all frames at once and normalised over the real frames
+    of the batch, separately for every gate (and direction, where directions are not tied); the
+    recurrent term is not normalised.
+
+    inputs: size of the input vectors; units: cells per direction.
+    unit: name of the cell (`cells.CELLS`); options: its own options (`Cell.options`) and its form.
+    bidirectional: ignored by feed-forward layers, which have no direction.
+    tied_directions: both directions share W, V and the normalisation, as in pytorch-kaldi.
+    norm: `batch`, `batch-shared`, `layer` (`norm`) or `none` (a bias instead).
+    dropout: probability with which a candidate is dropped for a whole sequence.
+    dropout_scaling: `inverted` scales the other candidates up in training; `pytorch-kaldi` scales
+    all of them down in evaluation.
+    input_dropout: probability with which an input is dropped for a whole sequence; the others are
+    scaled up.
+    initial_state: `fixed` (`Cell.start` of 0) or `trained`.
+    hand_on: what units that compute probabilities hand on, `log` or `prob`.
+    input_init: `xavier` or `uniform` (torch's default) weights W of each gate; V is orthogonal for
+    each gate.
+    stream: number of the layer, so that layers get different dropout masks.
+    fused: use the hand-written backward pass where there is one; `False` runs the same equations
+    through `scan`.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        units: int,
+        unit: str = "li-bru",
+        options: Mapping[str, Any] | None = None,
+        *,
+        bidirectional: bool = True,
+        tied_directions: bool = False,
+        norm: str = "batch",
+        dropout: float = 0.0,
+        dropout_scaling: str = "pytorch-kaldi",
+        input_dropout: float = 0.0,
+        initial_state: str = "fixed",
+        hand_on: str = "log",
+        input_init: str = "xavier",
+        stream: int = 0,
+        fused: bool = True,
+    ) -> None:
+        super().__init__()
+        self.units, self.stream, self.fused = units, stream, fused
+        self.dropout, self.input_dropout = dropout, input_dropout
+        self.inverted = dropout_scaling == "inverted"
+        self.directions = 2 if bidirectional and cell_class(unit).states else 1
+        sets = 1 if tied_directions else self.directions
+        self.cell = build_cell(unit, units, sets, options or {})
+        if hand_on == "prob" and not self.cell.probabilistic:
+            raise InputError(f"hand_on is prob, but {unit} computes no probabilities; use log")
+        self.as_probability = hand_on == "prob"
+        width = self.cell.gates * units
+        self.W = Linear(inputs, sets * width, bias=norm == "none")
+        if input_init == "xavier":
+            for gate in self.W.weight.data.view(-1, units, inputs):
+                nn.init.xavier_uniform_(gate)
+        self.norm = build_norm(norm, sets, self.cell.gates, units)
+        self.V = nn.Parameter(torch.empty(sets, units, width)) if self.cell.recurrent else None
+        if self.V is not None:
+            for gate in self.V.data.split(units, dim=2):
+                for direction in gate:
+                    direction.copy_(nn.init.orthogonal_(torch.empty(units, units)))
+        self.initial = (
+            nn.Parameter(torch.zeros(self.cell.states, sets, units))
+            if initial_state == "trained"
+            else None
+        )
+
+    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+        """Return the outputs of all directions side by side [N, D*H].
+
+        keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
+        """
+        if keys_B is not None and self.input_dropout:
+            mask = keep_mask(keys_B, 2 * self.stream + 1, x_NF.shape[1:], self.input_dropout)
+            x_NF = x_NF * (mask / (1 - self.input_dropout))[frames.sequence]
+        terms = self._terms(x_NF)
+        mask_BDH = self._mask(frames, keys_B)
+        with torch.autocast(terms.device.type, enabled=False):
+            return self._handed_on(self._states(terms, mask_BDH, frames))
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether outputs depend on later frames."""
+        return self.directions > 1 or self.cell.later() is not None
+
+    def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
+        """Outputs [T, H] of the next frames of one sequence, and the state after them.
+
+        In evaluation, without autocast, for layers that do not look ahead. state: what the call for
+        the frames before returned, () where there are none before.
+        """
+        terms = self._terms(x_TF)
+        mask = self._mask(frames, None)
+        if not self.cell.states:
+            return self._handed_on(self._states(terms, mask, frames)), ()
+        state = state or self._initial(self.cell, 1)
+        if self.cell.states == 1 and len(x_TF) >= SHORTEST_RUN:
+            h = self._run(self.cell, terms, mask, frames, (False,), state)
+            return self._handed_on(h), (h[-1:],)
+        h, state = self._scan(self.cell, terms, mask, frames, state)
+        return self._handed_on(h), state
+
+    def _terms(self, x_NF: Tensor) -> Tensor:
+        """The normalised feed-forward terms [N, S, G*H], in the type of factors for a kernel."""
+        like = self.W.weight
+        has_kernel = self.fused and kernel_of(self.cell, like)
+        dtype = factor_type(like.device.type) if has_kernel else like.dtype
+        terms = self.norm(self.W(x_NF)).to(dtype)
+        return terms.unflatten(1, (-1, self.cell.gates * self.units))
+
+    def _handed_on(self, h_NDH: Tensor) -> Tensor:
+        """What the next layer reads [N, D*H]."""
+        hand_on = self.cell.probability if self.as_probability else self.cell.handed_on
+        return hand_on(h_NDH).flatten(1)
+
+    def _states(self, terms_NSX: Tensor, mask_BDH: Tensor | None, frames: Frames) -> Tensor:
+        """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H]."""
+        if not frames.lengths:  # the norm alone has work to do, for the frames of other processes
+            return terms_NSX[:, :, : self.units].expand(-1, self.directions, -1)
+        if not self.cell.states:
+            a = terms_NSX.unflatten(-1, (self.cell.gates, -1))
+            return self.cell(a, (), None if mask_BDH is None else mask_BDH[frames.sequence])[0]
+        backwards = (False, True)[: self.directions]
+        B = len(frames.lengths)
+        initial = self._initial(self.cell, B)
+        h = self._run(self.cell, terms_NSX, mask_BDH, frames, backwards, initial)
+        later = self.cell.later()
+        if later is None:
+            return h
+        forwards = tuple(not back for back in backwards)
+        initial = self._initial(later, B)
+        return h + self._run(later, terms_NSX, mask_BDH, frames, forwards, initial)
+
+    def _run(
+        self,
+        cell: Cell,
+        terms_NSX: Tensor,
+        mask_BDH: Tensor | None,
+        frames: Frames,
+        backwards: tuple[bool, ...],
+        initial: State,
+    ) -> Tensor:
+        """The recurrence of a cell, each direction forwards or backwards in time."""
+        kernel = kernel_of(cell, self.W.weight) if self.fused else None
+        if kernel is not None:
+            return CompiledRecurrence.apply(
+                kernel,
+                frames,
+                backwards,
+                torch.is_grad_enabled(),
+                terms_NSX,
+                self.V,
+                mask_BDH,
+                *initial,
+            )
+        if self.fused and cell.fusible:
+            return FusedRecurrence.apply(
+                cell, frames, backwards, terms_NSX, self.V, mask_BDH, *initial, *cell.parameters()
+            )
+        inputs = directed(terms_NSX, frames, backwards)
+        return directed(self._scan(cell, inputs, mask_BDH, frames, initial)[0], frames, backwards)
+
+    def _scan(
+        self, cell: Cell, inputs_NDX: Tensor, mask_BDH: Tensor | None, frames: Frames, state: State
+    ) -> tuple[Tensor, State]:
+        """The recurrence by `scan`, each direction in its own order of time."""
+
+        def step(x: Tensor, state: State, n: int) -> State:
+            gates = x.unflatten(-1, (cell.gates, -1))
+            return cell.step(
+                gates, state, self._product, None if mask_BDH is None else mask_BDH[:n]
+            )
+
+        return scan(step, state, inputs_NDX, frames)
+
+    def _product(self, h: Tensor, gates: slice) -> Tensor:
+        """The recurrent terms h V [n, D, g, H] of some gates."""
+        V = cast(Tensor, self.V).unflatten(2, (self.cell.gates, -1))[:, :, gates].flatten(2)
+        terms = h @ V[0] if len(V) == 1 else torch.bmm(h.transpose(0, 1), V).transpose(0, 1)
+        return terms.unflatten(2, (-1, self.units))
+
+    def _initial(self, cell: Cell, sequences: int) -> State:
+        """Each state before the first frame [B, D, H]."""
+        theta = self.W.weight.new_zeros(cell.states, 1, self.units)
+        if self.initial is not None and cell is self.cell:
+            theta = self.initial
+        shape = (sequences, self.directions, self.units)
+        return tuple(cell.start(t).expand(shape).contiguous() for t in theta)
+
+    def _mask(self, frames: Frames, keys_B: Tensor | None) -> Tensor | None:
+        """What candidates are multiplied by: 0 or 1 with keys, otherwise the mean of that.
+
+        By default not scaled by 1 / (1 - dropout) in training, as in pytorch-kaldi: candidates that
+        are linear for large inputs feed back on themselves, and a gain above 1 in that loop grows
+        without bound over a few hundred frames.
+        """
+        shape = (self.directions, self.units)
+        if not self.dropout or (keys_B is None and self.inverted):
+            return None
+        if keys_B is None:
+            return self.W.weight.new_full((len(frames.lengths), *shape), 1 - self.dropout)
+        mask = keep_mask(keys_B, 2 * self.stream, shape, self.dropout)
+        return (mask / (1 - self.dropout) if self.inverted else mask).to(self.W.weight.dtype)

@@ -1,0 +1,217 @@
+"""The recurrent cells of the papers: each is its equation.
+
+Shapes: pre-activations a [n, D, G, H]; states and mask [n, D, H] (`cell`). Gates are in the order
+of the equations.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from bayes_asr.errors import InputError
+from bayes_asr.nn.units.activations import ACTIVATIONS, softplus
+from bayes_asr.nn.units.cell import (
+    ActivatedCell,
+    Cell,
+    LogProbability,
+    MixingCell,
+    NegativeLogProbability,
+    Partials,
+    State,
+    masked,
+)
+from bayes_asr.nn.units.gated import GRU, LSTM, MGU, MinimalGRU, TorchGRU, TorchLSTM
+from bayes_asr.nn.units.unitwise import UBRU
+
+
+class RNN(ActivatedCell):
+    r"""h_t = f(a), equations 15 (tanh) and 16 (ReLU) of Bittar & Garner (2021), with h_0 = 0.
+
+    f = \sigma is the unit that feeds back probabilities. f may be parameterised (`activations`).
+    """
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        return (masked(self.activation(a.squeeze(-2)), mask),)
+
+    def partials(
+        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`."""
+        by_gate = masked(self.activation.derivative(a.squeeze(-2)), mask)
+        return [by_gate.unsqueeze(-2)], [[None]]
+
+
+class MLP(RNN):
+    """h_t = f(W x_t + b): a feed-forward layer, the same in both directions of time."""
+
+    states = 0
+    recurrent = False
+
+
+class BRU(LogProbability, RNN):
+    r"""Bayesian recurrent unit, equation 13: h_t = \sigma(W x_t + V \log h_{t-1} + b), h_0 = 1/2.
+
+    The state is l = \log h, so that no logarithm of a small number is ever taken; the next layer
+    reads l, as in the paper.
+    """
+
+    options: ClassVar = {}
+
+    def __init__(self, units: int, sets: int) -> None:
+        super().__init__(units, sets, activation="log-sigmoid")
+
+
+class LogBRU(NegativeLogProbability, RNN):
+    r"""Bayesian recurrent unit, equation 14: h_t = softplus(W x_t + V h_{t-1} + b).
+
+    h = -\log p of the probability p of equation 13 with W and b negated and the same V; p_0 = 1/2
+    gives h_0 = \log 2.
+    """
+
+    options: ClassVar = {}
+
+    def __init__(self, units: int, sets: int) -> None:
+        super().__init__(units, sets, activation="softplus")
+
+
+class LiGRU(MixingCell):
+    r"""Light gated recurrent unit (Ravanelli et al. 2018), equation 8 of Bittar & Garner's poster.
+
+    z = \sigma(a_z), \tilde h = f(a_h), h_t = z \tilde h + (1 - z) h_{t-1}, h_0 = 0, f = ReLU.
+    """
+
+    gates = 2
+    options: ClassVar = {"activation": ("relu", *ACTIVATIONS), "activation_trains": (None,)}
+
+
+class LiBRU(LogProbability):
+    r"""Light Bayesian recurrent unit (Bittar & Garner 2021), equations 19a-c, in the log domain.
+
+    z = \sigma(a_z), \tilde h = \sigma(a_h), h_t = z \tilde h + (1 - z) h_{t-1},
+    where a = W x + V \log h_{t-1} + b.
+
+    The state is l = \log h, so that no logarithm of a small number is ever taken (no epsilon):
+    l_t = logaddexp(\log z + \log \tilde h, \log(1 - z) + l_{t-1}).
+    The next layer reads l, as in the paper. The paper does not say how the recurrence starts: here
+    h_0 = 1/2, the prior of a feature of which nothing is known. Dropout multiplies \log \tilde h,
+    which keeps it the logarithm of a probability; a dropped candidate has \log \tilde h = 0 and
+    adds nothing to the sums in which log-probabilities appear.
+    """
+
+    gates = 2
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        log_z, log_c = logsigmoid(a).unbind(-2)
+        candidate = log_z + masked(log_c, mask)
+        # log(1 - z) = log z - a_z
+        return (torch.logaddexp(candidate, log_z - a.select(-2, 0) + state[0]),)
+
+    def partials(
+        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`."""
+        log_z = logsigmoid(a.select(-2, 0))
+        z, c = a.sigmoid().unbind(-2)
+        # The share of the old state in the new one, in [0, 1]; nothing is divided by a small
+        # probability.
+        kept = torch.exp(log_z - a.select(-2, 0) + before[0] - after[0])
+        by_gate = torch.empty_like(a)
+        torch.sub(1 - z, kept, out=by_gate.select(-2, 0))
+        torch.mul(masked(1 - kept, mask), 1 - c, out=by_gate.select(-2, 1))
+        return [by_gate], [[kept]]
+
+
+class LogLiBRU(NegativeLogProbability):
+    r"""The exact twin of `LiBRU` on h = -\log p: the gate still mixes probabilities.
+
+    z = \sigma(a_z), \tilde h = softplus(a_h), h_t = -\log(z e^{-\tilde h} + (1 - z) e^{-h_{t-1}}),
+    with h_0 = \log 2. It computes what `LiBRU` does with W and b of the candidate and V of the gate
+    negated.
+    """
+
+    gates = 2
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        a_z, a_h = a.unbind(-2)
+        candidate = logsigmoid(a_z) - masked(softplus(a_h), mask)
+        return (-torch.logaddexp(candidate, logsigmoid(-a_z) - state[0]),)
+
+    def partials(
+        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`."""
+        z, s = a.sigmoid().unbind(-2)
+        kept = torch.exp(logsigmoid(-a.select(-2, 0)) - before[0] + after[0])
+        by_gate = torch.empty_like(a)
+        torch.sub(kept, 1 - z, out=by_gate.select(-2, 0))
+        torch.mul(masked(1 - kept, mask), s, out=by_gate.select(-2, 1))
+        return [by_gate], [[kept]]
+
+
+class GeometricLiBRU(NegativeLogProbability, LiGRU):
+    r"""Li-BRU whose gate takes the geometric mean of probabilities (Bittar & Garner 2021, section
+    5.2).
+
+    Li-GRU with f = softplus on h = -\log p: e^{-h_t} = (e^{-\tilde h})^z (e^{-h_{t-1}})^{1 - z},
+    with h_0 = \log 2.
+    """
+
+    options: ClassVar = {}
+
+    def __init__(self, units: int, sets: int) -> None:
+        super().__init__(units, sets, activation="softplus")
+
+
+CELLS: dict[str, type[Cell]] = {
+    "rnn": RNN,
+    "bru": BRU,
+    "li-bru": LiBRU,
+    "li-gru": LiGRU,
+    "gru": GRU,
+    "torch-gru": TorchGRU,
+    "lstm": LSTM,
+    "torch-lstm": TorchLSTM,
+    "mgu": MGU,
+    "minimal-gru": MinimalGRU,
+    "ubru": UBRU,
+    "mlp": MLP,
+}
+"""The units by name; those that have several forms in the form of the paper."""
+
+FORMS: dict[str, dict[str, type[Cell]]] = {
+    "bru": {"prob": BRU, "log": LogBRU},
+    "li-bru": {"prob": LiBRU, "log": LogLiBRU, "geometric": GeometricLiBRU},
+}
+
+
+def cell_class(unit: str, form: str | None = None) -> type[Cell]:
+    """Return the cell of this name; InputError where there is none, listing the known ones."""
+    if unit not in CELLS:
+        raise InputError(f"unit is {unit}; known units: {', '.join(CELLS)}")
+    if form is None:
+        return CELLS[unit]
+    forms = FORMS.get(unit, {})
+    if form not in forms:
+        known = f"its forms are {', '.join(forms)}" if forms else "it has one form only"
+        raise InputError(f"form of {unit} is {form}; {known}")
+    return forms[form]
+
+
+def build_cell(unit: str, units: int, sets: int, options: Mapping[str, Any]) -> Cell:
+    """Return the cell `unit` with its options, for `units` units and `sets` sets of weights.
+
+    InputError for an option that the unit does not have.
+    """
+    given = dict(options)
+    chosen = cell_class(unit, given.pop("form", None))
+    unknown = set(given) - set(chosen.options)
+    if unknown:
+        known = ", ".join([*chosen.options, *(["form"] if unit in FORMS else [])]) or "none"
+        raise InputError(f"{unit} has no {', '.join(sorted(unknown))}; its options: {known}")
+    return chosen(units, sets, **given)

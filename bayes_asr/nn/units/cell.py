@@ -1,0 +1,174 @@
+"""What a recurrent cell is, and what its state may stand for.
+
+A cell gets the pre-activations a_t = W x_t + V h_{t-1} + b of its G gates and returns the next
+state; h, which V feeds back and the layer hands on, is the first tensor of the state. What
+surrounds the equation (input products, normalisation, time, directions) is in `layer`, `scan` and
+`fused`.
+
+Shapes: pre-activations [n, D, G, H]; states and mask [n, D, H], where n is a number of sequences or
+of frames. `mask` is the dropout mask of the candidate, one for all frames of a sequence; None: no
+dropout. Parameters of cells: [sets, H], where there is one set of weights for each direction, or
+one for both.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from bayes_asr.nn.units.activations import ACTIVATIONS, build_activation, softplus
+
+State = tuple[Tensor, ...]
+Product = Callable[[Tensor, slice], Tensor]
+"""(h [n, D, H], some of the gates) -> h V of these gates [n, D, g, H]."""
+Partials = tuple[list[Tensor], list[list[Tensor | None]]]
+
+
+class Cell(nn.Module):
+    """What `layer` asks of a cell. `units` and `sets` are H and the number of sets of weights."""
+
+    gates: ClassVar[int] = 1
+    states: ClassVar[int] = 1
+    recurrent: ClassVar[bool] = True  # False: no V
+    resets: ClassVar[bool] = False  # V multiplies `reset` instead of h for the last gate
+    fusible: ClassVar[bool] = True  # False: `step` has an equation of its own
+    probabilistic: ClassVar[bool] = False  # h says how probable something is
+    options: ClassVar[dict[str, tuple[Any, ...]]] = {}
+    """Keyword arguments of the constructor, each with its values, the default first."""
+
+    def __init__(self, units: int, sets: int) -> None:
+        super().__init__()
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        raise NotImplementedError
+
+    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+        """Return the state after a frame from the feed-forward terms x = W x_t + b [n, D, G, H]."""
+        a = x
+        if self.resets:
+            first = x[..., :-1, :] + product(state[0], slice(0, -1))
+            last = x[..., -1:, :] + product(self.reset(first, state[0]), slice(-1, None))
+            a = torch.cat((first, last), dim=-2)
+        elif self.recurrent:
+            a = x + product(state[0], slice(None))
+        return tuple(self(a, state, mask))
+
+    def reset(self, a: Tensor, h: Tensor) -> Tensor:
+        """Return what V multiplies for the last gate, given the other gates a [n, D, G-1, H]."""
+        raise NotImplementedError
+
+    def start(self, theta: Tensor) -> Tensor:
+        """Return the state before the first frame for any number; 0 is the fixed choice."""
+        return theta
+
+    def probability(self, h: Tensor) -> Tensor:
+        """Return the probabilities that h stands for, in probabilistic cells."""
+        raise NotImplementedError
+
+    def handed_on(self, h: Tensor) -> Tensor:
+        """Return what the next layer reads by default."""
+        return h
+
+    def later(self) -> "Cell | None":
+        """Return the cell whose h, computed from the last frame to the first, is added to h."""
+        return None
+
+    def partials(
+        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`, with which `fused` runs the backward pass.
+
+        The first list has, for each new state, its derivatives by the pre-activations [n, D, G, H];
+        the second, for each new state, those by each old state at fixed pre-activations [n, D, H],
+        None for 0. By automatic differentiation, unless a cell knows them in closed form.
+        """
+        with torch.enable_grad():
+            wanted = [t.detach().requires_grad_() for t in (a, *before)]
+            new = self(wanted[0], tuple(wanted[1:]), mask)
+            by = [
+                torch.autograd.grad(
+                    s, wanted, torch.ones_like(s), retain_graph=True, allow_unused=True
+                )
+                for s in new
+            ]
+        return [torch.zeros_like(a) if d[0] is None else d[0] for d in by], [
+            list(d[1:]) for d in by
+        ]
+
+
+class ActivatedCell(Cell):
+    """A cell with an activation that the user may choose, perhaps parameterised."""
+
+    options: ClassVar = {"activation": ("tanh", *ACTIVATIONS), "activation_trains": (None,)}
+
+    def __init__(
+        self,
+        units: int,
+        sets: int,
+        *,
+        activation: str | None = None,
+        activation_trains: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(units, sets)
+        name = activation or self.options["activation"][0]
+        self.activation = build_activation(name, units, sets, activation_trains)
+
+
+class MixingCell(ActivatedCell):
+    r"""A cell that mixes its candidate, the last gate, with the old state.
+
+    h_t = z \tilde h + (1 - z) h_{t-1} with z = \sigma of the first gate.
+    """
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        candidate = masked(self.activation(a.select(-2, -1)), mask)
+        return (torch.lerp(state[0], candidate, a.select(-2, 0).sigmoid()),)
+
+    def partials(
+        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`."""
+        z = a.select(-2, 0).sigmoid()
+        candidate = masked(self.activation(a.select(-2, -1)), mask)
+        by_gate = torch.zeros_like(a)
+        torch.mul(z * (1 - z), candidate - before[0], out=by_gate.select(-2, 0))
+        slope = self.activation.derivative(a.select(-2, -1))
+        torch.mul(masked(z, mask), slope, out=by_gate.select(-2, -1))
+        return [by_gate], [[1 - z]]
+
+
+class LogProbability(Cell):
+    """A cell whose state is l = log p of probabilities p; the next layer reads l."""
+
+    probabilistic = True
+
+    def start(self, theta: Tensor) -> Tensor:
+        """Without knowledge, p_0 = 1/2."""
+        return logsigmoid(theta)
+
+    def probability(self, h: Tensor) -> Tensor:
+        """Return e^l, at most 1 in spite of rounding."""
+        return h.exp().clamp(max=1)
+
+
+class NegativeLogProbability(Cell):
+    """A cell whose state is h = -log p of probabilities p, the range of softplus."""
+
+    probabilistic = True
+
+    def start(self, theta: Tensor) -> Tensor:
+        """Without knowledge, p_0 = 1/2."""
+        return softplus(theta)
+
+    def probability(self, h: Tensor) -> Tensor:
+        """Return e^{-h}, at most 1 in spite of rounding."""
+        return torch.exp(-h).clamp(max=1)
+
+
+def masked(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Apply a dropout mask where there is one."""
+    return x if mask is None else x * mask

@@ -1,0 +1,131 @@
+"""Gated units of the literature: each is its equation, with h_0 = 0. Shapes: `cell`."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from bayes_asr.nn.units.cell import Cell, MixingCell, Partials, Product, State, masked
+
+
+class LSTM(Cell):
+    r"""Long short-term memory (Hochreiter & Schmidhuber 1997) with a forget gate (Gers et al.).
+
+    i = \sigma(a_i + p_i c_{t-1}), f = \sigma(a_f + p_f c_{t-1}), c_t = f c_{t-1} + i \tanh a_c,
+    o = \sigma(a_o + p_o c_t), h_t = o \tanh c_t. The peepholes p are diagonal; they start at 0, as
+    an LSTM without them. The gates are in torch's order i, f, c, o.
+    """
+
+    gates = 4
+    states = 2
+    options: ClassVar = {"peepholes": (False, True)}
+
+    def __init__(self, units: int, sets: int, *, peepholes: bool = False) -> None:
+        super().__init__(units, sets)
+        self.peepholes = peepholes
+        if peepholes:
+            self.p_i, self.p_f, self.p_o = (nn.Parameter(torch.zeros(sets, units)) for _ in "ifo")
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return h and c after a frame."""
+        a_i, a_f, a_c, a_o = a.unbind(-2)
+        c = state[1]
+        if self.peepholes:
+            a_i, a_f = a_i + self.p_i * c, a_f + self.p_f * c
+        c = a_f.sigmoid() * c + a_i.sigmoid() * masked(a_c.tanh(), mask)
+        if self.peepholes:
+            a_o = a_o + self.p_o * c
+        return a_o.sigmoid() * c.tanh(), c
+
+    def partials(
+        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`; those of h go through c, but for its own gate."""
+        a_i, a_f, a_c, a_o = a.unbind(-2)
+        old, new = before[1], after[1]
+        if self.peepholes:
+            a_i, a_f, a_o = a_i + self.p_i * old, a_f + self.p_f * old, a_o + self.p_o * new
+        i, f, o, g, t = a_i.sigmoid(), a_f.sigmoid(), a_o.sigmoid(), a_c.tanh(), new.tanh()
+        by_i, by_f = i * (1 - i) * masked(g, mask), f * (1 - f) * old
+        by_c = torch.stack((by_i, by_f, masked(i, mask) * (1 - g * g), torch.zeros_like(g)), -2)
+        by_o, through_c, kept = t * o * (1 - o), o * (1 - t * t), f
+        if self.peepholes:
+            through_c = through_c + self.p_o * by_o
+            kept = kept + self.p_i * by_i + self.p_f * by_f
+        by_h = by_c * through_c.unsqueeze(-2)
+        by_h.select(-2, 3).copy_(by_o)
+        return [by_h, by_c], [[None, through_c * kept], [None, kept]]
+
+
+class TorchLSTM(LSTM):
+    """What torch.nn.LSTM computes: an LSTM without peepholes."""
+
+    options: ClassVar = {}
+
+
+class GRU(MixingCell):
+    r"""Gated recurrent unit of Cho et al. (2014): the reset gate acts before the matrix product.
+
+    z = \sigma(a_z), r = \sigma(a_r), \tilde h = f(W x + V (r h_{t-1}) + b) with f = tanh,
+    h_t = (1 - z) h_{t-1} + z \tilde h.
+    """
+
+    gates = 3
+    resets = True
+
+    def reset(self, a: Tensor, h: Tensor) -> Tensor:
+        """Return r h_{t-1}."""
+        return a.select(-2, 1).sigmoid() * h
+
+
+class TorchGRU(Cell):
+    r"""What torch.nn.GRU computes: the reset gate acts on the product, and z keeps the old state.
+
+    r = \sigma(a_r), z = \sigma(a_z), \tilde h = \tanh(W x + b + r (V h_{t-1} + b')),
+    h_t = z h_{t-1} + (1 - z) \tilde h. The gates are in torch's order r, z, h.
+    """
+
+    gates = 3
+    fusible = False
+
+    def __init__(self, units: int, sets: int) -> None:
+        super().__init__(units, sets)
+        self.recurrent_bias = nn.Parameter(torch.zeros(sets, units))
+
+    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        (h,) = state
+        y = product(h, slice(None))
+        r, z = (x + y)[..., :2, :].sigmoid().unbind(-2)
+        c = torch.tanh(x.select(-2, 2) + r * (y.select(-2, 2) + self.recurrent_bias))
+        return (torch.lerp(masked(c, mask), h, z),)
+
+
+class MGU(MixingCell):
+    r"""Minimal gated unit (Zhou et al. 2016): one gate forgets and resets.
+
+    f = \sigma(a_f), \tilde h = \tanh(W x + V (f h_{t-1}) + b), h_t = (1 - f) h_{t-1} + f \tilde h.
+    """
+
+    gates = 2
+    resets = True
+
+    def reset(self, a: Tensor, h: Tensor) -> Tensor:
+        """Return f h_{t-1}."""
+        return a.squeeze(-2).sigmoid() * h
+
+
+class MinimalGRU(MGU):
+    r"""pytorch-kaldi's `minimalGRU`: a gate that resets with one polarity, updates with the other.
+
+    z = \sigma(a_z), \tilde h = \tanh(W x + V (z h_{t-1}) + b), h_t = z h_{t-1} + (1 - z) \tilde h.
+    It is another model than `MGU`: no change of weights turns one into the other.
+    """
+
+    partials = Cell.partials
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        z, c = a.unbind(-2)
+        return (torch.lerp(masked(self.activation(c), mask), state[0], z.sigmoid()),)

@@ -1,0 +1,77 @@
+r"""The unit-wise Bayesian recurrent unit (Garner & Tong 2020; Bittar & Garner 2022).
+
+Each unit is a hidden Markov model of two states: a feature is present at a frame with probability
+p_1 where it was present before, and p_2 where it was not; a = W x + b is the logarithm of
+p(x|present) / p(x|absent). Everything is computed with log-odds: no probability is ever divided by,
+and inputs of any size are exact.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from bayes_asr.nn.units.cell import Cell, State, masked
+
+
+class UBRU(Cell):
+    r"""h_t = logit P(present | x_1..x_t) = a + logit(p_1 P_{t-1} + p_2 (1 - P_{t-1})), P_0 = 1/2.
+
+    smooth: h_t = logit P(present | x_1..x_T), by the backward pass over what is still to come.
+    p_1 = \sigma(stay) and p_2 = \sigma(enter) are trained; they start at 0.88 and 0.12, since a
+    unit whose two are equal has no memory.
+    Dropout multiplies a: a dropped frame tells nothing about the feature.
+    """
+
+    recurrent = False
+    probabilistic = True
+    options: ClassVar = {"smooth": (False, True)}
+
+    def __init__(self, units: int, sets: int, *, smooth: bool = False) -> None:
+        super().__init__(units, sets)
+        self.stay = nn.Parameter(torch.full((sets, units), 2.0))
+        self.enter = nn.Parameter(torch.full((sets, units), -2.0))
+        self.smooth = smooth
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the log-odds after a frame."""
+        present = torch.logaddexp(logsigmoid(self.stay) + state[0], logsigmoid(self.enter))
+        absent = torch.logaddexp(logsigmoid(-self.stay) + state[0], logsigmoid(-self.enter))
+        return (masked(a.squeeze(-2), mask) + present - absent,)
+
+    def later(self) -> Cell | None:
+        """Return what smoothing adds."""
+        return Later(self.stay, self.enter) if self.smooth else None
+
+    def probability(self, h: Tensor) -> Tensor:
+        """Probability that the feature is present."""
+        return h.sigmoid()
+
+    def handed_on(self, h: Tensor) -> Tensor:
+        """Logarithm of the probability."""
+        return logsigmoid(h)
+
+
+class Later(Cell):
+    r"""What the frames after t add to the log-odds at t, from the last frame to the first.
+
+    d_t = log(p_1 e^u + 1 - p_1) - log(p_2 e^u + 1 - p_2) with u = d_{t+1} + a_{t+1}, and d_T = 0:
+    the logarithm of the ratio of the backward variables of the forward-backward algorithm. Its
+    states are d and the u of the next step.
+    """
+
+    states = 2
+    recurrent = False
+
+    def __init__(self, stay: nn.Parameter, enter: nn.Parameter) -> None:
+        super().__init__(stay.shape[-1], stay.shape[0])
+        self.stay, self.enter = stay, enter
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return d and u after a frame."""
+        u = state[1]
+        present = torch.logaddexp(logsigmoid(self.stay) + u, logsigmoid(-self.stay))
+        absent = torch.logaddexp(logsigmoid(self.enter) + u, logsigmoid(-self.enter))
+        d = present - absent
+        return d, d + masked(a.squeeze(-2), mask)

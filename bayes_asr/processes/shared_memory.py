@@ -1,0 +1,104 @@
+"""Memory that the processes of one machine share, through which they wait and tell one another.
+
+For a message, a thread has to wake up on either side, and waits for a processor where all of them
+compute. A counter in shared memory is seen at once by those who wait for it.
+"""
+
+import mmap
+import os
+import select
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from bayes_asr.nn.kernels import library
+
+ROOM = 2**20  # bytes of what a process tells at once
+SECONDS = 0.1  # of waiting, after which a process looks whether the others still live
+
+
+@contextmanager
+def offered(size: int) -> Iterator[tuple[str, str] | None]:
+    """Where others find new memory of this process, and what it is called there; None if nowhere.
+
+    It has no name in a file system, and goes with the last process that sees it.
+    """
+    name, offer = f"bayes_asr-{uuid.uuid4()}", None
+    with ExitStack() as opened:
+        with suppress(AttributeError, OSError):  # not Linux, or not allowed
+            descriptor = os.memfd_create(name)
+            opened.callback(os.close, descriptor)
+            os.truncate(descriptor, size)
+            offer = f"/proc/{os.getpid()}/fd/{descriptor}", f"/memfd:{name} (deleted)"
+        yield offer
+
+
+def seen(path: str, name: str, size: int) -> mmap.mmap | None:
+    """The memory that is offered at `path`, unless this is another machine."""
+    with suppress(OSError):
+        if os.readlink(path) == name:
+            with open(path, "r+b") as file:
+                return mmap.mmap(file.fileno(), size)
+    return None
+
+
+class Meeting:
+    """Where processes wait for one another, and see what each brings.
+
+    All of them make it from the same memory, and then make the same calls.
+    """
+
+    def __init__(self, memory: mmap.mmap, rank: int, processes: Sequence[int]) -> None:
+        """Take memory of `size(P)` for P processes with these numbers, of which this is `rank`."""
+        self._rank, self._count = rank, 0
+        self._ends = select.poll()
+        self._descriptors = [os.pidfd_open(process) for process in processes]
+        for descriptor in self._descriptors:
+            self._ends.register(descriptor, select.POLLIN)
+        everything = torch.frombuffer(memory, dtype=torch.uint8)
+        self._arrivals, places = everything.tensor_split([library.LINE * len(processes)])
+        self._places = places.view(2, len(processes), ROOM)
+
+    @classmethod
+    def found(cls, memory: mmap.mmap, rank: int, processes: Sequence[int]) -> Self | None:
+        """One, or None without compiled code, or where the system cannot say whether they live."""
+        try:
+            return cls(memory, rank, processes) if library.library() else None
+        except (AttributeError, OSError):
+            return None
+
+    @staticmethod
+    def size(processes: int) -> int:
+        """Bytes of memory that so many processes need."""
+        return processes * (library.LINE + 2 * ROOM)
+
+    def leave(self) -> None:
+        """Come no more."""
+        library.leave(self._arrivals, self._rank)
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+    def wait(self) -> None:
+        """Return once all processes wait; RuntimeError where one has left or ended."""
+        self._count += 1
+        while not self._all_here(SECONDS):
+            if self._ends.poll(0) and not self._all_here(0):  # it may have come before it ended
+                raise RuntimeError("a process has ended")
+
+    def _all_here(self, seconds: float) -> bool:
+        return library.meet(self._arrivals, self._rank, self._count, seconds)
+
+    def gathered(self, x: Tensor) -> Tensor:
+        """What each of P processes brings, [P, *x.shape], until the next call but one.
+
+        x: of at most ROOM bytes. Places alternate: who brings something again has met all others
+        since they read what it brought last in this place.
+        """
+        places = self._places[self._count % 2].view(x.dtype)[:, : x.numel()]
+        places[self._rank] = x.detach().flatten()
+        self.wait()
+        return places.view(len(places), *x.shape)

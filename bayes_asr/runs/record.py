@@ -1,0 +1,196 @@
+"""What a run directory says about its run: the configuration, what else it depends on, history."""
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bayes_asr.config import Config, differences
+from bayes_asr.config import load as load_config
+from bayes_asr.errors import InputError
+from bayes_asr.features.stored import Features
+from bayes_asr.files import replacing
+from bayes_asr.log import LOGGER
+from bayes_asr.nn.kernels import library
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes import group
+from bayes_asr.runs import checkpoint, state, tensorboard
+
+CONFIG, HISTORY, LOCK = "config.yaml", "history.jsonl", "train.log"
+RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
+    *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, "best.pt"),
+    *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
+    CONFIG,  # the last: checkpoints without it could not be told from those of another run
+)
+MEASURED = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each line of the history
+WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
+    "data.expected_dims",
+    "data.graph",
+    "data.index",
+    "data.max_skipped",
+    "data.test.",
+    "decode.",
+    "score.",
+    "train.device",  # any change of which is said, as that of a version
+    "train.max_returns",
+    "train.save_minutes",
+    "train.tensorboard",
+)
+
+
+def check_same_configuration(config: Config, run: Path) -> None:
+    """Refuse to go on with a run that was started with another configuration."""
+    recorded = run / CONFIG
+    begun = [name for name in checkpoint.RESUMED if (run / name).exists()]
+    if not begun:
+        _check_nothing_learnt(run)
+        return
+    if not recorded.exists():
+        raise InputError(
+            f"{recorded}: missing beside {begun[0]}, so nothing says what that was trained with;"
+            " restore it, or start over with --new"
+        )
+    for key, (old, now) in differences(load_config([recorded]), config).items():
+        # The cosine depends on its length; with newbob, epochs can be added to a run.
+        added = key == "train.epochs" and config.train.schedule == "newbob"
+        if not added and not key.startswith(WITHOUT_EFFECT):
+            raise InputError(
+                f"{recorded}: {key} is {old} in this run, but {now} now; train into another folder,"
+                " or start over with --new"
+            )
+
+
+def _check_nothing_learnt(run: Path) -> None:
+    """Refuse to start where a run has lost its checkpoints: what is left would be overwritten."""
+    history = run / HISTORY
+    left = [path for path in (run / "best.pt", *sorted(run.glob("*.damaged"))) if path.exists()]
+    left += [history] if history.exists() and history.stat().st_size else []
+    if left:
+        raise InputError(
+            f"{left[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that, train"
+            " into another folder, or start over with --new"
+        )
+
+
+def discard(run: Path) -> None:
+    """Remove what a run has learnt."""
+    for name in RECORDS:
+        (run / name).unlink(missing_ok=True)
+    for damaged in run.glob("*.damaged"):
+        damaged.unlink()
+    shutil.rmtree(run / tensorboard.FOLDER, ignore_errors=True)
+
+
+def remove_leftovers(run: Path) -> None:
+    """Remove files that a process left when it was killed."""
+    for leftover in (*run.glob(".*.partial*"), run / checkpoint.FIRST):
+        leftover.unlink(missing_ok=True)
+
+
+def add_to_history(run: Path, entry: Mapping[str, Any]) -> None:
+    """Add the line of an epoch to history.jsonl."""
+    history = run / HISTORY
+    with replacing(history) as temporary:
+        if history.exists():
+            shutil.copyfile(history, temporary)
+        with temporary.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def end_history(run: Path, last: Mapping[str, Any] | None) -> None:
+    """Let history.jsonl end with the epoch that a run goes on from; None: it has none.
+
+    What came after it is trained anew. Lines that were lost are said; a damaged file is set aside.
+    """
+    history = run / HISTORY
+    epoch = last["epoch"] if last else 0
+    try:
+        entries = [entry for entry in read_history(run) if entry["epoch"] < epoch]
+    except InputError as error:
+        entries = []
+        aside = history.replace(history.with_name(f"{history.name}.damaged"))
+        LOGGER.warning("%s; it is set aside as %s", error, aside)
+    if len(entries) < epoch - 1:
+        LOGGER.warning("%s: lacks %d of %d epochs", history, epoch - 1 - len(entries), epoch)
+    entries += [dict(last)] if last else []
+    with replacing(history) as temporary:
+        temporary.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
+def read_history(run: Path) -> list[dict[str, Any]]:
+    """Read history.jsonl; empty where there is none."""
+    path = run / HISTORY
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        entries = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: not a JSON object on each line") from None
+    for number, entry in enumerate(entries, start=1):
+        found = entry if isinstance(entry, dict) else {}
+        lacking = [key for key in MEASURED if not isinstance(found.get(key), int | float)]
+        if lacking:
+            raise InputError(
+                f"{path}: not a JSON object on each line with {', '.join(MEASURED)}: line {number}"
+                f" has no number {lacking[0]}"
+            )
+    return entries
+
+
+def front_end(features: Features) -> dict[str, Any] | None:
+    """What computed the features from sound, as the data directory says; None where it does not."""
+    path = features.directory / "frontend.json"
+    if not path.exists():
+        return None
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise InputError(f"{path}: not a JSON object; compute the features again")
+    return fields
+
+
+def versions(device: torch.device) -> dict[str, Any]:
+    """What, besides the configuration and the data, the numbers of a run may depend on."""
+    on_gpu = device.type == "cuda"
+    return {
+        "bayes_asr": version("bayes_asr"),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),  # a class of its own, which checkpoints refuse
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
+        "threads": torch.get_num_threads(),
+        "processes": group.size(),
+        "kernels": library.path(),
+    }
+
+
+def compare_versions(saved: Mapping[str, Any], device: torch.device) -> None:
+    """Warn where a run goes on with other versions than it has had so far."""
+    for what, now in versions(device).items():
+        if saved.get(what, now) != now:
+            LOGGER.warning(
+                "this run was started with %s %s, and goes on with %s: its numbers are not exactly"
+                " those of one that was not interrupted",
+                *(what, saved[what], now),
+            )
+
+
+def write_environment(
+    run: Path, model: AcousticModel, device: torch.device, front_end: dict[str, Any] | None
+) -> None:
+    """Write env.json."""
+    environment = {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        **versions(device),
+        "frontend": front_end,
+    }
+    with replacing(run / "env.json") as temporary:
+        temporary.write_text(json.dumps(environment, indent=1) + "\n")

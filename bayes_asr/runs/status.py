@@ -1,0 +1,94 @@
+"""What the runs below a folder are doing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from bayes_asr.config import load
+from bayes_asr.errors import InputError, complaint
+from bayes_asr.lock import held
+from bayes_asr.runs import record, state
+
+State = Literal["running", "finished", "stopped", "failed", "killed"]
+RECENT = 3  # epochs whose mean duration is that of those to come
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One run; what is not known is None.
+
+    epoch: complete ones, of `epochs`; dev_error: lowest dev frame error in [0, 1]; seconds_left: of
+    training, while it runs; why: of a run that was stopped or failed.
+    """
+
+    run: str
+    state: State
+    epoch: int
+    epochs: int | None
+    dev_error: float | None
+    frames_per_second: float | None
+    seconds_left: float | None
+    why: str | None
+
+
+def runs_below(folder: Path) -> list[RunStatus]:
+    """The state of every run at or below a folder, by path; InputError where there is none."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder")
+    marks = (state.NAME, record.HISTORY)
+    runs = sorted({file.parent for mark in marks for file in folder.rglob(mark)})
+    if not runs:
+        raise InputError(f"{folder}: no run at or below this folder; train one into it")
+    return [status(run) for run in runs]
+
+
+def status(run: Path) -> RunStatus:
+    """The state of a run, by what it says of itself and by whether a process has it."""
+    said, config = state.read(run), run / record.CONFIG
+    history, epoch, epochs = [], 0, None
+    why = said["why"] if isinstance(said.get("why"), str) else None
+    try:
+        history = record.read_history(run)
+        epoch = history[-1]["epoch"] if history else 0
+        epochs = load([config]).train.epochs if config.exists() else None
+    except (InputError, OSError) as error:
+        why = complaint(error)
+    now = _state(said.get("state"), epoch == epochs, held(run / record.LOCK))
+    return RunStatus(
+        run=str(run),
+        state=now,
+        epoch=epoch,
+        epochs=epochs,
+        dev_error=min((entry["dev_error"] for entry in history), default=None),
+        frames_per_second=history[-1]["frames_per_second"] if history else None,
+        seconds_left=_seconds_left(said, history, epoch, epochs or 0) if now == "running" else None,
+        why=why,
+    )
+
+
+def _state(said: Any, complete: bool, is_held: bool) -> State:
+    if is_held:
+        return "running"
+    if said in ("finished", "stopped", "failed"):
+        found: State = said
+        return found
+    return "finished" if complete else "killed"
+
+
+def _seconds_left(
+    position: dict[str, Any], history: Sequence[dict[str, Any]], epoch: int, epochs: int
+) -> float | None:
+    """Epochs to come at the pace of the last ones, or of the batches of the first so far."""
+    noted = [position.get(key) for key in ("batch", "batches", "seconds")]
+    batch, batches, spent = (x if isinstance(x, int | float) else 0 for x in noted)
+    if position.get("epoch") != epoch + 1:
+        spent = 0  # noted in an epoch that is over
+    recent = [float(entry["seconds"]) for entry in history[-RECENT:]]
+    if recent:
+        each = sum(recent) / len(recent)
+    elif spent and batch:
+        each = spent * batches / batch
+    else:
+        return None
+    return max(0.0, (epochs - epoch) * each - min(spent, each))
