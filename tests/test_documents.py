@@ -2,6 +2,7 @@
 
 import re
 import runpy
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,12 @@ def test_picture_is_what_its_script_draws() -> None:
     script = ROOT / "docs/pictures/unit.py"
     drawn = runpy.run_path(str(script))["draw"]()
     assert script.with_suffix(".svg").read_text(encoding="utf-8") == drawn
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
+def test_modules_that_are_named_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    modules = set(re.findall(r"\bbayes_asr(?:\.[a-z_]+)+", text)) - {"bayes_asr.load"}
+    assert not [module for module in modules if find_spec(module) is None]
+    files = set(re.findall(r"\bbayes_asr/[\w/]+(?:\.\w+)?", text))
+    assert not [file for file in files if not (ROOT / file).exists()]
