@@ -1,6 +1,5 @@
-"""Where tests find real speech: BAYES_ASR_DATA, by default ../shared/data beside the checkout."""
+"""What tests of several rooms ask for."""
 
-import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,17 +9,14 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
-from script_stubs import Checkout
-from small_corpus import settings, write_corpus
-from training_runs import OPTIONS, config_of, states
 
 from bayes_asr import log
 from bayes_asr.cli import main
 from bayes_asr.train.training import train
-
-ROOT = Path(__file__).resolve().parent.parent
-CONF = ROOT / "conf"
-DATA = Path(os.environ.get("BAYES_ASR_DATA", ROOT.parent / "shared" / "data"))
+from tests.support.places import CONF, DATA
+from tests.support.script_stubs import Checkout
+from tests.support.small_corpus import settings, write_corpus
+from tests.support.training_runs import OPTIONS, config_of, states
 
 # Scripts ignore SIGINT in what they run in the background, nohup SIGHUP; tests of these need what a
 # terminal gives.

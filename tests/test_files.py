@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzzing import WORD_LATTICES
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import HOST, read_text, replacing
 from bayes_asr.tables.ark import write_int_vectors
 from bayes_asr.tables.lattice import write_lattices
+from tests.attacks.fuzzing import WORD_LATTICES
 
 
 def test_only_what_no_process_of_this_machine_writes_is_removed(tmp_path: Path) -> None:

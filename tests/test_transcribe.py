@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_audio import riff, sphere
 
 from bayes_asr.cli import main
 from bayes_asr.runs import checkpoint
@@ -17,11 +16,12 @@ from bayes_asr.sound.spectrum import FrontEnd, write_features
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.mdl import monophone_model
 from bayes_asr.targets.marks import STATES, frames_of_phones, transition_ids, write_alignments
+from tests.sound.test_audio import riff, sphere
+from tests.support.places import CONF
 
 pytest.importorskip("kaldi_native_fbank")
 pytest.importorskip("kaldifst")
 pytestmark = pytest.mark.slow
-CONF = Path(__file__).resolve().parent.parent / "conf"
 RATE = 16000
 PHONES = {"sil": 1, "a": 2, "b": 3, "c": 4}
 WORDS = {"one": "a b", "two": "b c", "six": "c a c"}

@@ -1,0 +1,72 @@
+"""setup.py: native code with a plain C interface, left out where it cannot be compiled."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayes_asr.decode import compiled as decoder
+from bayes_asr.nn.kernels import library as recurrences
+from tests.support.places import ROOT
+
+WORKING = 'extern "C" double half(double x) { return x / 2; }\n'
+BROKEN = 'extern "C" double half(double x) { return x / ; }\n'
+
+
+def build(folder: Path, source: str, compiler: str) -> subprocess.CompletedProcess[str]:
+    """Build a package of one C++ file in `folder` by the project's setup.py."""
+    for name in ("setup.py", "README.md"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "bayes_asr/decode/csrc").mkdir(parents=True)
+    (folder / "bayes_asr/decode/csrc/half.cpp").write_text(source)
+    return subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--inplace"],
+        cwd=folder,
+        env=os.environ | {"CXX": compiler},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _needs_setuptools() -> None:
+    pytest.importorskip("setuptools")
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+def test_native_code_is_a_library_without_python(tmp_path: Path) -> None:
+    done = build(tmp_path, WORKING, "c++")
+    assert done.returncode == 0, done.stderr
+    half = ctypes.CDLL(str(tmp_path / "bayes_asr/decode/_decoder.so")).half
+    half.restype, half.argtypes = ctypes.c_double, [ctypes.c_double]
+    assert half(3.0) == 1.5
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize("native", [decoder, recurrences], ids=["decoder", "recurrences"])
+def test_native_library_is_there_where_it_can_be_compiled(native: Any) -> None:
+    path = native.LIBRARY
+    assert native.library() is not None, f"{path}: not built, or of other code; install anew"
+
+
+@pytest.mark.parametrize(
+    ("source", "compiler", "reason"),
+    [
+        (WORKING, "no-such-compiler", "no C++ compiler 'no-such-compiler'"),
+        (BROKEN, "c++", "c++ failed"),
+    ],
+)
+def test_native_code_that_cannot_be_built_is_left_out(
+    tmp_path: Path, source: str, compiler: str, reason: str
+) -> None:
+    if compiler == "c++" and shutil.which("c++") is None:
+        pytest.skip("no C++ compiler")
+    done = build(tmp_path, source, compiler)
+    assert done.returncode == 0, done.stderr
+    assert f"bayes_asr.decode._decoder is left out: {reason}" in done.stdout
+    assert not list(tmp_path.rglob("*.so"))

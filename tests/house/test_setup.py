@@ -1,0 +1,121 @@
+"""How run.sh sets itself up, and what test.sh checks."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.script_stubs import STUB, Checkout, executable
+
+
+def pip_calls(checkout: Checkout) -> list[list[str]]:
+    return [call for call in checkout.calls("python") if call[:2] == ["-m", "pip"]]
+
+
+def test_installing_happens_once_and_again_when_it_would_differ(checkout: Checkout) -> None:
+    def prepared_only() -> None:
+        assert checkout.run("./run.sh", "--recipe", "made", "--stop-stage", "0").returncode == 0
+
+    prepared_only()
+    prepared_only()
+    assert len(pip_calls(checkout)) == 1
+    assert pip_calls(checkout)[0][2:5] == ["install", "--editable", ".[mini,report]"]
+    with (checkout.folder / "constraints.txt").open("a") as constraints:
+        constraints.write("# another pin\n")
+    prepared_only()
+    assert len(pip_calls(checkout)) == 2
+    (checkout.environment / ".bayes_asr-mini,report").rename(
+        checkout.environment / ".bayes_asr-mini,report,test"
+    )
+    prepared_only()
+    assert len(pip_calls(checkout)) == 2, "more than is needed is there"
+
+
+def test_failed_installation_is_not_taken_for_done(checkout: Checkout) -> None:
+    for _ in range(2):
+        done = checkout.run("./run.sh", "--recipe", "made", FAILING="-m pip")
+        assert done.returncode == 1
+        assert "The installation failed" in done.stderr
+    assert len(pip_calls(checkout)) == 2
+    assert not checkout.calls("bayes-asr")
+
+
+@pytest.mark.parametrize(
+    ("torch", "expected", "announced"),
+    [
+        ("2.13.0+cpu", "torch==2.13.0", False),
+        ("", "torch==2.13.0", True),
+        ("2.6.0+cu124", "torch==2.6.0+cu124", False),
+    ],
+)
+def test_present_torch_is_kept_and_an_absent_one_announced(
+    checkout: Checkout, torch: str, expected: str, announced: bool
+) -> None:
+    done = checkout.run("./run.sh", "--recipe", "made", TORCH=torch)
+    constraints = Path(pip_calls(checkout)[0][-1]).read_text()
+    assert re.findall("^torch==.*", constraints, re.MULTILINE) == [expected]
+    assert ("sympy==" in constraints) == (expected == "torch==2.13.0")
+    assert "numpy==" in constraints
+    assert ("about 190 MB" in done.stdout) == announced
+
+
+def test_missing_compiler_is_said(checkout: Checkout) -> None:
+    done = checkout.run("./run.sh", "--recipe", "made", CXX="no-such-compiler -x")
+    assert done.returncode == 0
+    assert "No C++ compiler was found" in done.stdout
+
+
+def base_python(folder: Path, *, lacking: str) -> dict[str, str]:
+    """Variables for a machine without active environment whose Python lacks something."""
+    real = Path(sys.base_prefix, "bin", "python3")
+    stub = f'#!/bin/sh\ncase "$*" in *"{lacking}"*) exit 1 ;; esac\nexec "{real}" "$@"\n'
+    for name in ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16))):
+        executable(folder / name, stub)
+    return {
+        "VIRTUAL_ENV": "",
+        "CONDA_DEFAULT_ENV": "",
+        "PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin",
+    }
+
+
+def test_missing_venv_module_is_explained(checkout: Checkout, tmp_path: Path) -> None:
+    variables = base_python(tmp_path / "bin", lacking="import venv")
+    done = checkout.run("./run.sh", "--recipe", "made", **variables)
+    assert done.returncode == 1
+    assert "lacks the modules venv and ensurepip" in done.stderr
+    assert "python3-venv" in done.stderr
+    assert not (checkout.folder / ".venv").exists()
+
+
+def test_too_old_a_python_is_explained(checkout: Checkout, tmp_path: Path) -> None:
+    variables = base_python(tmp_path / "bin", lacking="sys.version_info")
+    done = checkout.run("./run.sh", "--recipe", "made", **variables)
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed" in done.stderr
+
+
+@pytest.mark.parametrize(("torch", "see"), [("2.9.1", ["--system-site-packages"]), ("", [])])
+def test_new_environment_sees_the_torch_of_the_system(
+    checkout: Checkout, tmp_path: Path, torch: str, see: list[str]
+) -> None:
+    executable(tmp_path / "bin/python3", STUB)
+    variables = base_python(tmp_path / "unused", lacking="nothing")
+    variables["PATH"] = f"{tmp_path}/bin{os.pathsep}/usr/bin{os.pathsep}/bin"
+    base = str(Path(sys.base_prefix, "bin", "python3"))
+    checkout.run("./run.sh", "--recipe", "made", **variables, REAL_PYTHON=base, TORCH=torch)
+    made = [call for call in checkout.calls("python3") if call[:2] == ["-m", "venv"]]
+    assert made == [["-m", "venv", "--clear", *see, str(checkout.folder / ".venv")]]
+
+
+def test_test_script_stops_at_the_first_failure(checkout: Checkout) -> None:
+    for name in ("ruff", "mypy", "shellcheck", "pytest"):
+        executable(checkout.environment / "bin" / name, STUB)
+    (checkout.folder / ".ci").mkdir()
+    assert checkout.run("./test.sh", "--slow", "-k", "two words").returncode == 0
+    assert checkout.calls("ruff") == [["check"], ["format", "--check"]]
+    (arguments,) = checkout.calls("pytest")
+    assert arguments[-4:] == ["-m", "not kaldi and not gpu", "-k", "two words"]
+    assert checkout.run("./test.sh", FAILING="format").returncode == 3
+    assert len(checkout.calls("pytest")) == 1

@@ -1,0 +1,149 @@
+"""Recipes by ./run.sh: they end in a real table, are quick to repeat, safe to interrupt."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+from tests.support.timit_tree import write_flat
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _environment_of_the_scripts() -> None:
+    """Without it run.sh would install into the environment of whoever calls pytest."""
+    if not list(Path(sys.prefix).glob(".bayes_asr-mini,report*")):
+        pytest.skip("the environment was not made by ./test.sh")
+
+
+def start(*options: str | Path) -> subprocess.Popen[str]:
+    """Start run.sh in a process group of its own."""
+    return subprocess.Popen(
+        [ROOT / "run.sh", *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def table(*options: str | Path) -> str:
+    """The last lines of a run that succeeds: from the header of the table on."""
+    process = start(*options)
+    printed, _ = process.communicate()
+    assert process.returncode == 0, printed
+    return printed[printed.rindex("\nsystem ") :]
+
+
+@pytest.fixture(scope="module")
+def mini(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The default run: its folder and its table."""
+    out = tmp_path_factory.mktemp("a folder") / "mini"
+    return out, table("--out", out)
+
+
+def test_error_rate_is_far_from_both_ends(mini: tuple[Path, str]) -> None:
+    out, printed = mini
+    for name in ("dev", "test"):
+        scores = json.loads((out / f"mini/seed1/score_{name}.json").read_text())
+        assert {score["convention"] for score in scores} == {"strict", "forgiving"}
+        for score in scores:
+            assert 10 < score["rate"] < 60
+            assert f"{score['rate']:.2f}" in printed
+
+
+def test_repeating_it_changes_nothing(mini: tuple[Path, str]) -> None:
+    out, printed = mini
+
+    def results() -> list[int]:
+        names = ("best.pt", "last.pt", "loglikes.ark", "words.txt", "score_*.json")
+        files = [file for name in names for file in sorted((out / "mini").rglob(name))]
+        assert len(files) == 8
+        return [file.stat().st_mtime_ns for file in files]
+
+    before = results()
+    assert table("--out", out) == printed
+    assert results() == before
+
+
+def killed(options: list[str | Path], is_time: Callable[[], bool]) -> None:
+    """Start run.sh and kill it and all its children when it is time."""
+    process = start(*options)
+    while not is_time():
+        assert process.poll() is None, f"it ended too early: {process.communicate()[0]}"
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_an_interrupted_run_ends_in_the_same_table(mini: tuple[Path, str], tmp_path: Path) -> None:
+    options = ["--kaldi-dir", mini[0], "--set", "model.units=32", "--set", "train.epochs=3"]
+    whole = table(*options, "--out", tmp_path / "whole")
+    again = [*options, "--out", tmp_path / "again"]
+    run = tmp_path / "again/mini/seed1"
+    killed(again, (run / "history.jsonl").exists)
+    killed(again, (run / "forward_dev/loglikes.scp").exists)
+    assert table(*again) == whole
+    assert re.search(r"resuming after epoch [12] of 3", (run / "log/train.log").read_text())
+
+
+def test_timit_without_kaldi_is_safe_to_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From sound and marks by way of a realignment to a table, which says what it lacks."""
+    monkeypatch.delenv("KALDI_ROOT", raising=False)
+    recipe = shutil.copytree(ROOT / "recipes/timit", tmp_path / "timit")
+    aligner = (recipe / "aligner.yaml").read_text()
+    (recipe / "aligner.yaml").write_text(re.sub(r"(units|epochs): \d+", r"\1: 4", aligner))
+    corpus = write_flat(tmp_path / "corpus")
+    options = ["--recipe", recipe, "--corpus", corpus, "--set", "train.epochs=6"]
+    options += ["--set", "model.units=16", "--set", "model.layers=1"]
+    whole = table(*options, "--out", tmp_path / "whole")
+    assert "MFCC, no fMLLR" in whole
+    again = [*options, "--out", tmp_path / "again"]
+    killed(again, (tmp_path / "again/exp/aligner/history.jsonl").exists)
+    killed(again, (tmp_path / "again/timit/seed1/history.jsonl").exists)
+    assert table(*again) == whole
+
+
+SMALL = """
+model: {layers: 2, units: 64}
+train: {epochs: 6, batch_sequences: 4, optimizer: adam, learning_rate: 3e-3, schedule: cosine}
+decode: {acoustic_scale: 0.4, lm_weights: [2, 3, 5]}
+"""
+
+
+def test_ami_without_kaldi_from_its_xml_to_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alignments begin with equal lengths; hesitations do not count; NIST counts the same."""
+    pytest.importorskip("espeakng_loader")
+    monkeypatch.delenv("KALDI_ROOT", raising=False)
+    make = [sys.executable, "-m", "tests.support.ami_corpus", tmp_path / "c"]
+    subprocess.run(make, cwd=ROOT, check=True)
+    (tmp_path / "small.yaml").write_text(SMALL)
+    out = tmp_path / "out"
+    options = ["--recipe", "ami", "--corpus", tmp_path / "c", "--config", tmp_path / "small.yaml"]
+    printed = table(*options, "--out", out, "--nj", "1")
+    run = out / "small" / "seed1"
+    for name, part in (("dev", "dev"), ("test", "eval")):
+        (score,) = json.loads((run / f"score_{name}.json").read_text())
+        assert score["rate"] < 60  # 100 where nothing was learnt
+        assert f"{score['rate']:.2f}" in printed
+        assert " UM " in (out / "data" / part / "text").read_text()
+        assert not any(" UM " in ctm.read_text() for ctm in (run / f"ctm_{name}").iterdir())
+    log = (run / "log" / "score.log").read_text()
+    assert "not the same" not in log
+    if shutil.which("sctk"):
+        assert log.count("by hubscr.pl, the same") == 2

@@ -1,0 +1,375 @@
+"""The compiled recurrences, on every path of this machine, against `scan` in double precision."""
+
+import copy
+import ctypes
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+from torch import Tensor
+
+from bayes_asr.errors import InputError
+from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.recurrence import KERNELS, CompiledRecurrence, Kernel, kernel_of
+from bayes_asr.nn.recurrent import RecurrentLayer
+from bayes_asr.nn.units.activations import FIXED
+from bayes_asr.nn.units.bayesian import build_cell
+from tests.support.nn_units import DIRECTIONS, FUSED, layer, name
+
+pytestmark = pytest.mark.skipif(
+    library.library() is None, reason="no compiled recurrences: install with a C++ compiler"
+)
+PATHS = list(library.paths())
+every_path = pytest.mark.parametrize("path", PATHS)
+
+
+def has_kernel(unit: dict[str, Any]) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(library.CHOICE, raising=False)
+        return (
+            kernel_of(build_cell(unit["unit"], 1, 1, unit["options"]), torch.zeros(1)) is not None
+        )
+
+
+COMPILED = [unit for unit in FUSED if has_kernel(unit)] if PATHS else []
+every_unit = pytest.mark.parametrize("unit", COMPILED, ids=name)
+
+
+def gradients(
+    net: RecurrentLayer, x: Tensor, frames: Frames, keys: Tensor | None
+) -> tuple[Tensor, list[Tensor]]:
+    """Outputs, and the gradients of a random projection of them by inputs and parameters."""
+    x = x.to(net.W.weight.dtype).requires_grad_()
+    y = net(x, frames, keys)
+    torch.manual_seed(3)
+    projection = torch.randn(y.shape, dtype=torch.float64).to(y.dtype)
+    return y.detach(), list(torch.autograd.grad((y * projection).sum(), [x, *net.parameters()]))
+
+
+def assert_as_scanned(
+    net: RecurrentLayer,
+    frames: Frames,
+    keys: Tensor | None,
+    *,
+    forward: float = 1e-6,
+    backward: float = 1e-5,
+    factors: torch.dtype = torch.float32,
+) -> None:
+    """Compare outputs and gradients of a layer with those of `scan` in double precision."""
+    torch.manual_seed(2)
+    x = torch.randn(sum(frames.lengths), net.W.in_features)
+    scanned = copy.deepcopy(net).double()
+    scanned.fused = False
+    assert (kernel_of(net.cell, x) is None) == (library.path() == "torch")
+    with torch.autocast("cpu", torch.bfloat16, enabled=factors == torch.bfloat16):
+        y, found = gradients(net, x, frames, keys)
+    assert y.dtype == (torch.float32 if library.path() == "torch" else factors)
+    expected, wanted = gradients(scanned, x, frames, keys)
+    assert (y - expected).norm() <= forward * expected.norm()
+    for a, b in zip(found, wanted, strict=True):
+        # Each term is rounded, and terms of order 1 may all but cancel.
+        assert (a - b).norm() <= backward * max(b.norm().item(), 0.1)
+
+
+@every_path
+@every_unit
+def test_every_path_computes_what_the_scan_does(
+    unit: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(library.CHOICE, path)
+    for directions in DIRECTIONS:
+        net = layer(**unit, **directions, dropout=0.4, initial_state="trained").float()
+        assert_as_scanned(net, Frames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
+        assert_as_scanned(net, Frames((20, 13, 13, 1)), None)
+
+
+@settings(max_examples=40)
+@example("lstm", "tied", 16, [1] * 33)
+@example("gru", "untied", 1, [1])
+@example("bru", "one", 1, [8])  # a gradient of which terms of order 1 all but cancel
+@given(
+    st.sampled_from(["bru", "li-bru", "gru", "lstm"]),
+    st.sampled_from(["tied", "untied", "one"]),
+    st.sampled_from([1, 3, 7, 16, 17, 33, 40]),
+    st.lists(st.integers(1, 9), min_size=1, max_size=33),
+)
+def test_any_batch_and_number_of_units(
+    unit: str, directions: str, units: int, lengths: list[int]
+) -> None:
+    torch.manual_seed(1)
+    net = RecurrentLayer(
+        3,
+        units,
+        unit,
+        bidirectional=directions != "one",
+        tied_directions=directions == "tied",
+        norm="none",
+    )
+    frames = Frames(tuple(sorted(lengths, reverse=True)))
+    with pytest.MonkeyPatch.context() as patch:
+        for path in PATHS:
+            patch.setenv(library.CHOICE, path)
+            assert_as_scanned(net, frames, None)
+
+
+@every_path
+def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(library.CHOICE, path)
+    torch.manual_seed(1)
+    for unit, tied in (("li-bru", True), ("li-bru", False), ("gru", True), ("gru", False)):
+        net = RecurrentLayer(20, 550, unit, tied_directions=tied)
+        assert_as_scanned(net, Frames((12, 9, 7, 4, 1)), None)  # enough for oneDNN
+
+
+@every_path
+@every_unit
+def test_factors_in_bfloat16_stay_within_the_stated_bound(
+    unit: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(library.CHOICE, path)
+    torch.manual_seed(1)
+    kinked = "relu" in unit["options"].values()  # or li-gru's default
+    kinked |= unit["unit"] == "li-gru" and "activation" not in unit["options"]
+    for directions in DIRECTIONS:
+        net = RecurrentLayer(20, 67, unit["unit"], unit["options"], **directions, dropout=0.2)
+        assert_as_scanned(
+            net,
+            Frames((60, 41, 1)),
+            torch.tensor([11, -5, 7]),
+            forward=1e-2,
+            backward=0.15 if kinked else 0.02,
+            factors=torch.bfloat16,
+        )
+
+
+@every_path
+@pytest.mark.parametrize("activation", library.ACTIVATIONS)
+def test_functions_are_exact_to_a_few_units_of_the_last_place(
+    activation: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(library.CHOICE, path)
+    magnitudes = torch.logspace(-6, 1.9, 4000)
+    a = torch.cat((-magnitudes, magnitudes, torch.tensor([0.0, -1e3, 1e3, -1e30, 1e30])))
+    H = len(a)
+    V = torch.zeros(1, 1, 1)
+    kernel = Kernel("rnn", library.ACTIVATIONS.index(activation), 1)
+    terms = a.clone().view(H, 1, 1).requires_grad_()
+    frames, zero = Frames((1,) * H), torch.zeros(H, 1, 1)
+    h = CompiledRecurrence.apply(kernel, frames, (False,), True, terms, V, None, zero)
+    (slope,) = torch.autograd.grad(h.sum(), terms)
+    expected = FIXED[activation](a.double())
+    slopes = FIXED[activation].derivative(a.double())
+    if activation == "tanh":
+        slopes = 4 * torch.from_numpy(
+            expit(2 * a.double().numpy()) * expit(-2 * a.double().numpy())
+        )
+    torch.testing.assert_close(h.detach().flatten().double(), expected, rtol=5e-7, atol=1e-37)
+    absolute = 3e-7 if activation == "tanh" else 1e-37  # 1 - tanh^2 cancels
+    torch.testing.assert_close(slope.flatten().double(), slopes, rtol=6e-7, atol=absolute)
+
+
+@every_path
+def test_nan_comes_out_where_it_went_in(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(library.CHOICE, path)
+    for unit in ({"unit": "li-bru"}, {"unit": "li-gru"}, {"unit": "gru"}, {"unit": "lstm"}):
+        net = RecurrentLayer(3, 5, **unit, norm="none", bidirectional=False)
+        x = torch.zeros(4, 3)
+        x[2, 0] = torch.nan
+        for factors in library.STORAGES:
+            with torch.autocast("cpu", enabled=factors == torch.bfloat16):
+                y = net(x, Frames((4,)))
+            assert y[:2].isfinite().all()
+            assert y[2:].isnan().all()
+
+
+@pytest.mark.parametrize("factors", library.STORAGES)
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("unit", ["gru", "li-bru", "lstm"])
+def test_number_of_threads_changes_nothing(
+    unit: str, tied: bool, factors: torch.dtype, set_threads: Callable[[int], None]
+) -> None:
+    torch.manual_seed(1)
+    net = RecurrentLayer(8, 96, unit, tied_directions=tied)
+    # Two threads take the directions apart until fewer than 8 sequences are alive.
+    frames = Frames((*(11,) * 5, *(9,) * 4, *(5,) * 24))
+    sets, X = (1 if tied else 2), 96 * net.cell.gates
+    terms = torch.randn(sum(frames.lengths), sets, X, dtype=factors, requires_grad=True)
+    kernel = kernel_of(net.cell, net.V)
+    initial = [torch.randn(33, 2, 96, requires_grad=True) for _ in range(net.cell.states)]
+    found, by_V = [], []
+    for threads in (1, 2, 2, 2, 3):
+        set_threads(threads)
+        h = CompiledRecurrence.apply(
+            kernel, frames, (False, True), True, terms, net.V, None, *initial
+        )
+        found.append([h, *torch.autograd.grad(h.square().sum(), [terms, *initial, net.V])])
+        by_V.append(found[-1].pop())  # may be torch's product
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+    for gradient in by_V[1:]:
+        torch.testing.assert_close(gradient, by_V[0])
+
+
+FORKED = """
+import os, torch
+from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel
+from bayes_asr.nn.frames import Frames
+torch.set_num_threads(2)
+terms, V, zero = torch.randn(160, 2, 128), torch.randn(2, 64, 128), torch.zeros(32, 2, 64)
+rest = Kernel("mixing", 0, 2), Frames((5,) * 32), (False, True), False
+def states(): return CompiledRecurrence.apply(*rest, terms, V, None, zero)
+y = states()
+child = os.fork()
+if not child:
+    os._exit(not torch.equal(states(), y))
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.slow
+def test_a_forked_process_has_its_own_threads() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
+
+
+@every_path
+def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(library.CHOICE, path)
+    torch.manual_seed(1)
+    frames, kernel = Frames((4, 2)), Kernel("mixing", 0, 2)
+    given = [torch.randn(6, 2, 10), torch.randn(2, 5, 10), torch.rand(2, 2, 5), torch.rand(2, 2, 5)]
+    strided = [x.transpose(0, -1).contiguous().transpose(0, -1) for x in given]
+    backwards = (False, True)
+    ys = []
+    for terms, V, mask, h in (given, strided):
+        leaf = terms.requires_grad_()
+        y = CompiledRecurrence.apply(kernel, frames, backwards, True, leaf, V, mask, h)
+        g = torch.ones(y.shape).transpose(0, 1).contiguous().transpose(0, 1)
+        ys.append((y, *torch.autograd.grad(y, leaf, g)))
+    assert all(torch.equal(a, b) for a, b in zip(*ys, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("position", "wrong", "says"),
+    [
+        (0, torch.zeros(6, 2, 9), r"V is .*\[2, 5, 10\].*needs torch.float32 \[2, 4, 9\]"),
+        (
+            0,
+            torch.zeros(5, 2, 10),
+            r"terms is .*\[5, 2, 10\].*needs torch.float32 or torch.bfloat16 \[6, 2, 10\]",
+        ),
+        (0, torch.zeros(6, 2, 10, dtype=torch.float64), "terms is torch.float64"),
+        (1, torch.zeros(2, 10, 5), r"V is .*\[2, 10, 5\]"),
+        (2, torch.zeros(2, 2, 4), r"mask is .*\[2, 2, 4\].*\[2, 2, 5\]"),
+        (3, torch.zeros(3, 2, 5), r"initial is .*\[3, 2, 5\].*\[2, 2, 5\]"),
+        (1, torch.zeros(3, 5, 10), "3 sets of weights"),
+        (0, torch.zeros(6, 3, 10), "3 sets of terms"),
+    ],
+)
+def test_wrong_tensors_are_refused(position: int, wrong: Tensor, says: str) -> None:
+    tensors = [torch.zeros(6, 2, 10), torch.zeros(2, 5, 10), *torch.zeros(2, 2, 2, 5)]
+    tensors[position] = wrong
+    with pytest.raises(ValueError, match=says):
+        CompiledRecurrence.apply(
+            Kernel("mixing", 0, 2), Frames((4, 2)), (False, True), True, *tensors
+        )
+
+
+def test_a_batch_without_sequences_is_refused() -> None:
+    with pytest.raises(ValueError, match="sequence"):
+        CompiledRecurrence.apply(
+            Kernel("rnn", 0, 1),
+            Frames(()),
+            (False,),
+            True,
+            torch.zeros(0, 1, 5),
+            torch.zeros(1, 5, 5),
+            None,
+            torch.zeros(0, 1, 5),
+        )
+
+
+def test_gradients_are_computed_once() -> None:
+    net = RecurrentLayer(3, 4)
+    loss = net(torch.randn(5, 3), Frames((5,))).sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="run forward anew"):
+        loss.backward()
+
+
+@every_path
+def test_the_way_back_takes_the_path_of_the_way_there(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(1)
+    net, x = RecurrentLayer(3, 20, "li-bru"), torch.randn(5, 3)
+    found = []
+    for later in (path, "torch", *PATHS):
+        monkeypatch.setenv(library.CHOICE, path)
+        y = net(x, Frames((5,)))
+        monkeypatch.setenv(library.CHOICE, later)
+        found.append(torch.autograd.grad(y.square().sum(), [*net.parameters()]))
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_a_copy_of_a_layer_has_the_same_kernel() -> None:
+    net = RecurrentLayer(3, 4, "bru")
+    assert kernel_of(copy.deepcopy(net).cell, net.V) == kernel_of(net.cell, net.V) is not None
+
+
+def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(library.CHOICE, "avx1024")
+    with pytest.raises(InputError, match=f"BAYES_ASR_KERNELS is avx1024.*torch, {PATHS[0]}"):
+        RecurrentLayer(3, 4)(torch.randn(5, 3), Frames((5,)))
+
+
+@every_unit
+def test_torch_computes_where_it_is_told_to(
+    unit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(library.CHOICE, "torch")
+    monkeypatch.setattr(library, "call", None)
+    for directions in DIRECTIONS:
+        net = layer(**unit, **directions, dropout=0.4).float()
+        assert_as_scanned(net, Frames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize(
+    ("interface", "members", "loads"),
+    [(0, 0, True), (1, 0, False), (0, 1, False), (0, None, False)],
+)
+def test_a_library_built_for_another_version_is_left_alone(
+    interface: int,
+    members: int | None,
+    loads: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """interface: how many versions it is ahead; members: and how many its structs have more."""
+    bodies = dict.fromkeys((*library.OTHERS, *library.STRUCTS), "0")
+    bodies["interface"] = str(library.INTERFACE + interface)
+    if members is not None:
+        structs = sum(map(ctypes.sizeof, {*library.STRUCTS.values()}))
+        bodies["structs_size"] = str(structs + 8 * members)
+    code = "".join(f"long recurrence_{name}() {{ return {n}; }}\n" for name, n in bodies.items())
+    (tmp_path / "made.cpp").write_text(f'extern "C" {{\n{code}}}\n')
+    command = ["c++", "-shared", "-fPIC", "made.cpp", "-o", "made.so"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    monkeypatch.setattr(library, "LIBRARY", tmp_path / "made.so")
+    assert (library.library.__wrapped__() is not None) == loads
+
+
+def test_who_inherits_a_cell_gets_no_kernel() -> None:
+    for kind in KERNELS:
+        heir = type("Heir", (kind,), {})
+        assert kernel_of(heir(2, 1), torch.zeros(1)) is None

@@ -1,0 +1,124 @@
+"""run.sh: its options, what it refuses, and how they reach the commands."""
+
+import re
+
+import pytest
+
+from tests.support.script_stubs import Checkout
+
+OPTIONS = [  # a promise to the users' scripts
+    *("recipe", "kaldi-dir", "corpus", "config", "set", "out", "stage", "stop-stage"),
+    *("nj", "nproc", "seeds", "experiment", "dim", "force"),
+]
+
+
+def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
+    done = checkout.run("./run.sh", "--help")
+    assert done.returncode == 0
+    assert re.findall(r"^  --([a-z-]+)", done.stdout, re.MULTILINE) == OPTIONS
+    assert not checkout.calls("python"), "help needs no environment"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--recipy", "x"], "unknown option --recipy, did you mean --recipe?"),
+        (["--stop-stag=3"], "unknown option --stop-stag, did you mean --stop-stage?"),
+        (["mini"], "'mini' is not an option"),
+        (["--"], "'--' is not an option"),
+        (["--seeds"], "--seeds needs a value: --seeds N"),
+        (["--out", "--force"], "--out needs a value: --out DIR"),
+        (["--stage", "three"], "--stage needs a number, not 'three'"),
+        (["--stage", "08"], "--stage needs a number, not '08'"),
+        (["--force=no"], "--force takes no value"),
+        (["--recipe", "absent"], "known recipes: given gmm made"),
+        (["--recipe", "given"], "name it by --kaldi-dir"),
+        (["--recipe", "given", "--kaldi-dir", "absent"], "absent: there is no such folder"),
+        (["--recipe", "given", "--corpus", "."], "preparing a corpus for the recipe given"),
+        (["--recipe", "given", "--dim", "50"], "--dim 50"),
+        (["--recipe", "made", "--corpus", "."], "preparing a corpus for the recipe made"),
+        (["--recipe", "gmm"], "the recipe gmm needs its corpus, or a Kaldi experiment"),
+        (["--recipe", "gmm", "--corpus", ".", "--dim", "50"], "for the recipe gmm without Kaldi"),
+        (["--recipe", "made", "--kaldi-dir", ".", "--dim", "50"], "exclude each other"),
+        (["--recipe", "made", "--config", "absent.yaml"], "absent.yaml: there is no such file"),
+        (["--recipe", "made", "--seeds", "0"], "--seeds 0: at least one"),
+        (["--recipe", "made", "--stage", "5", "--stop-stage", "3"], "no stage of 0 to 7"),
+        (["--recipe", "made", "--corpus", "absent"], "absent: there is no such folder"),
+        (["--recipe", "made", "--nj", "0"], "--nj 0: at least one"),
+        (["--recipe", "made", "--set", "seed=3"], "the seeds are chosen by --seeds"),
+        (["--recipe", "made", "--stage", "4", "--set", "a.b=1"], "takes its configuration from"),
+        (["--recipe", "made", "--nproc", "0"], "--nproc 0: at least one"),
+        (["--recipe", "made", "--experiment", "figure9"], "known experiments: pair"),
+    ],
+)
+def test_mistakes_are_refused_in_one_line(
+    checkout: Checkout, arguments: list[str], message: str
+) -> None:
+    done = checkout.run("./run.sh", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not checkout.calls("bayes-asr")
+
+
+def test_an_experiment_trains_each_of_its_systems_and_compares_them(checkout: Checkout) -> None:
+    small = checkout.folder / "small.yaml"
+    small.touch()
+    done = checkout.run(
+        "./run.sh", *("--recipe", "made", "--experiment", "pair", "--seeds", "2"),
+        *("--config", str(small)),
+    )  # fmt: skip
+    assert done.returncode == 0
+    out = checkout.folder / "exp/made"
+    trained = [call for call in checkout.calls("bayes-asr") if call[0] == "train"]
+    systems = [(system, seed) for system in ("gru", "lstm") for seed in (1, 2)]
+    for call, (system, seed) in zip(trained, systems, strict=True):
+        assert call[2:4] == [
+            str(checkout.folder / f"conf/experiments/pair/{system}.yaml"),
+            str(small),
+        ]
+        assert call[-1] == str(out / f"{system}-small" / f"seed{seed}")
+    runs = [str(out / f"{system}-small") for system in ("gru", "lstm")]
+    reported = ["report", *runs, "--out", str(out / "report_pair-small")]
+    assert checkout.calls("bayes-asr")[-1] == reported
+
+
+@pytest.mark.parametrize("option", ["--out", "--stage", "--recipe", "--config", "--$(touch x)"])
+def test_nothing_on_the_command_line_is_executed(checkout: Checkout, option: str) -> None:
+    for value in ("$(touch pwned)", "`touch pwned`", "a[$(touch pwned)]", "x;touch pwned"):
+        checkout.run("./run.sh", "--recipe", "made", option, value)
+    assert not list(checkout.folder.rglob("pwned"))
+    assert not list(checkout.folder.rglob("x"))
+
+
+def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
+    (checkout.folder / "small size.yaml").touch()
+    (checkout.folder / "li-gru.yaml").touch()
+    (checkout.folder / "my kaldi").mkdir()
+    done = checkout.run(
+        *("./run.sh", "--recipe", "recipes/given", "--kaldi-dir", "my kaldi", "--seeds=2"),
+        *("--config", "small size.yaml", "--config", "li-gru.yaml", "--out", "my runs"),
+        *("--set", "model.layers=2", "--set", "note=two words", "--stage", "3"),
+        *("--stop-stage", "3"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert not [call for call in checkout.calls("python") if "prepare.py" in call[0]]
+    files = ("recipes/given/config.yaml", "small size.yaml", "li-gru.yaml")
+    checked, *trained = checkout.calls("bayes-asr")
+    assert checked == ["config", *files, "--set=model.layers=2", "--set=note=two words"]
+    assert trained == [
+        [
+            *("train", *files),
+            *(f"--set=data.dir={checkout.folder}/my kaldi", f"--set=seed={seed}"),
+            *("--set=model.layers=2", "--set=note=two words"),
+            *("--out", f"{checkout.folder}/my runs/li-gru/seed{seed}"),
+        ]
+        for seed in (1, 2)
+    ]
+
+
+def test_settings_are_checked_before_any_stage(checkout: Checkout) -> None:
+    done = checkout.run("./run.sh", "--recipe", "made", "--set", "foo=1", FAILING="config")
+    assert done.returncode == 3
+    assert [call[0] for call in checkout.calls("bayes-asr")] == ["config"]
+    assert not (checkout.folder / "exp").exists()

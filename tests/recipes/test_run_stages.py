@@ -1,0 +1,202 @@
+"""run.sh: the stages of recipes, with Kaldi and without, failing, interrupted and complete."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+from tests.support.script_stubs import Checkout, executable
+
+
+def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
+    numbers = ("--nj", "3", "--nproc", "2", "--dim", "50")
+    done = checkout.run("./run.sh", "--recipe", "made", *numbers)
+    out = str(checkout.folder / "exp/made")
+    run = f"{out}/made/seed1"
+    assert done.returncode == 0, done.stderr
+    prepare = [str(checkout.folder / "recipes/made/prepare.py"), "--out", out, "--dim", "50"]
+    assert [call for call in checkout.calls("python") if call[0] == prepare[0]] == [prepare]
+    config = str(checkout.folder / "recipes/made/config.yaml")
+    assert checkout.calls("bayes-asr") == [
+        ["train", config, f"--set=data.dir={out}", "--set=seed=1", "--nproc", "2", "--out", run],
+        ["forward", run, "--on", "dev"],
+        ["decode", run, "--on", "dev", "--nj", "3"],
+        ["forward", run, "--on", "test"],
+        ["decode", run, "--on", "test", "--nj", "3"],
+        ["score", run, "--nj", "3"],
+        ["report", out],
+    ]
+    assert done.stdout.endswith("| system | dev | test |\n")
+    assert {log.name for log in Path(run, "log").glob("*.log")} == {
+        *("train.log", "score.log"),
+        *(f"{verb}_{part}.log" for verb in ("forward", "decode") for part in ("dev", "test")),
+    }
+
+
+GMM = ("./run.sh", "--recipe", "gmm", "--corpus", ".", "--nj", "2", "--stop-stage", "3")
+
+
+@pytest.mark.parametrize("how", ["KALDI_ROOT", "path.sh", "made before"])
+def test_stages_1_and_2_are_kaldis_where_there_is_kaldi(checkout: Checkout, how: str) -> None:
+    out = checkout.folder / "exp/gmm"
+    if how == "path.sh":
+        (checkout.folder / "path.sh").touch()
+    if how == "made before":
+        (out / "data-fmllr-tri3").mkdir(parents=True)
+    variables = {"KALDI_ROOT": "/kaldi" if how == "KALDI_ROOT" else ""}
+    done = checkout.run(*GMM, "--dim", "50", "--force", **variables)
+    assert done.returncode == 0, done.stderr
+    recipe = checkout.folder / "recipes/gmm"
+    prepare = [str(recipe / "prepare.py"), "--out", str(out), "--corpus", "."]
+    assert [call for call in checkout.calls("python") if call[0] == prepare[0]] == [prepare]
+    assert checkout.calls("kaldi_gmm.sh") == [
+        ["--recipe", str(recipe), "--out", str(out), "--nj", "2", "--dim", "50", "--force"]
+    ]
+    assert checkout.calls("bayes-asr")[0][:2] == ["train", str(recipe / "config.yaml")]
+
+
+def test_stages_1_and_2_without_kaldi_are_the_recipes_own(checkout: Checkout) -> None:
+    recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"
+    (recipe / "without_kaldi.sh").write_text(
+        'configuration+=("$recipe_dir/less.yaml")\n'
+        'run_stage 2 alignments "$out" -- bayes-asr align --on train\n'
+    )
+    for stage, verbs in (("0", ["align", "train"]), ("3", ["train"])):
+        before = len(checkout.calls("bayes-asr"))
+        done = checkout.run(*GMM, "--stage", stage, KALDI_ROOT="")
+        assert done.returncode == 0, done.stderr
+        called = checkout.calls("bayes-asr")[before:]
+        assert [call[0] for call in called] == verbs
+        configurations = [str(recipe / name) for name in ("config.yaml", "less.yaml")]
+        assert called[-1][1:4] == [*configurations, f"--set=data.dir={out}"]
+    assert not checkout.calls("kaldi_gmm.sh")
+
+
+@pytest.mark.parametrize(
+    ("name", "sets", "oov", "sound"),
+    [
+        ("ami", ["train", "dev", "eval"], "<unk>", True),
+        ("an4", ["train", "dev", "test"], "<UNK>", True),
+        ("an4", ["train", "dev", "test"], "<UNK>", False),
+    ],
+)
+def test_alignments_without_kaldi_or_marks_begin_with_equal_lengths(
+    checkout: Checkout, name: str, sets: list[str], oov: str, sound: bool
+) -> None:
+    """Two networks learn and align in turn; prepared features are taken as they are."""
+    recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"
+    shutil.copy(ROOT / "recipes" / name / "without_kaldi.sh", recipe)
+    train, dev, test = (f"{out}/data/{part}" for part in sets)
+    Path(train).mkdir(parents=True)
+    Path(train, "wav.scp" if sound else "feats.scp").touch()
+    done = checkout.run(*GMM, "--stage", "1", KALDI_ROOT="")
+    assert done.returncode == 0, done.stderr
+    dictionary, lm = f"{out}/data/local/dict", f"{out}/data/local/lm.arpa"
+    exp, model = f"{out}/exp", f"{out}/exp/flat_ali/final.mdl"
+    align = ["align", "--oov", oov, "--lang", dictionary]
+    configurations = [str(recipe / file) for file in ("config.yaml", "without_kaldi.yaml")]
+    expected = [
+        *([["features", train, dev, test]] if sound else []),
+        [*align, "--flat", "--data", train, "--out", f"{exp}/flat_ali"],
+        [*align, "--flat", "--data", dev, "--model", model, "--out", f"{exp}/flat_ali_dev"],
+        [
+            *("graph", "--lexicon", f"{dictionary}/lexicon.txt", "--lm", lm, "--model", model),
+            *("--out", f"{exp}/mono/graph"),
+        ],
+    ]
+    for learnt, made in (("flat", "first"), ("first", "realigned")):
+        aligner = f"{exp}/aligner_{made}"
+        labels = [
+            f"--set=data.{part}.alignments=[exp/{learnt}_ali{end}]"
+            for part, end in (("train", ""), ("dev", "_dev"))
+        ]
+        described = [*configurations, str(recipe / "aligner.yaml")]
+        expected += [
+            ["train", *described, f"--set=data.dir={out}", *labels, "--out", aligner],
+            [*align, aligner, "--on", "train", "--nj", "2", "--out", f"{exp}/{made}_ali"],
+            [*align, aligner, "--on", "dev", "--nj", "2", "--out", f"{exp}/{made}_ali_dev"],
+        ]
+    *before, last = checkout.calls("bayes-asr")
+    assert before == expected
+    assert last[:4] == ["train", *configurations, f"--set=data.dir={out}"]
+
+
+def test_corpus_that_has_changed_is_prepared_again(checkout: Checkout) -> None:
+    """Files that came, also by a link to old ones; the results may lie inside the corpus."""
+    corpus, old = checkout.folder / "corpus", checkout.folder / "old.wav"
+    corpus.mkdir()
+    old.touch()
+
+    def prepared() -> bool:
+        before = len(checkout.calls("python"))
+        done = checkout.run(*GMM[:3], "--corpus", "corpus", "--out", "corpus/out",
+                            "--stop-stage", "0", KALDI_ROOT="")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        calls = [call for call in checkout.calls("python")[before:] if call[0].endswith(".py")]
+        assert ("corpus has changed" in done.stdout) == (bool(calls) and before > 0)
+        return bool(calls)
+
+    assert prepared()
+    assert not prepared()
+    (corpus / "new.wav").touch()
+    assert prepared()
+    assert not prepared()
+    (corpus / "linked.wav").symlink_to(old)
+    assert prepared()
+    assert not prepared()
+
+
+def test_recipe_that_needs_kaldi_says_so_after_its_preparation(checkout: Checkout) -> None:
+    done = checkout.run(*GMM, KALDI_ROOT="")
+    assert done.returncode == 1
+    assert "Stages 1 and 2 of the recipe gmm need Kaldi: set KALDI_ROOT" in done.stderr
+    assert [call for call in checkout.calls("python") if call[0].endswith("prepare.py")]
+    assert not checkout.calls("bayes-asr")
+    assert checkout.run(*GMM, "--stop-stage", "0", KALDI_ROOT="").returncode == 0
+
+
+def test_failing_stage_stops_with_its_status_and_names_its_log(checkout: Checkout) -> None:
+    done = checkout.run("./run.sh", "--recipe", "made", FAILING="decode")
+    log = checkout.folder / "exp/made/made/seed1/log/decode_dev.log"
+    assert done.returncode == 3
+    assert f"Stage 5 (decode_dev) failed with status 3; its log is {log}" in done.stderr
+    assert "it went wrong" in log.read_text()
+    assert [call[0] for call in checkout.calls("bayes-asr")] == ["train", "forward", "decode"]
+
+
+def test_signal_to_end_reaches_the_stage_and_is_waited_for(checkout: Checkout) -> None:
+    """The stub asks run.sh to end, as a queue does, and saves before it ends itself."""
+    executable(
+        checkout.environment / "bin" / "bayes-asr",
+        "#!/usr/bin/env bash\ntrap 'sleep 0.3; echo saved; exit 143' TERM\n"
+        'kill "$PPID"\nfor i in {1..100}; do sleep 0.1; done\n',
+    )
+    done = checkout.run("./run.sh", "--recipe", "given", "--kaldi-dir", ".")
+    assert done.returncode == 143
+    assert done.stdout.endswith("saved\n")
+    assert "Stage 3 (train) failed with status 143" in done.stderr
+
+
+def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(
+    checkout: Checkout,
+) -> None:
+    def verbs(*more: str, **changes: str) -> str:
+        before = len(checkout.calls("bayes-asr"))
+        checkout.run("./run.sh", "--recipe", "made", "--nj", "1", *more, **changes)
+        return " ".join(call[0] for call in checkout.calls("bayes-asr")[before:])
+
+    run = checkout.folder / "exp/made/made/seed1"
+    everything = "train forward decode forward decode score report"
+    assert verbs(FAILING="score") == everything.removesuffix(" report")
+    assert verbs() == "train score report"
+    assert verbs() == "train report"
+    assert verbs("--force") == everything
+    assert verbs("--nj", "2") == "train decode decode score report"
+    (run / "decode_dev/words.txt").unlink()
+    assert verbs("--nj", "2") == "train decode score report"
+    (run / "best.pt").write_text("another network")
+    assert verbs("--nj", "2") == everything
+    assert verbs("--nj", "2") == "train report"
+    (run / "config.yaml").write_text("another beam, which train has recorded")
+    assert verbs("--nj", "2") == everything

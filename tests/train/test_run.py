@@ -1,0 +1,446 @@
+"""Training runs: what they write, resume and refuse; which data they take."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bayes_asr.config import load
+from bayes_asr.corpus.batches import in_order
+from bayes_asr.corpus.sets import LabelledSet, training_and_dev
+from bayes_asr.errors import InputError
+from bayes_asr.features.transforms import Normalisation
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.runs import checkpoint, record
+from bayes_asr.tables.mdl import monophone_model, write_transition_model
+from bayes_asr.train import plan
+from bayes_asr.train.batch import loader
+from bayes_asr.train.loop import run_epoch
+from bayes_asr.train.schedule import cosine, newbob, next_rate
+from bayes_asr.train.training import train
+from tests.support.places import ROOT
+from tests.support.small_corpus import (
+    DIMENSIONS,
+    MODEL,
+    made_up,
+    write_alignments,
+    write_corpus,
+    write_data_dir,
+)
+from tests.support.training_runs import Killed, assert_same, config_of, epochs_of, states
+
+# --- what a run writes
+
+
+def test_run_holds_tensors_and_plain_values(small_run: Path) -> None:
+    history = [json.loads(line) for line in (small_run / "history.jsonl").read_text().splitlines()]
+    assert [entry["epoch"] for entry in history] == [1, 2]
+    assert history[1]["train_loss"] < history[0]["train_loss"]
+    best = torch.load(small_run / "best.pt", weights_only=True)
+    assert best["architecture"]["outputs"] == [MODEL.num_pdfs, 3]
+    assert set(json.loads((small_run / "env.json").read_text())) >= {
+        "torch",
+        "bayes_asr",
+        "threads",
+        "kernels",
+    }
+    assert "epoch 2 of 2" in (small_run / "train.log").read_text()
+
+
+def test_normalisation_of_the_training_data_travels_in_the_checkpoint(
+    small_run: Path, small_corpus: Path
+) -> None:
+    features, _ = made_up("train", 12)
+    frames = np.concatenate(list(features.values()))
+    best = checkpoint.read(small_run / "best.pt")
+    np.testing.assert_allclose(best["mean"], frames.mean(0), rtol=1e-4)
+    np.testing.assert_allclose(best["deviation"], frames.std(0), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [(None, None), ('{"kind": "fbank", "bins": 40}', {"kind": "fbank", "bins": 40})],
+)
+def test_front_end_of_the_training_data_travels_in_the_checkpoint(
+    text: str | None, found: Any, tmp_path: Path
+) -> None:
+    root, run = write_corpus(tmp_path), tmp_path / "run"
+    if text:
+        (root / "data" / "train" / "frontend.json").write_text(text)
+    train(config_of(root, "train.epochs=1"), run)
+    assert checkpoint.read(run / "best.pt")["frontend"] == found
+    assert json.loads((run / "env.json").read_text())["frontend"] == found
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_damaged_front_end_is_named(text: str, tmp_path: Path) -> None:
+    root = write_corpus(tmp_path)
+    (root / "data" / "train" / "frontend.json").write_text(text)
+    with pytest.raises(InputError, match=r"train/frontend.json: not a JSON object; compute"):
+        train(config_of(root, "train.epochs=1"), tmp_path / "run")
+
+
+# --- resuming
+
+
+@pytest.mark.parametrize("write", range(1, 10))
+def test_run_killed_at_any_write_and_resumed_is_bit_for_bit_the_run_that_was_not(
+    write: int,
+    small_corpus: Path,
+    undisturbed: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Promise 7 between the files of an epoch (best.pt, last.pt, history.jsonl)."""
+    config = config_of(small_corpus, "train.epochs=3", "train.noise=0.2", "train.tempo=0.1")
+    writes = 0
+
+    def killed(content: Any) -> Any:
+        nonlocal writes
+        writes += 1
+        if writes == write:
+            raise Killed
+        return content
+
+    with monkeypatch.context() as patch:
+        save, history = checkpoint.save, record.add_to_history
+        patch.setattr(checkpoint, "save", lambda path, *x, **y: save(killed(path), *x, **y))
+        patch.setattr(record, "add_to_history", lambda run, entry: history(killed(run), entry))
+        with suppress(Killed):
+            train(config, tmp_path)
+    torch.manual_seed(write)  # another process has another state
+    train(config, tmp_path)
+    assert_same(states(tmp_path), undisturbed)
+
+
+@pytest.mark.slow
+def test_run_killed_at_any_time_and_resumed_is_bit_for_bit_the_run_that_was_not(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    """Promise 7 with real processes, killed while they train."""
+    options = ("train.epochs=60", "train.noise=0.2", "train.halving_factor=1")
+    run, config = tmp_path / "run", config_of(small_corpus, *options)
+    config.save(tmp_path / "config.yaml")
+    command = [sys.executable, "-m", "bayes_asr", "train", tmp_path / "config.yaml", "--out", run]
+    threads = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    for least in (2, 20):
+        with subprocess.Popen(command, cwd=ROOT, env=threads, stderr=subprocess.DEVNULL) as process:
+            while epochs_of(run) < least:
+                assert process.poll() is None, "it ended before it could be killed"
+                time.sleep(0.02)
+            process.kill()
+    assert epochs_of(run) < 60
+    (run / ".last.1.partial.pt").write_bytes(b"half a checkpoint")
+    assert subprocess.run(command, cwd=ROOT, env=threads, stderr=subprocess.DEVNULL).returncode == 0
+    assert not list(run.glob(".*"))
+    train(config, tmp_path / "undisturbed")
+    assert_same(states(run), states(tmp_path / "undisturbed"))
+
+
+def test_run_that_another_process_trains_is_refused(
+    small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    before = states(run)
+    held = f"import fcntl; f = open({str(run / 'train.log')!r}); fcntl.flock(f, fcntl.LOCK_EX)"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{held}; print(); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()  # it has the lock
+        with pytest.raises(InputError, match=rf"{run}: another process is at work"):
+            train(config_of(small_corpus, "train.epochs=3"), run, new=True)
+        assert_same(states(run), before)
+        other.kill()
+    train(config_of(small_corpus), run)  # a killed process leaves no lock
+
+
+def test_finished_run_is_left_as_it_is_and_reads_one_utterance(
+    small_run: Path, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    (run / "env.json").write_text("what it was trained with")
+    names = ("best.pt", "last.pt", "history.jsonl", "env.json")
+    before = {name: (run / name).read_bytes() for name in names}
+    read, getitem = [], LabelledSet.__getitem__
+    monkeypatch.setattr(
+        LabelledSet, "__getitem__", lambda self, utt: read.append(utt) or getitem(self, utt)
+    )
+    train(load([run / "config.yaml"]), run)
+    assert read == ["train0-0"]
+    assert before == {name: (run / name).read_bytes() for name in before}
+
+
+def test_epochs_added_to_a_newbob_run_continue_it(
+    small_corpus: Path, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    options = ("train.noise=0.2", "train.tempo=0.1")
+    train(config_of(small_corpus, "train.epochs=1", *options), tmp_path)
+    train(config_of(small_corpus, "train.epochs=3", *options), tmp_path)
+    assert_same(states(tmp_path), undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("setting", "refused"),
+    [
+        ("train.noise=1", True),
+        ("train.precision=bfloat16", True),
+        ("seed=2", True),
+        ("model.units=9", True),
+        ("decode.beam=7", False),
+        ("score.metric=per", False),
+        ("data.graph=elsewhere", False),
+    ],
+)
+def test_only_what_has_no_effect_on_training_may_change(
+    setting: str, refused: bool, small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    config = config_of(small_corpus, setting)
+    if refused:
+        key = setting.split("=")[0]
+        with pytest.raises(InputError, match=rf"config.yaml: {key} is .* in this run, but .* now"):
+            train(config, run)
+        config = load([small_run / "config.yaml"])
+    else:
+        train(config, run)
+    assert load([run / "config.yaml"]) == config
+
+
+def test_gpu_that_is_not_there_is_refused_and_auto_does_without(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert plan.device("auto") == torch.device("cpu")
+    with pytest.raises(InputError, match=r"train.device is cuda, but torch finds no GPU here"):
+        train(config_of(small_corpus, "train.device=cuda"), tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert [plan.device(name).type for name in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_gpu_learns_what_the_cpu_does_and_the_cpu_goes_on_with_it(
+    precision: str, small_corpus: Path, tmp_path: Path, messages: Any
+) -> None:
+    options = (f"train.precision={precision}", "train.noise=0.2")
+    train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path / "cpu")
+    train(config_of(small_corpus, *options, "train.device=cuda"), tmp_path / "gpu")
+    train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path / "gpu")
+    assert "this run was started with device" in messages()
+    here, there = (states(tmp_path / name) for name in ("cpu", "gpu"))
+    tolerance = 1e-3 if precision == "float32" else 2e-2
+    for key in ("train_loss", "dev_loss"):
+        torch.testing.assert_close(
+            there[f"3 {key}"], here[f"3 {key}"], rtol=tolerance, atol=tolerance
+        )
+
+
+def test_cosine_run_cannot_be_lengthened(small_corpus: Path, tmp_path: Path) -> None:
+    cosine_run = config_of(small_corpus, "train.schedule=cosine", "train.epochs=1")
+    train(cosine_run, tmp_path)
+    with pytest.raises(InputError, match=r"train.epochs is 1 in this run, but 2 now"):
+        train(config_of(small_corpus, "train.schedule=cosine", "train.epochs=2"), tmp_path)
+
+
+def test_new_starts_over(small_run: Path, small_corpus: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    (run / "score_test.json").write_text("of the network that is discarded")
+    train(config_of(small_corpus, "seed=2", "train.epochs=1"), run, new=True)
+    assert not (run / "score_test.json").exists(), "a report would show it beside the new network"
+    assert len((run / "history.jsonl").read_text().splitlines()) == 1
+    assert load([run / "config.yaml"]).seed == 2
+
+
+def test_other_data_under_an_old_run_are_refused(tmp_path: Path) -> None:
+    root = write_corpus(tmp_path)
+    train(config_of(root, "train.epochs=1"), tmp_path / "run")
+    for name, count in (("train", 12), ("dev", 4)):
+        longer = {utt: np.repeat(x, 2, axis=1) for utt, x in made_up(name, count)[0].items()}
+        write_data_dir(root / "data" / name, longer)
+    with pytest.raises(
+        InputError, match=r"its network has inputs 5, but these data need 10; start"
+    ):
+        train(config_of(root, "train.epochs=1"), tmp_path / "run")
+    write_corpus(root)
+    for folder in ("ali", "ali_dev"):
+        write_transition_model(
+            monophone_model((2, 3, 7, 8), 2), root / "exp" / folder / "final.mdl"
+        )
+    with pytest.raises(
+        InputError, match=r"network has outputs \[6, 3\], but these data need \[8, 4\]"
+    ):
+        train(config_of(root, "train.epochs=1"), tmp_path / "run")
+
+
+def test_divergence_is_an_error_and_leaves_the_last_good_epoch(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    options = (
+        "train.learning_rate=10",
+        "train.epochs=30",
+        "train.max_bad_batches=0",
+        "train.max_returns=1",
+    )
+    with pytest.raises(
+        InputError,
+        match=r"epoch \d+ diverged: the (gradient|loss) is .* went back 1 times .* --new",
+    ):
+        train(config_of(small_corpus, *options), tmp_path)
+    for path in tmp_path.glob("*.pt"):
+        assert all(x.isfinite().all() for x in checkpoint.read(path)["model"].values())
+
+
+# --- the schedule
+
+
+@pytest.mark.parametrize(
+    ("errors", "rate"),
+    [
+        ([], 1.0),
+        ([0.5], 1.0),
+        ([0.5, 0.4], 1.0),
+        ([0.5, 0.4999], 0.5),  # fell by 0.0002 of itself: less than 0.001
+        ([0.5, 0.4994], 1.0),  # by 0.0012
+        ([0.5, 0.5], 0.5),
+        ([0.5, 0.6], 0.5),
+        ([0.5, 0.6, 0.4], 1.0),  # only the last two epochs count
+    ],
+)
+def test_newbob_is_pytorch_kaldis_rule(errors: list[float], rate: float) -> None:
+    """run_exp.py: halve unless (previous - current) / current >= improvement_threshold."""
+    config = load([], ["train.schedule=newbob", "train.halving_factor=0.5"]).train
+    assert next_rate(config, 1.0, errors) == rate
+    if len(errors) > 1:
+        before, now = errors[-2:]
+        fell = (before - now) / now
+        assert newbob(1.0, before, now, threshold=0.001, factor=0.5) == (
+            1 if fell >= 0.001 else 0.5
+        )
+
+
+def test_cosine_starts_at_the_rate_and_ends_above_0() -> None:
+    rates = [cosine(2.0, epoch, 4) for epoch in (1, 2, 3, 4, 5)]
+    np.testing.assert_allclose(rates, [2, 1 + 2**-0.5, 1, 1 - 2**-0.5, 0], atol=1e-12)
+
+
+# --- the data
+
+
+def test_dev_without_alignments_is_replaced_by_training_speakers(
+    small_corpus: Path, messages: Any
+) -> None:
+    config = config_of(small_corpus, "data.dev.alignments=[]", "data.held_out=0.25")
+    train_set, held = training_and_dev(config)
+    speakers = [{utt.split("-")[0] for utt in data.lengths} for data in (train_set, held)]
+    assert [len(found) for found in speakers] == [3, 1]
+    assert not speakers[0] & speakers[1]
+    assert train_set.lengths.keys() | held.lengths.keys() == set(train_set.features.utterances)
+    (name,) = speakers[1]
+    said = (
+        "dev has no alignments: 1 of 4 training speakers are held out to drive the learning rate:"
+    )
+    assert f"{said} {name}" in messages()
+    assert "WARNING" in messages()
+
+
+@pytest.mark.parametrize("share", ["0", "0.5"])
+def test_speakers_that_cannot_be_held_out_are_an_error(share: str, tmp_path: Path) -> None:
+    features, alignments = made_up("train", 3)  # of one speaker
+    write_data_dir(tmp_path / "data" / "train", features)
+    write_alignments(tmp_path / "exp" / "ali", alignments.items())
+    with pytest.raises(InputError, match=r"of 1 training speakers data.held_out = .* cannot hold"):
+        training_and_dev(config_of(tmp_path, f"data.held_out={share}"))
+
+
+def test_the_first_candidate_directory_is_taken_and_said(tmp_path: Path, messages: Any) -> None:
+    root = write_corpus(tmp_path)
+    shutil.copytree(root / "data" / "train", root / "other")
+    training_and_dev(config_of(root, "data.train.features=[absent, other, data/train]"))
+    assert f"train features: {root / 'other'}" in messages()
+    with pytest.raises(
+        InputError, match=r"train features: none of these exists: .*/absent, .*/gone;"
+    ):
+        training_and_dev(config_of(root, "data.train.features=[absent, gone]"))
+
+
+def test_unexpected_dimensions_are_announced(small_corpus: Path, messages: Any) -> None:
+    training_and_dev(config_of(small_corpus, f"data.expected_dims=[{DIMENSIONS}]"))
+    assert "dimensions" not in messages()
+    training_and_dev(config_of(small_corpus, "data.expected_dims=[40, 50]"))
+    assert f"features have {DIMENSIONS} dimensions" in messages()
+    assert "not 40 or 50 as this recipe expects" in messages()
+
+
+def test_dev_aligned_by_another_model_is_refused(tmp_path: Path) -> None:
+    root = write_corpus(tmp_path)
+    # The same number of pdfs, but of other phones.
+    write_transition_model(monophone_model((2, 3, 8), 2), root / "exp" / "ali_dev" / "final.mdl")
+    with pytest.raises(
+        InputError, match=r"ali_dev/final.mdl \(6 pdfs\) has other transitions than"
+    ):
+        training_and_dev(config_of(root))
+
+
+def test_dev_features_of_another_size_are_refused(tmp_path: Path) -> None:
+    root = write_corpus(tmp_path)
+    features, _ = made_up("dev", 4)
+    write_data_dir(root / "data" / "dev", {utt: x[:, 1:] for utt, x in features.items()})
+    with pytest.raises(InputError, match=r"has 4 dimensions, but the training features have 5"):
+        training_and_dev(config_of(root))
+
+
+# --- loss and error
+
+
+def test_dev_loss_weighs_frames_and_not_batches(small_corpus: Path) -> None:
+    """Promise 2: whatever shares a batch, and whether anything pads it, the sums stay the same."""
+    _, dev = training_and_dev(config_of(small_corpus))
+    torch.manual_seed(0)
+    model = AcousticModel(DIMENSIONS, (MODEL.num_pdfs, 3), units=(8,))
+    load_batch = loader(dev, Normalisation.of(dev[utt] for utt in dev.lengths), seed=0, epoch=0)
+    results = [
+        run_epoch(model, in_order(dev.lengths, sequences=n, frames=10**6), load_batch, title="")
+        for n in (1, 3, 4)
+    ]
+    assert {r.errors for r in results} == {results[0].errors}
+    assert {r.frames for r in results} == {sum(dev.lengths.values())}
+    losses = [r.metrics()["loss"] for r in results]
+    np.testing.assert_allclose(losses, losses[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("keep", ["float32", "float16"])
+def test_features_held_in_memory_are_read_once(
+    keep: str, small_corpus: Path, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    """In float32 they are the same; in float16 a run that is resumed is still the same run."""
+    read, stored = [], LabelledSet.stored
+    options = ("train.noise=0.2", "train.tempo=0.1", f"data.keep={keep}")
+    config = config_of(small_corpus, "train.epochs=3", *options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LabelledSet, "stored", lambda self, u: read.append(u) or stored(self, u))
+        train(config, tmp_path / "whole")
+    assert sorted(read) == sorted(
+        [
+            *(f"train{n // 3}-{n}" for n in range(12)),
+            "train0-0",
+            *(f"dev{n // 3}-{n}" for n in range(4)),
+        ]
+    )
+    found = states(tmp_path / "whole")
+    if keep == "float32":
+        assert_same(found, undisturbed)
+    train(config_of(small_corpus, "train.epochs=1", *options), tmp_path / "parts")
+    train(config, tmp_path / "parts")
+    assert_same(states(tmp_path / "parts"), found)
