@@ -7,7 +7,7 @@ does meets all of them; ratios are within a round, and the medians over the roun
 first step of a turn is not timed: caches are full of what was there before, and `bayes-asr train`
 starts what reads batches ahead once an epoch.
 
-    python benchmarks/step.py [--json FILE] [--record] [--unit li-bru ...] [--batch 8] [--frames 300]
+    python benchmarks/step.py [--json FILE] [--record] [--unit li-bru ...] [--frames 300]
     python benchmarks/step.py --ragged
     python benchmarks/step.py --sweep frames
 """
