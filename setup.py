@@ -1,6 +1,7 @@
 """Install bayes_asr, with its native libraries where a C++ compiler is at hand."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -82,9 +83,15 @@ def native_libraries() -> list[Extension]:
     ]
 
 
+def read_version() -> str:
+    """The version that the package gives itself."""
+    text = Path("bayes_asr", "__init__.py").read_text(encoding="utf-8")
+    return re.findall(r'^__version__ = "(.+)"$', text, re.M)[0]
+
+
 setup(
     name="bayes_asr",
-    version="0.1.0",
+    version=read_version(),
     description="Hybrid DNN-HMM acoustic models with Bayesian recurrent units, on Kaldi features",
     long_description=Path("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

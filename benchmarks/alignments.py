@@ -8,11 +8,11 @@ phones. Both must have the same phone table.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 
 from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.targets.alignments import Alignments
@@ -50,13 +50,12 @@ def main() -> None:
     """Compare, print and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("alignments", type=Path, nargs=2, metavar="DIR")
-    parser.add_argument("--json", type=Path)
+    record.add_options(parser)
     args = parser.parse_args()
     found = agreement(*(Alignments(path) for path in args.alignments))
-    if args.json:
-        args.json.write_text(json.dumps(found) + "\n")
     for name, value in found.items():
         print(f"{name:20s} {value}")
+    record.save(found, "alignments", args)
 
 
 if __name__ == "__main__":

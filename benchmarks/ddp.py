@@ -9,14 +9,13 @@ are printed, with the largest relative difference of the losses.
 """
 
 import argparse
-import json
 import os
 import socket
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 import torch
 from networks import HEADS, make_network
 from peers import DROPOUT
@@ -130,7 +129,7 @@ def measured(args: argparse.Namespace, sequences: int) -> dict[str, Any]:
 def main() -> None:
     """Measure, print a table, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    record.add_options(parser)
     parser.add_argument("--unit", default="li-bru", help="default li-bru")
     parser.add_argument("--batch", type=int, nargs="+", default=[8, 16], help="default 8 and 16")
     for name, default in (("units", 550), ("layers", 4), ("frames", 300), ("rounds", 5)):
@@ -145,8 +144,7 @@ def main() -> None:
             "{batch:5}{frames:8}{frames_per_second_alone:9.0f}{frames_per_second:10.0f}"
             "{ratio:7.2f}{loss_difference:9.1e}".format(**rows[-1])
         )
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    record.save(rows, "ddp", args)
 
 
 if __name__ == "__main__":

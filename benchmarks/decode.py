@@ -11,7 +11,6 @@ a process of its own, whose peak memory is printed.
 """
 
 import argparse
-import json
 import os
 import resource
 import statistics
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 
 from bayes_asr.decode import compiled
 from bayes_asr.decode.embedded import ENGINES, decode_utterance
@@ -194,7 +194,7 @@ def peak_megabytes() -> float:
 def main() -> None:
     """Print the figures, and write them as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--json", type=Path, help="write the rows here")
+    record.add_options(parser)
     parser.add_argument("--data", type=Path, default=DATA, help="the shared data")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=("golden", "long"))
@@ -218,8 +218,7 @@ def main() -> None:
         for engine in [args.engine] if args.engine else engine_names():
             with get_context("spawn").Pool(1) as pool:
                 show([pool.apply(decode_long, (engine, args.seconds, args.noise, args.beam))])
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    record.save(rows, "decode", args)
 
 
 if __name__ == "__main__":

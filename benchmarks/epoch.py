@@ -10,7 +10,6 @@ the medians are printed. `--share` takes that share of both sets, evenly.
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -18,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import record
 import torch
 
 from bayes_asr.config import Config, load
@@ -121,7 +121,7 @@ def main() -> None:
     """Measure, print and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kaldi-dir", type=Path, required=True, help="AN4, as its recipe reads it")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    record.add_options(parser)
     parser.add_argument("--unit", default="li-bru", help="default li-bru")
     for name, default in (("units", 550), ("layers", 4), ("batch", 8), ("rounds", 3)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
@@ -170,8 +170,7 @@ def main() -> None:
         f" ({frames / steps:.0f} frames/s), ratio {whole / steps:.3f}; reading alone takes"
         f" {epoch.reading:.2f} s"
     )
-    if args.json:
-        args.json.write_text(json.dumps([result], indent=1) + "\n")
+    record.save([result], "epoch", args)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ rounds are printed, and the peak memory of a process of its own for one long utt
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 import torch
 from networks import make_network
 
@@ -132,7 +132,7 @@ def peak_megabytes() -> float:
 def main() -> None:
     """Measure, print tables, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    record.add_options(parser)
     parser.add_argument("--unit", default="li-bru", help="default li-bru")
     for name, default in (("units", 550), ("layers", 4), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
@@ -156,8 +156,7 @@ def main() -> None:
             f"{r['minutes']:g} minutes, {r['directions']} direction(s), {r['way']}:"
             f" {r['megabytes']:.0f} MB, {r['megabytes_before']:.0f} before"
         )
-    if args.json:
-        args.json.write_text(json.dumps(rows + memory, indent=1) + "\n")
+    record.save(rows + memory, "forward", args)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ is given its first batch: the first makes the index, unless it is there, and the
 
 import argparse
 import gzip
-import json
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import record
 
 from bayes_asr.config import load
 from bayes_asr.corpus.sets import training_and_dev
@@ -58,14 +58,14 @@ def lay_out(kaldi_dir: Path, out: Path, hours: float) -> None:
     write_mapping(((p + utt, p + source.utt2spk[utt]) for p, utt in names), data / "utt2spk")
     write_mapping(((p + utt, train.features.where(utt)) for p, utt in names), data / "feats.scp")
     aligned = dict(train.alignments.items())
-    records = {utt: record(aligned[utt]) for utt in train.lengths}
+    records = {utt: encode_alignment(aligned[utt]) for utt in train.lengths}
     for job in range(JOBS):
         with gzip.open(ali / f"ali.{job + 1}.gz", "wb", 1) as file:
             for p, utt in names[job::JOBS]:
                 file.write(f"{p}{utt} ".encode() + records[utt])
 
 
-def record(transition_ids: np.ndarray) -> bytes:
+def encode_alignment(transition_ids: np.ndarray) -> bytes:
     """An alignment as Kaldi writes it after the name of its utterance."""
     sized = np.empty(len(transition_ids), SIZED_INT)
     sized["width"], sized["value"] = 4, transition_ids
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where the hours are laid out")
     parser.add_argument("--kaldi-dir", type=Path, required=True, help="AN4, as its recipe reads it")
     parser.add_argument("--hours", type=float, default=1000, help="default 1000")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    record.add_options(parser)
     args = parser.parse_args()
     if not args.folder.exists():
         lay_out(args.kaldi_dir, args.folder, args.hours)
@@ -103,8 +103,7 @@ def main() -> None:
             f"{args.hours:g} hours, the index {index}: {seconds:.1f} s to the first batch"
             f" ({seconds / args.hours:.3f} s an hour), {peak / 2**30:.2f} GiB"
         )
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n")
+    record.save(results, "hours", args)
 
 
 if __name__ == "__main__":

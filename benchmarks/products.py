@@ -7,11 +7,10 @@ milliseconds are printed.
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable
-from pathlib import Path
 
+import record
 import torch
 from roofline import timed
 from torch import Tensor
@@ -75,7 +74,7 @@ def medians(ways: Ways, rounds: int) -> dict[str, float]:
 def main() -> None:
     """Measure, print a table, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    record.add_options(parser)
     for name, default in (("frames", 2400), ("units", 1100), ("rounds", 15)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     args = parser.parse_args()
@@ -87,8 +86,7 @@ def main() -> None:
             rows.append({"what": what, "dtype": str(dtype), **medians(ways, args.rounds)})
             times = "".join(f"  {name} {rows[-1][name]:6.2f} ms" for name in ways)
             print(f"{what:18}{dtype!s:16}{times}")
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    record.save(rows, "products", args)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,12 @@ the medians over the rounds are printed.
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import record
 import torch
 from networks import make_network
 from peers import DROPOUT, GRU, LSTM, PEERS, REFERENCE, Network
@@ -97,7 +96,7 @@ def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
 def main() -> None:
     """Measure, print a table, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    record.add_options(parser)
     parser.add_argument(
         "--unit", nargs="+", choices=sorted({u for u, _ in OURS}), help="only these"
     )
@@ -117,8 +116,7 @@ def main() -> None:
     speed = {r["unit"]: r["frames_per_second"] for r in results}
     share = speed[REFERENCE] / speed[LSTM]
     print(f"the reference loop reaches {share:.2f} of torch.nn.LSTM (fair between 0.6 and 0.9)")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n")
+    record.save(results, "recurrence", args)
 
 
 if __name__ == "__main__":

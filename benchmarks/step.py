@@ -7,13 +7,12 @@ does meets all of them; ratios are within a round, and the medians over the roun
 first step of a turn is not timed: caches are full of what was there before, and `bayes-asr train`
 starts what reads batches ahead once an epoch.
 
-    python benchmarks/step.py [--json FILE] [--unit li-bru ...] [--batch 8] [--frames 300]
+    python benchmarks/step.py [--json FILE] [--record] [--unit li-bru ...] [--frames 300]
     python benchmarks/step.py --ragged
     python benchmarks/step.py --sweep frames
 """
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 import torch
 from networks import HEADS, make_network
 from peers import DROPOUT, LSTM, PEERS, REFERENCE, WITHOUT_ONEDNN, Network
@@ -305,10 +305,17 @@ def show_linearity(rows: Sequence[Row]) -> None:
         )
 
 
+def theme_of(args: argparse.Namespace) -> str:
+    """What the figures are recorded as."""
+    if args.sweep:
+        return f"step-{args.sweep}"
+    return "step-ragged" if args.ragged else "step"
+
+
 def main() -> None:
     """Measure, print tables, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    record.add_options(parser)
     parser.add_argument("--unit", nargs="+", default=UNITS, help=f"default {' '.join(UNITS)}")
     parser.add_argument("--directions", choices=("tied", "untied", "both"), default="both")
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=list(DTYPES))
@@ -343,8 +350,7 @@ def main() -> None:
     show(rows)
     if args.sweep:
         show_linearity(rows)
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    record.save(rows, theme_of(args), args)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
-from bayes_asr import log
+from bayes_asr import __version__, log
 from bayes_asr.errors import InputError, StoppedError, complaint
 
 ABOUT = "Trains, decodes and scores hybrid speech recognisers with Bayesian recurrent units."
@@ -35,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb; returns 0 only on success, 1 for bad input, 129, 130 or 143 for a signal."""
     words = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(prog="bayes-asr", description=ABOUT, add_help=True)
+    parser.add_argument("--version", action="version", version=f"bayes-asr {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     modules: dict[str, ModuleType] = {}
     for verb, what in VERBS.items():

@@ -1,20 +1,47 @@
-"""The rows of the fault table in docs/reliability.md; as a script, writes them there.
+"""docs/reliability-tables.md: as a script, meets every fault and prints the page.
 
-usage: python -m tests.attacks.fault_table
+usage: python -m tests.attacks.fault_table > docs/reliability-tables.md
 """
 
 import re
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.attacks.faults import FAULTS, Fault
+from tests.attacks.interruptions import INTERRUPTIONS
 from tests.attacks.laboratory import bayes_asr, build, contents, copy, inside
 from tests.support.places import ROOT
 
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "reliability-tables.md"
+INTRODUCTION = """\
+# What was broken, and what happened
+
+The promises stand in [reliability.md](reliability.md). This page lists how they were tried. The
+tests make every row happen again and compare; `python -m tests.attacks.fault_table` prints the
+page.
+
+## Damaged, missing and hostile input
+
+A small corpus, its graph or its run is broken, and then a command is given. The last line stands
+here without `bayes-asr VERB: error: `. Where *changed* is empty, every file that was there is what
+it was, byte for byte, and none was added but logs, the `state.json` of a run and the index of its
+data.
+
+"""
 HEAD = """\
 | what is broken | command | status | last line | changed |
+|---|---|---|---|---|
+"""
+INTERRUPTED = """\
+## Training that is interrupted
+
+Each row names its test in `tests/`. *Intact* is what a run directory still holds. A run that is
+given the same command again then ends, bit for bit, as if nothing had happened, unless the row says
+otherwise.
+
+| what happens | status | what is said | intact | test |
 |---|---|---|---|---|
 """
 
@@ -63,18 +90,21 @@ def rows_of(page: str) -> list[str]:
     return [f"{line}\n" for line in table.partition("\n\n")[0].splitlines()]
 
 
+def page_of(rows: Iterable[str]) -> str:
+    """The page with these rows of the fault table."""
+    interruptions = "".join(one.line() for one in INTERRUPTIONS)
+    return f"{INTRODUCTION}{HEAD}{''.join(rows)}\n{INTERRUPTED}{interruptions}"
+
+
 def main() -> None:
-    """Meet every fault and write the table."""
+    """Meet every fault and print the page."""
     with tempfile.TemporaryDirectory() as folder:
         laboratory = build(Path(folder) / "laboratory")
         rows = [
             meet(fault, copy(laboratory, Path(folder) / str(number))).line()
             for number, fault in enumerate(FAULTS)
         ]
-    page = PAGE.read_text(encoding="utf-8")
-    head, _, rest = page.partition(HEAD)
-    _, _, tail = rest.partition("\n\n")
-    PAGE.write_text(head + HEAD + "".join(rows) + "\n" + tail, encoding="utf-8")
+    print(page_of(rows), end="")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is broken on purpose: test_faults.py breaks it, docs/reliability.md says what happens."""
+"""What test_faults.py breaks on purpose; docs/reliability-tables.md says what happens."""
 
 import errno
 import gzip

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bayes_asr import __version__
 from bayes_asr.cli import VERBS, main
+from tests.support.places import ROOT
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.5"])
@@ -43,6 +45,16 @@ def test_transcribe_refuses_what_it_would_confuse(
     given = [option.replace("CTM", str(tmp_path / "ctm")) for option in options]
     assert main(["transcribe", str(tmp_path), *given]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_version_is_that_of_setup(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"bayes-asr {__version__}\n"
+    command = [sys.executable, "setup.py", "--version"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == __version__
 
 
 def test_module_is_the_command() -> None:

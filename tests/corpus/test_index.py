@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr import log
-from bayes_asr.corpus import index, survey
+from bayes_asr.corpus import index, indexed, survey
 from bayes_asr.corpus.fingerprints import hash_inputs
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.indexed import index_alignments
@@ -112,7 +112,7 @@ def test_second_training_reads_nothing_to_start_and_learns_the_same(
 ) -> None:
     train(config_of(corpus), tmp_path / "first")
     assert surveys == ["dev", "train"]
-    monkeypatch.setattr(index, "read_aligned", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(indexed, "read_aligned", lambda *_: pytest.fail("read again"))
     train(config_of(corpus), tmp_path / "second")
     assert surveys == ["dev", "train"]
     assert_same(states(tmp_path / "second"), states(tmp_path / "first"))
@@ -337,7 +337,7 @@ def test_corpus_that_cannot_be_read_is_not_taken_for_an_index_that_cannot_be_wri
 ) -> None:
     tries = []
 
-    def failing(name: str, _: Any) -> None:
+    def failing(name: str, *_: Any) -> None:
         tries.append(name)
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 

@@ -1,6 +1,8 @@
-"""The documents: what they link to exists, and the index names every guide."""
+"""The documents: what they link to exists, the index names every guide, and each keeps its form."""
 
 import re
+import runpy
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,73 @@ def test_readme_begins_with_the_two_commands() -> None:
     first = re.search(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert first
     assert [line.split()[0] for line in first[1].splitlines()] == ["./run.sh", "./test.sh"]
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a Markdown file."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
+def test_anchors_lead_to_headings(document: Path) -> None:
+    found = re.findall(r"\]\(([^)\s#:]*)#([^)\s]+)\)", document.read_text(encoding="utf-8"))
+    targets = [(document.parent / name if name else document, anchor) for name, anchor in found]
+    assert not [anchor for target, anchor in targets if anchor not in anchors(target)]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [file for file in DOCUMENTS if "benchmarks" not in file.parts],
+    ids=lambda d: str(d.relative_to(ROOT)),
+)
+def test_commits_stand_in_dated_pages_only(document: Path) -> None:
+    words = re.findall(r"\b[0-9a-f]{7,8}\b", document.read_text(encoding="utf-8"))
+    assert not [word for word in words if re.search("[0-9]", word) and re.search("[a-f]", word)]
+
+
+def test_results_are_dated() -> None:
+    pages = [file.name for file in (ROOT / "benchmarks/results").iterdir()]
+    assert pages
+    assert not [name for name in pages if not re.fullmatch(r"\d{4}-\d\d-\d\d-[a-z0-9-]+\.md", name)]
+
+
+@pytest.mark.parametrize(
+    ("page", "most"), [("docs/performance.md", 1000), ("docs/reliability.md", 900)]
+)
+def test_pages_are_short(page: str, most: int) -> None:
+    assert len((ROOT / page).read_text(encoding="utf-8").split()) < most
+
+
+def test_changelog_keeps_its_form() -> None:
+    """Versions with dates, newest first, each with known groups that hold bullets."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    _, *versions = re.split(r"^## ", text, flags=re.M)
+    assert versions[0].startswith("[Unreleased]\n")
+    heads = [version.partition("\n")[0] for version in versions[1:]]
+    assert heads
+    dates = [re.fullmatch(r"\[\d+\.\d+\.\d+\] - (\d{4}-\d\d-\d\d)", head) for head in heads]
+    assert all(dates)
+    assert [date[1] for date in dates if date] == sorted((d[1] for d in dates if d), reverse=True)
+    for version in versions:
+        _, *groups = re.split(r"^### ", version, flags=re.M)
+        names = [group.partition("\n")[0] for group in groups]
+        assert set(names) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+        assert len(set(names)) == len(names)
+        assert all("\n- " in group for group in groups)
+
+
+def test_picture_is_what_its_script_draws() -> None:
+    script = ROOT / "docs/pictures/unit.py"
+    drawn = runpy.run_path(str(script))["draw"]()
+    assert script.with_suffix(".svg").read_text(encoding="utf-8") == drawn
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
+def test_modules_that_are_named_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    modules = set(re.findall(r"\bbayes_asr(?:\.[a-z_]+)+", text)) - {"bayes_asr.load"}
+    assert not [module for module in modules if find_spec(module) is None]
+    files = set(re.findall(r"\bbayes_asr/[\w/]+(?:\.\w+)?", text))
+    assert not [file for file in files if not (ROOT / file).exists()]

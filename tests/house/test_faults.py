@@ -1,10 +1,10 @@
-"""Every row of the fault table in docs/reliability.md, made to happen."""
+"""Every row of the fault table in docs/reliability-tables.md, made to happen."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.attacks.fault_table import PAGE, meet, rows_of
+from tests.attacks.fault_table import PAGE, meet, page_of, rows_of
 from tests.attacks.faults import FAULTS, Fault
 from tests.attacks.laboratory import build, copy
 
@@ -27,3 +27,7 @@ def test_what_the_page_says_happens(fault: Fault, laboratory: Path, tmp_path: Pa
 
 def test_the_page_tells_of_these_faults_and_of_no_others() -> None:
     assert len(ROWS) == len(set(ROWS)) == len(FAULTS) > 40
+
+
+def test_the_page_is_what_the_script_prints() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page_of(ROWS)
