@@ -33,12 +33,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=local/stages.sh
 . "$root/local/stages.sh"
 
-# What the plan of these stages sets, beside the options:
+# What read_plan sets:
 recipe_dir='' data_dir='' changed='' prepares='' prepare=() prepared=() kaldi=() without_kaldi='' lacking=''
 systems=() system_files=() compared=() config=() set=() out='' nj=1 nproc='' seeds=1 force=''
 parse_options "$@"
 set_up mini,report
 read_plan "$@"
+
+# Stages 0 to 2. What the recipe has no command for, or --kaldi-dir stands for, is empty.
 configuration=("$recipe_dir/config.yaml") # to which a without_kaldi.sh may add
 [[ -z $changed ]] || { echo "$changed" && rm -f "$out/log/prepare.done"; }
 run_stage "$prepares" prepare "$out" "${prepared[@]}" -- "${prepare[@]}"
@@ -46,6 +48,8 @@ run_stage 1-2 kaldi "$out" -- "${kaldi[@]}"
 # shellcheck source=/dev/null
 [[ -z $without_kaldi ]] || . "$without_kaldi"
 [[ -z $lacking ]] || fail "$lacking"
+
+# Stages 3 to 7.
 for i in "${!systems[@]}"; do
     for ((seed = 1; seed <= seeds; seed++)); do
         run=$out/${systems[i]}/seed$seed
