@@ -33,23 +33,29 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=local/stages.sh
 . "$root/local/stages.sh"
 
-recipe=mini kaldi_dir='' corpus='' config=() set=() out='' stage=0 stop_stage=7
-nj=$(getconf _NPROCESSORS_ONLN) nproc='' seeds=1 experiment='' dim='' force=''
+# What read_plan sets:
+recipe_dir='' data_dir='' changed='' prepares='' prepare=() prepared=() kaldi=() without_kaldi='' lacking=''
+systems=() system_files=() compared=() config=() set=() out='' nj=1 nproc='' seeds=1 force=''
 parse_options "$@"
-choose_recipe
-choose_systems
-check_options
 set_up mini,report
-configuration=("$recipe_dir/config.yaml")
-check_settings
-[[ -n $kaldi_dir ]] || prepare_recipe
-for system in "${systems[@]}"; do
+read_plan "$@"
+
+# Stages 0 to 2. What the recipe has no command for, or --kaldi-dir stands for, is empty.
+configuration=("$recipe_dir/config.yaml") # to which a without_kaldi.sh may add
+[[ -z $changed ]] || { echo "$changed" && rm -f "$out/log/prepare.done"; }
+run_stage "$prepares" prepare "$out" "${prepared[@]}" -- "${prepare[@]}"
+run_stage 1-2 kaldi "$out" -- "${kaldi[@]}"
+# shellcheck source=/dev/null
+[[ -z $without_kaldi ]] || . "$without_kaldi"
+[[ -z $lacking ]] || fail "$lacking"
+
+# Stages 3 to 7.
+for i in "${!systems[@]}"; do
     for ((seed = 1; seed <= seeds; seed++)); do
-        run=$out/$system/seed$seed
-        run_stage 3 train "$run" -- bayes-asr train "${configuration[@]}" \
-            ${experiment:+"$experiment/${system%"$size"}.yaml"} "${config[@]}" \
-            --set=data.dir="${kaldi_dir:-$out}" --set=seed="$seed" "${set[@]/#/--set=}" \
-            ${nproc:+--nproc "$nproc"} --out "$run" ${force:+--new}
+        run=$out/${systems[i]}/seed$seed
+        run_stage 3 train "$run" -- bayes-asr train "${configuration[@]}" "${system_files[@]:i:1}" "${config[@]}" \
+            --set=data.dir="$data_dir" --set=seed="$seed" "${set[@]/#/--set=}" ${nproc:+--nproc "$nproc"} \
+            --out "$run" ${force:+--new}
         settings=$run/config.yaml
         for part in dev test; do
             loglikes=$run/forward_$part/loglikes.ark words=$run/decode_$part/words.txt

@@ -1,5 +1,4 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154,SC2034  # the script that reads this sets $root, $out and $nj, and uses what is set here
 # Finds the user's Kaldi and gives its scripts the folder, the commands and the number of jobs they expect.
 
 # A program of each of Kaldi's folders: where one is missing, that folder was not built.
@@ -10,7 +9,7 @@ kaldi_path_sh='# Written by bayes_asr.'
 # which an earlier call has left in $out.
 source_first() {
     local folder
-    for folder in "$PWD" "$root" "$out"; do
+    for folder in "$PWD" "${root:?}" "${out:?}"; do
         if [[ -f $folder/$1 ]]; then
             echo "Reading $folder/$1"
             cd "$folder"
@@ -146,6 +145,6 @@ jobs_for() {
         return
     fi
     speakers=$(wc -l <"$1/spk2utt")
-    ((nj <= speakers)) || echo "$1 has $speakers speakers: $speakers jobs instead of $nj" >&2
+    ((${nj:?} <= speakers)) || echo "$1 has $speakers speakers: $speakers jobs instead of $nj" >&2
     echo $((nj < speakers ? nj : speakers))
 }

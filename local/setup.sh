@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154  # $root, the folder of this checkout, is set by the script that reads this
 # Makes the Python environment that the scripts run in, once.
+# The script that reads this sets $root, the folder of this checkout.
+: "${root:?}"
 
 oldest_python='3.11'
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -187,8 +187,15 @@ class ScoreConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecipeConfig:
+    """How run.sh prepares the data of a recipe."""
+
+    offers: tuple[Literal["corpus", "dim", "force"], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
-    """Everything a run depends on."""
+    """Everything a run depends on, and what its recipe offers, which no run compares or keeps."""
 
     seed: Annotated[int, Within(0, 2**31 - 1)]
     data: DataConfig
@@ -197,6 +204,7 @@ class Config:
     train: TrainConfig
     decode: DecodeConfig
     score: ScoreConfig
+    recipe: RecipeConfig = field(compare=False)
 
     def save(self, path: Path) -> None:
         """Write it as YAML that `load` reads back; one that says so already stays."""
@@ -208,7 +216,7 @@ class Config:
 
 
 def as_yaml(config: Config) -> str:
-    """Every key and value as YAML."""
+    """Every key that a run depends on, and its value, as YAML."""
     return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True)
 
 
@@ -238,9 +246,10 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses and tuples as dicts and lists."""
+    """Dataclasses and tuples as dicts and lists, without what is not compared."""
     if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        compared = [f.name for f in dataclasses.fields(value) if f.compare]
+        return {name: _plain(getattr(value, name)) for name in compared}
     return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 

@@ -1,6 +1,8 @@
-# shellcheck shell=bash disable=SC2154  # run.sh sets $recipe_dir, $out, $nj, $force and $configuration, and reads this
+# shellcheck shell=bash
 # Stages 1 and 2 without Kaldi: MFCC; alignments from the hand-marked times and the graph of a phone bigram; then a
 # small network is trained on these alignments and aligns the transcripts anew.
+# run.sh sets these, and $configuration, which grows; $force may be empty.
+: "${recipe_dir:?}" "${out:?}" "${nj:?}"
 
 aligner=$out/exp/aligner
 configuration+=("$recipe_dir/without_kaldi.yaml")

@@ -1,6 +1,9 @@
 """Configurations: a closed vocabulary, typed, ranged, located, never executed."""
 
 import dataclasses
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +78,23 @@ def test_recipe_is_valid_and_comes_back_from_its_saved_form(path: Path, tmp_path
     assert (tmp_path / "saved.yaml").stat() == written_first, "whoever reads it need not read again"
 
 
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.parent.name)
+def test_recipe_offers_the_options_that_its_preparation_takes(path: Path) -> None:
+    command = [sys.executable, path.with_name("prepare.py"), "--help"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    taken = set(re.findall(r"^ +--([a-z]+)", said, re.MULTILINE))
+    assert set(load([path]).recipe.offers) == taken & {"corpus", "dim", "force"}
+
+
+def test_a_run_neither_keeps_nor_compares_what_its_recipe_offers(tmp_path: Path) -> None:
+    one, other = load([], ["recipe.offers=corpus"]), load([])
+    assert one.recipe.offers == ("corpus",)
+    assert differences(one, other) == {}
+    one.save(tmp_path / "saved.yaml")
+    assert "recipe" not in yaml.safe_load((tmp_path / "saved.yaml").read_text())
+    assert load([tmp_path / "saved.yaml"]) == other == one
+
+
 def test_differences_name_the_keys_and_both_values() -> None:
     config = load([])
     other = dataclasses.replace(config, train=dataclasses.replace(config.train, epochs=3))
@@ -99,6 +119,7 @@ def test_differences_name_the_keys_and_both_values() -> None:
         ("train: {optimizer: sgd}\n", r"is 'sgd'; it must be one of adam, rmsprop"),
         ("model: {bidirectional: 1}\n", r"is 1; it must be true or false"),
         ("score: {phone_map: 40}\n", r"is 40; it must be one of 48, 39 or null"),
+        ("recipe: {offers: [speed]}\n", r"each of it one of corpus, dim, force"),
         ("decode: {lm_weights: [1, a]}\n", r"it must be a list, each of it a number between"),
         ("decode: {lm_weights: []}\n", r"line 1: decode.lm_weights is empty"),
         (

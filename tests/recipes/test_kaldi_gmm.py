@@ -120,6 +120,7 @@ class Experiment:
             "FAILING": "",
             "SILENT": "",
             "KALDI_ROOT": str(self.kaldi),
+            "PYTHONPATH": str(ROOT),
             "VIRTUAL_ENV": str(self.folder / "environment"),
             "train_cmd": "",
             "decode_cmd": "",

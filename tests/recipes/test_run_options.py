@@ -31,6 +31,21 @@ def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
         (["--stage", "three"], "--stage needs a number, not 'three'"),
         (["--stage", "08"], "--stage needs a number, not '08'"),
         (["--force=no"], "--force takes no value"),
+    ],
+)
+def test_what_is_no_option_is_refused_before_there_is_an_environment(
+    checkout: Checkout, arguments: list[str], message: str
+) -> None:
+    done = checkout.run("./run.sh", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not checkout.calls("python")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         (["--recipe", "absent"], "known recipes: given gmm made"),
         (["--recipe", "given"], "name it by --kaldi-dir"),
         (["--recipe", "given", "--kaldi-dir", "absent"], "absent: there is no such folder"),
@@ -54,11 +69,13 @@ def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
 def test_mistakes_are_refused_in_one_line(
     checkout: Checkout, arguments: list[str], message: str
 ) -> None:
+    checkout.set_up()
     done = checkout.run("./run.sh", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not checkout.calls("bayes-asr")
+    assert not (checkout.folder / "exp").exists()
 
 
 def test_an_experiment_trains_each_of_its_systems_and_compares_them(checkout: Checkout) -> None:
@@ -98,27 +115,43 @@ def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
     done = checkout.run(
         *("./run.sh", "--recipe", "recipes/given", "--kaldi-dir", "my kaldi", "--seeds=2"),
         *("--config", "small size.yaml", "--config", "li-gru.yaml", "--out", "my runs"),
-        *("--set", "model.layers=2", "--set", "note=two words", "--stage", "3"),
+        *("--set", "model.layers=2", "--set", "data.index=two words", "--stage", "3"),
         *("--stop-stage", "3"),
     )
     assert done.returncode == 0, done.stderr
     assert not [call for call in checkout.calls("python") if "prepare.py" in call[0]]
     files = ("recipes/given/config.yaml", "small size.yaml", "li-gru.yaml")
-    checked, *trained = checkout.calls("bayes-asr")
-    assert checked == ["config", *files, "--set=model.layers=2", "--set=note=two words"]
-    assert trained == [
+    assert checkout.calls("bayes-asr") == [
         [
             *("train", *files),
             *(f"--set=data.dir={checkout.folder}/my kaldi", f"--set=seed={seed}"),
-            *("--set=model.layers=2", "--set=note=two words"),
+            *("--set=model.layers=2", "--set=data.index=two words"),
             *("--out", f"{checkout.folder}/my runs/li-gru/seed{seed}"),
         ]
         for seed in (1, 2)
     ]
 
 
-def test_settings_are_checked_before_any_stage(checkout: Checkout) -> None:
-    done = checkout.run("./run.sh", "--recipe", "made", "--set", "foo=1", FAILING="config")
-    assert done.returncode == 3
-    assert [call[0] for call in checkout.calls("bayes-asr")] == ["config"]
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "foo=1"], "run.sh: --set foo=1: there is no key foo"),
+        (["--set", "train.epochs=0"], "train.epochs is 0; it must be a whole number between 1"),
+        (["--config", "wrong.yaml"], "wrong.yaml, line 1: there is no key trains"),
+        (["--recipe", "broken"], "config.yaml, line 1: recipe.offers is 'speed'; it must be"),
+    ],
+)
+def test_settings_are_checked_before_any_stage(
+    checkout: Checkout, arguments: list[str], message: str
+) -> None:
+    checkout.set_up()
+    (checkout.folder / "wrong.yaml").write_text("trains: {epochs: 2}\n")
+    broken = checkout.folder / "recipes" / "broken"
+    broken.mkdir()
+    (broken / "config.yaml").write_text("recipe: {offers: speed}\n")
+    done = checkout.run("./run.sh", "--recipe", "made", *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not checkout.calls("bayes-asr")
     assert not (checkout.folder / "exp").exists()

@@ -1,6 +1,8 @@
 """run.sh: the stages of recipes, with Kaldi and without, failing, interrupted and complete."""
 
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -176,6 +178,32 @@ def test_signal_to_end_reaches_the_stage_and_is_waited_for(checkout: Checkout) -
     assert done.returncode == 143
     assert done.stdout.endswith("saved\n")
     assert "Stage 3 (train) failed with status 143" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_signal_to_all_processes_lets_the_stage_save(
+    checkout: Checkout, number: signal.Signals, status: int
+) -> None:
+    """As a terminal sends it: to run.sh, to the stage, and to what writes the log."""
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip("the tests run where this signal is ignored")
+    executable(
+        checkout.environment / "bin" / "bayes-asr",
+        f"#!/usr/bin/env bash\ntrap 'sleep 0.3; echo saved; exit {status}' INT HUP TERM\n"
+        "echo begun\nfor i in {1..100}; do sleep 0.1; done\n",
+    )
+    process = checkout.start("./run.sh", "--recipe", "given", "--kaldi-dir", ".")
+    assert process.stdout
+    printed = ""
+    while not printed.endswith("begun\n"):
+        printed += process.stdout.readline()
+    os.killpg(process.pid, number)
+    rest, _ = process.communicate()
+    assert process.returncode == status
+    assert "saved\n" in rest
+    assert f"Stage 3 (train) failed with status {status}" in rest
+    log = checkout.folder / "exp/given/given/seed1/log/train.log"
+    assert log.read_text().endswith("begun\nsaved\n")
 
 
 def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(

@@ -13,7 +13,7 @@ STUB = """#!/usr/bin/env bash
 printf '%s' "${0##*/}" >>"$CALLS"; printf '\\t%s' "$@" >>"$CALLS"; echo >>"$CALLS"
 case "$*" in
     *"import torch"*) [[ -n $TORCH ]] && echo "$TORCH" ;;
-    -c* | --version) exec "$REAL_PYTHON" "$@" ;;
+    -c* | -P* | --version) exec "$REAL_PYTHON" "$@" ;;
     "$FAILING"*) echo "it went wrong"; exit 3 ;;
     forward*) mkdir -p "$2/forward_$4" && echo new >"$2/forward_$4/loglikes.ark" ;;
     decode*) mkdir -p "$2/decode_$4" && echo new >"$2/decode_$4/words.txt" ;;
@@ -30,7 +30,7 @@ def executable(path: Path, text: str) -> None:
 
 
 class Checkout:
-    """A copy of the scripts with two empty recipes, and an active environment made of stubs."""
+    """A copy of the scripts with three empty recipes, and an active environment made of stubs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "a checkout"
@@ -45,27 +45,47 @@ class Checkout:
         (self.folder / "conf/experiments/pair").mkdir(parents=True)
         for system in ("gru", "lstm"):
             (self.folder / f"conf/experiments/pair/{system}.yaml").touch()
-        (self.folder / "recipes/made/prepare.py").write_text('add_argument("--dim")\n')
+        (self.folder / "recipes/made/config.yaml").write_text("recipe: {offers: [dim]}\n")
+        (self.folder / "recipes/made/prepare.py").touch()
         gmm = self.folder / "recipes/gmm"
         gmm.mkdir()
-        for name in ("config.yaml", "kaldi.sh"):
+        (gmm / "config.yaml").write_text("recipe: {offers: [corpus]}\n")
+        for name in ("kaldi.sh", "prepare.py"):
             (gmm / name).touch()
-        (gmm / "prepare.py").write_text('add_argument("--corpus")\n')
         executable(self.folder / "local/kaldi_gmm.sh", STUB)
         self.environment = folder / "environment"
         for name in ("python", "bayes-asr"):
             executable(self.environment / "bin" / name, STUB)
-
-    def run(self, *command: str, **changes: str) -> subprocess.CompletedProcess[str]:
-        """Run a script of the checkout with the stubs as its active environment."""
-        variables = {
+        self.variables = {
             "CALLS": str(self.calls_file),
             "REAL_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
             "VIRTUAL_ENV": str(self.environment),
             "TORCH": "2.13.0+cpu",
             "FAILING": "nothing fails",
         }
-        return run_with(variables | changes, self.folder, *command)
+
+    def set_up(self) -> None:
+        """Make the environment ready, as the first call of run.sh does."""
+        done = self.run("bash", "-euc", 'root=$PWD; . local/setup.sh; set_up "mini,report"')
+        assert done.returncode == 0, done.stderr
+
+    def run(self, *command: str, **changes: str) -> subprocess.CompletedProcess[str]:
+        """Run a script of the checkout with the stubs as its active environment."""
+        return run_with(self.variables | changes, self.folder, *command)
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """Start a script in a process group of its own, which it leads."""
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=os.environ | self.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
 
     def calls(self, program: str) -> list[list[str]]:
         """The arguments of each call of a program so far."""

@@ -1,0 +1,87 @@
+"""What a recipe, or this version, has no use for is refused, never ignored."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bayes_asr.stages.options import OptionError, Options
+from bayes_asr.stages.recipe import CONFIG, Recipe
+
+LAST = 7  # stage
+
+
+def check_options(options: Options, recipe: Recipe, *, by_kaldi: bool) -> None:
+    """Raise OptionError for the first mistake; by_kaldi: stages 1 and 2 are Kaldi's."""
+    for mistakes in (
+        _wrong_numbers(options),
+        _wrong_corpus(options, recipe),
+        _wrong_dimension(options, recipe, by_kaldi),
+        _nothing_to_start_from(options, recipe),
+        _wrong_settings(options),
+    ):
+        for mistake in mistakes:
+            raise OptionError(mistake)
+
+
+def _wrong_numbers(options: Options) -> Iterator[str]:
+    for name in ("seeds", "nj", "nproc"):
+        if getattr(options, name) == 0:
+            yield f"--{name} 0: at least one is needed"
+    first, last = options.stage, options.stop_stage
+    if first > min(last, LAST):
+        yield f"--stage {first} --stop-stage {last}: no stage of 0 to {LAST} is between them"
+
+
+def _wrong_corpus(options: Options, recipe: Recipe) -> Iterator[str]:
+    if not options.corpus:
+        return
+    if options.kaldi_dir:
+        yield "--corpus and --kaldi-dir exclude each other"
+    if not Path(options.corpus).is_dir():
+        yield f"--corpus {options.corpus}: there is no such folder"
+    if "corpus" not in recipe.offers:
+        yield (
+            f"--corpus {options.corpus}: preparing a corpus for the recipe {recipe.name} is not"
+            f" available: recipe.offers in {recipe.file(CONFIG)} does not name it"
+        )
+
+
+def _wrong_dimension(options: Options, recipe: Recipe, by_kaldi: bool) -> Iterator[str]:
+    if options.dim is None:
+        return
+    if options.kaldi_dir:
+        yield "--dim and --kaldi-dir exclude each other"
+    if not by_kaldi and "dim" not in recipe.offers:
+        yield (
+            f"--dim {options.dim}: choosing the feature dimension is not available for the recipe"
+            f" {recipe.name} without Kaldi"
+        )
+
+
+def _nothing_to_start_from(options: Options, recipe: Recipe) -> Iterator[str]:
+    if options.kaldi_dir:
+        if not Path(options.kaldi_dir).is_dir():
+            yield f"--kaldi-dir {options.kaldi_dir}: there is no such folder"
+        return
+    if not recipe.has("prepare.py"):
+        yield (
+            f"the recipe {recipe.name} starts from the data and exp folders of a Kaldi experiment:"
+            " name it by --kaldi-dir"
+        )
+    if "corpus" in recipe.offers and not options.corpus and options.stage == 0:
+        yield (
+            f"the recipe {recipe.name} needs its corpus, or a Kaldi experiment: name it by --corpus"
+            " or --kaldi-dir"
+        )
+
+
+def _wrong_settings(options: Options) -> Iterator[str]:
+    if any(setting.startswith("seed=") for setting in options.set):
+        yield "--set seed: the seeds are chosen by --seeds N"
+    if options.set and options.stage > 3:
+        yield (
+            f"--set {options.set[0]}: a run takes its configuration from stage 3, so start there"
+            " (complete stages are quick)"
+        )
+    for file in options.config:
+        if not Path(file).is_file():
+            yield f"--config {file}: there is no such file"

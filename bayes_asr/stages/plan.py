@@ -1,0 +1,99 @@
+"""What run.sh does, decided before any stage has begun."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bayes_asr.config import load
+from bayes_asr.stages.checks import check_options
+from bayes_asr.stages.options import Options
+from bayes_asr.stages.preparation import Preparation, has_kaldi, plan_preparation
+from bayes_asr.stages.recipe import CONFIG, Recipe, find_recipe
+from bayes_asr.stages.stamps import has_changed
+from bayes_asr.stages.systems import Systems, choose_systems
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The variables of run.sh: these, and what the last three are made of.
+
+    recipe_dir: the recipe's folder; data_dir: what is trained on; changed: says that stage 0 is no
+    longer complete, if so.
+    """
+
+    recipe_dir: str
+    data_dir: str
+    changed: str
+    options: Options
+    preparation: Preparation
+    systems: Systems
+
+
+def make_plan(options: Options, root: Path) -> Plan:
+    """Check the options and decide what is run, in a checkout at `root`.
+
+    Raises OptionError for a mistake on the command line, InputError for one in a configuration.
+    """
+    recipe = find_recipe(options.recipe, root)
+    options = replace(
+        options,
+        out=absolute(options.out or f"{root}/exp/{recipe.name}"),
+        kaldi_dir=options.kaldi_dir and absolute(options.kaldi_dir),
+    )
+    systems = choose_systems(options, recipe.name, root)
+    by_kaldi = has_kaldi(recipe, options.out, root)
+    check_options(options, recipe, by_kaldi=by_kaldi)
+    check_settings(options, recipe)
+    preparation = plan_preparation(options, recipe, root, by_kaldi=by_kaldi)
+    return Plan(
+        recipe_dir=recipe.folder,
+        data_dir=options.kaldi_dir or options.out,
+        changed=_say_change(options, preparation),
+        options=options,
+        preparation=preparation,
+        systems=systems,
+    )
+
+
+def absolute(folder: str) -> str:
+    """The same folder from the root; the rest is as it was spelled."""
+    named = os.environ.get("PWD", "")  # a shell's, which knows by which link it has come here
+    here = named if os.path.isdir(named) and os.path.samefile(named, ".") else os.getcwd()
+    return os.path.join(here, folder)
+
+
+def check_settings(options: Options, recipe: Recipe) -> None:
+    """Raise InputError for what is wrong in a configuration or a setting."""
+    load([Path(file) for file in (recipe.file(CONFIG), *options.config)], options.set)
+
+
+def _say_change(options: Options, preparation: Preparation) -> str:
+    """Say that the corpus has changed since stage 0 was complete; empty: it has not."""
+    stamp = Path(options.out, "log", "prepare.done")
+    watched = options.corpus and preparation.prepared and options.stage == 0
+    if watched and has_changed(Path(options.corpus), stamp, Path(options.out)):
+        return f"{options.corpus} has changed since it was prepared"
+    return ""
+
+
+def variables(part: Any) -> Iterator[str]:
+    """The words that tell a shell: the name of each variable, the number of its values, these.
+
+    An array without values is left out, since 0 values would mean all to the shell.
+    """
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if is_dataclass(value):
+            yield from variables(value)
+        elif value != ():
+            values = value if isinstance(value, tuple) else (value,)
+            yield from (field.name, str(len(values)), *map(_word, values))
+
+
+def _word(value: str | int | None) -> str:
+    """A value as scripts write it: what is not given is empty, a switch is `true`."""
+    if value is None or value is False:
+        return ""
+    return "true" if value is True else str(value)

@@ -1,0 +1,179 @@
+"""What run.sh is told: what is run, and how the shell reads it."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.errors import InputError
+from bayes_asr.stages.__main__ import main
+from bayes_asr.stages.options import OptionError, parse
+from bayes_asr.stages.plan import Plan, absolute, make_plan, variables
+from bayes_asr.stages.recipe import find_recipe
+
+Planner = Callable[..., Plan]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with a recipe that makes everything, and one whose features are Kaldi's."""
+    monkeypatch.delenv("KALDI_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "recipes/made/config.yaml": "recipe: {offers: [dim, force]}",
+        "recipes/made/prepare.py": "",
+        "recipes/gmm/config.yaml": "recipe: {offers: corpus}",
+        "recipes/gmm/kaldi.sh": "",
+        "recipes/gmm/prepare.py": "",
+        "recipes/gmm/corpus.py": "",
+        "recipes/gmm/.#prepare.py": "",
+        "recipes/given/config.yaml": "",
+        "conf/experiments/pair/lstm.yaml": "",
+        "conf/experiments/pair/gru.yaml": "",
+        "size/small.yaml": "model: {layers: 2}",
+        "corpus/a.wav": "",
+    }
+    for name, text in files.items():
+        file = tmp_path / "checkout" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path / "checkout"
+
+
+@pytest.fixture
+def plan(root: Path) -> Planner:
+    return lambda *words: make_plan(parse(words), root)
+
+
+def test_recipe_is_found_by_its_name_or_folder(root: Path) -> None:
+    found = find_recipe("gmm", root)
+    assert (found.name, found.offers) == ("gmm", ("corpus",))
+    assert find_recipe(f"{root}/recipes/gmm/", root).name == "gmm"
+    with pytest.raises(OptionError, match=r"--recipe absent: .*\(known recipes: given gmm made\)"):
+        find_recipe("absent", root)
+    with pytest.raises(OptionError, match=r"there is no \./gmm/config.yaml"):
+        find_recipe("./gmm", root)
+    (root / "recipes/gmm/config.yaml").write_text("recipe: {offers: [speed]}")
+    with pytest.raises(InputError, match=r"line 1: recipe.offers is \['speed'\]") as caught:
+        find_recipe("gmm", root)
+    assert not isinstance(caught.value, OptionError), "the command line is right"
+
+
+def test_wrong_setting_is_no_wrong_option(plan: Planner) -> None:
+    with pytest.raises(InputError, match=r"train.epochs is 'x'") as caught:
+        plan("--recipe=made", "--set=train.epochs=x")
+    assert not isinstance(caught.value, OptionError)
+
+
+def test_recipe_alone_prepares_all_that_it_offers(plan: Planner, root: Path) -> None:
+    made = plan("--recipe=made", "--dim=20", "--force").preparation
+    out = f"{root}/exp/made"
+    prepare = ("python", f"{root}/recipes/made/prepare.py", "--out", out, "--force", "--dim", "20")
+    assert (made.prepares, made.prepare) == ("0-2", prepare)
+    assert (made.prepared, made.kaldi, made.without_kaldi, made.lacking) == ((), (), "", "")
+
+
+def test_nothing_is_prepared_where_kaldi_has_been(plan: Planner, root: Path) -> None:
+    given = plan("--recipe=given", f"--kaldi-dir={root}/corpus")
+    assert given.data_dir == f"{root}/corpus"
+    assert not given.preparation.prepare
+
+
+def test_stages_1_and_2_are_kaldis_the_recipes_or_lacking(plan: Planner, root: Path) -> None:
+    words = ("--recipe=gmm", f"--corpus={root}/corpus", "--out=/results/", "--nj=3")
+    stages = plan(*words).preparation
+    script = f"{root}/recipes/gmm/prepare.py"
+    prepare = ("python", script, "--out", "/results/", "--corpus", f"{root}/corpus")
+    assert (stages.prepares, stages.prepare) == ("0", prepare)
+    assert stages.prepared[:3] == (
+        *(f"{root}/recipes/gmm/{name}.py" for name in ("corpus", "prepare")),
+        "/results//data/train/text",
+    )
+    assert stages.lacking.startswith("Stages 1 and 2 of the recipe gmm need Kaldi: set KALDI_ROOT")
+    assert not plan(*words, "--stop-stage=0").preparation.lacking
+    assert not plan(*words, "--stage=3").preparation.lacking
+    (root / "recipes/gmm/without_kaldi.sh").touch()
+    own = plan(*words, "--stage=3").preparation
+    assert own.without_kaldi == f"{root}/recipes/gmm/without_kaldi.sh"
+    assert not own.lacking
+    (root / "path.sh").touch()
+    with_kaldi = plan(*words, "--force", "--dim=50").preparation
+    assert with_kaldi.prepare == prepare, "--force and --dim are not its own"
+    assert with_kaldi.kaldi == (
+        *(f"{root}/local/kaldi_gmm.sh", "--recipe", f"{root}/recipes/gmm", "--out", "/results/"),
+        *("--nj", "3", "--dim", "50", "--force"),
+    )
+    assert (with_kaldi.without_kaldi, with_kaldi.lacking) == ("", "")
+
+
+def test_systems_are_named_by_recipe_configuration_or_experiment(plan: Planner, root: Path) -> None:
+    words = ("--recipe=made", "--out=/results")
+    small = f"--config={root}/size/small.yaml"
+    one = plan(*words).systems
+    assert (one.systems, one.system_files, one.compared) == (("made",), (), ("/results",))
+    assert plan(*words, small).systems.systems == ("small",)
+    pair = plan(*words, "--experiment=pair").systems
+    assert pair.systems == ("gru", "lstm")
+    folder = f"{root}/conf/experiments/pair"
+    assert pair.system_files == (f"{folder}/gru.yaml", f"{folder}/lstm.yaml")
+    both = plan(*words, small, f"--experiment={folder}/").systems
+    assert both.systems == ("gru-small", "lstm-small")
+    assert both.compared == (
+        *("/results/gru-small", "/results/lstm-small", "--out", "/results/report_pair-small"),
+    )
+    with pytest.raises(OptionError, match=r"\(known experiments: pair\)"):
+        plan(*words, "--experiment=figure9")
+
+
+def test_folders_are_as_spelled_from_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path / "link")
+    monkeypatch.setenv("PWD", f"{tmp_path}/link")
+    assert absolute("./a/") == f"{tmp_path}/link/./a/"
+    assert absolute("/b") == "/b"
+    monkeypatch.setenv("PWD", "/elsewhere")
+    assert absolute("a") == f"{tmp_path}/real/a"
+
+
+def test_a_shell_reads_every_variable(plan: Planner, root: Path) -> None:
+    values = ("a b", "$(touch pwned)\n'", "")
+    words = [f"--set=data.index={value!r}" for value in values]
+    made = plan("--recipe=made", *words, "--nproc=2", "--force")
+    told = list(variables(made))
+    script = """
+        while IFS= read -r -d '' name && IFS= read -r -d '' number; do
+            mapfile -d '' -t -n "$number" "$name"
+        done
+        printf '%s\\0' "${set[@]}" "$nproc" "$force" "[$dim]" "$stop_stage" "$out" "$recipe_dir"
+    """
+    text = "".join(f"{word}\0" for word in told)
+    done = subprocess.run(["bash", "-euc", script], input=text, capture_output=True, text=True)
+    settings = [word.removeprefix("--set=") for word in words]
+    expected = [*settings, "2", "true", "[]", "7", f"{root}/exp/made", f"{root}/recipes/made"]
+    assert done.stdout.split("\0")[:-1] == expected, done.stderr
+    assert "config" not in told, "an array without values"
+    assert not (root.parent / "pwned").exists()
+
+
+def test_questions_are_answered_by_status_and_one_line(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main("run.sh", "plan", str(root), "--recipe=absent") == 2
+    assert main("run.sh", "plan", str(root), "--recipe=made", "--set=foo=1") == 1
+    refused = capfd.readouterr()
+    assert refused.out == ""
+    assert [line.partition(" ")[0] for line in refused.err.splitlines()] == ["run.sh:"] * 2
+    assert main("run.sh", "plan", str(root), "--recipe=made") == 0
+    assert "\0systems\0" + "1\0made\0" in capfd.readouterr().out
+    stage = [str(root / "a.done"), str(root / "a"), "--", "command", "--", "more"]
+    for answer in ("due", "complete"):
+        assert main("run.sh", "is-complete", *stage) == 0
+        assert capfd.readouterr().out == f"{answer}\n"
+        assert main("run.sh", "completed", *stage) == 0
+    (root / "file").touch()
+    assert main("kaldi_gmm.sh", "completed", str(root / "file" / "a.done"), "--", "command") == 1
+    assert capfd.readouterr().err.startswith(f"kaldi_gmm.sh: {root}/file")
