@@ -19,11 +19,11 @@ from bayes_asr.errors import InputError
 from bayes_asr.features.transforms import statistics
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
 from bayes_asr.lattices.mbr import decode_risk
-from bayes_asr.lattices.paths import Weights, weight_grid
+from bayes_asr.lattices.paths import Weights, pair_weights
 from bayes_asr.log import LOGGER
 from bayes_asr.runs import checkpoint
 from bayes_asr.score.scores import read_scores
-from bayes_asr.sound.audio import read_audio, resampled
+from bayes_asr.sound.audio import read_audio, resample
 from bayes_asr.sound.spectrum import FRAME_SHIFT, FrontEnd
 from bayes_asr.tables.text import read_symbols
 
@@ -109,17 +109,21 @@ def transcribe(
     cannot be read, and for a run whose features the front end cannot make.
     """
     config = load_config([run / "config.yaml"])
-    front_end = _front_end(run, config)
-    sounds = [_sound(file, front_end) for file in files]
+    front_end = _read_front_end(run, config)
+    sounds = [_read_sound(file, front_end) for file in files]
     features = [front_end(samples) for samples in sounds]
     for file, samples, matrix in zip(files, sounds, features, strict=True):
         if not len(matrix):
             seconds = len(samples) / front_end.sample_rate
             raise InputError(f"{file}: {seconds:.3f} s of sound hold no frame of 0.025 s")
-    recogniser = _recogniser(run, config, weights)
+    recogniser = _build_recogniser(run, config, weights)
     stats: list[Any] = [None] * len(files)
     if config.features.cmvn != "none":
-        stats = [statistics(features)] * len(files) if one_speaker else [*map(_alone, features)]
+        stats = (
+            [statistics(features)] * len(files)
+            if one_speaker
+            else [statistics([matrix]) for matrix in features]
+        )
         LOGGER.info(
             "normalised (%s) over %s",
             config.features.cmvn,
@@ -135,11 +139,7 @@ def transcribe(
     ]
 
 
-def _alone(matrix: np.ndarray) -> np.ndarray:
-    return statistics([matrix])
-
-
-def _front_end(run: Path, config: Config) -> FrontEnd:
+def _read_front_end(run: Path, config: Config) -> FrontEnd:
     """The front end of the run's features, or InputError saying what is missing."""
     fields = checkpoint.read(run / "best.pt").get("frontend")
     if fields is None:
@@ -165,7 +165,7 @@ def _front_end(run: Path, config: Config) -> FrontEnd:
         ) from None
 
 
-def _sound(file: Path, front_end: FrontEnd) -> np.ndarray:
+def _read_sound(file: Path, front_end: FrontEnd) -> np.ndarray:
     samples, rate = read_audio(file)
     if rate == front_end.sample_rate:
         return samples
@@ -174,10 +174,10 @@ def _sound(file: Path, front_end: FrontEnd) -> np.ndarray:
         *(file, rate, front_end.sample_rate),
         "; the network was trained on wider sound: expect errors" * (rate < front_end.sample_rate),
     )
-    return resampled(samples, rate, front_end.sample_rate)
+    return resample(samples, rate, front_end.sample_rate)
 
 
-def _recogniser(run: Path, config: Config, weights: Weights | None) -> Recogniser:
+def _build_recogniser(run: Path, config: Config, weights: Weights | None) -> Recogniser:
     graph = located(config.data.graph, config.data, "graph")
     model = located(config.data.train.alignments, config.data, "model") / "final.mdl"
     options = config.decode
@@ -190,7 +190,7 @@ def _recogniser(run: Path, config: Config, weights: Weights | None) -> Recognise
         allow_partial=True,
     )
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
-    (chosen,) = weight_grid(*([w] for w in weights or _chosen_on_dev(run)))
+    (chosen,) = pair_weights(*([w] for w in weights or _read_chosen_weights(run)))
     speech = None
     try:
         speech = read_speech(graph, model)
@@ -200,7 +200,7 @@ def _recogniser(run: Path, config: Config, weights: Weights | None) -> Recognise
     return Recogniser(load(run), network, words, search, chosen, choose_engine(), speech)
 
 
-def _chosen_on_dev(run: Path) -> Weights:
+def _read_chosen_weights(run: Path) -> Weights:
     """The LM weight and the penalty of the first convention of score_dev.json."""
     path = run / "score_dev.json"
     if not path.exists():

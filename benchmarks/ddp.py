@@ -46,7 +46,7 @@ def random_batch(sequences: int, frames: int, seed: int) -> Batch:
         {utt: torch.from_numpy(rng.integers(size, size=n)) for utt, n in lengths.items()}
         for size in OUTPUTS
     ]
-    mine = group.share(list(lengths), lengths)
+    mine = group.take_share(list(lengths), lengths)
     x_NF, packed, order = pack([x[utt] for utt in mine])
     pdfs, monophones = (pack([of[utt] for utt in mine])[0] for of in labels)
     return Batch(x_NF, packed, pdfs, monophones, torch.tensor([int(mine[i]) for i in order]))
@@ -59,7 +59,7 @@ def update_of(args: argparse.Namespace) -> tuple[AcousticModel, Update]:
     model = AcousticModel(
         INPUTS, OUTPUTS, unit=args.unit, units=units, dropout=DROPOUT, tied_directions=True
     )
-    group.share_statistics(model)
+    group.pool_statistics(model)
     config = load([], ["train.optimizer=rmsprop", "train.learning_rate=4e-4"])
     optimizer = plan.optimizer(config.train, model)
     return model, Update(model, optimizer, monophone_weight=1.0, max_gradient_norm=5.0)

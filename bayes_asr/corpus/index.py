@@ -22,7 +22,13 @@ from bayes_asr.lock import in_turn
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.vectors import Places, StoredVectors, write_vectors
-from bayes_asr.targets.alignments import Alignments, archives, hash_of, hashed, read_aligned
+from bayes_asr.targets.alignments import (
+    Alignments,
+    add_to_hash,
+    begin_hash,
+    find_archives,
+    iter_alignments,
+)
 
 Arrays = dict[str, np.ndarray]
 Found = TypeVar("Found")
@@ -110,8 +116,8 @@ def stored_alignments(directory: Path, index: Index) -> Alignments:
 
     def make(folder: Path) -> Arrays:
         model = read_transition_model(directory / "final.mdl")
-        total = hash_of(model)
-        aligned = hashed(read_aligned(directory, model), total)
+        total = begin_hash(model)
+        aligned = add_to_hash(iter_alignments(directory, model), total)
         with _keeping():  # where it is the reading that fails, it does so in memory again
             places = write_vectors(aligned, folder / f"{name}.ark")
         return {"digest": np.array(total.hexdigest()), **vars(places)}
@@ -121,7 +127,7 @@ def stored_alignments(directory: Path, index: Index) -> Alignments:
         places = Places(**{key: found[key] for key in found if key != "digest"})
         return Alignments(directory, StoredVectors(folder / f"{name}.ark", places), digest)
 
-    made_from = {str(path): state_of(path) for path in archives(directory)}
+    made_from = {str(path): state_of(path) for path in find_archives(directory)}
     made_from[str(directory / "final.mdl")] = state_of(directory / "final.mdl")
     try:
         return index.of(name, made_from, make, use)

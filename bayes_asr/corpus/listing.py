@@ -9,9 +9,9 @@ import numpy as np
 
 from bayes_asr.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of
 from bayes_asr.log import LOGGER
-from bayes_asr.tables.ark import archives_of, is_pipe
+from bayes_asr.tables.ark import is_pipe, list_archives
 from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.sorted import SortedTable, decoded, encoded
+from bayes_asr.tables.sorted import SortedTable, decode, encode
 from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.targets.alignments import Alignments
 
@@ -57,16 +57,16 @@ def stored_listing(
             return {}
         where = [os.path.join(os.getcwd(), one) for one in feats.values()]
         return {
-            "names": encoded(feats),
-            "where": encoded(where),
-            "archives": encoded(map(str, archives_of(where))),
+            "names": encode(feats),
+            "where": encode(where),
+            "archives": encode(map(str, list_archives(where))),
             "lengths": np.array([found.lengths.get(utt, -1) for utt in feats], np.int64),
             "total": np.array(found.total),
-            "without_features": encoded(found.without_features),
+            "without_features": encode(found.without_features),
         }
 
     def use(_: Path, found: Arrays) -> Listing:
-        if not found or not all(map(os.path.exists, decoded(found["archives"]))):
+        if not found or not all(map(os.path.exists, decode(found["archives"]))):
             return listed(directory, alignments, open_pipe)
         names, lengths = found["names"], found["lengths"]
         aligned = lengths >= 0
@@ -75,8 +75,8 @@ def stored_listing(
             read_data_dir(directory, open_pipe=open_pipe, feats=feats),
             SortedTable(names[aligned], lengths[aligned]),
             int(found["total"]),
-            decoded(found["without_features"]),
-            decoded(names[~aligned]),
+            decode(found["without_features"]),
+            decode(names[~aligned]),
         )
 
     try:

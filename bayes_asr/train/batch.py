@@ -54,7 +54,7 @@ def loader(
         return data.kept[utt].astype(np.float32, copy=False)
 
     def load(utterances: list[str]) -> Batch:
-        utterances = group.share(utterances, data.lengths)
+        utterances = group.take_share(utterances, data.lengths)
         if not utterances:
             return _empty(len(normalise.mean), device)
         keys = [key_of(seed, epoch, utt) for utt in utterances]

@@ -19,7 +19,7 @@ from bayes_asr.lock import in_use
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
-from bayes_asr.processes.signals import noted
+from bayes_asr.processes.signals import note_signals
 from bayes_asr.runs import checkpoint, record, state, tensorboard
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.targets.alignments import log_priors
@@ -68,7 +68,7 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
     if training.left:  # else env.json says what the run came from
         if group.is_first():
             record.write_environment(run, training.model, device, training.front_end)
-        with noted() as training.notice:
+        with note_signals() as training.notice:
             training.run_epochs(train_set, dev_set)
     best = int(training.dev_errors.argmin())
     error = training.dev_errors[best]
@@ -96,7 +96,7 @@ def _started(
     noted, survey = group.from_first(lambda: _looked_at(saved, data, dev, index))
     torch.manual_seed(config.seed)
     model = AcousticModel(**architecture).to(device)
-    group.share_statistics(model)
+    group.pool_statistics(model)
     training = Training(
         config,
         run,

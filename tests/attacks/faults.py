@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bayes_asr.tables.mdl import monophone_model, write_transition_model
+from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from tests.attacks.breakages import (
     ALI,
     ARK,
@@ -279,7 +279,7 @@ FAULTS = [
     Fault(
         "final.mdl of another training",
         TRAIN,
-        lambda lab: write_transition_model(monophone_model((2, 3), 2), lab / MDL),
+        lambda lab: write_transition_model(build_monophone_model((2, 3), 2), lab / MDL),
     ),
     # --- graphs, log-likelihoods, lattices
     Fault("HCLG.fst cut", DECODE, cut(HCLG, -9)),
@@ -289,7 +289,7 @@ FAULTS = [
     Fault(
         "a graph of another model",
         DECODE,
-        lambda lab: write_transition_model(monophone_model((2, 3), 2), lab / MDL),
+        lambda lab: write_transition_model(build_monophone_model((2, 3), 2), lab / MDL),
     ),
     Fault("words.txt is missing", DECODE, remove("exp/graph/words.txt")),
     Fault("log-likelihoods cut", DECODE_ARK, cut(LOGLIKES, -9)),

@@ -39,7 +39,7 @@ def shared(lengths: tuple[int, ...]) -> Batch:
     frames_of = {str(i): n for i, n in enumerate(lengths)}
     x = {utt: torch.randn(n, INPUTS) for utt, n in frames_of.items()}
     labels = [{utt: torch.randint(size, (n,)) for utt, n in frames_of.items()} for size in OUTPUTS]
-    mine = group.share(list(frames_of), frames_of)
+    mine = group.take_share(list(frames_of), frames_of)
     if not mine:
         none = torch.empty(0, dtype=torch.long)
         return Batch(torch.empty(0, INPUTS), Frames(()), none, none, none)
@@ -52,7 +52,7 @@ def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
     """Loss, errors, gradients and running statistics of a step, and what evaluation then finds."""
     torch.manual_seed(1)
     model = AcousticModel(INPUTS, OUTPUTS, units=(6, 4), norm=norm, dropout=0.2, input_dropout=0.1)
-    group.share_statistics(model)
+    group.pool_statistics(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     gradients: dict[str, torch.Tensor] = {}
 
@@ -262,7 +262,7 @@ def test_processors_are_those_that_a_job_may_use() -> None:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
-        assert launch._processors() == 1
+        assert launch._count_processors() == 1
     finally:
         os.sched_setaffinity(0, allowed)
 
