@@ -42,7 +42,7 @@ def reason(error: OSError) -> str:
     return f"{said}; {remedy}" if remedy else said
 
 
-def explained(error: OSError) -> str:
+def explain(error: OSError) -> str:
     """The same with the file in front, where the system named one."""
     files = [
         os.fsdecode(f) for f in (error.filename, error.filename2) if isinstance(f, str | bytes)
@@ -53,7 +53,7 @@ def explained(error: OSError) -> str:
 def complaint(error: BaseException) -> str:
     """What to say of an error, in one line."""
     if isinstance(error, OSError):
-        return explained(error)
+        return explain(error)
     if isinstance(error, MemoryError):
         return f"not enough memory: {error or 'close other programs, or take smaller batches'}"
     return str(error) or type(error).__name__

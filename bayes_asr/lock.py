@@ -85,7 +85,7 @@ def _lock(file: TextIO) -> None:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def held(path: Path) -> bool:
+def is_held(path: Path) -> bool:
     """Say whether a process is in `in_use` of the file `path`."""
     try:
         with path.open(encoding="utf-8") as file:

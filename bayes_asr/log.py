@@ -11,7 +11,7 @@ from bayes_asr.errors import StoppedError, complaint
 LOGGER = logging.getLogger("bayes_asr")
 
 
-def to_screen(level: int = logging.INFO) -> None:
+def log_to_screen(level: int = logging.INFO) -> None:
     """Print messages on standard error, which leaves standard output to results."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))

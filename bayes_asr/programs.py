@@ -70,7 +70,7 @@ def find_nist_program(name: str) -> str:
     return found
 
 
-def cannot_run(program: str) -> str:
+def explain_failure(program: str) -> str:
     """Why a program does not start, such as a library that it lacks; empty if it does."""
     try:
         done = subprocess.run(
@@ -103,7 +103,7 @@ def run_hubscr(folder: Path) -> Path:
     options = ["-p", str(Path(hubscr).parent), "-V", "-l", "english", "-h", "hub5", "-g", "glm"]
     status = start(["perl", hubscr, *options, "-r", "stm", "ctm"], log, cwd=folder).wait()
     if status or not counts.exists():
-        raise InputError(f"hubscr.pl failed with status {status}, see {log}: {last_line(log)}")
+        raise InputError(f"hubscr.pl failed with status {status}, see {log}: {read_last_line(log)}")
     return counts
 
 
@@ -140,7 +140,7 @@ def run_jobs(command: Sequence[str | Path], jobs: int, log: Path, cmd: str = "")
         if status:
             raise InputError(
                 f"{Path(arguments[0]).name} failed with status {status}, see {own_log}: "
-                f"{last_line(own_log)}"
+                f"{read_last_line(own_log)}"
             )
 
 
@@ -154,7 +154,7 @@ def start(command: Sequence[str], log: Path, cwd: Path | None = None) -> subproc
         )
 
 
-def last_line(log: Path) -> str:
+def read_last_line(log: Path) -> str:
     """Return the last line of a log; of all jobs' logs the first that is there."""
     logs = [log] if log.exists() else sorted(log.parent.glob(log.name.replace(JOB, "*")))
     lines = [line for one in logs[:1] for line in one.read_text(errors="replace").splitlines()]

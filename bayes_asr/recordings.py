@@ -13,7 +13,7 @@ from bayes_asr.lattices.ctm import Place, read_places
 from bayes_asr.lattices.rescore import write_ctm_at
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.glm import ENGLISH, filter_words, read_glm
-from bayes_asr.score.hubscr import counted_by_hubscr
+from bayes_asr.score.hubscr import count_by_hubscr
 from bayes_asr.score.phones import PhoneMap, timit_map
 from bayes_asr.score.scores import Score
 from bayes_asr.score.sets import TimedSweep, Weights, check_same_utterances, find_hypotheses
@@ -51,7 +51,7 @@ class Ctms(Mapping[Weights, Path]):
         if not path.exists():
             everything = path.with_suffix(".all")
             write_ctm_at(weights, self.lattices, self.words, everything, self.places, self.nj)
-            write_lines(scored_lines(everything, self.glm), path)
+            write_lines(iter_scored_lines(everything, self.glm), path)
             everything.unlink()
         return path
 
@@ -62,7 +62,7 @@ class Ctms(Mapping[Weights, Path]):
         return len(self.weights)
 
 
-def scored_lines(ctm: Path, glm: Path) -> Iterator[str]:
+def iter_scored_lines(ctm: Path, glm: Path) -> Iterator[str]:
     """The lines of a CTM without `<unk>`, noises `[noise]`, and words that a rule deletes.
 
     So does Kaldi's local/score_asclite.sh, as csrfilt leaves the confidence of a deleted word as a
@@ -123,13 +123,13 @@ class TimedSet:
         """The set at all weights."""
         return TimedSweep(self.name, self.data / "stm", self.glm, self.phones, self.ctms)
 
-    def counted_by_hubscr(self, score: Score) -> dict[str, ErrorCounts]:
+    def count_by_hubscr(self, score: Score) -> dict[str, ErrorCounts]:
         """What NIST's hubscr counts for each speaker where the score has its weights from.
 
         Its listings stay in RUN/hubscr_SET/CONVENTION.
         """
         ctm = self.ctms[score.weights]
         folder = self.run / f"hubscr_{self.name}" / score.convention
-        return counted_by_hubscr(
+        return count_by_hubscr(
             self.data / "stm", ctm, self.glm, self.phones, score.optional, folder
         )

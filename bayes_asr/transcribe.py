@@ -19,10 +19,10 @@ from bayes_asr.errors import InputError
 from bayes_asr.features.transforms import statistics
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
 from bayes_asr.lattices.mbr import decode_risk
-from bayes_asr.lattices.paths import Weights, weight_grid
+from bayes_asr.lattices.paths import Weights, pair_weights
 from bayes_asr.log import LOGGER
 from bayes_asr.score.scores import read_scores
-from bayes_asr.sound.audio import read_audio, resampled
+from bayes_asr.sound.audio import read_audio, resample
 from bayes_asr.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.tables.text import read_symbols
 
@@ -119,7 +119,11 @@ def transcribe(
     recogniser = _recogniser(run, network, config, weights)
     stats: list[Any] = [None] * len(files)
     if config.features.cmvn != "none":
-        stats = [statistics(features)] * len(files) if one_speaker else [*map(_alone, features)]
+        stats = (
+            [statistics(features)] * len(files)
+            if one_speaker
+            else [statistics([matrix]) for matrix in features]
+        )
         LOGGER.info(
             "normalised (%s) over %s",
             config.features.cmvn,
@@ -174,7 +178,7 @@ def _sound(file: Path, analysis: Analysis) -> np.ndarray:
         *(file, rate, analysis.sample_rate),
         "; the network was trained on wider sound: expect errors" * (rate < analysis.sample_rate),
     )
-    return resampled(samples, rate, analysis.sample_rate)
+    return resample(samples, rate, analysis.sample_rate)
 
 
 def _recogniser(
@@ -192,7 +196,7 @@ def _recogniser(
         allow_partial=True,
     )
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
-    (chosen,) = weight_grid(*([w] for w in weights or _chosen_on_dev(run)))
+    (chosen,) = pair_weights(*([w] for w in weights or _read_chosen_weights(run)))
     speech = None
     try:
         speech = read_speech(graph, model)
@@ -202,7 +206,7 @@ def _recogniser(
     return Recogniser(network, graph_network, words, search, chosen, choose_engine(), speech)
 
 
-def _chosen_on_dev(run: Path) -> Weights:
+def _read_chosen_weights(run: Path) -> Weights:
     """The LM weight and the penalty of the first convention of score_dev.json."""
     path = run / "score_dev.json"
     if not path.exists():

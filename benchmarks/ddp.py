@@ -49,7 +49,7 @@ def random_batch(sequences: int, frames: int, seed: int) -> Batch:
         {utt: torch.from_numpy(rng.integers(size, size=n)) for utt, n in lengths.items()}
         for size in OUTPUTS
     ]
-    mine = group.share(list(lengths), lengths)
+    mine = group.take_share(list(lengths), lengths)
     x_NF, packed, order = pack([x[utt] for utt in mine])
     pdfs, monophones = (pack([of[utt] for utt in mine])[0] for of in labels)
     keys = torch.tensor([int(mine[i]) for i in order])
@@ -62,7 +62,7 @@ def make_training(args: argparse.Namespace) -> tuple[AcousticModel, Step]:
     model = make_network(
         INPUTS, OUTPUTS, args.unit, args.layers, args.units, dropout=DROPOUT, tied_directions=True
     )
-    group.share_statistics(model)
+    group.pool_statistics(model)
     config = load([], ["train.optimizer=rmsprop", "train.learning_rate=4e-4"])
     optimizer = build.optimizer(config.train, model)
     return model, Step(model, optimizer, max_gradient_norm=5.0)

@@ -11,11 +11,11 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.runs import checkpoint
-from bayes_asr.sound.audio import resampled
+from bayes_asr.sound.audio import resample
 from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.mdl import monophone_model
-from bayes_asr.targets.marks import STATES, frames_of_phones, transition_ids, write_alignments
+from bayes_asr.tables.mdl import build_monophone_model
+from bayes_asr.targets.marks import STATES, find_frames, spread_states, write_alignments
 from tests.sound.test_audio import riff, sphere
 from tests.support.places import CONF
 
@@ -88,12 +88,12 @@ def write_set(folder: Path, count: int, seed: int) -> dict[str, Spoken]:
 
 def write_aligned(root: Path, name: str, said: dict[str, Spoken]) -> None:
     """Write the alignments of a set, which are known."""
-    model = monophone_model(list(PHONES.values()), STATES)
+    model = build_monophone_model(list(PHONES.values()), STATES)
     alignments = {}
     for utt, matrix in iter_matrices(root / "data" / name / "feats.scp"):
-        marks = frames_of_phones(said[utt].starts, len(matrix), RATE)
+        marks = find_frames(said[utt].starts, len(matrix), RATE)
         phones = [PHONES[phone] for phone in said[utt].phones]
-        alignments[utt] = transition_ids(phones, marks.ends, model)
+        alignments[utt] = spread_states(phones, marks.ends, model)
     folder = root / "exp" / ("ali" if name == "train" else f"ali_{name}")
     write_alignments(alignments.items(), model, PHONES, folder)
 
@@ -142,7 +142,7 @@ def test_words_and_times_are_those_spoken(
     contents = {
         "riff": riff(spoken.samples),
         "sphere": sphere(spoken.samples),
-        "8 kHz": riff(resampled(spoken.samples[:, 0], RATE, 8000)[:, None].round(), 8000),
+        "8 kHz": riff(resample(spoken.samples[:, 0], RATE, 8000)[:, None].round(), 8000),
     }
     file = tmp_path / "sound"
     file.write_bytes(contents[form])

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bayes_asr.align.transcript import Speech, flat_alignment, read_speech
+from bayes_asr.align.transcript import Speech, align_evenly, read_speech
 from bayes_asr.align.utterance import Alignment, AlignOptions, Result, Source, align_one
 from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import NAMED, data_dir, locate, report_skipped
@@ -23,7 +23,7 @@ from bayes_asr.features.stored import Features
 from bayes_asr.files import replacing
 from bayes_asr.forward.directory import log_likelihoods
 from bayes_asr.forward.log_likelihoods import load
-from bayes_asr.graph.lang import monophones, phones_file, read_lang
+from bayes_asr.graph.lang import build_monophones, find_phones_file, read_lang
 from bayes_asr.log import LOGGER
 from bayes_asr.processes.pool import map_utterances
 from bayes_asr.tables.ark import write_int_vectors
@@ -82,7 +82,7 @@ def align_run(
         directory = read_data_dir(data, open_pipe=open_pipe)
     else:
         directory = data_dir(config, on or "train", open_pipe)
-    text = _transcripts(directory, read_speech(*source))
+    text = _read_transcripts(directory, read_speech(*source))
     limit = config.data.max_skipped
     loglikes = log_likelihoods(
         load(run), directory, config, limit, open_pipe, limited_by=LIMIT_OF_RUN
@@ -114,18 +114,19 @@ def align_flat(
     with TemporaryDirectory() as made:
         source = (lang, model or _write_monophones(lang, Path(made)), unknown)
         speech = read_speech(*source)
-        text = _transcripts(directory, speech)
+        text = _read_transcripts(directory, speech)
         results = (
-            _flat_one(utt, text.get(utt), len(features[utt]), speech) for utt in features.utterances
+            _align_one_flat(utt, text.get(utt), len(features[utt]), speech)
+            for utt in features.utterances
         )
         return _write(results, directory, source, out, limit, "equal lengths")
 
 
-def _flat_one(utt: str, words: list[str] | None, frames: int, speech: Speech) -> Result:
+def _align_one_flat(utt: str, words: list[str] | None, frames: int, speech: Speech) -> Result:
     try:
         if words is None:
             raise InputError("there is no transcript")
-        tids = flat_alignment(words, frames, speech)
+        tids = align_evenly(words, frames, speech)
     except InputError as error:
         return utt, InputError(f"{utt}: {error}")
     return utt, Alignment(tids, 0.0, False)
@@ -133,14 +134,14 @@ def _flat_one(utt: str, words: list[str] | None, frames: int, speech: Speech) ->
 
 def _write_monophones(lang: Path, out: Path) -> Path:
     """Write final.mdl, tree and phones.txt of a model without context; returns final.mdl."""
-    phones, model, tree = monophones(lang, read_lang(lang).lexicon)
+    phones, model, tree = build_monophones(lang, read_lang(lang).lexicon)
     write_mapping(phones.items(), out / "phones.txt")
     write_tree(tree, out / "tree")
     write_transition_model(model, out / "final.mdl")
     return out / "final.mdl"
 
 
-def _transcripts(data: DataDir, speech: Speech) -> dict[str, list[str]]:
+def _read_transcripts(data: DataDir, speech: Speech) -> dict[str, list[str]]:
     """The words of each utterance; those that the lexicon lacks are counted and named."""
     if data.text is None:
         raise InputError(f"{data.path / 'text'}: there are no transcripts to align")
@@ -185,7 +186,7 @@ def _write(
     summary = AlignSummary(len(data.utt2spk))
     complete = out / f".new.{ALIGNMENTS}"
 
-    def aligned() -> Iterator[tuple[str, np.ndarray]]:
+    def sift() -> Iterator[tuple[str, np.ndarray]]:
         for utt, result in results:
             if isinstance(result, InputError):
                 LOGGER.warning("not aligned: %s", result)
@@ -199,7 +200,7 @@ def _write(
         report_skipped(why, summary.failed, summary.utterances, *limit)
 
     try:
-        write_int_vectors(aligned(), complete)
+        write_int_vectors(sift(), complete)
         _replace_model(source, out, {"by": aligner, "data": str(data.path), **asdict(summary)})
         complete.replace(out / ALIGNMENTS)
     finally:
@@ -210,7 +211,7 @@ def _write(
 def _replace_model(source: Source, out: Path, made: dict[str, object]) -> None:
     """Remove the old alignments and put their mark and the new model in place, the mark first."""
     lang, model, _ = source
-    copies = (model, model.parent / "tree", phones_file(lang, model))
+    copies = (model, model.parent / "tree", find_phones_file(lang, model))
     with ExitStack() as pending:  # renames the last that was entered first
         for path, name in zip(copies, MODEL_FILES, strict=True):
             shutil.copyfile(path, pending.enter_context(replacing(out / name)))

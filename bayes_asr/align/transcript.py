@@ -17,12 +17,12 @@ from bayes_asr.errors import InputError
 from bayes_asr.graph.hmm import (
     Transitions,
     add_self_loops,
-    hmm_arcs,
-    transitions_of,
+    index_transitions,
+    iter_hmm_arcs,
     window_pdfs,
 )
-from bayes_asr.graph.lang import Lang, fitted, phones_file, read_lang
-from bayes_asr.graph.transducers import Arc, fst_from_arcs
+from bayes_asr.graph.lang import Lang, find_phones_file, fit_lexicon, read_lang
+from bayes_asr.graph.transducers import Arc, build_fst
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.text import read_symbols
@@ -44,13 +44,13 @@ class Speech:
     @cached_property
     def transitions(self) -> Transitions:
         """The index of the model's transitions."""
-        return transitions_of(self.model)
+        return index_transitions(self.model)
 
     @cached_property
     def pronunciations(self) -> dict[str, list[tuple[float, list[int]]]]:
         """The ways to say each word: cost and phone-ids."""
         ways: dict[str, list[tuple[float, list[int]]]] = defaultdict(list)
-        for entry in fitted(self.lang.lexicon, self.phones, self.model):
+        for entry in fit_lexicon(self.lang.lexicon, self.phones, self.model):
             labels = [self.phones[phone] for phone in entry.phones]
             ways[entry.word].append((-math.log(entry.probability), labels))
         return ways
@@ -65,7 +65,7 @@ class Speech:
             raise InputError(f"the silence phone {self.lang.silence} is not one of the model's")
         return phone
 
-    def said(self, word: str) -> list[tuple[float, list[int]]]:
+    def pronounce(self, word: str) -> list[tuple[float, list[int]]]:
         """The ways to say `word`, or the word for unknown ones; InputError if there is none."""
         for known in (word, self.lang.unknown):
             if known in self.pronunciations:
@@ -80,13 +80,13 @@ def read_speech(lang: Path, model: Path, unknown: str | None = None) -> Speech:
     """
     return Speech(
         read_lang(lang, unknown),
-        read_symbols(phones_file(lang, model)),
+        read_symbols(find_phones_file(lang, model)),
         read_transition_model(model),
         read_tree(model.parent / "tree"),
     )
 
 
-def transcript_fst(
+def build_transcript_fst(
     words: Sequence[str],
     speech: Speech,
     transition_scale: float = 1.0,
@@ -97,7 +97,7 @@ def transcript_fst(
     Raises InputError for a word that the lexicon lacks and for a transcript that nobody can say.
     """
     arcs: list[Arc] = []
-    spoken, final = in_context(*phone_arcs(words, speech), speech.tree)
+    spoken, final = expand_context(*list_phone_arcs(words, speech), speech.tree)
     states = 1 + max(target for *_, target in spoken) if spoken else 0
     for source, window, cost, target in spoken:
         if not window:
@@ -105,35 +105,39 @@ def transcript_fst(
             continue
         phone, pdfs = window[speech.tree.center], window_pdfs(window, speech.model, speech.tree)
         arcs.append((source, 0, 0, cost, states))
-        arcs += hmm_arcs(phone, pdfs, speech.model, speech.transitions, transition_scale, states)
+        arcs += iter_hmm_arcs(
+            phone, pdfs, speech.model, speech.transitions, transition_scale, states
+        )
         states += len(speech.model.topology[phone])
         arcs.append((states - 1, 0, 0, 0.0, target))
     if not arcs:
         raise InputError("the transcript is empty, and there is no optional silence")
-    whole = fst_from_arcs(arcs, final)
+    whole = build_fst(arcs, final)
     return add_self_loops(whole, speech.model, self_loop_scale, speech.transitions)
 
 
-def phone_arcs(words: Sequence[str], speech: Speech) -> tuple[list[PhoneArc], dict[int, float]]:
+def list_phone_arcs(
+    words: Sequence[str], speech: Speech
+) -> tuple[list[PhoneArc], dict[int, float]]:
     """All ways to say `words`, from state 0: their arcs, and the costs of the states they end in.
 
     A pause may stand before, between and after the words, as in `lexicon.lexicon_fst`.
     """
     arcs: list[PhoneArc] = []
-    states, ready = _pause(arcs, 0, speech)
+    states, ready = _append_pause(arcs, 0, speech)
     for word in words:
         after = states
         states += 1
-        for cost, labels in speech.said(word):
+        for cost, labels in speech.pronounce(word):
             chain = [*range(states, states + len(labels) - 1), after]
             states += len(labels) - 1
             arcs += [(s, labels[0], cost + waited, chain[0]) for s, waited in ready.items()]
             arcs += [(s, p, 0.0, t) for s, p, t in zip(chain, labels[1:], chain[1:], strict=False)]
-        states, ready = _pause(arcs, after, speech, states)
+        states, ready = _append_pause(arcs, after, speech, states)
     return arcs, ready
 
 
-def _pause(
+def _append_pause(
     arcs: list[PhoneArc], here: int, speech: Speech, states: int = 1
 ) -> tuple[int, dict[int, float]]:
     """Append an optional pause after state `here`; the states to go on from, and their costs."""
@@ -144,7 +148,7 @@ def _pause(
     return states + 1, {here: -math.log(1.0 - probability), states: 0.0}
 
 
-def in_context(
+def expand_context(
     arcs: Sequence[PhoneArc], final: Mapping[int, float], tree: Tree
 ) -> tuple[list[WindowArc], dict[int, float]]:
     """Split states by the phones before them, and read each phone when those after it are known.
@@ -175,30 +179,30 @@ def in_context(
     return found, {n: ends[state] for (state, _), n in number.items() if state in ends}
 
 
-def flat_alignment(words: Sequence[str], frames: int, speech: Speech) -> np.ndarray:
+def align_evenly(words: Sequence[str], frames: int, speech: Speech) -> np.ndarray:
     """A first alignment int32 [frames]: each state of the transcript lasts as long as the others.
 
     Words are said in their most probable way, with a pause before the first and after the last if
     there is room. InputError where there are more states than frames. In Kaldi: align-equal.
     """
-    phones = [p for word in words for p in min(speech.said(word))[1]]
+    phones = [p for word in words for p in min(speech.pronounce(word))[1]]
     for edge in ([speech.silence], []):
-        tids = _through([p for p in (*edge, *phones, *edge) if p], speech)
+        tids = _walk_through([p for p in (*edge, *phones, *edge) if p], speech)
         if 0 < len(tids) <= frames:
-            return _lasting(tids, frames, speech.transitions)
+            return _spread_frames(tids, frames, speech.transitions)
     raise InputError(f"{frames} frames, but the transcript has {len(tids)} states")
 
 
-def _through(phones: Sequence[int], speech: Speech) -> list[int]:
+def _walk_through(phones: Sequence[int], speech: Speech) -> list[int]:
     """The transition-ids, without self-loops, of the way through the states of `phones`."""
     chain = [(i, phone, 0.0, i + 1) for i, phone in enumerate(phones)]
     tids: list[int] = []
-    for _, window, _, _ in in_context(chain, {len(phones): 0.0}, speech.tree)[0]:
+    for _, window, _, _ in expand_context(chain, {len(phones): 0.0}, speech.tree)[0]:
         if not window:
             continue
         phone, pdfs = window[speech.tree.center], window_pdfs(window, speech.model, speech.tree)
         onward: dict[int, tuple[int, int]] = {}
-        for state, tid, _, _, target in hmm_arcs(
+        for state, tid, _, _, target in iter_hmm_arcs(
             phone, pdfs, speech.model, speech.transitions, 1.0, 0
         ):
             if target > state:
@@ -210,7 +214,7 @@ def _through(phones: Sequence[int], speech: Speech) -> list[int]:
     return tids
 
 
-def _lasting(tids: Sequence[int], frames: int, transitions: Transitions) -> np.ndarray:
+def _spread_frames(tids: Sequence[int], frames: int, transitions: Transitions) -> np.ndarray:
     """Spread `frames` evenly over the states that `tids` leave; self-loops follow, as in Kaldi."""
     loop = transitions.loop[transitions.state[tids]]
     lasting = np.flatnonzero(loop)

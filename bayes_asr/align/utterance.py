@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.align.transcript import Speech, read_speech, transcript_fst
+from bayes_asr.align.transcript import Speech, build_transcript_fst, read_speech
 from bayes_asr.decode.embedded import ENGINES, Engine
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import build_network, check_loglikes
@@ -54,7 +54,8 @@ def align_utterance(
     Raises InputError, naming the utterance, for what cannot be aligned.
     """
     try:
-        graph = transcript_fst(words, speech, options.transition_scale, options.self_loop_scale)
+        scales = options.transition_scale, options.self_loop_scale
+        graph = build_transcript_fst(words, speech, *scales)
     except InputError as error:
         raise InputError(f"{utt}: {error}") from None
     network = build_network(graph, speech.model, utt)
@@ -110,7 +111,7 @@ def word_spans(
         for place in ends:
             pause = place < len(phones) and phones[place] == speech.silence
             for start in (place, place + 1) if pause else (place,):
-                for _, said in speech.said(word):
+                for _, said in speech.pronounce(word):
                     if phones[start : start + len(said)] == said:
                         found.setdefault(start + len(said), (place, start))
         before.append(found)

@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
             modules[verb] = import_module(f"bayes_asr.cli.{verb}")
             modules[verb].add_arguments(chosen)
     args = parser.parse_args(words)
-    log.to_screen()
+    log.log_to_screen()
     try:
         modules[args.verb].run(args)
     except (InputError, OSError, MemoryError) as error:

@@ -38,10 +38,10 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps([comparison.as_dict() for comparison in comparisons], indent=1))
     else:
-        print("\n\n".join(_shown(comparison) for comparison in comparisons))
+        print("\n\n".join(_format(comparison) for comparison in comparisons))
 
 
-def _shown(comparison: Comparison) -> str:
+def _format(comparison: Comparison) -> str:
     lines = [comparison.sentence(), ""]
     for letter, system in (("A", comparison.a), ("B", comparison.b)):
         beta = f"{system.beta.low:.2f} to {system.beta.high:.2f}" if system.beta else "none"

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bayes_asr.config import load
-from bayes_asr.doctor.environment import environment
-from bayes_asr.doctor.training_data import corpus
+from bayes_asr.doctor.environment import check_environment
+from bayes_asr.doctor.training_data import check_corpus
 from bayes_asr.errors import InputError
 from bayes_asr.programs import open_pipe
 
@@ -22,10 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the checks; InputError if one of them keeps a training from starting."""
-    checks = environment()
+    checks = check_environment()
     if args.config or args.set:
         config = load(args.config, args.set)
-        checks += corpus(config, open_pipe if args.allow_pipes else None)
+        checks += check_corpus(config, open_pipe if args.allow_pipes else None)
     if args.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))
     else:

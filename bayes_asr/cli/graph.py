@@ -9,13 +9,13 @@ from bayes_asr.errors import InputError
 from bayes_asr.graph.build import build_graph, write_graph
 from bayes_asr.graph.lang import (
     SILENCE_PROBABILITY,
-    monophones,
+    build_monophones,
+    find_phone_table,
     pause_probability,
-    phone_table,
-    silence_phones,
+    read_silence_phones,
 )
 from bayes_asr.graph.lexicon import Pronunciation, read_lexicon
-from bayes_asr.graph.ngram import NgramModel, read_arpa, witten_bell, write_arpa
+from bayes_asr.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
 from bayes_asr.tables.tree import Tree, read_tree
@@ -102,20 +102,20 @@ def _model(
     """Phone table, transition model and tree."""
     if args.model:
         return (
-            read_symbols(args.phones or phone_table(args.model, args.lexicon)),
+            read_symbols(args.phones or find_phone_table(args.model, args.lexicon)),
             read_transition_model(args.model),
             read_tree(args.tree or args.model.parent / "tree"),
         )
     if args.phones or args.tree:
         raise InputError("--phones and --tree belong to a --model: name it too")
-    return monophones(args.lexicon.parent, lexicon)
+    return build_monophones(args.lexicon.parent, lexicon)
 
 
 def _language_model(args: argparse.Namespace, lexicon: Sequence[Pronunciation]) -> NgramModel:
     if args.lm:
         return read_arpa(args.lm)
     words = {entry.word for entry in lexicon}
-    model = witten_bell(read_text(args.text).values(), args.order, words)
+    model = estimate_witten_bell(read_text(args.text).values(), args.order, words)
     write_arpa(model, args.out / "lm.arpa")
     return model
 
@@ -124,7 +124,7 @@ def _silence(chosen: str | None, folder: Path, phones: dict[str, int]) -> list[s
     """Silence phones, the optional one first: as chosen, as the dict folder says, or by name."""
     if chosen is None:
         by_name: list[str] = [phone for phone in ("SIL", "sil") if phone in phones]
-        found = silence_phones(folder) or by_name[:1]
+        found = read_silence_phones(folder) or by_name[:1]
     else:
         found = [chosen]
     for phone in found:

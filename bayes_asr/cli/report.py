@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bayes_asr.report.page import NOTES, write_report
 from bayes_asr.report.runs import find_systems
-from bayes_asr.report.table import as_text, results
+from bayes_asr.report.table import as_text, tabulate_results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or args.runs[0] / "report"
     systems = find_systems(args.runs)
     drawn = write_report(systems, out)
-    table = results(systems)
+    table = tabulate_results(systems)
     if args.json:
         print(json.dumps(table.to_dict("records"), indent=1, ensure_ascii=False))
         return

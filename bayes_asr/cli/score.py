@@ -12,7 +12,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.programs import find_nist_program
 from bayes_asr.recordings import TimedSet
 from bayes_asr.score.counts import ErrorCounts
-from bayes_asr.score.hubscr import difference
+from bayes_asr.score.hubscr import describe_difference
 from bayes_asr.score.phones import timit_map
 from bayes_asr.score.scores import Score, pool, write_scores
 from bayes_asr.score.sets import SetPaths, Sweep, TextSweep, score_sweeps
@@ -52,22 +52,22 @@ def run(args: argparse.Namespace) -> None:
             timed[name] = TimedSet(args.run, name, config, args.nj)
             sweeps[name] = timed[name].sweep
         else:
-            sweeps[name] = _texts(args.run, name, config)
+            sweeps[name] = _find_texts(args.run, name, config)
     scored = score_sweeps(sweeps, how.metric, how.costs, glm=how.glm)
     for name, scores in scored.items():
         write_scores(scores, args.run / f"score_{name}.json")
     oracle: dict[str, list[Score]] = {}
     if args.oracle_lmwt:
         oracle = score_sweeps(sweeps, how.metric, how.costs, glm=how.glm, oracle=True)
-    by_nist = _counted_by_nist(timed, scored, args.scorer)
+    by_nist = _count_by_nist(timed, scored, args.scorer)
     if args.json:
-        print(json.dumps(_entries(scored, oracle, by_nist), indent=1, ensure_ascii=False))
+        print(json.dumps(_list_entries(scored, oracle, by_nist), indent=1, ensure_ascii=False))
     else:
         _print(scored, oracle, by_nist)
         _warn(scored["dev"], sweeps["dev"])
 
 
-def _texts(run: Path, name: str, config: Config) -> TextSweep:
+def _find_texts(run: Path, name: str, config: Config) -> TextSweep:
     data = locate(getattr(config.data, name).features, config.data, f"{name} reference")
     paths = SetPaths(data / "text", run / f"decode_{name}", data / "utt2spk")
     phones = timit_map(config.score.phone_map) if config.score.phone_map else {}
@@ -78,7 +78,7 @@ ByNist = Mapping[tuple[str, str], dict[str, ErrorCounts]]
 """By (set, convention): the counts of each speaker."""
 
 
-def _counted_by_nist(
+def _count_by_nist(
     timed: Mapping[str, TimedSet], scored: Mapping[str, list[Score]], scorer: str
 ) -> ByNist:
     try:
@@ -90,13 +90,13 @@ def _counted_by_nist(
     if scorer == "native":
         return {}
     return {
-        (name, score.convention): timed[name].counted_by_hubscr(score)
+        (name, score.convention): timed[name].count_by_hubscr(score)
         for name in timed
         for score in scored[name]
     }
 
 
-def _entries(
+def _list_entries(
     scored: Mapping[str, list[Score]], oracle: Mapping[str, list[Score]], by_nist: ByNist
 ) -> list[dict[str, object]]:
     entries: list[dict[str, object]] = []
@@ -117,7 +117,7 @@ def _print(
             print(score.line())
             theirs = by_nist.get((name, score.convention))
             if theirs:
-                apart = difference(score, theirs)
+                apart = describe_difference(score, theirs)
                 line = pool(theirs.values()).kaldi_line()
                 print(f"{line} by hubscr.pl, {'not the same: ' + apart if apart else 'the same'}")
         for score in oracle.get(name, ()):

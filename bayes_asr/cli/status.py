@@ -23,14 +23,14 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps([asdict(found) for found in runs], indent=1))
         return
-    rows = [HEADER, *(_row(found, args.folder) for found in runs)]
+    rows = [HEADER, *(_format_row(found, args.folder) for found in runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells).rstrip())
 
 
-def _row(found: RunStatus, folder: Path) -> tuple[str, ...]:
+def _format_row(found: RunStatus, folder: Path) -> tuple[str, ...]:
     name = str(Path(found.run).relative_to(folder))
     left = found.seconds_left
     return (

@@ -8,7 +8,7 @@ from bayes_asr import log
 from bayes_asr.cli.arguments import positive
 from bayes_asr.config import load
 from bayes_asr.processes import group
-from bayes_asr.processes.launch import launched
+from bayes_asr.processes.launch import launch
 from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.programs import open_pipe
 from bayes_asr.train.start import train
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Train, or go on; in several processes, each of which runs this verb again."""
     if args.nproc > 1:
-        raise SystemExit(launched(args.nproc, _arguments(args)))
+        raise SystemExit(launch(args.nproc, _arguments(args)))
     keep_freed_memory()
     with group.joined():
         config = load(args.config, args.set)

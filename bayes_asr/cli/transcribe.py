@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
     heard = transcribe(args.run, args.files, one_speaker=args.one_speaker, weights=weights)
     if args.ctm:
-        write_lines(_ctm(heard), args.ctm)
+        write_lines(_format_ctm(heard), args.ctm)
     if args.json:
         print(json.dumps([asdict(one) for one in heard]))
         return
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
             print(f"{word.start:9.2f} {word.end:7.2f}  {word.word} ({word.confidence:.2f})")
 
 
-def _recording(file: Path) -> str:
+def _name_recording(file: Path) -> str:
     """The name of a file in a CTM: without folder, suffix, blanks."""
     return "_".join(file.stem.split())
 
@@ -54,18 +54,18 @@ def _check_recordings(files: list[Path]) -> None:
     """A CTM tells recordings apart by their names alone."""
     first: dict[str, Path] = {}
     for file in files:
-        other = first.setdefault(_recording(file), file)
+        other = first.setdefault(_name_recording(file), file)
         if other is not file:
             raise InputError(
-                f"{other} and {file} are both {_recording(file)} in a CTM; rename one, or"
+                f"{other} and {file} are both {_name_recording(file)} in a CTM; rename one, or"
                 " transcribe them one by one"
             )
 
 
-def _ctm(heard: list[Transcript]) -> Iterator[str]:
+def _format_ctm(heard: list[Transcript]) -> Iterator[str]:
     """`recording channel begin duration word confidence`."""
     for one in heard:
-        name = _recording(Path(one.file))
+        name = _name_recording(Path(one.file))
         for word in one.words:
             length = word.end - word.start
             yield f"{name} 1 {word.start:.2f} {length:.2f} {word.word} {word.confidence:.2f}"

@@ -16,13 +16,19 @@ from bayes_asr.corpus.index import (
 )
 from bayes_asr.corpus.listing import Listing, list_utterances
 from bayes_asr.log import LOGGER
-from bayes_asr.tables.ark import archives_of, is_pipe
+from bayes_asr.tables.ark import is_pipe, list_archives
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.mdl import read_transition_model
-from bayes_asr.tables.sorted import SortedTable, decoded, encoded
+from bayes_asr.tables.sorted import SortedTable, decode, encode
 from bayes_asr.tables.text import read_data_dir
 from bayes_asr.tables.vectors import Places, StoredVectors, write_vectors
-from bayes_asr.targets.alignments import Alignments, archives, hash_of, hashed, read_aligned
+from bayes_asr.targets.alignments import (
+    Alignments,
+    add_to_hash,
+    begin_hash,
+    find_archives,
+    iter_alignments,
+)
 
 
 def index_alignments(directory: Path, index: Index) -> Alignments:
@@ -31,8 +37,8 @@ def index_alignments(directory: Path, index: Index) -> Alignments:
 
     def make(folder: Path) -> Arrays:
         model = read_transition_model(directory / "final.mdl")
-        total = hash_of(model)
-        aligned = hashed(read_aligned(directory, model), total)
+        total = begin_hash(model)
+        aligned = add_to_hash(iter_alignments(directory, model), total)
         with keeping():  # where it is the reading that fails, it does so in memory again
             places = write_vectors(aligned, folder / f"{name}.ark")
         return {"digest": np.array(total.hexdigest()), **vars(places)}
@@ -42,7 +48,7 @@ def index_alignments(directory: Path, index: Index) -> Alignments:
         places = Places(**{key: found[key] for key in found if key != "digest"})
         return Alignments(directory, StoredVectors(folder / f"{name}.ark", places), digest)
 
-    made_from = {str(path): state_of(path) for path in archives(directory)}
+    made_from = {str(path): state_of(path) for path in find_archives(directory)}
     made_from[str(directory / "final.mdl")] = state_of(directory / "final.mdl")
     try:
         return index.of(name, made_from, make, use)
@@ -70,16 +76,16 @@ def index_utterances(
             return {}
         where = [os.path.join(os.getcwd(), one) for one in feats.values()]
         return {
-            "names": encoded(feats),
-            "where": encoded(where),
-            "archives": encoded(map(str, archives_of(where))),
+            "names": encode(feats),
+            "where": encode(where),
+            "archives": encode(map(str, list_archives(where))),
             "lengths": np.array([found.lengths.get(utt, -1) for utt in feats], np.int64),
             "total": np.array(found.total),
-            "without_features": encoded(found.without_features),
+            "without_features": encode(found.without_features),
         }
 
     def use(_: Path, found: Arrays) -> Listing:
-        if not found or not all(map(os.path.exists, decoded(found["archives"]))):
+        if not found or not all(map(os.path.exists, decode(found["archives"]))):
             return list_utterances(directory, alignments, open_pipe)
         names, lengths = found["names"], found["lengths"]
         aligned = lengths >= 0
@@ -88,8 +94,8 @@ def index_utterances(
             read_data_dir(directory, open_pipe=open_pipe, feats=feats),
             SortedTable(names[aligned], lengths[aligned]),
             int(found["total"]),
-            decoded(found["without_features"]),
-            decoded(names[~aligned]),
+            decode(found["without_features"]),
+            decode(names[~aligned]),
         )
 
     try:

@@ -15,7 +15,7 @@ from bayes_asr.decode.kaldi import KaldiDecoder
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.workers import EmbeddedDecoder
 from bayes_asr.errors import InputError
-from bayes_asr.lattices.paths import weight_grid
+from bayes_asr.lattices.paths import pair_weights
 from bayes_asr.lock import alone_in
 from bayes_asr.tables.text import Spelling, write_text
 
@@ -54,7 +54,7 @@ def decode_archive(
     InputError at once for a graph, model and width that do not fit, and at the end, when all the
     others are written, for utterances that could not be decoded, which it names.
     """
-    out, grid = Path(out), tuple(weight_grid(lmwts, wips))
+    out, grid = Path(out), tuple(pair_weights(lmwts, wips))
     job = Job(str(loglikes), Path(graph), Path(model), options, grid, nj)
     decoder = choose_decoder(backend, out / "log", cmd)
     symbols = Spelling(job.graph / "words.txt")

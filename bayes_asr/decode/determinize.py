@@ -29,7 +29,7 @@ from bayes_asr.decode.acceptor import (
     prune_acceptor,
     renumber,
 )
-from bayes_asr.tables.lattice import CompactLattice, Lattice, connected
+from bayes_asr.tables.lattice import CompactLattice, Lattice, connect
 
 TOLERANCE = 1.0 / 1024  # between the weights of subsets that count as one state (OpenFst's kDelta)
 EMPTY = 0
@@ -308,7 +308,7 @@ class Determinizer:
         return rest + live * STRING_BYTES > MAX_BYTES * 0.8
 
 
-def without_phones(done: Deterministic, first_phone: int) -> Acceptor:
+def drop_phones(done: Deterministic, first_phone: int) -> Acceptor:
     """Return the result of the first pass as an acceptor of words, one transition-id an arc."""
     states = len(done.arcs)
     ends: dict[int, tuple[Cost, Cost]] = {}
@@ -344,7 +344,7 @@ def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> Compa
     """Return the word lattice of a state-level lattice (same scale), pruned to `beam`."""
     first_phone = int(lattice.olabel.max(initial=0)) + 1
     both = determinize_acceptor(insert_phones(lattice, phone_start, first_phone), beam)
-    words = without_phones(both, first_phone)
+    words = drop_phones(both, first_phone)
     del both  # hundreds of megabytes if the utterance is long
     return compact_lattice(determinize_acceptor(words, beam))
 
@@ -383,7 +383,7 @@ def compact_lattice(done: Deterministic) -> CompactLattice:
         final_tid_offsets=row_offsets(final_tids),
         final_tids=np.array([tid for row in final_tids for tid in row], np.int32),
     )
-    return connected(lattice)
+    return connect(lattice)
 
 
 def row_offsets(rows: Sequence[Sequence]) -> np.ndarray:

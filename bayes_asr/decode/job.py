@@ -40,7 +40,7 @@ class Decoded:
     error: str = ""
 
 
-def without_words(utt: str, frames: int, job: Job, error: str = "") -> Decoded:
+def record_without_words(utt: str, frames: int, job: Job, error: str = "") -> Decoded:
     """Return the record of an utterance that no path got through."""
     return Decoded(utt, frames, [], np.inf, np.inf, False, [[] for _ in job.grid], error)
 
@@ -62,5 +62,5 @@ class Decoder(Protocol):
     def decode(self, job: Job, folder: Path) -> Iterator[Decoded]:
         """Decode every utterance, in order, and write lattices as `folder`/lat.N.gz."""
 
-    def trouble(self) -> str:
+    def find_trouble(self) -> str:
         """Say why this backend cannot be used here; empty if it can."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.decode.job import Decoded, Job, without_words
+from bayes_asr.decode.job import Decoded, Job, record_without_words
 from bayes_asr.decode.search_graph import Network, check_loglikes, load_network
 from bayes_asr.decode.workers import is_index, read_utterances
 from bayes_asr.errors import InputError
@@ -45,10 +45,10 @@ class KaldiDecoder:
         self.make_lattices(programs, job, inputs, jobs, folder)
         words, graph, acoustic = self.best_paths(programs, job, folder)
         sweeps = self.sweep(programs, job, folder)
-        partial = partial_utterances(self.logs, jobs)
+        partial = find_partial_utterances(self.logs, jobs)
         for utt, count in frames.items():
             if utt not in words:
-                yield without_words(utt, count, job, errors.get(utt, ""))
+                yield record_without_words(utt, count, job, errors.get(utt, ""))
                 continue
             yield Decoded(
                 utt,
@@ -60,7 +60,7 @@ class KaldiDecoder:
                 [sweep[utt] for sweep in sweeps],
             )
 
-    def trouble(self) -> str:
+    def find_trouble(self) -> str:
         """Say which program of Kaldi, or of `cmd`, is missing; empty if none is."""
         try:
             for name in (*PROGRAMS, *shlex.split(self.cmd)[:1]):
@@ -91,10 +91,10 @@ class KaldiDecoder:
         best = [programs["lattice-1best"], scale, "ark:-", "ark:-"]
         names = [folder / name for name in ("words.int", "graph.txt", "acoustic.txt")]
         outputs = ["ark:/dev/null", *(f"ark,t:{name}" for name in names)]
-        command = [programs["nbest-to-linear"], piped(folder, best), *outputs]
+        command = [programs["nbest-to-linear"], pipe_lattices(folder, best), *outputs]
         run_jobs(command, 1, self.logs / "best_path.log", self.cmd)
         words, graph, acoustic = (read_text(name) for name in names)
-        return numbers(words), first_number(graph), first_number(acoustic)
+        return parse_numbers(words), parse_first_numbers(graph), parse_first_numbers(acoustic)
 
     def sweep(self, programs: dict[str, str], job: Job, folder: Path) -> list[dict[str, list[int]]]:
         """Return the words of each utterance at each point of the grid."""
@@ -104,11 +104,11 @@ class KaldiDecoder:
             name = f"lmwt{lmwt:g}.wip{wip:g}"
             scale = [programs["lattice-scale"], f"--inv-acoustic-scale={lmwt}", "ark:-", "ark:-"]
             penalty = [programs["lattice-add-penalty"], f"--word-ins-penalty={wip}"]
-            lattices = piped(folder, scale, [*penalty, "ark:-", "ark:-"])
+            lattices = pipe_lattices(folder, scale, [*penalty, "ark:-", "ark:-"])
             found = folder / f"words.{name}.int"
             command = [programs["lattice-best-path"], lattices, f"ark,t:{found}"]
             run_jobs(command, 1, self.logs / f"rescore.{name}.log", self.cmd)
-            return numbers(read_text(found))
+            return parse_numbers(read_text(found))
 
         with ThreadPoolExecutor(job.nj) as pool:
             return list(pool.map(rescore, job.grid))
@@ -147,23 +147,23 @@ def split_input(job: Job, excluded: set[str], folder: Path) -> tuple[str, int]:
     return f"scp:{folder / 'loglikes.JOB.scp'}", jobs
 
 
-def piped(folder: Path, *commands: list[str]) -> str:
+def pipe_lattices(folder: Path, *commands: list[str]) -> str:
     """Return an rspecifier for all lattices of the folder passed through these programs."""
     lattices = f"gunzip -c {shlex.quote(str(folder))}/lat.*.gz"
     return f"ark:{' | '.join([lattices, *(shlex.join(command) for command in commands)])} |"
 
 
-def numbers(table: dict[str, list[str]]) -> dict[str, list[int]]:
+def parse_numbers(table: dict[str, list[str]]) -> dict[str, list[int]]:
     """Return a table of integers from its text form."""
     return {utt: [int(word) for word in row] for utt, row in table.items()}
 
 
-def first_number(table: dict[str, list[str]]) -> dict[str, float]:
+def parse_first_numbers(table: dict[str, list[str]]) -> dict[str, float]:
     """Return a table of one number each from its text form."""
     return {utt: float(row[0]) for utt, row in table.items()}
 
 
-def partial_utterances(logs: Path, jobs: int) -> set[str]:
+def find_partial_utterances(logs: Path, jobs: int) -> set[str]:
     """Return the utterances of which the logs say that no path reached a final state."""
     found: set[str] = set()
     for job in range(1, jobs + 1):

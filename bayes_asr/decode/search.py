@@ -26,10 +26,10 @@ def search(
             break
     complete = len(passing.frames) == len(loglikes) + 1
     ending, reached = finish(network, passing.frames, options.lattice_beam, complete)
-    return raw_lattice(network, passing.frames, ending), reached
+    return build_raw_lattice(network, passing.frames, ending), reached
 
 
-def epsilon_order(frame: Frame) -> np.ndarray:
+def order_epsilons(frame: Frame) -> np.ndarray:
     """Return the tokens of a frame in an order in which its epsilon links lead forward."""
     depth = np.zeros(len(frame.state), np.int64)
     while True:
@@ -45,13 +45,13 @@ def number_states(frames: list[Frame]) -> list[np.ndarray]:
     numbers, first = [], 0
     for frame in frames:
         number = np.empty(len(frame.state), np.int64)
-        number[epsilon_order(frame)] = np.arange(first, first + len(number))
+        number[order_epsilons(frame)] = np.arange(first, first + len(number))
         numbers.append(number)
         first += len(number)
     return numbers
 
 
-def raw_lattice(network: Network, frames: list[Frame], ending: np.ndarray) -> Lattice:
+def build_raw_lattice(network: Network, frames: list[Frame], ending: np.ndarray) -> Lattice:
     """Return the lattice of the pruned tokens; `ending` are the final costs of the last ones.
 
     Acoustic costs carry the acoustic scale that the search used.

@@ -50,7 +50,7 @@ class Network:
         return len(self.final)
 
 
-def arcs_where(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
+def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
     """Return the arcs of `fst` selected by the mask `chosen`, their order kept."""
     counts = np.bincount(source[chosen], minlength=len(fst.final))
     return Arcs(
@@ -95,8 +95,8 @@ def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Netw
     network = Network(
         start=int(fst.start),
         final=np.ascontiguousarray(fst.final, np.float32),
-        emitting=arcs_where(fst, source, emits),
-        epsilon=arcs_where(fst, source, ~emits),
+        emitting=select_arcs(fst, source, emits),
+        epsilon=select_arcs(fst, source, ~emits),
         column=np.ascontiguousarray(model.pdf[fst.ilabel[emits]], np.int32),
         phone_start=np.where(
             (model.hmm_state == 0) & ~model.self_loop & (np.arange(known + 1) > 0), model.phone, 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.decode.embedded import ENGINES, choose_engine, decode_utterance
-from bayes_asr.decode.job import Decoded, Job, without_words
+from bayes_asr.decode.job import Decoded, Job, record_without_words
 from bayes_asr.decode.search_graph import Network, check_loglikes, load_network
 from bayes_asr.errors import InputError
 from bayes_asr.files import name_file
@@ -40,7 +40,7 @@ class EmbeddedDecoder:
             name_file(error, folder.parent / "lat.1.gz")
             raise
 
-    def trouble(self) -> str:
+    def find_trouble(self) -> str:
         """Say that the form BAYES_ASR_DECODER asks for is not there; otherwise it always is."""
         try:
             choose_engine()
@@ -89,11 +89,11 @@ def read_any(source: str) -> Iterator[tuple[str, Loglikes]]:
 
 def decode_elsewhere(job: Job, engine: str, utt: str, loglikes: Loglikes) -> tuple[Decoded, bytes]:
     """Decode one utterance in a worker process."""
-    return decode_one(network_of(job), job, engine, utt, loglikes)
+    return decode_one(load_job_network(job), job, engine, utt, loglikes)
 
 
 @cache
-def network_of(job: Job) -> Network:
+def load_job_network(job: Job) -> Network:
     """Load the decoding graph of the one job that a worker process has, once."""
     return load_network(job.graph, job.model)
 
@@ -107,11 +107,11 @@ def decode_one(
         checked = check_loglikes(network, f"{job.loglikes}: {utt}", loglikes)
         result = decode_utterance(network, utt, checked, job.options, ENGINES[engine])
     except InputError as error:
-        return without_words(utt, frames, job, str(error)), b""
+        return record_without_words(utt, frames, job, str(error)), b""
     except MemoryError as error:
-        return without_words(utt, frames, job, f"{job.loglikes}: {utt}: {error}"), b""
+        return record_without_words(utt, frames, job, f"{job.loglikes}: {utt}: {error}"), b""
     if result.lattice is None:
-        return without_words(utt, frames, job), b""
+        return record_without_words(utt, frames, job), b""
     decoded = Decoded(
         utt,
         frames,

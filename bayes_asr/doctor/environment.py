@@ -14,7 +14,7 @@ from bayes_asr.decode.kaldi import PROGRAMS
 from bayes_asr.doctor.training_data import LEAST_FREE, Check
 from bayes_asr.errors import InputError
 from bayes_asr.nn.kernels import library as recurrence
-from bayes_asr.programs import cannot_run, find_nist_program, find_program
+from bayes_asr.programs import explain_failure, find_nist_program, find_program
 
 EXTRAS = {
     "decode": ("kaldifst",),
@@ -35,7 +35,7 @@ GMM_PROGRAMS = (  # one of each of Kaldi's folders that they need
 )
 
 
-def environment() -> list[Check]:
+def check_environment() -> list[Check]:
     """Python, torch, native code, optional packages, other programs, disk."""
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     devices = f"{', '.join(names) or 'no GPU'}, {torch.get_num_threads()} threads"
@@ -44,12 +44,12 @@ def environment() -> list[Check]:
     return [
         Check("python", "ok", f"{platform.python_version()} on {platform.machine()}"),
         Check("torch", "ok", f"{torch.__version__}, {devices}"),
-        _decoder(compiler),
-        _recurrence(compiler),
-        *(_importable(extra) for extra in EXTRAS),
-        *(_backend(name) for name in BACKENDS),
-        _nist(),
-        _gmm_scripts(),
+        _check_decoder(compiler),
+        _check_recurrence(compiler),
+        *(_check_import(extra) for extra in EXTRAS),
+        *(_check_backend(name) for name in BACKENDS),
+        _check_nist(),
+        _check_gmm_scripts(),
         Check(
             "disk",
             "ok" if free > LEAST_FREE else "warning",
@@ -58,15 +58,15 @@ def environment() -> list[Check]:
     ]
 
 
-def _decoder(compiler: str) -> Check:
+def _check_decoder(compiler: str) -> Check:
     """Whether decoding is compiled."""
     if decoder.library() is not None:
         return Check("native decoder", "ok", f"built; {compiler}")
-    missing = _missing(decoder.LIBRARY, compiler)
+    missing = _explain_missing(decoder.LIBRARY, compiler)
     return Check("native decoder", "warning", f"{missing}, so decoding is slow; install again")
 
 
-def _recurrence(compiler: str) -> Check:
+def _check_recurrence(compiler: str) -> Check:
     """Which code the recurrences run on the CPU."""
     try:
         path = recurrence.path()
@@ -76,11 +76,11 @@ def _recurrence(compiler: str) -> Check:
         return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
     if recurrence.library() is not None:
         return Check("recurrence", "ok", f"torch alone, as {recurrence.CHOICE} says")
-    missing = _missing(recurrence.LIBRARY, compiler)
+    missing = _explain_missing(recurrence.LIBRARY, compiler)
     return Check("recurrence", "warning", f"{missing}, so torch alone trains; install again")
 
 
-def _missing(library: Path, compiler: str) -> str:
+def _explain_missing(library: Path, compiler: str) -> str:
     """Why compiled code is left alone."""
     wrong = (
         "was built for another version, or does not load" if library.exists() else "is not built"
@@ -88,7 +88,7 @@ def _missing(library: Path, compiler: str) -> str:
     return f"{library} {wrong} ({compiler})"
 
 
-def _importable(extra: str) -> Check:
+def _check_import(extra: str) -> Check:
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:
         lacking = f"without {', '.join(missing)}: pip install -e '.[{extra}]'"
@@ -96,7 +96,7 @@ def _importable(extra: str) -> Check:
     return Check(f"extra {extra}", "ok", "there")
 
 
-def _which(programs: tuple[str, ...]) -> dict[str, str | None]:
+def _find_programs(programs: tuple[str, ...]) -> dict[str, str | None]:
     """Where the programs are: below KALDI_ROOT or on the PATH."""
     root = os.environ.get("KALDI_ROOT")
     places = ("src/*bin", "tools/openfst/bin")
@@ -105,7 +105,7 @@ def _which(programs: tuple[str, ...]) -> dict[str, str | None]:
     return {program: shutil.which(program, path=path) for program in programs}
 
 
-def _gmm_scripts() -> Check:
+def _check_gmm_scripts() -> Check:
     """Whether local/kaldi_gmm.sh would find what it calls."""
     name, root = "Kaldi's GMMs", os.environ.get("KALDI_ROOT")
     if not root:
@@ -113,29 +113,29 @@ def _gmm_scripts() -> Check:
         return Check(name, "absent", said)
     scripts = Path(root, "egs", "wsj", "s5")
     missing = [name for name in GMM_SCRIPTS if not (scripts / name).is_file()]
-    missing += [program for program, where in _which(GMM_PROGRAMS).items() if not where]
+    missing += [program for program, where in _find_programs(GMM_PROGRAMS).items() if not where]
     if missing:
         lacking = f"{', '.join(missing)} not found (only local/kaldi_gmm.sh needs them)"
         return Check(name, "absent", lacking)
     return Check(name, "ok", f"scripts in {scripts} and their programs: there")
 
 
-def _backend(name: str) -> Check:
+def _check_backend(name: str) -> Check:
     """Whether a decoding backend could be used as it would be called here."""
-    trouble = choose_decoder(name, Path(), os.environ.get("decode_cmd", "")).trouble()  # noqa: SIM112
+    trouble = choose_decoder(name, Path(), os.environ.get("decode_cmd", "")).find_trouble()  # noqa: SIM112
     if not trouble and name == "kaldi":
-        trouble = next(filter(None, (cannot_run(find_program(one)) for one in PROGRAMS)), "")
+        trouble = next(filter(None, (explain_failure(find_program(one)) for one in PROGRAMS)), "")
     if trouble:
         said = f"not usable: {trouble} (one backend is enough)"
         return Check(f"decoding by {name}", "absent", said)
     return Check(f"decoding by {name}", "ok", "usable")
 
 
-def _nist() -> Check:
+def _check_nist() -> Check:
     """Where NIST's scorer is."""
     try:
         program = find_nist_program("hubscr.pl")
-        trouble = cannot_run(program)
+        trouble = explain_failure(program)
     except InputError as error:
         program, trouble = "", str(error)
     if trouble:

@@ -21,7 +21,7 @@ from bayes_asr.corpus.sets import (
     locate,
     training_and_dev,
 )
-from bayes_asr.errors import InputError, explained
+from bayes_asr.errors import InputError, explain
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel
@@ -52,28 +52,30 @@ class Check:
     message: str
 
 
-def corpus(config: Config, open_pipe: OpenPipe | None = None, out: Path = HERE) -> list[Check]:
+def check_corpus(
+    config: Config, open_pipe: OpenPipe | None = None, out: Path = HERE
+) -> list[Check]:
     """The sets of a configuration, as training, forward and decoding will find them.
 
     out: an existing folder on the disk that a run would be written to.
     """
     checks: list[Check] = []
-    with _collected(checks, "training data", blocking=True):
+    with _collect_messages(checks, "training data", blocking=True):
         architecture(config.model, {"features": 1}, {"pdfs": 1})
         train, dev = training_and_dev(config, open_pipe)
         for name, data in (("train", train), ("dev", dev)):
-            checks.append(Check(name, "ok", _described(data)))
-        checks += _resources(config, train, dev, out)
+            checks.append(Check(name, "ok", _describe(data)))
+        checks += _estimate_resources(config, train, dev, out)
     for name in ("train", "dev", "test"):
-        with _collected(checks, f"{name} set"):
-            checks.extend(_set(config, name, open_pipe))
-    with _collected(checks, "graph"):
-        checks.append(Check("graph", "ok", _graph(config)))
+        with _collect_messages(checks, f"{name} set"):
+            checks.extend(_check_set(config, name, open_pipe))
+    with _collect_messages(checks, "graph"):
+        checks.append(Check("graph", "ok", _check_graph(config)))
     return checks
 
 
 @contextmanager
-def _collected(checks: list[Check], name: str, *, blocking: bool = False) -> Iterator[None]:
+def _collect_messages(checks: list[Check], name: str, *, blocking: bool = False) -> Iterator[None]:
     """Turn what is logged, and bad input, into checks."""
     states: dict[str, State] = {"INFO": "ok", "WARNING": "warning"}
 
@@ -87,16 +89,16 @@ def _collected(checks: list[Check], name: str, *, blocking: bool = False) -> Ite
     try:
         yield
     except (InputError, OSError) as error:
-        said = explained(error) if isinstance(error, OSError) else str(error)
+        said = explain(error) if isinstance(error, OSError) else str(error)
         checks.append(Check(name, "error" if blocking else "warning", said))
     finally:
         LOGGER.handlers = handlers
         LOGGER.setLevel(level)
 
 
-def _described(data: LabelledSet) -> str:
+def _describe(data: LabelledSet) -> str:
     """Read some utterances, and count all; their headers were compared with the alignments."""
-    sample = _spread(list(data.lengths))
+    sample = _pick_spread(list(data.lengths))
     shapes = {sum(x.shape[1] for x in data.prepare(utt).values()) for utt in sample}
     return (
         f"{len(data.lengths)} utterances, {sum(data.lengths.values())} frames,"
@@ -105,7 +107,7 @@ def _described(data: LabelledSet) -> str:
     )
 
 
-def _set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterator[Check]:
+def _check_set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterator[Check]:
     """Which utterances of a set have what, and whether forward would read them all."""
     data = data_dir(config, name, open_pipe)
     features = features_of(data, config.features, open_pipe)
@@ -114,24 +116,26 @@ def _set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterator[Chec
         missing = [utt for utt in data.utt2spk if utt not in there]
         counts.append(f"{len(data.utt2spk) - len(missing)} with {what}")
         if missing:
-            yield Check(f"{name} set", "warning", _lacking(data, missing, what))
+            yield Check(f"{name} set", "warning", _describe_lacking(data, missing, what))
     for utt in features.utterances:
         frames, columns = features.stored_shape(utt) or (1, features.dimensions)
         if not frames or columns != features.dimensions:
             features.refuse_shape(utt, frames, columns)
-    sample = _spread(features.utterances)
+    sample = _pick_spread(features.utterances)
     for utt in sample:
         features[utt]
     counts.append(f"all headers and {len(sample)} matrices read")
     yield Check(f"{name} set", "ok", ", ".join(counts))
 
 
-def _lacking(data: DataDir, missing: list[str], what: str) -> str:
+def _describe_lacking(data: DataDir, missing: list[str], what: str) -> str:
     names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
     return f"{data.path}: {len(missing)} of {len(data.utt2spk)} lack {what}: {names}"
 
 
-def _resources(config: Config, train: LabelledSet, dev: LabelledSet, out: Path) -> Iterator[Check]:
+def _estimate_resources(
+    config: Config, train: LabelledSet, dev: LabelledSet, out: Path
+) -> Iterator[Check]:
     """Estimates of the memory and the disk that a training takes, against what is free."""
     plan = plan_network(config, train)
     outputs = plan["heads"]
@@ -142,24 +146,24 @@ def _resources(config: Config, train: LabelledSet, dev: LabelledSet, out: Path) 
     frames = max(longest[-1], min(sum(longest), config.train.batch_frames))
     values = VALUES_PER_UNIT * sum(cast(Layer, layer).outputs for layer in model.layers)
     needed = UPDATED * weights + 4 * frames * (values + 3 * sum(outputs.values()))
-    free = _free_memory()
+    free = _find_free_memory()
     yield Check(
         "memory",
         "warning" if free is not None and needed > free else "ok",
-        f"about {_gib(needed)} for {weights // 4} parameters and a batch of {frames} frames, beside"
-        f" the program; {'unknown' if free is None else _gib(free)} free",
+        f"about {_format_gib(needed)} for {weights // 4} parameters and a batch of {frames} frames,"
+        f" beside the program; {'unknown' if free is None else _format_gib(free)} free",
     )
     written = CHECKPOINTS * weights + 4 * outputs["pdfs"] * sum(dev.lengths.values())
     free_disk = shutil.disk_usage(out).free
     yield Check(
         "disk",
         "warning" if written + LEAST_FREE > free_disk else "ok",
-        f"about {_gib(written)} for checkpoints and the log-likelihoods of dev;"
-        f" {_gib(free_disk)} free in {out.absolute()}",
+        f"about {_format_gib(written)} for checkpoints and the log-likelihoods of dev;"
+        f" {_format_gib(free_disk)} free in {out.absolute()}",
     )
 
 
-def _free_memory() -> int | None:
+def _find_free_memory() -> int | None:
     """Bytes of the device that a training would use."""
     if torch.cuda.is_available():
         return int(torch.cuda.mem_get_info()[0])
@@ -169,17 +173,17 @@ def _free_memory() -> int | None:
         return None
 
 
-def _gib(size: int) -> str:
+def _format_gib(size: int) -> str:
     return f"{size / 2**30:.3g} GiB"
 
 
-def _spread(utterances: list[str]) -> list[str]:
+def _pick_spread(utterances: list[str]) -> list[str]:
     """Some utterances from the beginning to the end."""
     places = np.linspace(0, len(utterances) - 1, min(SAMPLE, len(utterances)))
     return [utterances[place] for place in places.round().astype(int)]
 
 
-def _graph(config: Config) -> str:
+def _check_graph(config: Config) -> str:
     """Compare the transition-ids of the graph with those of the training alignments' model."""
     folder = locate(config.data.graph, config.data, "decoding graph")
     aligned = locate(config.data.train.alignments, config.data, "train alignments")

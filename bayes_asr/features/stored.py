@@ -9,7 +9,7 @@ import numpy as np
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.features.transforms import statistics
-from bayes_asr.tables.ark import archives_of, is_pipe, read_matrix, read_shape
+from bayes_asr.tables.ark import is_pipe, list_archives, read_matrix, read_shape
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.text import DataDir
 
@@ -56,12 +56,12 @@ class Features:
     @cached_property
     def archives(self) -> list[Path]:
         """The files that feats.scp names, each once."""
-        return archives_of(self._feats.values())
+        return list_archives(self._feats.values())
 
     @property
     def statistics_archives(self) -> list[Path]:
         """The files that cmvn.scp names, each once; empty where they are not used."""
-        return archives_of((self._data.cmvn or {}).values()) if self._normalises_speakers else []
+        return list_archives((self._data.cmvn or {}).values()) if self._normalises_speakers else []
 
     @cached_property
     def dimensions(self) -> int:

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.errors import InputError
-from bayes_asr.graph.hmm import add_self_loops, hmm_fst
-from bayes_asr.graph.lang import fitted
+from bayes_asr.graph.hmm import add_self_loops, build_hmm_fst
+from bayes_asr.graph.lang import fit_lexicon
 from bayes_asr.graph.lexicon import (
     Pronunciation,
+    build_lexicon_fst,
     disambiguate,
-    lexicon_fst,
-    word_symbols,
+    number_words,
 )
-from bayes_asr.graph.ngram import BACKOFF, EPSILON, NgramModel, grammar_fst
+from bayes_asr.graph.ngram import BACKOFF, EPSILON, NgramModel, build_grammar_fst
 from bayes_asr.graph.transducers import drop_labels, from_kaldifst, load_kaldifst, to_kaldifst
 from bayes_asr.tables.fst import Fst, write_fst
 from bayes_asr.tables.mdl import TransitionModel
@@ -60,15 +60,15 @@ def build_graph(
     words with `silence_probability`. Raises InputError for phones that the model does not have.
     """
     plain = {phone: number for phone, number in phones.items() if not phone.startswith("#")}
-    lexicon = fitted(lexicon, plain, model)
+    lexicon = fit_lexicon(lexicon, plain, model)
     marked, most = disambiguate(lexicon)
     symbols = [BACKOFF, *(f"#{number}" for number in range(1, most + 2))]  # the last for silence
     first = max(plain.values()) + 1
     numbered = {**plain, **{symbol: first + i for i, symbol in enumerate(symbols)}}
-    words = word_symbols(lexicon)
+    words = number_words(lexicon)
     pause = (silence, symbols[-1]) if silence and silence_probability else ()
-    spoken = lexicon_fst(marked, numbered, words, pause, silence_probability)
-    grammar, foreign_words = grammar_fst(language_model, words, words[BACKOFF])
+    spoken = build_lexicon_fst(marked, numbered, words, pause, silence_probability)
+    grammar, foreign_words = build_grammar_fst(language_model, words, words[BACKOFF])
     hclg, stand_ins = compose_graph(
         spoken,
         grammar,
@@ -102,7 +102,7 @@ def compose_graph(
     kaldifst.minimize_encoded(lg)
     clg, windows = kaldifst.compose_context(list(disambiguation), tree.width, tree.center, lg)
     kaldifst.arcsort(clg, "ilabel")
-    hmms, stand_ins = hmm_fst(windows, model, tree, transition_scale)
+    hmms, stand_ins = build_hmm_fst(windows, model, tree, transition_scale)
     hclg = kaldifst.compose(to_kaldifst(hmms, "olabel"), clg)
     kaldifst.determinize_star(hclg, use_log=True)
     hclg = to_kaldifst(drop_labels(from_kaldifst(hclg), stand_ins), "ilabel")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.graph.transducers import Arc, fst_from_arcs, sort_arcs, sources
+from bayes_asr.graph.transducers import Arc, build_fst, sort_arcs, sources
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.tree import Tree
@@ -30,7 +30,7 @@ class Transitions:
     first: dict[tuple[int, ...], int]
 
 
-def transitions_of(model: TransitionModel) -> Transitions:
+def index_transitions(model: TransitionModel) -> Transitions:
     """Index the transitions of `model`."""
     counts = [len(model.topology[phone][state].transitions) for phone, state, *_ in model.tuples]
     state = np.repeat(np.arange(len(counts) + 1), [1, *counts])
@@ -47,7 +47,7 @@ def transitions_of(model: TransitionModel) -> Transitions:
     )
 
 
-def hmm_fst(
+def build_hmm_fst(
     windows: Sequence[Sequence[int]], model: TransitionModel, tree: Tree, scale: float
 ) -> tuple[Fst, list[int]]:
     """Return H without self-loops: transition-ids to the indices of `windows` (make-h-transducer).
@@ -56,7 +56,7 @@ def hmm_fst(
     transition-id beyond the model's, listed in the second result. Windows whose phones have equal
     pdfs share states.
     """
-    transitions = transitions_of(model)
+    transitions = index_transitions(model)
     loop, states = 0, 1
     arcs: list[Arc] = []
     entries: dict[tuple[int, ...], int] = {}
@@ -72,11 +72,11 @@ def hmm_fst(
         pdfs = window_pdfs(window, model, tree)
         if (phone, *pdfs) not in entries:
             entries[phone, *pdfs] = states
-            arcs += hmm_arcs(phone, pdfs, model, transitions, scale, states)
+            arcs += iter_hmm_arcs(phone, pdfs, model, transitions, scale, states)
             states += len(model.topology[phone])
             arcs.append((states - 1, 0, 0, 0.0, loop))
         arcs.append((loop, 0, index, 0.0, entries[phone, *pdfs]))
-    return fst_from_arcs(arcs, {loop: 0.0}, loop), stand_ins
+    return build_fst(arcs, {loop: 0.0}, loop), stand_ins
 
 
 def window_pdfs(window: Sequence[int], model: TransitionModel, tree: Tree) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ def window_pdfs(window: Sequence[int], model: TransitionModel, tree: Tree) -> tu
     return tuple(tree.pdf(window, pdf_class) for pdf_class in range(max(classes) + 1))
 
 
-def hmm_arcs(
+def iter_hmm_arcs(
     phone: int,
     pdfs: Sequence[int],
     model: TransitionModel,
@@ -125,7 +125,7 @@ def add_self_loops(
     States entered from several transition-states are split first, each part going on to the old
     state by an epsilon (add-self-loops --reorder=true).
     """
-    transitions = transitions or transitions_of(model)
+    transitions = transitions or index_transitions(model)
     source, target = sources(fst), fst.nextstate.astype(np.int64)
     entering = transitions.state[fst.ilabel]
     lowest = np.full(fst.num_states, len(transitions.loop))

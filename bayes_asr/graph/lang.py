@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.errors import InputError
-from bayes_asr.graph.lexicon import Pronunciation, read_lexicon, with_positions
+from bayes_asr.graph.lexicon import Pronunciation, mark_positions, read_lexicon
 from bayes_asr.graph.ngram import EPSILON
 from bayes_asr.tables.binary import iter_lines
-from bayes_asr.tables.mdl import TransitionModel, monophone_model
+from bayes_asr.tables.mdl import TransitionModel, build_monophone_model
 from bayes_asr.tables.text import read_symbols
-from bayes_asr.tables.tree import Tree, monophone_tree
+from bayes_asr.tables.tree import Tree, build_monophone_tree
 from bayes_asr.targets.marks import STATES
 
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
@@ -44,10 +44,10 @@ def read_lang(folder: Path, unknown: str | None = None) -> Lang:
         raise InputError(f"{folder}: has no lexicon (looked for {', '.join(LEXICONS)})")
     align = found[0] == folder / ALIGN_LEXICON
     lexicon = _read_align_lexicon(found[0]) if align else read_lexicon(found[0])
-    silence = next(iter(silence_phones(folder)), None)
+    silence = next(iter(read_silence_phones(folder)), None)
     probability = pause_probability(lexicon) if silence else 0.0
     oov = folder / "oov.txt"
-    unknown = unknown or (" ".join(_words(oov)) if oov.exists() else None)
+    unknown = unknown or (" ".join(_read_words(oov)) if oov.exists() else None)
     if unknown and all(entry.word != unknown for entry in lexicon):
         raise InputError(f"{found[0]}: lacks {unknown}, the word for words without pronunciation")
     return Lang(lexicon, silence, probability, unknown)
@@ -58,23 +58,23 @@ def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
     return 0.0 if all(len(entry.phones) == 1 for entry in lexicon) else SILENCE_PROBABILITY
 
 
-def silence_phones(folder: Path) -> list[str]:
+def read_silence_phones(folder: Path) -> list[str]:
     """The silence phones that a lang, dict or graph folder lists, the optional one first."""
-    files = [folder / name for name in SILENCE_FILES]
-    return list(dict.fromkeys(word for file in files if file.exists() for word in _words(file)))
+    files = [folder / name for name in SILENCE_FILES if (folder / name).exists()]
+    return list(dict.fromkeys(word for file in files for word in _read_words(file)))
 
 
-def _words(path: Path) -> list[str]:
+def _read_words(path: Path) -> list[str]:
     return [word for _, fields in iter_lines(path) for word in fields]
 
 
-def phones_file(folder: Path, model: Path) -> Path:
+def find_phones_file(folder: Path, model: Path) -> Path:
     """The phones.txt of a lang folder, or else that of `model`."""
     own = folder / "phones.txt"
-    return own if own.exists() else phone_table(model, folder / "lexicon.txt")
+    return own if own.exists() else find_phone_table(model, folder / "lexicon.txt")
 
 
-def phone_table(model: Path, lexicon: Path) -> Path:
+def find_phone_table(model: Path, lexicon: Path) -> Path:
     """The phones.txt of `model`, where Kaldi's scripts put it."""
     lang = [parent / "lang" / "phones.txt" for parent in list(lexicon.resolve().parents)[1:3]]
     candidates = [model.parent / "phones.txt", model.parent / "graph" / "phones.txt", *lang]
@@ -85,7 +85,7 @@ def phone_table(model: Path, lexicon: Path) -> Path:
     raise InputError(f"{model}: no phones.txt belongs to it (tried {tried}): give --phones FILE")
 
 
-def monophones(
+def build_monophones(
     folder: Path, lexicon: Iterable[Pronunciation]
 ) -> tuple[dict[str, int], TransitionModel, Tree]:
     """Phone table, model and tree without context, of three states a phone.
@@ -96,14 +96,14 @@ def monophones(
         table = read_symbols(folder / "phones.txt")
     else:
         said = {phone for entry in lexicon for phone in entry.phones}
-        names = dict.fromkeys((EPSILON, *silence_phones(folder), *sorted(said)))
+        names = dict.fromkeys((EPSILON, *read_silence_phones(folder), *sorted(said)))
         table = {phone: number for number, phone in enumerate(names)}
     numbers = sorted(number for phone, number in table.items() if number and phone[0] != "#")
     pdfs = {n: range(STATES * i, STATES * (i + 1)) for i, n in enumerate(numbers)}
-    return table, monophone_model(numbers, STATES), monophone_tree(pdfs)
+    return table, build_monophone_model(numbers, STATES), build_monophone_tree(pdfs)
 
 
-def fitted(
+def fit_lexicon(
     lexicon: Sequence[Pronunciation], phones: Mapping[str, int], model: TransitionModel
 ) -> list[Pronunciation]:
     """The lexicon with the phones of `model`, whose table is `phones`.
@@ -112,7 +112,7 @@ def fitted(
     InputError for a phone that the model does not have.
     """
     if any(f"{phone}_B" in phones for entry in lexicon for phone in entry.phones):
-        lexicon = with_positions(lexicon)
+        lexicon = mark_positions(lexicon)
     for entry in lexicon:
         for phone in entry.phones:
             if phones.get(phone) not in model.topology:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.graph.ngram import BACKOFF, END, EPSILON, START
-from bayes_asr.graph.transducers import Arc, fst_from_arcs
+from bayes_asr.graph.transducers import Arc, build_fst
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.fst import Fst
 
@@ -37,7 +37,7 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
         word, *phones = fields
         probability = 1.0
         if with_probability:
-            probability = _probability(phones.pop(0) if phones else "", where)
+            probability = _parse_probability(phones.pop(0) if phones else "", where)
         if not phones:
             raise InputError(f"{where}: the word {word} has no phones")
         if word in RESERVED or any(phone.startswith("#") for phone in phones):
@@ -50,7 +50,7 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
     return list(entries.values())
 
 
-def _probability(text: str, where: str) -> float:
+def _parse_probability(text: str, where: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -60,21 +60,21 @@ def _probability(text: str, where: str) -> float:
     return value
 
 
-def word_symbols(lexicon: Iterable[Pronunciation]) -> dict[str, int]:
+def number_words(lexicon: Iterable[Pronunciation]) -> dict[str, int]:
     """Number the words as prepare_lang.sh does: <eps>, the words in byte order, #0, <s>, </s>."""
     words = sorted({entry.word for entry in lexicon}, key=str.encode)
     return {w: i for i, w in enumerate((EPSILON, *words, BACKOFF, START, END))}
 
 
-def with_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
+def mark_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
     """Mark each phone by its place in the word: _B begin, _I inside, _E end, _S alone."""
 
-    def marked(phones: Sequence[str]) -> tuple[str, ...]:
+    def mark(phones: Sequence[str]) -> tuple[str, ...]:
         if len(phones) == 1:
             return (f"{phones[0]}_S",)
         return (f"{phones[0]}_B", *(f"{p}_I" for p in phones[1:-1]), f"{phones[-1]}_E")
 
-    return [Pronunciation(e.word, e.probability, marked(e.phones)) for e in lexicon]
+    return [Pronunciation(e.word, e.probability, mark(e.phones)) for e in lexicon]
 
 
 def disambiguate(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation], int]:
@@ -95,7 +95,7 @@ def disambiguate(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation],
     return marked, max(used.values(), default=0)
 
 
-def lexicon_fst(
+def build_lexicon_fst(
     lexicon: Iterable[Pronunciation],
     phones: dict[str, int],
     words: dict[str, int],
@@ -114,7 +114,7 @@ def lexicon_fst(
         skip, take = -math.log(1.0 - silence_probability), -math.log(silence_probability)
         endings = [(loop, skip), (pause, take)]
         arcs += [(start, 0, 0, skip, loop), (start, 0, 0, take, pause)]
-        states = _chain(arcs, pause, [phones[p] for p in silence], 0, 0.0, [(loop, 0.0)], 3)
+        states = _append_path(arcs, pause, [phones[p] for p in silence], 0, 0.0, [(loop, 0.0)], 3)
     else:
         start = loop = 0
         endings = [(loop, 0.0)]
@@ -122,13 +122,13 @@ def lexicon_fst(
     for entry in lexicon:
         labels = [phones[phone] for phone in entry.phones]
         cost = -math.log(entry.probability)
-        states = _chain(arcs, loop, labels, words[entry.word], cost, endings, states)
+        states = _append_path(arcs, loop, labels, words[entry.word], cost, endings, states)
     speaking = {source for source, _, word, _, _ in arcs if word} | {loop}
     arcs += [(state, phones[BACKOFF], words[BACKOFF], 0.0, state) for state in sorted(speaking)]
-    return fst_from_arcs(arcs, {loop: 0.0}, start)
+    return build_fst(arcs, {loop: 0.0}, start)
 
 
-def _chain(
+def _append_path(
     arcs: list[Arc],
     source: int,
     labels: Sequence[int],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
-from bayes_asr.graph.transducers import Arc, fst_from_arcs
+from bayes_asr.graph.transducers import Arc, build_fst
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.fst import Fst
 
@@ -44,7 +44,7 @@ class NgramModel:
         return cost + self.log_prob[*history, word]
 
 
-def witten_bell(
+def estimate_witten_bell(
     sentences: Iterable[Sequence[str]], order: int, vocabulary: Iterable[str] = ()
 ) -> NgramModel:
     """Estimate an interpolated Witten-Bell model (Witten & Bell 1991, method C).
@@ -55,7 +55,7 @@ def witten_bell(
     t(h)/(c(h) + t(h)), so every history sums to one.
     Raises InputError for an order below 1 and for no sentences.
     """
-    counts = _counts(sentences, order)
+    counts = _count_ngrams(sentences, order)
     words = sorted({ngram[-1] for ngram in counts} | set(vocabulary) | {END})
     followers: defaultdict[Ngram, list[tuple[str, int]]] = defaultdict(list)
     for ngram, count in counts.items():
@@ -73,7 +73,7 @@ def witten_bell(
     return NgramModel(order, {ngram: math.log(p) for ngram, p in prob.items()}, backoff)
 
 
-def _counts(sentences: Iterable[Sequence[str]], order: int) -> Counter[Ngram]:
+def _count_ngrams(sentences: Iterable[Sequence[str]], order: int) -> Counter[Ngram]:
     """Counts of all n-grams of orders 1 to `order` that predict something (not those of <s>)."""
     if order < 1:
         raise InputError(f"an n-gram model has an order of at least 1, not {order}")
@@ -121,12 +121,12 @@ def read_arpa(path: Path) -> NgramModel:
         if fields[0].startswith("\\") and len(fields) == 1:
             if fields[0] == "\\end\\":
                 break
-            order = _section(fields[0], order, where)
+            order = _begin_section(fields[0], order, where)
         elif order == 0:
-            n, count = _announcement(fields, where)
+            n, count = _parse_announcement(fields, where)
             announced[n] = count
         elif order > 0:
-            ngram, log10, weight = _entry(fields, order, where)
+            ngram, log10, weight = _parse_entry(fields, order, where)
             if ngram in log_prob:
                 raise InputError(f"{where}: the n-gram {' '.join(ngram)} is repeated")
             log_prob[ngram] = log10 * math.log(10)
@@ -142,21 +142,21 @@ def read_arpa(path: Path) -> NgramModel:
     return NgramModel(max(announced), log_prob, backoff)
 
 
-def _section(title: str, order: int, where: str) -> int:
+def _begin_section(title: str, order: int, where: str) -> int:
     due = "\\data\\" if order < 0 else f"\\{order + 1}-grams:"
     if title != due:
         raise InputError(f"{where}: {title} where {due} is due")
     return order + 1
 
 
-def _announcement(fields: Sequence[str], where: str) -> tuple[int, int]:
+def _parse_announcement(fields: Sequence[str], where: str) -> tuple[int, int]:
     n, _, count = "".join(fields[1:]).partition("=")
     if fields[0] != "ngram" or not (NUMBER.fullmatch(n) and NUMBER.fullmatch(count)):
         raise InputError(f"{where}: not 'ngram ORDER=COUNT': {' '.join(fields)}")
     return int(n), int(count)
 
 
-def _entry(fields: Sequence[str], order: int, where: str) -> tuple[Ngram, float, float]:
+def _parse_entry(fields: Sequence[str], order: int, where: str) -> tuple[Ngram, float, float]:
     try:
         if len(fields) not in (order + 1, order + 2):
             raise ValueError
@@ -173,7 +173,9 @@ def _entry(fields: Sequence[str], order: int, where: str) -> tuple[Ngram, float,
     return tuple(fields[1 : order + 1]), numbers[0], numbers[1] if len(numbers) == 2 else 0.0
 
 
-def grammar_fst(model: NgramModel, words: Mapping[str, int], backoff: int) -> tuple[Fst, set[str]]:
+def build_grammar_fst(
+    model: NgramModel, words: Mapping[str, int], backoff: int
+) -> tuple[Fst, set[str]]:
     """Return G, an acceptor of words, and the words of the model that `words` lacks.
 
     N-grams with unknown words are left out. A history is a state; its backoff arc reads the word-id
@@ -217,4 +219,4 @@ def grammar_fst(model: NgramModel, words: Mapping[str, int], backoff: int) -> tu
     if not final or not arcs:
         raise InputError("the language model has no word of the lexicon, or no sentence end")
     unknown = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - {*words}
-    return fst_from_arcs(arcs, final, states.get((START,), states[()])), unknown
+    return build_fst(arcs, final, states.get((START,), states[()])), unknown

@@ -14,7 +14,7 @@ from bayes_asr.tables.fst import Fst, read_fst, write_fst
 Arc = tuple[int, int, int, float, int]  # source, input label, output label, cost, next state
 
 
-def fst_from_arcs(arcs: Sequence[Arc], final: Mapping[int, float], start: int = 0) -> Fst:
+def build_fst(arcs: Sequence[Arc], final: Mapping[int, float], start: int = 0) -> Fst:
     """Return the FST of `arcs` (in any order) whose states are all those named; `final`: costs."""
     source, ilabel, olabel, weight, nextstate = (
         np.array(column) for column in zip(*arcs, strict=True)

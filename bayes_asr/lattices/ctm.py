@@ -33,7 +33,7 @@ def read_places(data_dir: Path) -> dict[str, Place] | None:
     segments, names = data_dir / "segments", data_dir / "reco2file_and_channel"
     if not segments.exists():
         return None
-    files = dict(_files_and_channels(names)) if names.exists() else None
+    files = dict(_read_files_and_channels(names)) if names.exists() else None
     places = {}
     for utt, recording, _, begin, _ in read_segments(segments):
         if files is not None and recording not in files:
@@ -43,7 +43,7 @@ def read_places(data_dir: Path) -> dict[str, Place] | None:
     return places
 
 
-def _files_and_channels(path: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+def _read_files_and_channels(path: Path) -> Iterator[tuple[str, tuple[str, str]]]:
     for number, fields in iter_lines(path):
         if len(fields) != 3:
             raise InputError(f"{path}, line {number}: not `recording file channel`")
@@ -64,7 +64,9 @@ def write_ctm(
     writes it; with them the words of all are in the order of their times.
     """
     lines: Iterable[tuple[str, str, float, float, int, float]] = (
-        line for utt, words in spoken for line in _lines(_place(utt, places), words, frame_shift)
+        line
+        for utt, words in spoken
+        for line in _time_lines(_find_place(utt, places), words, frame_shift)
     )
     if places is not None:
         lines = sorted(lines, key=lambda line: line[:3])
@@ -77,7 +79,7 @@ def write_ctm(
     )
 
 
-def _place(utt: str, places: Mapping[str, Place] | None) -> Place:
+def _find_place(utt: str, places: Mapping[str, Place] | None) -> Place:
     if places is None:
         return Place(utt, "1", 0.0)
     if utt not in places:
@@ -85,7 +87,7 @@ def _place(utt: str, places: Mapping[str, Place] | None) -> Place:
     return places[utt]
 
 
-def _lines(
+def _time_lines(
     place: Place, words: Iterable[TimedWord], frame_shift: float
 ) -> Iterator[tuple[str, str, float, float, int, float]]:
     shift = np.float32(frame_shift)  # Kaldi's precision: durations are rounded from it

@@ -69,7 +69,7 @@ def decode_risk(
     for _ in range(MAX_ROUNDS):
         hypothesis = np.searchsorted(table.words, spread(words))
         errors = expected_errors(table, hypothesis)
-        chosen = likeliest(errors.occupancy) if change_words else hypothesis
+        chosen = choose_likeliest(errors.occupancy) if change_words else hypothesis
         words = [int(table.words[index]) for index in chosen if index]
         if (chosen == hypothesis).all():
             break
@@ -90,7 +90,7 @@ def spread(words: list[int]) -> np.ndarray:
     return positions
 
 
-def likeliest(occupancy: np.ndarray) -> np.ndarray:
+def choose_likeliest(occupancy: np.ndarray) -> np.ndarray:
     """Return the likeliest word of each position; of equals (in float32) that of the highest id."""
     reverse = occupancy.astype(np.float32)[:, ::-1]
     return reverse.shape[1] - 1 - reverse.argmax(axis=1)
@@ -247,16 +247,16 @@ def backward_flow(table: ArcTable, choice: np.ndarray) -> np.ndarray:
     for layer in reversed(table.layers):
         source, chosen = table.source[layer], choice[layer]
         rows = table.posterior[layer, None] * beta[table.target[layer]]
-        rows = carried_back(rows, chosen == SKIP)
+        rows = carry_back(rows, chosen == SKIP)
         flow[layer] = rows
         passed = np.where(chosen == PASS, rows, 0.0)
         passed[:, :-1] += np.where(chosen == MATCH, rows, 0.0)[:, 1:]
         np.add.at(beta, source, passed)
-    flow[-1] = carried_back(beta[:1], np.ones((1, choice.shape[1]), bool))[0]
+    flow[-1] = carry_back(beta[:1], np.ones((1, choice.shape[1]), bool))[0]
     return flow
 
 
-def carried_back(rows: np.ndarray, skips: np.ndarray) -> np.ndarray:
+def carry_back(rows: np.ndarray, skips: np.ndarray) -> np.ndarray:
     """Add to each position what comes from the next one, as long as that one skips."""
     total = np.cumsum(rows[:, ::-1], axis=1)[:, ::-1]
     Q = rows.shape[1]

@@ -22,7 +22,7 @@ class Path:
     acoustic_cost: float
 
 
-def weight_grid(lmwts: Sequence[float], wips: Sequence[float]) -> list[Weights]:
+def pair_weights(lmwts: Sequence[float], wips: Sequence[float]) -> list[Weights]:
     """Return every pair (LM weight, word insertion penalty), in the order of the arguments.
 
     Raises InputError for a weight that is not positive, and for a penalty of more than one decimal,
@@ -102,7 +102,7 @@ def best_paths(lattice: CompactLattice, count: int, lmwt: float, wip: float = 0.
     while queue and len(found) < count:
         _, _, cost, state, arcs = heapq.heappop(queue)
         if state < 0:
-            found.append(unrolled(arcs))
+            found.append(unroll(arcs))
             continue
         ways = [(cost + end_cost[state], -1, arcs)] if np.isfinite(end_cost[state]) else []
         for arc in range(lattice.offsets[state], lattice.offsets[state + 1]):
@@ -111,10 +111,10 @@ def best_paths(lattice: CompactLattice, count: int, lmwt: float, wip: float = 0.
             pushed += 1
             total = spent + (ahead[after] if after >= 0 else 0.0)
             heapq.heappush(queue, (total, pushed, spent, after, extended))
-    return [path_of(lattice, arcs) for arcs in found]
+    return [build_path(lattice, arcs) for arcs in found]
 
 
-def unrolled(arcs: tuple) -> list[int]:
+def unroll(arcs: tuple) -> list[int]:
     """Return a list of arcs from the chain (last arc, chain of those before it)."""
     path: list[int] = []
     while arcs:
@@ -133,7 +133,7 @@ def costs_to_end(lattice: CompactLattice, arc_cost: np.ndarray, end_cost: np.nda
     return ahead
 
 
-def path_of(lattice: CompactLattice, arcs: list[int]) -> Path:
+def build_path(lattice: CompactLattice, arcs: list[int]) -> Path:
     """Return words and unscaled costs of the path over these arcs."""
     end = int(lattice.nextstate[arcs[-1]]) if arcs else 0
     graph = lattice.graph[arcs].sum(dtype=np.float64) + lattice.final_graph[end]

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from bayes_asr.errors import InputError
 from bayes_asr.lattices.ctm import FRAME_SHIFT, Place, write_ctm
 from bayes_asr.lattices.mbr import TimedWord, decode_risk
-from bayes_asr.lattices.paths import Weights, best_paths, sweep_words, weight_grid
+from bayes_asr.lattices.paths import Weights, best_paths, pair_weights, sweep_words
 from bayes_asr.processes.pool import map_utterances
 from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices
 from bayes_asr.tables.text import Spelling, write_mapping, write_text
@@ -55,7 +55,7 @@ def rescore_lattices(
     expectation, mbr_risk.lmwtW.wipP.txt, and ctm.lmwtW.wipP with times in seconds, `frame_shift` a
     frame, and confidences.  `words` is the words.txt of the graph.
     """
-    readings = Readings(tuple(weight_grid(lmwts, wips)), nbest, mbr)
+    readings = Readings(tuple(pair_weights(lmwts, wips)), nbest, mbr)
     symbols = Spelling(words)
     found = map_utterances(partial(read_lattice, readings), read_all(lattices), nj)
     done = list(tqdm(found, desc="rescore", unit="utt", leave=False, disable=None))

@@ -41,7 +41,7 @@ class GradientSum:
         alike = len(kinds) == 1 and not self._parameters[0].is_cuda
         rows, dtype = group.size() + 1, self._parameters[0].dtype
         size = rows * sum(p.nbytes for p in self._parameters) if alike else 0
-        memory = group.shared_memory(size)
+        memory = group.map_shared_memory(size)
         return torch.frombuffer(memory, dtype=dtype).view(rows, -1) if memory else None
 
 

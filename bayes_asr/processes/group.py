@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from bayes_asr.errors import InputError, StoppedError, complaint
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.norm import BatchNorm
-from bayes_asr.processes.shared_memory import ROOM, Meeting, offered, seen
+from bayes_asr.processes.shared_memory import ROOM, Meeting, offer_memory, open_memory
 
 Made = TypeVar("Made")
 
@@ -54,11 +54,11 @@ def joined() -> Iterator[None]:
         LOGGER.setLevel(logging.ERROR)
     global _meeting
     try:
-        _meeting = _found_meeting()
+        _meeting = _find_meeting()
         yield
     except (Exception, KeyboardInterrupt) as error:
         if not _speaks_of(error):
-            raise SystemExit(_status(error)) from None
+            raise SystemExit(_find_status(error)) from None
         raise
     finally:  # what this process says of its end is said by now
         if _meeting:
@@ -67,29 +67,29 @@ def joined() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _found_meeting() -> Meeting | None:
+def _find_meeting() -> Meeting | None:
     """Where processes wait for one another in memory, if they all can, which is sooner."""
-    memory = shared_memory(Meeting.size(size()))
-    numbers = [int(number) for number in _of_all(os.getpid())]
-    alike = len(set(_of_all(_number_space()))) == 1
-    meeting = Meeting.found(memory, dist.get_rank(), numbers) if memory and alike else None
+    memory = map_shared_memory(Meeting.size(size()))
+    numbers = [int(number) for number in _gather_numbers(os.getpid())]
+    alike = len(set(_gather_numbers(_find_number_space()))) == 1
+    meeting = Meeting.arrange(memory, dist.get_rank(), numbers) if memory and alike else None
     (without,) = total(meeting is None)
     if without and meeting:
         meeting.leave()
     return None if without else meeting
 
 
-def _number_space() -> int:
+def _find_number_space() -> int:
     """In which space the numbers of processes are; 0 where there is but one."""
     space = Path("/proc/self/ns/pid")
     return space.stat().st_ino if space.exists() else 0
 
 
-def shared_memory(size: int) -> mmap.mmap | None:
+def map_shared_memory(size: int) -> mmap.mmap | None:
     """Memory of `size` bytes that all processes see; None in all where one does not, or wants 0."""
     with ExitStack() as until_seen:
-        offer = from_first(lambda: until_seen.enter_context(offered(size)))
-        memory = seen(*offer, size) if offer and size else None
+        offer = from_first(lambda: until_seen.enter_context(offer_memory(size)))
+        memory = open_memory(*offer, size) if offer and size else None
         (without,) = total(memory is None)
     return None if without else memory
 
@@ -102,17 +102,17 @@ def _speaks_of(error: BaseException) -> bool:
         return False
     mine = f"process {dist.get_rank()}: {complaint(error)}"
     with suppress(RuntimeError):  # the store may be gone too
-        return _store().compare_set(FAILURE, "", mine) == mine.encode()
+        return _find_store().compare_set(FAILURE, "", mine) == mine.encode()
     return True
 
 
-def _status(error: BaseException) -> int:
+def _find_status(error: BaseException) -> int:
     if isinstance(error, StoppedError):
         return 128 + error.number
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
-def _store() -> dist.distributed_c10d.Store:
+def _find_store() -> dist.distributed_c10d.Store:
     return dist.distributed_c10d._get_default_store()
 
 
@@ -123,8 +123,8 @@ def together() -> Iterator[None]:
         yield
     except RuntimeError as error:
         with suppress(RuntimeError):
-            if _store().check([FAILURE]):
-                raise PeerError(_store().get(FAILURE).decode()) from None
+            if _find_store().check([FAILURE]):
+                raise PeerError(_find_store().get(FAILURE).decode()) from None
         raise InputError(
             "another process of this training was killed, or its machine is gone; the same command"
             f" goes on from the last checkpoint ({error})"
@@ -147,7 +147,7 @@ def add_up(tensor: Tensor) -> None:
         return
     with together():
         if _meeting and tensor.nbytes <= ROOM and not tensor.is_cuda:
-            tensor.copy_(_meeting.gathered(tensor).sum(0))
+            tensor.copy_(_meeting.gather(tensor).sum(0))
         else:
             dist.all_reduce(tensor)
 
@@ -166,10 +166,10 @@ def wait() -> None:
 
 def largest(number: int) -> int:
     """The largest of the numbers of all processes."""
-    return int(max(_of_all(number)))
+    return int(max(_gather_numbers(number)))
 
 
-def _of_all(number: float) -> list[float]:
+def _gather_numbers(number: float) -> list[float]:
     rank = dist.get_rank() if dist.is_initialized() else 0
     return total(*(number if rank == each else 0 for each in range(size())))
 
@@ -190,7 +190,7 @@ def after_first(make: Callable[[], Made]) -> Made:
     return make() if made is None else made
 
 
-def share(utterances: Sequence[str], lengths: Mapping[str, int]) -> list[str]:
+def take_share(utterances: Sequence[str], lengths: Mapping[str, int]) -> list[str]:
     """The utterances of a batch that this process computes, none of which another one has."""
     if not dist.is_initialized():
         return list(utterances)
@@ -211,7 +211,7 @@ def deal(batch: Sequence[str], lengths: Mapping[str, int], processes: int) -> li
     return hands
 
 
-def share_statistics(model: nn.Module) -> None:
+def pool_statistics(model: nn.Module) -> None:
     """Let batch normalisation see the frames of all processes."""
     for module in model.modules():
         if isinstance(module, BatchNorm) and dist.is_initialized():

@@ -16,12 +16,12 @@ HERE = "127.0.0.1"
 SHUTDOWN = "300"  # seconds for the batch that is being computed, and for saving
 
 
-def launched(processes: int, arguments: Sequence[str]) -> int:
+def launch(processes: int, arguments: Sequence[str]) -> int:
     """Run `bayes-asr ARGUMENTS` in several processes; returns the exit status that one would have.
 
     torchrun itself exits with 1 and a traceback, whatever it was that ended its processes.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _processors() // processes)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _count_processors() // processes)))
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SHUTDOWN)
     logging.disable()  # the processes say themselves what happens to them
     config = LaunchConfig(
@@ -46,7 +46,7 @@ def launched(processes: int, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _processors() -> int:
+def _count_processors() -> int:
     """How many processors this process may use, where the system (not macOS) tells that."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -29,12 +29,12 @@ def map_utterances(
         for utt, given in utterances:
             ahead.append((utt, pool.submit(function, utt, given)))
             if len(ahead) > 2 * nj:
-                yield _result(*ahead.popleft())
+                yield _await_result(*ahead.popleft())
         while ahead:
-            yield _result(*ahead.popleft())
+            yield _await_result(*ahead.popleft())
 
 
-def _result(utt: str, future: Future[Output]) -> Output:
+def _await_result(utt: str, future: Future[Output]) -> Output:
     try:
         return future.result()
     except BrokenProcessPool:

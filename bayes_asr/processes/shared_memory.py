@@ -22,7 +22,7 @@ SECONDS = 0.1  # of waiting, after which a process looks whether the others stil
 
 
 @contextmanager
-def offered(size: int) -> Iterator[tuple[str, str] | None]:
+def offer_memory(size: int) -> Iterator[tuple[str, str] | None]:
     """Where others find new memory of this process, and what it is called there; None if nowhere.
 
     It has no name in a file system, and goes with the last process that sees it.
@@ -37,7 +37,7 @@ def offered(size: int) -> Iterator[tuple[str, str] | None]:
         yield offer
 
 
-def seen(path: str, name: str, size: int) -> mmap.mmap | None:
+def open_memory(path: str, name: str, size: int) -> mmap.mmap | None:
     """The memory that is offered at `path`, unless this is another machine."""
     with suppress(OSError):
         if os.readlink(path) == name:
@@ -64,7 +64,7 @@ class Meeting:
         self._places = places.view(2, len(processes), ROOM)
 
     @classmethod
-    def found(cls, memory: mmap.mmap, rank: int, processes: Sequence[int]) -> Self | None:
+    def arrange(cls, memory: mmap.mmap, rank: int, processes: Sequence[int]) -> Self | None:
         """One, or None without compiled code, or where the system cannot say whether they live."""
         try:
             return cls(memory, rank, processes) if library.library() else None
@@ -92,7 +92,7 @@ class Meeting:
     def _all_here(self, seconds: float) -> bool:
         return library.meet(self._arrivals, self._rank, self._count, seconds)
 
-    def gathered(self, x: Tensor) -> Tensor:
+    def gather(self, x: Tensor) -> Tensor:
         """What each of P processes brings, [P, *x.shape], until the next call but one.
 
         x: of at most ROOM bytes. Places alternate: who brings something again has met all others

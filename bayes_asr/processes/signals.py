@@ -15,13 +15,13 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @dataclass
 class Notice:
-    """Which signal came while `noted`; 0: none yet."""
+    """Which signal came in `note_signals`; 0: none yet."""
 
     number: int = 0
 
 
 @contextmanager
-def noted() -> Iterator[Notice]:
+def note_signals() -> Iterator[Notice]:
     """Note the first of SIGNALS instead of ending; after it, SIGINT has its usual effect.
 
     The others may well come twice, to the process and to its group, and change nothing then. So may

@@ -18,7 +18,7 @@ Key = tuple[str, str]
 """Set and convention."""
 
 
-def speaker_table(systems: Sequence[System], key: Key) -> pd.DataFrame:
+def tabulate_speakers(systems: Sequence[System], key: Key) -> pd.DataFrame:
     """Error rates in per cent, mean over seeds: speakers in rows, systems in columns."""
     scored = [system for system in systems if key in system.keys]
     columns: dict[str, list[str]] = {"speaker": [], "tokens": []}
@@ -32,14 +32,14 @@ def speaker_table(systems: Sequence[System], key: Key) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def edits_of(scores: Iterable[Score]) -> Iterator[Edit]:
+def iter_edits(scores: Iterable[Score]) -> Iterator[Edit]:
     """All alignments, one after the other."""
     for score in scores:
         for utterance in score.utterances:
             yield from score.alignment(utterance)
 
 
-def confusions(edits: Iterable[Edit]) -> pd.DataFrame:
+def count_confusions(edits: Iterable[Edit]) -> pd.DataFrame:
     """How often each reference token (row) was recognised as each token (column).
 
     The last column counts deletions, the last row insertions. Tokens are in alphabetical order.
@@ -52,7 +52,7 @@ def confusions(edits: Iterable[Edit]) -> pd.DataFrame:
     return table
 
 
-def frequent_errors(edits: Iterable[Edit], most: int = 20) -> pd.DataFrame:
+def rank_errors(edits: Iterable[Edit], most: int = 20) -> pd.DataFrame:
     """The most frequent errors: what was said, what was recognised, how often."""
     pairs = Counter((e.ref or NOTHING, e.hyp or NOTHING) for e in edits if e.kind != "correct")
     rows = [
@@ -62,18 +62,18 @@ def frequent_errors(edits: Iterable[Edit], most: int = 20) -> pd.DataFrame:
     return pd.DataFrame(rows[:most], columns=["said", "recognised", "times"])
 
 
-def listing(score: Score) -> Iterator[str]:
+def list_errors(score: Score) -> Iterator[str]:
     """Every utterance with an error, the most errors first: REF, HYP and the kinds of errors."""
     for u in sorted(score.utterances, key=lambda u: (-u.counts.errors, u.utterance)):
         if u.counts.errors:
             c = u.counts
             yield (
                 f"{u.utterance}: {c.errors} errors of {c.tokens}, {c.insertions} ins, "
-                f"{c.deletions} del, {c.substitutions} sub\n{aligned(score.alignment(u))}"
+                f"{c.deletions} del, {c.substitutions} sub\n{format_alignment(score.alignment(u))}"
             )
 
 
-def aligned(edits: Sequence[Edit]) -> str:
+def format_alignment(edits: Sequence[Edit]) -> str:
     """An alignment in three lines of equal columns: REF, HYP, and S, I or D below each error."""
     marks = {"correct": "", "substitution": "S", "insertion": "I", "deletion": "D"}
     lines = [["REF:"], ["HYP:"], ["    "]]

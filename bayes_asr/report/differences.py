@@ -16,21 +16,21 @@ from bayes_asr.score.statistics import (
 )
 
 
-def best_on_dev(systems: Sequence[System], convention: str) -> System:
+def find_best_on_dev(systems: Sequence[System], convention: str) -> System:
     """The system with the lowest mean rate on dev; without dev scores, the first."""
     key = ("dev", convention)
     scored = [system for system in systems if key in system.keys]
     return min(scored, key=lambda s: float(s.rates(key).mean())) if scored else systems[0]
 
 
-def differences(systems: Sequence[System], key: Key) -> pd.DataFrame:
+def compare_with_best(systems: Sequence[System], key: Key) -> pd.DataFrame:
     """Each system against the best on dev: difference, interval, and p by matched pairs.
 
     Errors of an utterance are means over seeds. The interval is a bootstrap over utterances, p is
     by matched pairs over utterances, adjusted by Holm for the number of rows, and by Wilcoxon's
     test over speakers, exact for up to 500. Systems scored on other utterances are left out.
     """
-    best = best_on_dev(systems, key[1])
+    best = find_best_on_dev(systems, key[1])
     reference = [u.utterance for u in best.runs[0].scores[key].utterances]
     rows = []
     for system in systems:
@@ -38,17 +38,17 @@ def differences(systems: Sequence[System], key: Key) -> pd.DataFrame:
             continue
         if [u.utterance for u in system.runs[0].scores[key].utterances] != reference:
             continue
-        rows.append(_row(system, best, key))
+        rows.append(_compare_row(system, best, key))
     table = pd.DataFrame(
         rows, columns=["system", "against", "points more", "95 %", "p", "p by speaker"]
     )
-    table.insert(5, "p (Holm)", [_p(p) for p in holm([row[4] for row in rows])])
+    table.insert(5, "p (Holm)", [_format_p(p) for p in holm([row[4] for row in rows])])
     for column in ("p", "p by speaker"):
-        table[column] = [_p(p) for p in table[column]]
+        table[column] = [_format_p(p) for p in table[column]]
     return table
 
 
-def _row(system: System, best: System, key: Key) -> tuple[str, str, str, str, float, float]:
+def _compare_row(system: System, best: System, key: Key) -> tuple[str, str, str, str, float, float]:
     tokens = np.array([u.counts.tokens for u in best.runs[0].scores[key].utterances])
     errors, fewest = _mean_errors(system, key), _mean_errors(best, key)
     difference = paired_bootstrap(errors, fewest, tokens).difference
@@ -71,5 +71,5 @@ def _mean_errors(system: System, key: Key) -> np.ndarray:
     return np.array(seeds, dtype=float).mean(axis=0)
 
 
-def _p(p: float) -> str:
+def _format_p(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"{p:.4f}"

@@ -16,7 +16,7 @@ BLUE = "#4477aa"
 mpl.rcParams["svg.hashsalt"] = "bayes_asr"  # the same figure is the same file
 
 
-def bar_chart(systems: Sequence[System], key: Key) -> Figure:
+def draw_bars(systems: Sequence[System], key: Key) -> Figure:
     """A bar for each system, its mean over seeds, with the 95 % beta interval; dots are seeds.
 
     The layout of the papers' figures. Long names turn, and the figure widens with their number.
@@ -28,7 +28,7 @@ def bar_chart(systems: Sequence[System], key: Key) -> Figure:
     figure = Figure(figsize=(max(4.5, 1.0 + 0.75 * len(scored)), 4.2), layout="constrained")
     axes = figure.add_subplot()
     axes.bar(range(len(scored)), means, width=0.6, color=BLUE)
-    tops = [_interval(axes, x, system, key) for x, system in enumerate(scored)]
+    tops = [_draw_interval(axes, x, system, key) for x, system in enumerate(scored)]
     for x, (mean, top) in enumerate(zip(means, tops, strict=True)):
         axes.annotate(
             f"{mean:.1f}", (x, top), (0, 5), textcoords="offset points", ha="center", fontsize=9
@@ -47,7 +47,7 @@ def bar_chart(systems: Sequence[System], key: Key) -> Figure:
     return figure
 
 
-def _interval(axes: Axes, x: int, system: System, key: Key) -> float:
+def _draw_interval(axes: Axes, x: int, system: System, key: Key) -> float:
     """Draw the interval and the seeds of one bar; return the highest point."""
     rates, interval = system.rates(key), system.interval(key)
     mean = float(rates.mean())
@@ -63,7 +63,7 @@ def _interval(axes: Axes, x: int, system: System, key: Key) -> float:
     return top
 
 
-def learning_curves(systems: Sequence[System]) -> Figure | None:
+def draw_learning_curves(systems: Sequence[System]) -> Figure | None:
     """Frame error by epoch on training data and on dev, mean over seeds; None without a history."""
     trained = [s for s in systems if all(run.history for run in s.runs)]
     if not trained:
@@ -88,7 +88,7 @@ def learning_curves(systems: Sequence[System]) -> Figure | None:
     return figure
 
 
-def confusion_matrix(table: pd.DataFrame, title: str) -> Figure:
+def draw_confusions(table: pd.DataFrame, title: str) -> Figure:
     """Share of each reference token (row) that was recognised as each token (column).
 
     The last column is deletions; the last row, insertions, as shares of all insertions.

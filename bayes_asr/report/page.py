@@ -13,15 +13,15 @@ import pandas as pd
 from bayes_asr.files import replacing
 from bayes_asr.report.details import (
     Key,
-    confusions,
-    edits_of,
-    frequent_errors,
-    listing,
-    speaker_table,
+    count_confusions,
+    iter_edits,
+    list_errors,
+    rank_errors,
+    tabulate_speakers,
 )
-from bayes_asr.report.differences import best_on_dev, differences
+from bayes_asr.report.differences import compare_with_best, find_best_on_dev
 from bayes_asr.report.runs import System
-from bayes_asr.report.table import as_html, as_latex, as_markdown, results
+from bayes_asr.report.table import as_html, as_latex, as_markdown, tabulate_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,19 +52,19 @@ def write_report(systems: Sequence[System], out: Path) -> bool:
     Figures need matplotlib (the extra `report`); everything else is written without it.
     """
     drawn = find_spec("matplotlib") is not None
-    table = results(systems)
+    table = tabulate_results(systems)
     _write(out / "table.md", as_markdown(table))
     _write(out / "table.tex", as_latex(table))
-    sections = [f"<p>{escape(NOTES)}</p>", _wide(table)]
+    sections = [f"<p>{escape(NOTES)}</p>", _wrap_wide(table)]
     if drawn:
-        sections += _curves(systems, out)
-    keys = _keys(systems)
+        sections += _write_curves(systems, out)
+    keys = _list_keys(systems)
     for key in keys:
-        sections += _section(systems, key, out, drawn)
+        sections += _write_section(systems, key, out, drawn)
     sections.append("<h2>Errors</h2>")
     for system in systems:
         if keys[0] in system.keys:
-            sections += _errors(system, keys[0], out, drawn)
+            sections += _write_errors(system, keys[0], out, drawn)
     body = "\n".join(sections)
     _write(
         out / "report.html",
@@ -74,61 +74,61 @@ def write_report(systems: Sequence[System], out: Path) -> bool:
     return drawn
 
 
-def _keys(systems: Sequence[System]) -> list[Key]:
+def _list_keys(systems: Sequence[System]) -> list[Key]:
     """What the sections are about: every convention of the test set, or of dev without one."""
     keys = list(dict.fromkeys(key for system in systems for key in system.keys))
     return [key for key in keys if key[0] == "test"] or keys
 
 
-def _section(systems: Sequence[System], key: Key, out: Path, drawn: bool) -> Iterator[str]:
+def _write_section(systems: Sequence[System], key: Key, out: Path, drawn: bool) -> Iterator[str]:
     """One set and convention: bars, differences, speakers."""
     scored = [system for system in systems if key in system.keys]
     name = "_".join(key)
     yield f"<h2>{escape(key[0])}, {escape(key[1])}</h2>"
     if drawn:
-        from bayes_asr.report.figures import bar_chart
+        from bayes_asr.report.figures import draw_bars
 
-        yield _figure(bar_chart(scored, key), out / "figures" / f"bars_{name}")
+        yield _embed_figure(draw_bars(scored, key), out / "figures" / f"bars_{name}")
     if len(scored) > 1:
-        compared = differences(scored, key)
+        compared = compare_with_best(scored, key)
         _write(out / f"differences_{name}.md", as_markdown(compared))
-        best = best_on_dev(scored, key[1]).name
-        yield f"<h3>Against {escape(best)}, the best on dev</h3>\n{_wide(compared)}"
-    speakers = speaker_table(scored, key)
+        best = find_best_on_dev(scored, key[1]).name
+        yield f"<h3>Against {escape(best)}, the best on dev</h3>\n{_wrap_wide(compared)}"
+    speakers = tabulate_speakers(scored, key)
     _write(out / f"speakers_{name}.md", as_markdown(speakers))
-    yield f"<h3>Error rates by speaker / %</h3>\n{_wide(speakers)}"
+    yield f"<h3>Error rates by speaker / %</h3>\n{_wrap_wide(speakers)}"
 
 
-def _errors(system: System, key: Key, out: Path, drawn: bool) -> Iterator[str]:
+def _write_errors(system: System, key: Key, out: Path, drawn: bool) -> Iterator[str]:
     """Confusions over all seeds of a system, and the listing of its first seed."""
-    edits = list(edits_of(run.scores[key] for run in system.runs))
+    edits = list(iter_edits(run.scores[key] for run in system.runs))
     file = re.sub(r"[^\w.-]+", "_", "_".join([system.name, *key]))
-    utterances = list(listing(system.runs[0].scores[key]))
+    utterances = list(list_errors(system.runs[0].scores[key]))
     _write(out / "errors" / f"{file}.txt", "\n".join(utterances))
     yield f"<details><summary>Errors of {escape(system.name)}</summary>"
-    yield as_html(frequent_errors(edits))
-    matrix = confusions(edits)
+    yield as_html(rank_errors(edits))
+    matrix = count_confusions(edits)
     if drawn and len(matrix) <= LARGEST_MATRIX:
-        from bayes_asr.report.figures import confusion_matrix
+        from bayes_asr.report.figures import draw_confusions
 
         title = f"{system.name}, {key[0]}, {key[1]}"
-        figure = confusion_matrix(matrix, title)
-        yield _figure(figure, out / "figures" / f"confusions_{file}", "png")
+        figure = draw_confusions(matrix, title)
+        yield _embed_figure(figure, out / "figures" / f"confusions_{file}", "png")
     yield f"<p>The worst {LISTED} utterances of {escape(str(system.runs[0].path))}:</p>"
     lines = "\n".join(utterances[:LISTED])
     yield f"<pre>{escape(lines)}</pre></details>"
 
 
-def _curves(systems: Sequence[System], out: Path) -> Iterator[str]:
-    from bayes_asr.report.figures import learning_curves
+def _write_curves(systems: Sequence[System], out: Path) -> Iterator[str]:
+    from bayes_asr.report.figures import draw_learning_curves
 
-    figure = learning_curves(systems)
+    figure = draw_learning_curves(systems)
     if figure:
         yield "<h2>Training</h2>"
-        yield _figure(figure, out / "figures" / "learning_curves")
+        yield _embed_figure(figure, out / "figures" / "learning_curves")
 
 
-def _figure(figure: "Figure", path: Path, embedded: str = "svg") -> str:
+def _embed_figure(figure: "Figure", path: Path, embedded: str = "svg") -> str:
     """Save a figure as PNG and SVG, and embed one of them."""
     files = {}
     for kind, options in {"png": {"dpi": 150}, "svg": {"metadata": {"Date": None}}}.items():
@@ -140,7 +140,7 @@ def _figure(figure: "Figure", path: Path, embedded: str = "svg") -> str:
     return f'<p><img alt="{escape(path.name)}" src="data:{kind};base64,{data}"></p>'
 
 
-def _wide(table: pd.DataFrame) -> str:
+def _wrap_wide(table: pd.DataFrame) -> str:
     return f'<div class="wide">{as_html(table)}</div>'
 
 

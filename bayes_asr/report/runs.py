@@ -70,7 +70,9 @@ def find_systems(paths: Iterable[Path]) -> list[System]:
     """
     folders: dict[Path, list[Path]] = {}
     for path in paths:
-        found = sorted({file.parent for file in Path(path).rglob("score_*.json")}, key=_by_number)
+        found = sorted(
+            {file.parent for file in Path(path).rglob("score_*.json")}, key=_split_numbers
+        )
         if not found:
             raise InputError(f"{path}: no scored run here; run bayes-asr score first")
         for run in found:
@@ -78,13 +80,13 @@ def find_systems(paths: Iterable[Path]) -> list[System]:
             runs = folders.setdefault((run.parent if is_seed else run).resolve(), [])
             if run not in runs:
                 runs.append(run)
-    names = _names(list(folders))
+    names = _shorten_names(list(folders))
     return [
         System(names[folder], [_read_run(run) for run in runs]) for folder, runs in folders.items()
     ]
 
 
-def _by_number(path: Path) -> list[list[tuple[int, str]]]:
+def _split_numbers(path: Path) -> list[list[tuple[int, str]]]:
     """Sort folder by folder, seed10 after seed9."""
     return [
         [(int(text), "") if text.isdigit() else (-1, text) for text in re.split(r"(\d+)", part)]
@@ -92,7 +94,7 @@ def _by_number(path: Path) -> list[list[tuple[int, str]]]:
     ]
 
 
-def _names(folders: Sequence[Path]) -> dict[Path, str]:
+def _shorten_names(folders: Sequence[Path]) -> dict[Path, str]:
     """The last part of each folder, with as many parts before it as keep the names apart."""
     for parts in range(1, max((len(folder.parts) for folder in folders), default=1) + 1):
         names = {folder: "/".join(folder.parts[-parts:]) for folder in folders}

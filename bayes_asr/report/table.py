@@ -10,7 +10,7 @@ from bayes_asr.report.runs import System
 NONE = "–"
 
 
-def results(systems: Sequence[System]) -> pd.DataFrame:
+def tabulate_results(systems: Sequence[System]) -> pd.DataFrame:
     """One row for each system and convention: mean, spread over seeds, and 95 % beta interval.
 
     With several seeds a rate is `mean ± standard deviation`, and the LM weights are all those
@@ -18,7 +18,7 @@ def results(systems: Sequence[System]) -> pd.DataFrame:
     are not adapted to the speaker as Kaldi's fMLLR is. Cells are text.
     """
     rows = [
-        _row(system, convention)
+        _tabulate_row(system, convention)
         for convention in dict.fromkeys(c for s in systems for _, c in s.keys)
         for system in systems
         if any(c == convention for _, c in system.keys)
@@ -27,32 +27,32 @@ def results(systems: Sequence[System]) -> pd.DataFrame:
     return table if (table["features"] != NONE).any() else table.drop(columns="features")
 
 
-def _row(system: System, convention: str) -> dict[str, str]:
+def _tabulate_row(system: System, convention: str) -> dict[str, str]:
     first = next(s for (_, c), s in system.runs[0].scores.items() if c == convention)
     row = {
         "system": system.name,
-        "features": _features(system.runs[0].front_end),
-        "parameters": _millions(system.runs[0].parameters),
+        "features": _format_features(system.runs[0].front_end),
+        "parameters": _format_millions(system.runs[0].parameters),
         "seeds": str(len(system.runs)),
         "rate": f"{first.metric.upper()} {convention}",
-        "LM weight": _weights(system, convention),
+        "LM weight": _format_weights(system, convention),
     }
     for name in ("dev", "test"):
         scored = (name, convention) in system.keys
-        row[f"{name} %"] = _rate(system, (name, convention)) if scored else NONE
-        row[f"{name} 95 %"] = _interval(system, (name, convention)) if scored else NONE
+        row[f"{name} %"] = _format_rate(system, (name, convention)) if scored else NONE
+        row[f"{name} 95 %"] = _format_interval(system, (name, convention)) if scored else NONE
     return row
 
 
-def _millions(parameters: int | None) -> str:
+def _format_millions(parameters: int | None) -> str:
     return NONE if parameters is None else f"{parameters / 1e6:.3g} M"
 
 
-def _features(front_end: str | None) -> str:
+def _format_features(front_end: str | None) -> str:
     return f"{front_end.upper()}, no fMLLR" if front_end else NONE
 
 
-def _weights(system: System, convention: str) -> str:
+def _format_weights(system: System, convention: str) -> str:
     """The LM weights and penalties of the seeds; a penalty is shown where it is not 0."""
     picked = {
         (score.lm_weight, score.insertion_penalty)
@@ -63,13 +63,13 @@ def _weights(system: System, convention: str) -> str:
     return ", ".join(f"{w:g}" + (f" (wip {p:g})" if p else "") for w, p in sorted(picked)) or NONE
 
 
-def _rate(system: System, key: tuple[str, str]) -> str:
+def _format_rate(system: System, key: tuple[str, str]) -> str:
     rates = system.rates(key)
     spread = f" ± {rates.std(ddof=1):.2f}" if len(rates) > 1 else ""
     return f"{rates.mean():.2f}{spread}"
 
 
-def _interval(system: System, key: tuple[str, str]) -> str:
+def _format_interval(system: System, key: tuple[str, str]) -> str:
     interval = system.interval(key)
     return f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else NONE
 

@@ -44,9 +44,9 @@ class TrainedNetwork:
             model = AcousticModel(**content["architecture"])
         model.load_state_dict(content["model"], assign=True)
         front_ends = {name: FrontEnd.of_content(one) for name, one in content["front_ends"].items()}
-        sizes = {name: one.size for name, one in front_ends.items()}
-        if sizes != model.architecture["streams"]:
-            raise ValueError(f"{sizes} values for {model.architecture['streams']} inputs")
+        for name, inputs in model.architecture["streams"].items():
+            if front_ends[name].size != inputs:
+                raise ValueError(f"{name}: {front_ends[name].size} values for {inputs} inputs")
         return cls(model, front_ends, content["log_priors"])
 
 

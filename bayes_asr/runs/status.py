@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from bayes_asr.config import load
 from bayes_asr.errors import InputError, complaint
-from bayes_asr.lock import held
+from bayes_asr.lock import is_held
 from bayes_asr.runs import record, state
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
@@ -54,7 +54,7 @@ def status(run: Path) -> RunStatus:
         epochs = load([config]).train.epochs if config.exists() else None
     except (InputError, OSError) as error:
         why = complaint(error)
-    now = _state(said.get("state"), epoch == epochs, held(run / record.LOCK))
+    now = _state(said.get("state"), epoch == epochs, is_held(run / record.LOCK))
     return RunStatus(
         run=str(run),
         state=now,

@@ -86,7 +86,7 @@ class Comparison:
         return (
             f"{claim} (95 % interval of A - B {low:.2f} to {high:.2f}, bootstrap over "
             f"{self.resampled}); by MAPSSWE the difference is {verdict}significant "
-            f"at the 5 % level (p {_p(judged.p)})."
+            f"at the 5 % level (p {_format_p(judged.p)})."
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -125,20 +125,20 @@ def compare(
     """
     _check_comparable(a, b, names)
     by_speaker = len(a.speakers) >= 10
-    units = _by_speaker(a, b) if by_speaker else _by_utterance(a, b)
+    units = _collect_speakers(a, b) if by_speaker else _collect_utterances(a, b)
     return Comparison(
         set=a.set,
         metric=a.metric,
         convention=a.convention,
-        a=_system(names[0], a, units.a, units.tokens, replicates, seed),
-        b=_system(names[1], b, units.b, units.tokens, replicates, seed),
+        a=_summarise_system(names[0], a, units.a, units.tokens, replicates, seed),
+        b=_summarise_system(names[1], b, units.b, units.tokens, replicates, seed),
         resampled="speakers" if by_speaker else "utterances",
         difference=paired_bootstrap(units.a, units.b, units.tokens, replicates, seed, LEVEL),
-        tests=_paired_tests(a, b),
+        tests=_run_paired_tests(a, b),
     )
 
 
-def _system(
+def _summarise_system(
     name: str, score: Score, errors: np.ndarray, tokens: np.ndarray, replicates: int, seed: int
 ) -> System:
     counts = score.counts
@@ -170,24 +170,24 @@ class _Units(NamedTuple):
     tokens: np.ndarray
 
 
-def _units(a: Iterable[ErrorCounts], b: Iterable[ErrorCounts]) -> _Units:
+def _collect_units(a: Iterable[ErrorCounts], b: Iterable[ErrorCounts]) -> _Units:
     rows = [(x.errors, y.errors, x.tokens) for x, y in zip(a, b, strict=True)]
     return _Units(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
 
 
-def _by_utterance(a: Score, b: Score) -> _Units:
-    return _units((u.counts for u in a.utterances), (u.counts for u in b.utterances))
+def _collect_utterances(a: Score, b: Score) -> _Units:
+    return _collect_units((u.counts for u in a.utterances), (u.counts for u in b.utterances))
 
 
-def _by_speaker(a: Score, b: Score) -> _Units:
-    return _units(a.speakers.values(), b.speakers.values())
+def _collect_speakers(a: Score, b: Score) -> _Units:
+    return _collect_units(a.speakers.values(), b.speakers.values())
 
 
-def _paired_tests(a: Score, b: Score) -> list[PairedTest]:
+def _run_paired_tests(a: Score, b: Score) -> list[PairedTest]:
     """All tests that the numbers of utterances and speakers allow, MAPSSWE first."""
     pairs = zip(a.utterances, b.utterances, strict=True)
     segments = mapsswe_segments([(mark(a.alignment(u)), mark(b.alignment(v))) for u, v in pairs])
-    utterances, speakers = _by_utterance(a, b), _by_speaker(a, b)
+    utterances, speakers = _collect_utterances(a, b), _collect_speakers(a, b)
     rows: list[tuple[str, str, int, float, float]] = []
 
     def add_pairs(test: str, unit: str, x: np.ndarray, y: np.ndarray, student: bool) -> None:
@@ -215,5 +215,5 @@ def _paired_tests(a: Score, b: Score) -> list[PairedTest]:
     return [PairedTest(*row, float(holm_p)) for row, holm_p in zip(rows, adjusted, strict=True)]
 
 
-def _p(p: float) -> str:
+def _format_p(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"= {p:.4f}"

@@ -100,7 +100,7 @@ def align(
         raise InputError(f"unknown costs {costs!r}; known: {', '.join(_CONVENTIONS)}")
     convention = _CONVENTIONS[costs]
     omission = [convention.omission if r in optional else convention.deletion for r in ref]
-    table = _least_costs(ref, hyp, convention, omission).tolist()
+    table = _compute_least_costs(ref, hyp, convention, omission).tolist()
     edits = []
     i, j = len(ref), len(hyp)
     while i or j:
@@ -127,7 +127,7 @@ def align(
     return edits[::-1]
 
 
-def _least_costs(
+def _compute_least_costs(
     ref: Sequence[str], hyp: Sequence[str], convention: _Convention, omission: Sequence[int]
 ) -> np.ndarray:
     """The least cost [R+1, H+1] of aligning the first i of `ref` with the first j of `hyp`."""

@@ -87,11 +87,11 @@ def read_glm(path: Path, purpose: Purpose) -> Glm:
             continue
         data = line.split(comment, 1)[0] if comment else line
         if data.strip():
-            rules.append(_rule(data, path, number))
-    return _indexed(rules, case_sensitive=settings["case_sensitive"].upper().startswith("T"))
+            rules.append(_parse_rule(data, path, number))
+    return _index_rules(rules, case_sensitive=settings["case_sensitive"].upper().startswith("T"))
 
 
-def _indexed(rules: Sequence[Rule], case_sensitive: bool) -> Glm:
+def _index_rules(rules: Sequence[Rule], case_sensitive: bool) -> Glm:
     by_letter: dict[str, list[Rule]] = {}
     for rule in rules:
         if not case_sensitive:
@@ -101,20 +101,20 @@ def _indexed(rules: Sequence[Rule], case_sensitive: bool) -> Glm:
     return Glm({letter: tuple(found) for letter, found in by_letter.items()}, case_sensitive)
 
 
-def _rule(line: str, path: Path, number: int) -> Rule:
+def _parse_rule(line: str, path: Path, number: int) -> Rule:
     """`source => target / left __ right`, where each part may stand in brackets or quotes."""
     source, arrow, rest = line.partition("=>")
-    source = _unwrapped(source)
+    source = _unwrap(source)
     if not arrow or not source:
         raise InputError(f"{path}, line {number}: not a rule `a => b / [ ] __ [ ]`: {line.strip()}")
     target, slash, context = rest.rpartition("/")
     left, slot, right = context.partition("_")
     if not (slash and slot):
-        return Rule(source, _unwrapped(rest), "", "")
-    return Rule(source, _unwrapped(target), _unwrapped(left), _unwrapped(right.lstrip("_")))
+        return Rule(source, _unwrap(rest), "", "")
+    return Rule(source, _unwrap(target), _unwrap(left), _unwrap(right.lstrip("_")))
 
 
-def _unwrapped(part: str) -> str:
+def _unwrap(part: str) -> str:
     """A part of a rule without the brackets or quotes that keep its spaces.
 
     A bracket that does not close (english.glm has one) is dropped.

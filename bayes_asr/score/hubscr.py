@@ -8,7 +8,7 @@ from pathlib import Path
 from bayes_asr.errors import InputError
 from bayes_asr.programs import run_hubscr
 from bayes_asr.score.counts import ErrorCounts
-from bayes_asr.score.nist import stm_lines
+from bayes_asr.score.nist import iter_stm_lines
 from bayes_asr.score.phones import PhoneMap, fold
 from bayes_asr.score.scores import Score
 from bayes_asr.tables.binary import iter_lines
@@ -18,7 +18,7 @@ WORD = 4  # of a CTM's fields
 NAMED = 5
 
 
-def counted_by_hubscr(
+def count_by_hubscr(
     stm: Path, ctm: Path, glm: Path, phones: PhoneMap, optional: frozenset[str], folder: Path
 ) -> dict[str, ErrorCounts]:
     """Score with hubscr.pl in `folder`, where its listings stay; counts by speaker.
@@ -28,19 +28,19 @@ def counted_by_hubscr(
     """
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(glm, folder / "glm")
-    write_lines(_folded_stm(stm, phones, optional), folder / "stm")
-    write_lines(_folded_ctm(ctm, phones), folder / "ctm")
+    write_lines(_fold_stm(stm, phones, optional), folder / "stm")
+    write_lines(_fold_ctm(ctm, phones), folder / "ctm")
     return read_counts(run_hubscr(folder))
 
 
-def _folded_stm(stm: Path, phones: PhoneMap, optional: frozenset[str]) -> Iterator[str]:
+def _fold_stm(stm: Path, phones: PhoneMap, optional: frozenset[str]) -> Iterator[str]:
     """Its segments without their labels, which sclite knows only if comments declare them."""
-    for _, fields in stm_lines(stm):
+    for _, fields in iter_stm_lines(stm):
         words = (f"({w})" if w in optional else w for w in fold(fields[5:], phones))
         yield " ".join((*fields[:5], *words))
 
 
-def _folded_ctm(ctm: Path, phones: PhoneMap) -> Iterator[str]:
+def _fold_ctm(ctm: Path, phones: PhoneMap) -> Iterator[str]:
     """Its words without confidences: csrfilt leaves that of a deleted word as a word, and sclite
     stops at a set without errors where there are confidences to plot.
     """
@@ -69,7 +69,7 @@ def read_counts(raw: Path) -> dict[str, ErrorCounts]:
     return counts
 
 
-def difference(score: Score, theirs: dict[str, ErrorCounts]) -> str:
+def describe_difference(score: Score, theirs: dict[str, ErrorCounts]) -> str:
     """Say by how much hubscr's counts differ from the score's; empty where none does."""
     ours = {speaker.lower(): counts for speaker, counts in score.speakers.items()}
     nothing = ErrorCounts()

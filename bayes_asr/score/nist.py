@@ -52,12 +52,12 @@ class TimedTokens:
     tokens: tuple[str, ...]
 
 
-def stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def iter_stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and `recording channel speaker begin end word word ...` of an STM.
 
     Labels `<O,M>` before the words and `;;` comments are left out.
     """
-    for number, fields in _lines(path):
+    for number, fields in _iter_lines(path):
         if len(fields) < 5:
             raise InputError(f"{path}, line {number}: {len(fields)} fields, an STM has 5 or more")
         labelled = len(fields) > 5 and fields[5].startswith("<") and fields[5].endswith(">")
@@ -67,8 +67,8 @@ def stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 def read_stm(path: Path) -> list[Segment]:
     """Read `recording channel speaker begin end [<labels>] words`; `;;` comments are skipped."""
     segments = []
-    for number, (recording, channel, speaker, *rest) in stm_lines(path):
-        begin, end = (_seconds(field, path, number) for field in rest[:2])
+    for number, (recording, channel, speaker, *rest) in iter_stm_lines(path):
+        begin, end = (_parse_seconds(field, path, number) for field in rest[:2])
         if end < begin:
             raise InputError(f"{path}, line {number}: a segment from {begin} to {end} s")
         # sclite keeps these times in single precision, so a tie of a word with an end goes its way.
@@ -81,17 +81,17 @@ def read_stm(path: Path) -> list[Segment]:
 def read_ctm(path: Path) -> list[Word]:
     """Read `recording channel begin duration word [confidence]`; `;;` comments are skipped."""
     words = []
-    for number, fields in _lines(path):
+    for number, fields in _iter_lines(path):
         if not 5 <= len(fields) <= 6:
             raise InputError(f"{path}, line {number}: {len(fields)} fields, a CTM has 5 or 6")
-        begin, duration = (_seconds(field, path, number) for field in fields[2:4])
+        begin, duration = (_parse_seconds(field, path, number) for field in fields[2:4])
         if duration < 0:
             raise InputError(f"{path}, line {number}: {fields[4]} lasts {duration} s")
         words.append(Word((fields[0], fields[1]), begin, duration, fields[4]))
     return sorted(words, key=lambda w: (w.channel, w.begin))
 
 
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _iter_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     return (
         (number, fields)
         for number, fields in iter_lines(Path(path))
@@ -99,7 +99,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     )
 
 
-def _seconds(field: str, path: Path, number: int) -> float:
+def _parse_seconds(field: str, path: Path, number: int) -> float:
     try:
         seconds = float(field)
     except ValueError:
@@ -119,10 +119,10 @@ def filter_ctm(words: Sequence[Word], glm: Glm | None) -> list[TimedTokens]:
     for word in words:
         if word.text not in known:
             known[word.text] = filter_words(word.text, glm)
-    return [timed for word in words for timed in _timed(word, known[word.text])]
+    return [timed for word in words for timed in _spread_tokens(word, known[word.text])]
 
 
-def _timed(word: Word, tokens: Sequence[str]) -> Iterator[TimedTokens]:
+def _spread_tokens(word: Word, tokens: Sequence[str]) -> Iterator[TimedTokens]:
     if "{" in tokens:
         longest = max(1, *(len(a.split()) for a in re.split(r"[{}/]", " ".join(tokens))))
         yield TimedTokens(word.channel, _middle(word, longest - 1, longest), tuple(tokens))
@@ -192,8 +192,8 @@ def score_segments(
             continue
         number = spoken[segment.speaker] = spoken.get(segment.speaker, -1) + 1
         utterance = f"{segment.speaker}-{number:03d}"
-        ref = _folded(filter_words(segment.text, ref_glm), phone_map)
-        hyp = _folded(recognised, phone_map)
+        ref = _fold_all(filter_words(segment.text, ref_glm), phone_map)
+        hyp = _fold_all(recognised, phone_map)
         try:
             edits = align_marked(ref, hyp, optional)
         except InputError as error:
@@ -204,7 +204,7 @@ def score_segments(
     return scored
 
 
-def _folded(tokens: Sequence[str], phone_map: PhoneMap | None) -> list[str]:
+def _fold_all(tokens: Sequence[str], phone_map: PhoneMap | None) -> list[str]:
     """Fold phones, also those in parentheses."""
     if phone_map is None:
         return list(tokens)

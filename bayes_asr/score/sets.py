@@ -142,7 +142,7 @@ class TimedSweep:
         return self._scored[key]
 
 
-def best_weights(sweep: Sweep, optional: frozenset[str]) -> Weights:
+def choose_weights(sweep: Sweep, optional: frozenset[str]) -> Weights:
     """The weights with the fewest errors; of equals the smaller LM weight, then penalty."""
 
     def errors(weights: Weights) -> int:
@@ -187,9 +187,9 @@ def score_sweeps(
         raise InputError(f"the LM weight is picked on set dev, but there are only {list(sweeps)}")
     scores: dict[str, list[Score]] = {name: [] for name in sweeps}
     for convention, optional in CONVENTIONS[metric].items():
-        picked = best_weights(sweeps["dev"], optional)
+        picked = choose_weights(sweeps["dev"], optional)
         for name, sweep in sweeps.items():
-            weights = best_weights(sweep, optional) if oracle else picked
+            weights = choose_weights(sweep, optional) if oracle else picked
             if weights not in sweep.weights:
                 raise InputError(
                     f"set {name} was not decoded at LM weight {weights[0]:g} and penalty "

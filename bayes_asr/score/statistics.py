@@ -76,12 +76,12 @@ def bootstrap(
     level: float = 0.95,
 ) -> Bootstrap:
     """Resample utterances or speakers [S] with replacement (Bisani and Ney, ICASSP 2004)."""
-    errors, tokens = _same_length(errors, tokens)
+    errors, tokens = _check_lengths(errors, tokens)
     rates = [
         errors[draw].sum(axis=1) / tokens[draw].sum(axis=1)
-        for draw in _draws(len(errors), replicates, seed)
+        for draw in _draw(len(errors), replicates, seed)
     ]
-    return _summary(np.concatenate(rates), level)
+    return _summarise(np.concatenate(rates), level)
 
 
 def paired_bootstrap(
@@ -96,17 +96,17 @@ def paired_bootstrap(
 
     The probability of improvement is that of Bisani and Ney: ties are no improvement.
     """
-    errors_a, errors_b, tokens = _same_length(errors_a, errors_b, tokens)
+    errors_a, errors_b, tokens = _check_lengths(errors_a, errors_b, tokens)
     difference = errors_a - errors_b
     rates, improved = [], 0
-    for draw in _draws(len(tokens), replicates, seed):
+    for draw in _draw(len(tokens), replicates, seed):
         fewer = difference[draw].sum(axis=1)
         rates.append(fewer / tokens[draw].sum(axis=1))
         improved += int((fewer > 0).sum())
-    return PairedBootstrap(_summary(np.concatenate(rates), level), improved / replicates)
+    return PairedBootstrap(_summarise(np.concatenate(rates), level), improved / replicates)
 
 
-def _draws(units: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
+def _draw(units: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
     """Indices [replicates, units] drawn with replacement, in blocks of a few megabytes."""
     rng = np.random.default_rng(seed)
     block = max(1, 1_000_000 // units)
@@ -114,14 +114,14 @@ def _draws(units: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
         yield rng.integers(0, units, size=(min(block, replicates - start), units), dtype=np.int32)
 
 
-def _summary(rates: np.ndarray, level: float) -> Bootstrap:
+def _summarise(rates: np.ndarray, level: float) -> Bootstrap:
     tail = (1 - level) / 2
     low, high = np.quantile(100 * rates, [tail, 1 - tail])
     error = float(100 * rates.std(ddof=1))
     return Bootstrap(float(100 * rates.mean()), error, Interval(float(low), float(high)))
 
 
-def _same_length(*arrays: np.ndarray) -> list[np.ndarray]:
+def _check_lengths(*arrays: np.ndarray) -> list[np.ndarray]:
     """The arrays as numbers, of one length that is not 0."""
     converted = [np.asarray(array) for array in arrays]
     if len({array.shape for array in converted}) != 1 or not converted[0].size:
@@ -149,7 +149,7 @@ def matched_pairs(
     Segments are those of `mapsswe_segments`, utterances, or speakers. With few of them the normal
     approximation is loose, so p by the t distribution with n - 1 degrees stands beside it.
     """
-    errors_a, errors_b = _same_length(errors_a, errors_b)
+    errors_a, errors_b = _check_lengths(errors_a, errors_b)
     difference = errors_a - errors_b
     n = len(difference)
     if n < 2:
@@ -205,12 +205,12 @@ def mapsswe_segments(pairs: Sequence[tuple[Marks, Marks]]) -> tuple[np.ndarray, 
     for a, b in pairs:
         if len({len(a.wrong) + 1, len(a.inserted), len(b.wrong) + 1, len(b.inserted)}) != 1:
             raise InputError("the two systems were not aligned with the same reference words")
-        segments += _segments_of(a, b)
+        segments += _find_segments(a, b)
     both = np.array(segments, dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
-def _segments_of(a: Marks, b: Marks) -> list[list[int]]:
+def _find_segments(a: Marks, b: Marks) -> list[list[int]]:
     closed: list[list[int]] = []
     current: list[int] | None = None
     good = 0
@@ -253,7 +253,7 @@ def wilcoxon(
     as negative, tied ranks are averaged, nothing is corrected; the statistic is Z. `exact`: equal
     pairs are dropped, p is exact given the tied ranks; the statistic is the sum of positive ranks.
     """
-    a, b = _same_length(a, b)
+    a, b = _check_lengths(a, b)
     difference = a - b
     if method == "exact":
         if len(difference) > EXACT_LIMIT:
@@ -293,7 +293,7 @@ def sign_test(
     Equal pairs say nothing and are dropped; NIST's sc_stats splits them instead, an odd one going
     to the rarer sign.
     """
-    a, b = _same_length(a, b)
+    a, b = _check_lengths(a, b)
     greater, less = int((a > b).sum()), int((a < b).sum())
     if equal == "split":
         half, odd = divmod(len(a) - greater - less, 2)
@@ -311,7 +311,7 @@ def mcnemar(
 
     The statistic is the number of utterances that only A has wrong.
     """
-    wrong_a, wrong_b = (np.asarray(w, dtype=bool) for w in _same_length(wrong_a, wrong_b))
+    wrong_a, wrong_b = (np.asarray(w, dtype=bool) for w in _check_lengths(wrong_a, wrong_b))
     only_a, only_b = int((wrong_a & ~wrong_b).sum()), int((wrong_b & ~wrong_a).sum())
     return _binomial(only_a, only_b, alternative)
 

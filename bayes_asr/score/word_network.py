@@ -111,13 +111,13 @@ def _align_networks(ref: Network, hyp: Network) -> list[Edit]:
     for a in range(rows):
         for b in range(columns):
             if a or b:
-                cost[a][b], back[a][b] = _cheapest(ref, hyp, cost, a, b)
+                cost[a][b], back[a][b] = _choose_cheapest(ref, hyp, cost, a, b)
     ends = ((i + 1, j + 1) for i in ref.last for j in hyp.last)
     a, b = min(ends, key=lambda cell: cost[cell[0]][cell[1]])
     return list(_trace(ref, hyp, back, a, b))[::-1]
 
 
-def _cheapest(
+def _choose_cheapest(
     ref: Network, hyp: Network, cost: list[list[int]], a: int, b: int
 ) -> tuple[int, tuple[int, int]]:
     """The least cost of a cell and the cell before it; ties go to a pair, then to an insertion."""

@@ -36,16 +36,16 @@ def read_audio(path: Path | str, channel: int | None = None) -> tuple[np.ndarray
             raise source.fail("neither RIFF nor NIST SPHERE; convert it: sox IN -b 16 OUT.wav")
         if rate not in RATES or not samples.size:
             raise source.fail(f"{len(samples)} samples at {rate} Hz: an empty or damaged file")
-        return _channel(samples, channel, source), rate
+        return _select_channel(samples, channel, source), rate
 
 
-def resampled(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
+def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
     """Bring samples [N] at `rate` Hz to `wanted` Hz, float32 [about N * wanted / rate]."""
     divisor = int(np.gcd(rate, wanted))
     return resample_poly(samples, wanted // divisor, rate // divisor).astype(np.float32)
 
 
-def _channel(samples: np.ndarray, channel: int | None, source: ByteReader) -> np.ndarray:
+def _select_channel(samples: np.ndarray, channel: int | None, source: ByteReader) -> np.ndarray:
     channels = samples.shape[1]
     if channel is None and channels > 1:
         LOGGER.warning("%s: has %d channels; the first is taken", source.name, channels)
@@ -54,7 +54,7 @@ def _channel(samples: np.ndarray, channel: int | None, source: ByteReader) -> np
     return samples[:, channel or 0].astype(np.float32)
 
 
-def _samples(raw: bytes, channels: int, dtype: str, source: ByteReader) -> np.ndarray:
+def _unpack_samples(raw: bytes, channels: int, dtype: str, source: ByteReader) -> np.ndarray:
     """Interleaved bytes as int16 [N, channels]."""
     if not channels or len(raw) % (2 * channels):
         raise source.fail(f"{len(raw)} bytes of sound are no whole samples of {channels} channels")
@@ -64,25 +64,25 @@ def _samples(raw: bytes, channels: int, dtype: str, source: ByteReader) -> np.nd
 def _read_riff(source: ByteReader, order: str) -> tuple[np.ndarray, int]:
     """Walk the chunks up to the sound; 'fmt ' says what it is."""
     endian = "little" if order == "<" else "big"
-    size = _number(source, 4, endian)
+    size = _read_number(source, 4, endian)
     if source.take(4, "the form") != b"WAVE":
         raise source.fail("a RIFF file, but not of sound")
     channels = rate = 0
     while True:
-        name, length = source.take(4, "the next chunk"), _number(source, 4, endian)
+        name, length = source.take(4, "the next chunk"), _read_number(source, 4, endian)
         if name == b"data":
             break
         body = source.take(length + length % 2, f"the chunk {name!r}")
         if name == b"fmt ":
-            channels, rate = _riff_format(body, endian, source)
+            channels, rate = _read_riff_format(body, endian, source)
     if not channels:
         raise source.fail("the sound comes before its format: damaged, make it again")
     streamed = length in STREAMED or size in STREAMED
     raw = source.rest() if streamed else source.take(length, "the sound")
-    return _samples(raw, channels, f"{order}i2", source), rate
+    return _unpack_samples(raw, channels, f"{order}i2", source), rate
 
 
-def _riff_format(body: bytes, endian: str, source: ByteReader) -> tuple[int, int]:
+def _read_riff_format(body: bytes, endian: str, source: ByteReader) -> tuple[int, int]:
     """Channels and rate of a 'fmt ' chunk; InputError unless it is 16-bit PCM."""
     if len(body) < 16:
         raise source.fail(f"the chunk 'fmt ' has {len(body)} bytes, not 16")
@@ -98,7 +98,7 @@ def _riff_format(body: bytes, endian: str, source: ByteReader) -> tuple[int, int
     return channels, int.from_bytes(body[4:8], endian)  # type: ignore[arg-type]
 
 
-def _number(source: ByteReader, width: int, endian: str) -> int:
+def _read_number(source: ByteReader, width: int, endian: str) -> int:
     return int.from_bytes(source.take(width, "a size"), endian)  # type: ignore[arg-type]
 
 
@@ -110,7 +110,7 @@ def _read_sphere(source: ByteReader) -> tuple[np.ndarray, int]:
         raise source.fail("the header of a NIST SPHERE file is damaged")
     text = source.take(int(size) - source.position, "the header")
     fields = dict(SPHERE_FIELD.findall(text.partition(b"end_head")[0]))
-    counts = {name: _sphere_count(fields, name, source) for name in SPHERE_COUNTS}
+    counts = {name: _parse_sphere_count(fields, name, source) for name in SPHERE_COUNTS}
     coding = fields.get(b"sample_coding", b"pcm").decode("latin-1")
     if coding != "pcm" or counts["sample_n_bytes"] != 2:
         raise source.fail(
@@ -121,11 +121,13 @@ def _read_sphere(source: ByteReader) -> tuple[np.ndarray, int]:
     if order is None:
         raise source.fail(f"byte order {fields.get(b'sample_byte_format')!r}, not '01' or '10'")
     length = 2 * counts["sample_count"] * counts["channel_count"]
-    samples = _samples(source.take(length, "the sound"), counts["channel_count"], order, source)
+    samples = _unpack_samples(
+        source.take(length, "the sound"), counts["channel_count"], order, source
+    )
     return samples, counts["sample_rate"]
 
 
-def _sphere_count(fields: dict[bytes, bytes], name: str, source: ByteReader) -> int:
+def _parse_sphere_count(fields: dict[bytes, bytes], name: str, source: ByteReader) -> int:
     value = fields.get(name.encode(), b"")
     if not value.isdigit() or len(value) > 12:
         raise source.fail(f"the header has no whole number {name}, but {value[:20]!r}")

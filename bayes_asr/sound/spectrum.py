@@ -88,8 +88,8 @@ def write_features(data_dir: Path, front_end: Analysis, max_skipped: float = MAX
     stats: dict[str, np.ndarray] = {}
     left = dict.fromkeys(utt2spk)
 
-    def computed() -> Iterator[tuple[str, np.ndarray]]:
-        for utt, samples in _utterances(data_dir, front_end.sample_rate):
+    def compute() -> Iterator[tuple[str, np.ndarray]]:
+        for utt, samples in _read_utterances(data_dir, front_end.sample_rate):
             if utt not in utt2spk:
                 raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
             matrix = front_end(samples)
@@ -102,7 +102,7 @@ def write_features(data_dir: Path, front_end: Analysis, max_skipped: float = MAX
         for name in ("frontend.json", "cmvn.scp"):  # of the features that are now replaced
             (data_dir / name).unlink(missing_ok=True)
 
-    matrices = tqdm(computed(), "features", len(utt2spk), unit="utt", leave=False, disable=None)
+    matrices = tqdm(compute(), "features", len(utt2spk), unit="utt", leave=False, disable=None)
     write_matrices(matrices, data_dir / "feats.ark", data_dir / "feats.scp")
     write_matrices(stats.items(), data_dir / "cmvn.ark", data_dir / "cmvn.scp")
     with replacing(data_dir / "frontend.json") as temporary:
@@ -124,11 +124,11 @@ def _report_left(data_dir: Path, left: list[str], total: int, limit: float) -> N
         LOGGER.warning("%s", message)
 
 
-def _utterances(data_dir: Path, rate: int) -> Iterator[tuple[str, np.ndarray]]:
+def _read_utterances(data_dir: Path, rate: int) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the samples [N] of each recording, or of each segment where `segments` is there."""
     sounds = read_scp(data_dir / "wav.scp")
     if not (data_dir / "segments").exists():
-        yield from ((utt, _recording(utt, sounds, rate)) for utt in sounds)
+        yield from ((utt, _read_recording(utt, sounds, rate)) for utt in sounds)
         return
     there: tuple[str, int | None] = ("", None)
     for utt, recording, channel, start, end in read_segments(data_dir / "segments"):
@@ -136,11 +136,11 @@ def _utterances(data_dir: Path, rate: int) -> Iterator[tuple[str, np.ndarray]]:
             raise InputError(f"{data_dir / 'wav.scp'}: lacks {recording}, of the segment {utt}")
         if (recording, channel) != there:
             there = recording, channel
-            samples = _recording(recording, sounds, rate, channel)
+            samples = _read_recording(recording, sounds, rate, channel)
         yield utt, _cut(samples, rate, start, end)
 
 
-def _recording(
+def _read_recording(
     name: str, sounds: dict[str, str], rate: int, channel: int | None = None
 ) -> np.ndarray:
     try:

@@ -49,18 +49,18 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None) -> dict[str, str]
     path = Path(path)
     table = read_pairs(path)
     if table is None or any(map(is_pipe, table.values())):
-        table = _checked_scp(path, open_pipe)
-    found = {name: _beside(name, path) for name in _files_of(table.values())}
+        table = _check_scp(path, open_pipe)
+    found = {name: _look_beside(name, path) for name in _list_files(table.values())}
     if all(name == there for name, there in found.items()):
         return table
     for utt, rxfilename in table.items():
         if not is_pipe(rxfilename):
-            name = _file_of(rxfilename)
+            name = _strip_offset(rxfilename)
             table[utt] = found[name] + rxfilename[len(name) :]
     return table
 
 
-def _checked_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
+def _check_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
     table: dict[str, str] = {}
     for number, fields in iter_lines(path, splits=1):
         utt, rxfilename = fields if len(fields) == 2 else (fields[0], "")
@@ -89,13 +89,13 @@ def read_matrix(
     where bytes are missing or, if `finite`, where a value is NaN or infinite.
     """
     with _open(rxfilename, utt, open_pipe) as source:
-        parts = None if is_pipe(rxfilename) else _parts(rxfilename)
+        parts = None if is_pipe(rxfilename) else _split_rxfilename(rxfilename)
         if parts and parts["offset"]:
             source.seek(int(parts["offset"]), utt)
         matrix = _read_one(source, utt, finite, dtype)
         if not (parts and parts["range"]):
             return matrix
-        return matrix[_span(len(matrix), parts["range"], source, utt)]
+        return matrix[_parse_range(len(matrix), parts["range"], source, utt)]
 
 
 def read_shape(rxfilename: str, utt: str) -> tuple[int, int]:
@@ -104,7 +104,7 @@ def read_shape(rxfilename: str, utt: str) -> tuple[int, int]:
     Text has none and is read. Raises InputError where the file does not hold the matrix.
     """
     with _open(rxfilename, utt, None) as source:
-        parts = _parts(rxfilename)
+        parts = _split_rxfilename(rxfilename)
         if parts["offset"]:
             source.seek(int(parts["offset"]), utt)
         if (head := source.take(1, utt)) == b"\0":
@@ -113,7 +113,7 @@ def read_shape(rxfilename: str, utt: str) -> tuple[int, int]:
         else:
             rows, columns = read_text_matrix(source, utt, head).shape
         if parts["range"]:
-            rows = len(range(rows)[_span(rows, parts["range"], source, utt)])
+            rows = len(range(rows)[_parse_range(rows, parts["range"], source, utt)])
         return rows, columns
 
 
@@ -130,7 +130,7 @@ def iter_matrices(
 
     What ends in .scp is an index, anything else an archive; "scp:..." and "ark:..." say so.
     """
-    kind, name = _kind_and_name(source)
+    kind, name = _split_source(source)
     if kind == "scp":
         for utt, rxfilename in read_scp(Path(name), open_pipe=open_pipe).items():
             yield utt, read_matrix(rxfilename, utt, open_pipe=open_pipe, finite=finite)
@@ -144,14 +144,14 @@ def iter_int_vectors(
     source: Path | str, *, open_pipe: OpenPipe | None = None
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Stream (utterance, int32 [T]) from an archive such as ali.1.gz, binary or text."""
-    _, name = _kind_and_name(source)
+    _, name = _split_source(source)
     with _open(name, "the archive", open_pipe) as stream:
         for utt, after in stream.utterances():
             head = b"\n" if after == b"\n" else stream.take(1, utt)
             if head == b"\0":
-                yield utt, _binary_ints(stream, utt)
+                yield utt, _read_binary_ints(stream, utt)
             else:
-                yield utt, _text_ints(stream, utt, head)
+                yield utt, _read_text_ints(stream, utt, head)
 
 
 def write_matrices(
@@ -168,11 +168,11 @@ def write_matrices(
         raise InputError(f"{scp}: Kaldi cannot look into the gzipped {ark}; write a plain archive")
     written: set[str] = set()
     with ExitStack() as stack:
-        index = stack.enter_context(_index(scp)) if scp else None
-        file = stack.enter_context(_archive(ark))
+        index = stack.enter_context(_open_index(scp)) if scp else None
+        file = stack.enter_context(_open_archive(ark))
         for utt, matrix in items:
             _check_key(utt, written, ark)
-            checked = _checked_matrix(matrix, utt, ark)
+            checked = _check_matrix(matrix, utt, ark)
             file.write(f"{utt} ".encode())
             if index:
                 index.write(f"{utt} {ark.absolute()}:{file.tell()}\n")
@@ -184,10 +184,10 @@ def write_int_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> int
     """Write integer vectors [T], such as alignments, as a binary archive (.gz if named so)."""
     ark = Path(ark)
     written: set[str] = set()
-    with _archive(ark) as file:
+    with _open_archive(ark) as file:
         for utt, vector in items:
             _check_key(utt, written, ark)
-            values = _checked_ints(vector, utt, ark)
+            values = _check_ints(vector, utt, ark)
             sized = np.empty(len(values), SIZED_INT)
             sized["width"], sized["value"] = 4, values
             file.write(f"{utt} \0B\4".encode() + struct.pack("<i", len(values)) + sized.tobytes())
@@ -200,9 +200,9 @@ def is_pipe(rxfilename: str) -> bool:
     return stripped.startswith("|") or stripped.endswith("|")
 
 
-def archives_of(rxfilenames: Iterable[str]) -> list[Path]:
+def list_archives(rxfilenames: Iterable[str]) -> list[Path]:
     """The files that rxfilenames read, each once and without offsets; pipes read none."""
-    return sorted(map(Path, _files_of(rxfilenames)))
+    return sorted(map(Path, _list_files(rxfilenames)))
 
 
 def _refuse_pipe(rxfilename: str, where: str, open_pipe: OpenPipe | None) -> None:
@@ -213,27 +213,27 @@ def _refuse_pipe(rxfilename: str, where: str, open_pipe: OpenPipe | None) -> Non
         )
 
 
-def _files_of(rxfilenames: Iterable[str]) -> set[str]:
-    return {_file_of(name) for name in rxfilenames if not is_pipe(name)}
+def _list_files(rxfilenames: Iterable[str]) -> set[str]:
+    return {_strip_offset(name) for name in rxfilenames if not is_pipe(name)}
 
 
-def _file_of(rxfilename: str) -> str:
+def _strip_offset(rxfilename: str) -> str:
     name, separator, offset = rxfilename.rpartition(":")
     if separator and offset.isdecimal() and len(offset) < 19:
         return name  # as below, but faster
-    return _parts(rxfilename)["path"]
+    return _split_rxfilename(rxfilename)["path"]
 
 
-def _parts(rxfilename: str) -> re.Match[str]:
+def _split_rxfilename(rxfilename: str) -> re.Match[str]:
     return cast(re.Match[str], RXFILENAME.fullmatch(rxfilename))
 
 
-def _beside(name: str, scp: Path) -> str:
+def _look_beside(name: str, scp: Path) -> str:
     beside = os.path.join(scp.parent, name)
     return beside if not os.path.exists(name) and os.path.exists(beside) else name
 
 
-def _kind_and_name(source: Path | str) -> tuple[str, str]:
+def _split_source(source: Path | str) -> tuple[str, str]:
     match = RSPECIFIER.fullmatch(source) if isinstance(source, str) else None
     if match:
         return match["kind"], match["name"]
@@ -246,12 +246,12 @@ def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:
         pipe = cast(OpenPipe, open_pipe)(rxfilename.strip().strip("|"))
         return ByteReader(pipe, rxfilename, None)
     try:
-        return open_bytes(_parts(rxfilename)["path"])
+        return open_bytes(_split_rxfilename(rxfilename)["path"])
     except OSError as error:
         raise InputError(f"{rxfilename}: cannot open {what}: {reason(error)}") from None
 
 
-def _span(rows: int, span: str, source: ByteReader, utt: str) -> slice:
+def _parse_range(rows: int, span: str, source: ByteReader, utt: str) -> slice:
     """The rows that the range [first:last] names, of so many."""
     match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", span)
     if not match:
@@ -276,7 +276,7 @@ def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> n
     return matrix
 
 
-def _binary_ints(source: ByteReader, utt: str) -> np.ndarray:
+def _read_binary_ints(source: ByteReader, utt: str) -> np.ndarray:
     head = source.take(6, utt)
     if head[:2] != b"B\4":
         raise source.fail(f"{utt} is no vector of integers at {source.position}: {DAMAGED}")
@@ -287,7 +287,7 @@ def _binary_ints(source: ByteReader, utt: str) -> np.ndarray:
     return sized["value"].astype(np.int32)
 
 
-def _text_ints(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
+def _read_text_ints(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
     line = head if head == b"\n" else head + source.line()
     if not line.endswith(b"\n"):
         raise source.fail(f"{utt} has a line without an end at {source.position}: {DAMAGED}")
@@ -307,7 +307,7 @@ def _check_key(utt: str, written: set[str], ark: Path) -> None:
     written.add(utt)
 
 
-def _checked_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
+def _check_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
     values = np.asarray(matrix)
     if values.ndim != 2 or not values.size or not np.issubdtype(values.dtype, np.floating):
         raise InputError(
@@ -318,7 +318,7 @@ def _checked_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
     return np.ascontiguousarray(values, np.float32)
 
 
-def _checked_ints(vector: np.ndarray, utt: str, ark: Path) -> np.ndarray:
+def _check_ints(vector: np.ndarray, utt: str, ark: Path) -> np.ndarray:
     values = np.asarray(vector)
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
         raise InputError(
@@ -330,7 +330,7 @@ def _checked_ints(vector: np.ndarray, utt: str, ark: Path) -> np.ndarray:
 
 
 @contextmanager
-def _archive(path: Path) -> Iterator[BinaryIO]:
+def _open_archive(path: Path) -> Iterator[BinaryIO]:
     with replacing(path) as temporary:
         if path.suffix == ".gz":
             # No time and no name in its header: the same content gives the same bytes.
@@ -342,6 +342,6 @@ def _archive(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _index(path: Path) -> Iterator[io.TextIOWrapper]:
+def _open_index(path: Path) -> Iterator[io.TextIOWrapper]:
     with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
         yield file

@@ -205,7 +205,7 @@ def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
     with open_bytes(path) as source:
         for block in iter(source.lines, b""):
             raw = block if number else block.removeprefix(b"\xef\xbb\xbf")
-            for fields in _fields(raw, splits, path, number):
+            for fields in _split_lines(raw, splits, path, number):
                 number += 1
                 if fields:
                     yield number, fields
@@ -233,7 +233,7 @@ def read_pairs(path: Path) -> dict[str, str] | None:
     return table if len(table) == count else None
 
 
-def _fields(raw: bytes, splits: int, path: Path, before: int) -> Iterator[list[str]]:
+def _split_lines(raw: bytes, splits: int, path: Path, before: int) -> Iterator[list[str]]:
     """The fields of each line of a block that begins after line `before`."""
     raw = raw.removesuffix(b"\n")
     if raw.isascii() and not NOT_IN_TEXT.search(raw):  # then str splits as bytes do, and faster
@@ -251,7 +251,7 @@ def _fields(raw: bytes, splits: int, path: Path, before: int) -> Iterator[list[s
         yield fields
 
 
-def _single(values: np.ndarray) -> np.ndarray:
+def _round_to_single(values: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
         return values.astype(np.float32)
 
@@ -296,11 +296,11 @@ class KaldiReader:
         """Read an int32."""
         if not self.binary:
             return self._int32(self.token())
-        return int(struct.unpack("<i", self._sized(4))[0])
+        return int(struct.unpack("<i", self._read_sized(4))[0])
 
     def count(self) -> int:
         """Read how many things follow, written as int32 or uint32."""
-        raw = self._sized(4, UNSIGNED) if self.binary else b""
+        raw = self._read_sized(4, UNSIGNED) if self.binary else b""
         count = int.from_bytes(raw, "little", signed=True) if raw else self.integer()
         if count < 0:
             raise self.fail(f"the count {count} before offset {self.source.position}")
@@ -310,13 +310,13 @@ class KaldiReader:
         """Read a float, single or double."""
         if not self.binary:
             return self._float(self.token())
-        raw = self._sized(4, 8)
+        raw = self._read_sized(4, 8)
         return float(struct.unpack("<f" if len(raw) == 4 else "<d", raw)[0])
 
     def integers(self) -> np.ndarray:
         """Read a vector of int32 [N]."""
         if not self.binary:
-            return np.array([self._int32(word) for word in self._bracketed()], np.int32)
+            return np.array([self._int32(word) for word in self._read_brackets()], np.int32)
         if self.source.take(1, "an element size") != b"\4":
             raise self.fail(f"no int32 vector before offset {self.source.position}")
         (count,) = struct.unpack("<i", self.source.take(4, "a vector size"))
@@ -325,20 +325,20 @@ class KaldiReader:
     def reals(self) -> np.ndarray:
         """Read a vector of floats, single or double, as float32 [N]."""
         if not self.binary:
-            return _single(np.array([self._float(word) for word in self._bracketed()]))
+            return _round_to_single(np.array([self._float(word) for word in self._read_brackets()]))
         kind = self.expect("FV", "DV")
         width, dtype = (4, "<f4") if kind == "FV" else (8, "<f8")
         raw = self.source.take(width * self.count(), "a vector")
-        return _single(np.frombuffer(raw, dtype))
+        return _round_to_single(np.frombuffer(raw, dtype))
 
-    def _sized(self, *widths: int) -> bytes:
+    def _read_sized(self, *widths: int) -> bytes:
         width = self.source.take(1, "a number")[0]
         if width not in widths:
             place = self.source.position
             raise self.fail(f"a number of {width} bytes before offset {place}, not {widths[0]}")
         return self.source.take(4 if width == UNSIGNED else width, "a number")
 
-    def _bracketed(self) -> Iterator[str]:
+    def _read_brackets(self) -> Iterator[str]:
         self.expect("[")
         while (word := self.token()) != "]":
             yield word

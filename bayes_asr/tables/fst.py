@@ -74,7 +74,7 @@ def read_fst(path: Path) -> Fst:
     with open_bytes(Path(path)) as source:
         if source.take(4, "the magic number") != MAGIC.to_bytes(4, "little"):
             raise source.fail("not a binary OpenFst file; convert it")
-        kind, arc = _string(source), _string(source)
+        kind, arc = _read_string(source), _read_string(source)
         if kind not in (b"const", b"vector") or arc != b"standard":
             found = f"type {kind[:20]!r} with {arc[:20]!r} arcs"
             raise source.fail(f"an FST of {found}, not const or vector of standard; convert it")
@@ -83,7 +83,7 @@ def read_fst(path: Path) -> Fst:
             if header["flags"] & flag:
                 _skip_symbols(source)
         final, counts, arcs = (_read_const if kind == b"const" else _read_vector)(source, header)
-        fst = _fst(int(header["start"]), final, counts, arcs)
+        fst = _build_fst(int(header["start"]), final, counts, arcs)
         _check(fst, source)
         return fst
 
@@ -98,10 +98,10 @@ def write_fst(fst: Fst, path: Path, kind: Literal["const", "vector"] = "const") 
     header["properties"] = EXPANDED if kind == "const" else EXPANDED | MUTABLE
     header["start"], header["states"], header["arcs"] = fst.start, fst.num_states, fst.num_arcs
     with replacing(Path(path)) as temporary, temporary.open("wb") as file:
-        file.write(MAGIC.to_bytes(4, "little") + _pascal(kind) + _pascal("standard"))
+        file.write(MAGIC.to_bytes(4, "little") + _pack_string(kind) + _pack_string("standard"))
         file.write(header.tobytes())
         if kind == "const":
-            file.write(_const_states(fst).tobytes())
+            file.write(_count_epsilons(fst).tobytes())
             file.write(arcs.tobytes())
             return
         for state in range(fst.num_states):
@@ -110,7 +110,7 @@ def write_fst(fst: Fst, path: Path, kind: Literal["const", "vector"] = "const") 
             file.write(arcs[first:last].tobytes())
 
 
-def _const_states(fst: Fst) -> np.ndarray:
+def _count_epsilons(fst: Fst) -> np.ndarray:
     states = np.empty(fst.num_states, CONST_STATE)
     states["final"], states["first"] = fst.final, fst.offsets[:-1]
     states["arcs"] = np.diff(fst.offsets)
@@ -122,8 +122,8 @@ def _const_states(fst: Fst) -> np.ndarray:
 
 def _read_const(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     aligned = header["flags"] & IS_ALIGNED or header["version"] == ALIGNED_VERSION
-    states = _array(source, CONST_STATE, int(header["states"]), "the states", aligned)
-    arcs = _array(source, ARC, int(header["arcs"]), "the arcs", aligned)
+    states = _read_array(source, CONST_STATE, int(header["states"]), "the states", aligned)
+    arcs = _read_array(source, ARC, int(header["arcs"]), "the arcs", aligned)
     counts = states["arcs"].astype(np.int64)
     expected = np.cumsum(counts) - counts
     if counts.sum() != len(arcs) or (states["first"] != expected)[counts > 0].any():
@@ -152,7 +152,7 @@ def _read_vector(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.nd
     return np.array(final, np.float32), np.array(counts, np.int64), arcs
 
 
-def _fst(start: int, final: np.ndarray, counts: np.ndarray, arcs: np.ndarray) -> Fst:
+def _build_fst(start: int, final: np.ndarray, counts: np.ndarray, arcs: np.ndarray) -> Fst:
     columns = {name: np.ascontiguousarray(arcs[name]) for name in ARC.names or ()}
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
     return Fst(start=start, final=np.ascontiguousarray(final), offsets=offsets, **columns)
@@ -180,29 +180,31 @@ def _check(fst: Fst, source: ByteReader) -> None:
             raise source.fail(f"{found}: {DAMAGED}")
 
 
-def _array(source: ByteReader, dtype: np.dtype, count: int, what: str, aligned: bool) -> np.ndarray:
+def _read_array(
+    source: ByteReader, dtype: np.dtype, count: int, what: str, aligned: bool
+) -> np.ndarray:
     if aligned:
         source.take(-source.position % ALIGNMENT, "padding")
     return np.frombuffer(source.take(count * dtype.itemsize, what), dtype)
 
 
-def _string(source: ByteReader) -> bytes:
-    return source.take(_integer(source, 4), "a name")
+def _read_string(source: ByteReader) -> bytes:
+    return source.take(_read_integer(source, 4), "a name")
 
 
-def _integer(source: ByteReader, width: int) -> int:
+def _read_integer(source: ByteReader, width: int) -> int:
     return int.from_bytes(source.take(width, "a number"), "little", signed=True)
 
 
 def _skip_symbols(source: ByteReader) -> None:
-    if _integer(source, 4) != SYMBOLS_MAGIC:
+    if _read_integer(source, 4) != SYMBOLS_MAGIC:
         raise source.fail(f"no symbol table before offset {source.position}")
-    _string(source)
-    _integer(source, 8)
-    for _ in range(_integer(source, 8)):
-        _string(source)
-        _integer(source, 8)
+    _read_string(source)
+    _read_integer(source, 8)
+    for _ in range(_read_integer(source, 8)):
+        _read_string(source)
+        _read_integer(source, 8)
 
 
-def _pascal(text: str) -> bytes:
+def _pack_string(text: str) -> bytes:
     return len(text).to_bytes(4, "little") + text.encode()

@@ -173,8 +173,8 @@ def _read_lattice(source: ByteReader, utt: str) -> Lattice | CompactLattice:
     if header["flags"] or not (0 <= start < states or (start, states) == (-1, 0)):
         raise source.fail(f"{utt} starts in state {start} of {states}, flags {header['flags']}")
     if arc == STATE_LEVEL:
-        return _sorted(_read_states(source, utt, states), start, source, utt)
-    return _sorted(_read_words(source, utt, states), start, source, utt)
+        return _sort(_read_states(source, utt, states), start, source, utt)
+    return _sort(_read_words(source, utt, states), start, source, utt)
 
 
 def _read_states(source: ByteReader, utt: str, states: int) -> Lattice:
@@ -242,7 +242,7 @@ def _check(lattice: Lattice | CompactLattice, source: ByteReader, utt: str) -> N
             raise source.fail(f"{utt} has {values.min()} among its {field.name}")
 
 
-def _sorted(lattice: AnyLattice, start: int, source: ByteReader, utt: str) -> AnyLattice:
+def _sort(lattice: AnyLattice, start: int, source: ByteReader, utt: str) -> AnyLattice:
     """Return the lattice checked, with its states in topological order, the start first."""
     _check(lattice, source, utt)
     owner = np.repeat(np.arange(lattice.num_states), np.diff(lattice.offsets))
@@ -280,7 +280,7 @@ def topological_order(offsets: np.ndarray, nextstate: np.ndarray, start: int) ->
     return np.array(finished[::-1], np.int64)
 
 
-def connected(lattice: AnyLattice) -> AnyLattice:
+def connect(lattice: AnyLattice) -> AnyLattice:
     """Return the part of the lattice that lies on paths from state 0 to an end, sorted."""
     order = topological_order(lattice.offsets, lattice.nextstate, 0)
     if order is None:

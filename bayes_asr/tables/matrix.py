@@ -40,12 +40,12 @@ def read_header(source: ByteReader, utt: str) -> Header:
         sizes = source.take(10, utt)
         header = Header(kind, *struct.unpack("<xixi", sizes))
         if sizes[0::5] != b"\4\4":
-            raise _no_matrix(source, utt, "no sizes of int32")
+            raise _explain_no_matrix(source, utt, "no sizes of int32")
     elif kind in (b"CM", b"CM2", b"CM3"):
         low, span, rows, columns = struct.unpack("<ffii", source.take(16, utt))
         header = Header(kind, rows, columns, low, span)
     else:
-        raise _no_matrix(source, utt, f"found {kind[:20]!r}")
+        raise _explain_no_matrix(source, utt, f"found {kind[:20]!r}")
     rows, columns = header.rows, header.columns
     # No rows or no columns: such a shape costs no bytes, so a forged one would pass for any size.
     if rows < 0 or columns < 0 or (rows == 0) != (columns == 0):
@@ -65,7 +65,7 @@ def read_binary(source: ByteReader, utt: str) -> np.ndarray:
     return expand(header.kind, raw, shape, header.low, header.span)
 
 
-def _no_matrix(source: ByteReader, utt: str, found: str) -> InputError:
+def _explain_no_matrix(source: ByteReader, utt: str, found: str) -> InputError:
     """Say what stands there instead: the archive is damaged, or its index is of another one."""
     return source.fail(
         f"{utt} is no matrix before offset {source.position}: {found}; make the archive and its"
@@ -77,24 +77,24 @@ def read_text_matrix(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
     """Read `[ 1 2 \\n 3 4 ]`; own code, since kaldiio takes a leading "1" for integers."""
     line = (head + source.line()).lstrip()
     if not line.startswith(b"["):
-        raise _no_matrix(source, utt, "no '['")
+        raise _explain_no_matrix(source, utt, "no '['")
     rows, line, closed = [], line[1:], b""
     while not closed:
         body, closed, after = line.partition(b"]")
         if body.split():
-            rows.append(_numbers(source, utt, body))
+            rows.append(_parse_numbers(source, utt, body))
         line = b"" if closed else source.line()
         if not closed and not line:
             raise source.fail(f"{utt} has no ']' up to the end at {source.position}: {DAMAGED}")
     widths = sorted({len(row) for row in rows}) or [0]
     if after.strip() or len(widths) > 1:
         found = f"rows of {widths[0]} to {widths[-1]} values, {after[:20]!r} after the ']'"
-        raise _no_matrix(source, utt, found)
+        raise _explain_no_matrix(source, utt, found)
     return np.array(rows).reshape(len(rows), widths[0])
 
 
-def _numbers(source: ByteReader, utt: str, line: bytes) -> np.ndarray:
+def _parse_numbers(source: ByteReader, utt: str, line: bytes) -> np.ndarray:
     try:
         return np.array([float(word) for word in line.split()])
     except ValueError:
-        raise _no_matrix(source, utt, "not only numbers in the line") from None
+        raise _explain_no_matrix(source, utt, "not only numbers in the line") from None

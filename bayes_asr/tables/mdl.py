@@ -67,7 +67,7 @@ def read_transition_model(path: Path) -> TransitionModel:
         reader.expect("</LogProbs>")
         reader.expect("</TransitionModel>")
         _check(topology, tuples, log_prob, reader)
-        return _model(topology, tuples, log_prob)
+        return _number_transitions(topology, tuples, log_prob)
 
 
 def write_transition_model(model: TransitionModel, path: Path) -> None:
@@ -78,30 +78,32 @@ def write_transition_model(model: TransitionModel, path: Path) -> None:
         for state in states
     )
     name, width = (b"Triples", 3) if simple else (b"Tuples", 4)
-    parts = [b"\0B<TransitionModel> ", _topology_bytes(model.topology, simple)]
-    parts += [b"<%s> " % name, _sized(len(model.tuples))]
-    parts += [_sized(int(value)) for row in model.tuples for value in row[:width]]
-    parts += [b"</%s> <LogProbs> FV " % name, _sized(len(model.log_prob))]
+    parts = [b"\0B<TransitionModel> ", _pack_topology(model.topology, simple)]
+    parts += [b"<%s> " % name, _pack_int(len(model.tuples))]
+    parts += [_pack_int(int(value)) for row in model.tuples for value in row[:width]]
+    parts += [b"</%s> <LogProbs> FV " % name, _pack_int(len(model.log_prob))]
     parts += [model.log_prob.astype("<f4").tobytes(), b"</LogProbs> </TransitionModel> "]
     with replacing(Path(path)) as temporary:
         temporary.write_bytes(b"".join(parts))
 
 
-def monophone_model(phones: Sequence[int], states: Mapping[int, int] | int = 3) -> TransitionModel:
+def build_monophone_model(
+    phones: Sequence[int], states: Mapping[int, int] | int = 3
+) -> TransitionModel:
     """Return the model in which every phone has left-to-right states of its own.
 
     `states` is the number of emitting states, for all phones or by phone; pdf-ids count up by
     phone and state. Self-loops have probability 0.75, as in Kaldi's gen_topo.
     """
     counts = {p: states if isinstance(states, int) else states[p] for p in sorted(set(phones))}
-    topology = {phone: _left_to_right(count) for phone, count in counts.items()}
+    topology = {phone: _build_left_to_right(count) for phone, count in counts.items()}
     rows = [(phone, state) for phone, count in counts.items() for state in range(count)]
     tuples = np.array([(*row, pdf, pdf) for pdf, row in enumerate(rows)], np.int32).reshape(-1, 4)
     log_prob = np.log(np.array([1.0] + [0.75, 0.25] * len(rows), np.float32))
-    return _model(topology, tuples, log_prob)
+    return _number_transitions(topology, tuples, log_prob)
 
 
-def _left_to_right(count: int) -> tuple[TopologyState, ...]:
+def _build_left_to_right(count: int) -> tuple[TopologyState, ...]:
     emitting = (
         TopologyState(state, state, ((state, 0.75), (state + 1, 0.25))) for state in range(count)
     )
@@ -125,7 +127,9 @@ def _check(
         raise reader.fail(f"{len(log_prob) - 1} log probabilities for {total} transition-ids")
 
 
-def _model(topology: Topology, tuples: np.ndarray, log_prob: np.ndarray) -> TransitionModel:
+def _number_transitions(
+    topology: Topology, tuples: np.ndarray, log_prob: np.ndarray
+) -> TransitionModel:
     """Number the transitions in the order of `tuples` (hmm/transition-model.cc, ComputeDerived)."""
     rows = [(0, 0, 0, 0)]
     for phone, state, forward_pdf, self_loop_pdf in tuples.tolist():
@@ -179,10 +183,10 @@ def _read_binary_entry(reader: KaldiReader, extended: bool) -> tuple[TopologySta
         self_loop = reader.integer() if extended else forward
         transitions = tuple((reader.integer(), reader.real()) for _ in range(reader.count()))
         states.append(TopologyState(forward, self_loop, transitions))
-    return _checked_entry(states, reader)
+    return _check_entry(states, reader)
 
 
-def _checked_entry(states: list[TopologyState], reader: KaldiReader) -> tuple[TopologyState, ...]:
+def _check_entry(states: list[TopologyState], reader: KaldiReader) -> tuple[TopologyState, ...]:
     for number, state in enumerate(states):
         for target, prob in state.transitions:
             if not (0 <= target < len(states) and 0 < prob < np.inf):
@@ -203,7 +207,7 @@ def _read_text_topology(reader: KaldiReader) -> Topology:
         states: list[TopologyState] = []
         while reader.expect("<State>", "</TopologyEntry>") == "<State>":
             states.append(_read_text_state(reader, len(states)))
-        topology |= dict.fromkeys(phones, _checked_entry(states, reader))
+        topology |= dict.fromkeys(phones, _check_entry(states, reader))
     return topology
 
 
@@ -225,26 +229,26 @@ def _read_text_state(reader: KaldiReader, number: int) -> TopologyState:
     return TopologyState(forward, self_loop, tuple(transitions))
 
 
-def _sized(value: int) -> bytes:
+def _pack_int(value: int) -> bytes:
     return struct.pack("<bi", 4, value)
 
 
-def _ints(values: Sequence[int]) -> bytes:
+def _pack_ints(values: Sequence[int]) -> bytes:
     return struct.pack(f"<bi{len(values)}i", 4, len(values), *values)
 
 
-def _topology_bytes(topology: Topology, simple: bool) -> bytes:
+def _pack_topology(topology: Topology, simple: bool) -> bytes:
     entries = list(dict.fromkeys(topology.values()))
     entry_of = [-1] * (max(topology, default=0) + 1)
     for phone, states in topology.items():
         entry_of[phone] = entries.index(states)
-    parts = [b"<Topology> ", _ints(sorted(topology)), _ints(entry_of)]
-    parts += [_sized(len(entries))] if simple else [_sized(-1), _sized(len(entries))]
+    parts = [b"<Topology> ", _pack_ints(sorted(topology)), _pack_ints(entry_of)]
+    parts += [_pack_int(len(entries))] if simple else [_pack_int(-1), _pack_int(len(entries))]
     for states in entries:
-        parts.append(_sized(len(states)))
+        parts.append(_pack_int(len(states)))
         for state in states:
-            parts.append(_sized(state.forward_class))
-            parts += [] if simple else [_sized(state.self_loop_class)]
-            parts.append(_sized(len(state.transitions)))
-            parts += [_sized(to) + struct.pack("<bf", 4, prob) for to, prob in state.transitions]
+            parts.append(_pack_int(state.forward_class))
+            parts += [] if simple else [_pack_int(state.self_loop_class)]
+            parts.append(_pack_int(len(state.transitions)))
+            parts += [_pack_int(to) + struct.pack("<bf", 4, prob) for to, prob in state.transitions]
     return b"".join([*parts, b"</Topology> "])

@@ -25,7 +25,7 @@ class SortedTable(Mapping[str, Any]):
         return _value(self.column[self.place(name)].item())
 
     def __iter__(self) -> Iterator[str]:
-        return iter(decoded(self.names))
+        return iter(decode(self.names))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -57,11 +57,11 @@ def _value(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def encoded(strings: Iterable[str]) -> np.ndarray:
+def encode(strings: Iterable[str]) -> np.ndarray:
     """Strings without zero bytes as UTF-8, in an array [N]."""
     return np.array([string.encode() for string in strings], np.bytes_)
 
 
-def decoded(strings: np.ndarray) -> list[str]:
+def decode(strings: np.ndarray) -> list[str]:
     """Strings from an array of UTF-8 [N]."""
     return [raw.decode() for raw in strings.tolist()]

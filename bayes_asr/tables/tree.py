@@ -83,12 +83,12 @@ def read_tree(path: Path) -> Tree:
 
 def write_tree(tree: Tree, path: Path) -> None:
     """Write `tree` in Kaldi's binary format, complete or not at all."""
-    head = b"\0BContextDependency " + _sized(tree.width) + _sized(tree.center) + b"ToPdf "
+    head = b"\0BContextDependency " + _pack_int(tree.width) + _pack_int(tree.center) + b"ToPdf "
     with replacing(Path(path)) as temporary:
-        temporary.write_bytes(head + _node_bytes(tree.root) + b"EndContextDependency ")
+        temporary.write_bytes(head + _pack_node(tree.root) + b"EndContextDependency ")
 
 
-def monophone_tree(pdfs: Mapping[int, Sequence[int]]) -> Tree:
+def build_monophone_tree(pdfs: Mapping[int, Sequence[int]]) -> Tree:
     """Return the tree without context: phone -> the pdf-ids of its pdf-classes 0, 1, ..."""
     tables = [
         Table(PDF_CLASS, tuple(Leaf(pdf) for pdf in pdfs[phone])) if phone in pdfs else None
@@ -129,20 +129,20 @@ def _read_split(reader: KaldiReader, key: int, width: int, depth: int) -> Split:
     return Split(key, values, yes, no)
 
 
-def _node_bytes(node: Node | None) -> bytes:
+def _pack_node(node: Node | None) -> bytes:
     if node is None:
         return b"NULL "
     if isinstance(node, Leaf):
-        return b"CE " + _sized(node.pdf)
+        return b"CE " + _pack_int(node.pdf)
     if isinstance(node, Table):
-        children = b"".join(map(_node_bytes, node.children))
+        children = b"".join(map(_pack_node, node.children))
         # A table's size is unsigned, which Kaldi marks by the width -4.
         size = struct.pack("<bI", -4, len(node.children))
-        return b"TE " + _sized(node.key) + size + b"( " + children + b") "
+        return b"TE " + _pack_int(node.key) + size + b"( " + children + b") "
     values = struct.pack(f"<bi{len(node.values)}i", 4, len(node.values), *sorted(node.values))
-    answers = _node_bytes(node.yes) + _node_bytes(node.no)
-    return b"SE " + _sized(node.key) + values + b"{ " + answers + b"} "
+    answers = _pack_node(node.yes) + _pack_node(node.no)
+    return b"SE " + _pack_int(node.key) + values + b"{ " + answers + b"} "
 
 
-def _sized(value: int) -> bytes:
+def _pack_int(value: int) -> bytes:
     return struct.pack("<bi", 4, value)

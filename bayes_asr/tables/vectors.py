@@ -11,7 +11,7 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import SIZED_INT, write_int_vectors
-from bayes_asr.tables.sorted import SortedTable, encoded
+from bayes_asr.tables.sorted import SortedTable, encode
 
 HEADER = len(" \0B\4") + 4  # bytes between a name and its vector: the last are how long it is
 
@@ -39,14 +39,14 @@ def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> Places:
     names: list[str] = []
     noted: list[tuple[int, int]] = []
 
-    def noting() -> Iterator[tuple[str, np.ndarray]]:
+    def note_places() -> Iterator[tuple[str, np.ndarray]]:
         for name, vector in items:
             yield name, vector
             names.append(name)
-            noted.append((len(vector), _sum(vector)))
+            noted.append((len(vector), _checksum(vector)))
 
-    write_int_vectors(noting(), ark)
-    raw = encoded(names)
+    write_int_vectors(note_places(), ark)
+    raw = encode(names)
     lengths, sums = np.array(noted, np.int64).reshape(-1, 2).T
     sizes = SIZED_INT.itemsize * lengths
     offsets = np.cumsum(np.char.str_len(raw) + HEADER + sizes) - sizes
@@ -75,7 +75,7 @@ class StoredVectors(Mapping[str, np.ndarray]):
         raw = os.pread(self._file, size, int(self._places.offsets[number]))
         if len(raw) == size:
             vector = np.frombuffer(raw, SIZED_INT)["value"].astype(np.int32)
-            if _sum(vector) == self._places.sums[number]:
+            if _checksum(vector) == self._places.sums[number]:
                 return vector
         raise InputError(
             f"{self._ark}: {name} is not what was written; remove this file, and the same command"
@@ -89,5 +89,5 @@ class StoredVectors(Mapping[str, np.ndarray]):
         return len(self.lengths)
 
 
-def _sum(vector: np.ndarray) -> int:
+def _checksum(vector: np.ndarray) -> int:
     return zlib.crc32(np.asarray(vector, "<i4").tobytes())

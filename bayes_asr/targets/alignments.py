@@ -30,10 +30,10 @@ class Alignments:
         self.directory = Path(directory)
         self.model: TransitionModel = read_transition_model(self.directory / "final.mdl")
         self._phones, self._monophones = np.unique(self.model.phone[1:], return_inverse=True)
-        total = hash_of(self.model)
+        total = begin_hash(self.model)
         if stored is None:
             self._transition_ids: Mapping[str, np.ndarray] = dict(
-                hashed(read_aligned(self.directory, self.model), total)
+                add_to_hash(iter_alignments(self.directory, self.model), total)
             )
             self.lengths: Mapping[str, int] = {
                 utt: len(ids) for utt, ids in self._transition_ids.items()
@@ -105,14 +105,14 @@ def log_priors(counts: np.ndarray, floor: float = 1e-10) -> np.ndarray:
     return np.where(share < floor, DISABLED, np.log(np.maximum(share, floor)))
 
 
-def read_aligned(directory: Path, model: TransitionModel) -> Iterator[tuple[str, np.ndarray]]:
+def iter_alignments(directory: Path, model: TransitionModel) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the utterances of all `ali.*.gz` and their transition-ids int32 [T], all of `model`.
 
     InputError for a transition-id that the model has not, and for an utterance that is repeated.
     """
     seen: set[str] = set()
     last = model.num_transition_ids
-    for path in archives(directory):
+    for path in find_archives(directory):
         for utt, transition_ids in iter_int_vectors(path):
             if utt in seen:
                 raise InputError(f"{path}: {utt} is aligned a second time; keep one alignment")
@@ -128,7 +128,7 @@ def read_aligned(directory: Path, model: TransitionModel) -> Iterator[tuple[str,
             yield utt, transition_ids
 
 
-def archives(directory: Path) -> list[Path]:
+def find_archives(directory: Path) -> list[Path]:
     """`ali.*.gz` in the order of their job numbers."""
     paths = sorted(directory.glob("ali.*.gz"), key=lambda p: (len(p.name), p.name))
     if not paths:
@@ -136,12 +136,12 @@ def archives(directory: Path) -> list[Path]:
     return paths
 
 
-def hash_of(model: TransitionModel) -> "hashlib.blake2b":
+def begin_hash(model: TransitionModel) -> "hashlib.blake2b":
     """Begin the hash of alignments with their model."""
     return hashlib.blake2b(model.tuples.tobytes() + model.pdf.tobytes(), digest_size=16)
 
 
-def hashed(
+def add_to_hash(
     aligned: Iterable[tuple[str, np.ndarray]], total: "hashlib.blake2b"
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Add alignments to a hash while they pass."""

@@ -10,7 +10,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import write_int_vectors
 from bayes_asr.tables.mdl import TransitionModel, write_transition_model
 from bayes_asr.tables.text import write_mapping
-from bayes_asr.tables.tree import monophone_tree, write_tree
+from bayes_asr.tables.tree import build_monophone_tree, write_tree
 
 STATES = 3  # of a phone
 FRAMES_PER_SECOND, WINDOWS_PER_SECOND = 100, 40  # 10 and 25 ms, as Kaldi's front end
@@ -29,7 +29,7 @@ class PhoneFrames:
     moved: int
 
 
-def frames_of_phones(starts: np.ndarray, frames: int, rate: int) -> PhoneFrames:
+def find_frames(starts: np.ndarray, frames: int, rate: int) -> PhoneFrames:
     """Find the frames of each phone: those whose middle lies in it, and at least one a state.
 
     starts: the first sample of each phone, int [N], not falling, at `rate` samples a second; the
@@ -51,7 +51,7 @@ def frames_of_phones(starts: np.ndarray, frames: int, rate: int) -> PhoneFrames:
     return PhoneFrames(ends, short, int(np.abs(ends - exact).sum()))
 
 
-def described(aligned: Sequence[PhoneFrames]) -> str:
+def describe_phones(aligned: Sequence[PhoneFrames]) -> str:
     """How many phones there are, and how many are too short for their states."""
     frames, phones = sum(int(a.ends[-1]) for a in aligned), sum(len(a.ends) for a in aligned)
     short, moved = sum(a.short for a in aligned), sum(a.moved for a in aligned)
@@ -62,11 +62,11 @@ def described(aligned: Sequence[PhoneFrames]) -> str:
     )
 
 
-def transition_ids(phones: Sequence[int], ends: np.ndarray, model: TransitionModel) -> np.ndarray:
+def spread_states(phones: Sequence[int], ends: np.ndarray, model: TransitionModel) -> np.ndarray:
     """The alignment int32 [T] of phone-ids: each phone's frames shared evenly among its states.
 
-    `model` is one of `monophone_model`. As in Kaldi's alignments a state begins with its forward
-    transition; self-loops follow.
+    `model` is one of `build_monophone_model`. As in Kaldi's alignments a state begins with its
+    forward transition; self-loops follow.
     """
     lengths = np.diff(ends, prepend=0)
     shares = ((lengths[:, None] + np.arange(STATES)) // STATES).ravel()
@@ -81,9 +81,7 @@ def transition_ids(phones: Sequence[int], ends: np.ndarray, model: TransitionMod
     return np.where(first, forward[pdf], loop[pdf]).astype(np.int32)
 
 
-def with_counted_transitions(
-    model: TransitionModel, alignments: Iterable[np.ndarray]
-) -> TransitionModel:
+def count_transitions(model: TransitionModel, alignments: Iterable[np.ndarray]) -> TransitionModel:
     """The model with transition probabilities as counted in alignments [T], one added to each."""
     counts = np.ones(model.num_transition_ids + 1)
     for tids in alignments:
@@ -104,6 +102,6 @@ def write_alignments(
     for phone, _, pdf, _ in model.tuples.tolist():
         pdfs.setdefault(phone, []).append(pdf)
     write_int_vectors(alignments, directory / "ali.1.gz")
-    write_tree(monophone_tree(pdfs), directory / "tree")
+    write_tree(build_monophone_tree(pdfs), directory / "tree")
     write_mapping({"<eps>": 0, **phones}.items(), directory / "phones.txt")
     write_transition_model(model, directory / "final.mdl")

@@ -70,7 +70,7 @@ def loader(
         return [x.astype(np.float32, copy=False) for x in data.kept[utt].values()]
 
     def load(utterances: list[str]) -> Batch:
-        utterances = group.share(utterances, data.lengths)
+        utterances = group.take_share(utterances, data.lengths)
         if not utterances:
             sizes = {name: front_ends[name].size for name in data.streams}
             return empty_batch(sizes, wanted, device)

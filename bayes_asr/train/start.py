@@ -20,7 +20,7 @@ from bayes_asr.lock import in_use
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
-from bayes_asr.processes.signals import noted
+from bayes_asr.processes.signals import note_signals
 from bayes_asr.runs import checkpoint, record, state, tensorboard
 from bayes_asr.runs.network import TrainedNetwork, upgrade
 from bayes_asr.tables.binary import OpenPipe
@@ -73,7 +73,7 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
             record.write_environment(run, training.network, device)
             if config.train.tensorboard:
                 training.curves = tensorboard.Board(run, record.read_history(run))
-        with noted() as training.notice:
+        with note_signals() as training.notice:
             run_epochs(training, train_set, dev_set)
     best = int(training.progress.dev_errors.argmin())
     error = training.progress.dev_errors[best]
@@ -98,7 +98,7 @@ def _begin(
     inputs, surveys = group.from_first(lambda: _look_at_data(saved, data, dev, index))
     torch.manual_seed(config.seed)
     model = AcousticModel(**architecture).to(device)
-    group.share_statistics(model)
+    group.pool_statistics(model)
     network = TrainedNetwork(
         model,
         _front_ends(data, surveys, saved),

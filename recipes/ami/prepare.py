@@ -18,7 +18,14 @@ from nxt import Participant, find_annotations, read_participants, read_turns
 from transcripts import Utterance, utterances
 
 from bayes_asr.errors import InputError
-from bayes_asr.graph.ngram import END, START, NgramModel, read_arpa, witten_bell, write_arpa
+from bayes_asr.graph.ngram import (
+    END,
+    START,
+    NgramModel,
+    estimate_witten_bell,
+    read_arpa,
+    write_arpa,
+)
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.text import write_dictionary
 
@@ -91,7 +98,7 @@ def prepare(
     write_dictionary(entries, local / "dict", silence=SILENCES, questions=[SILENCES])
     words = {word for word, _ in entries}
     texts = {name: known_words(spoken, words) for name, spoken in transcripts.items()}
-    model = read_arpa(lm) if lm else witten_bell(texts["train"], ORDER, words)
+    model = read_arpa(lm) if lm else estimate_witten_bell(texts["train"], ORDER, words)
     write_arpa(model, local / "lm.arpa")
     for name in SETS:
         print(quality(name, texts[name], model))

@@ -17,7 +17,7 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.features.transforms import statistics
-from bayes_asr.graph.ngram import witten_bell, write_arpa
+from bayes_asr.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.text import (
@@ -85,7 +85,9 @@ def prepare(corpus: Path, out: Path) -> None:
     phones = sorted({phone for _, spelled in lexicon for phone in spelled})
     entries = [(UNKNOWN, [SILENCE]), *lexicon]
     write_dictionary(entries, local / "dict", silence=[SILENCE], questions=[[SILENCE], phones])
-    bigram = witten_bell((utt.words for utt in sets["train"]), 2, [word for word, _ in lexicon])
+    bigram = estimate_witten_bell(
+        (utt.words for utt in sets["train"]), 2, [word for word, _ in lexicon]
+    )
     write_arpa(bigram, local / "lm.arpa")
 
 

@@ -23,10 +23,10 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.graph.build import build_graph, write_graph
 from bayes_asr.graph.lexicon import Pronunciation
-from bayes_asr.graph.ngram import witten_bell, write_arpa
+from bayes_asr.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.mdl import TransitionModel, monophone_model
+from bayes_asr.tables.mdl import TransitionModel, build_monophone_model
 from bayes_asr.tables.text import (
     write_dictionary,
     write_lines,
@@ -38,10 +38,10 @@ from bayes_asr.tables.tree import read_tree
 from bayes_asr.targets.marks import (
     STATES,
     PhoneFrames,
-    described,
-    frames_of_phones,
-    transition_ids,
-    with_counted_transitions,
+    count_transitions,
+    describe_phones,
+    find_frames,
+    spread_states,
     write_alignments,
 )
 
@@ -98,14 +98,14 @@ def prepare(out: Path, seed: int, bands: int) -> None:
         frames = {utt: len(matrix) for utt, matrix in iter_matrices(directory / "feats.ark")}
         sets[name] = [align(utterance, frames[utterance.name]) for utterance in spoken]
         print(summary(name, sets[name]))
-    model = monophone_model(list(PHONE_IDS.values()), STATES)
+    model = build_monophone_model(list(PHONE_IDS.values()), STATES)
     tids = {name: {a.utterance.name: labels(a, model) for a in sets[name]} for name in sets}
-    model = with_counted_transitions(model, tids["train"].values())
+    model = count_transitions(model, tids["train"].values())
     for name, folder in (("train", "ali"), ("dev", "ali_dev"), ("test", "ali_test")):
         write_alignments(tids[name].items(), model, PHONE_IDS, out / "exp" / folder)
     lexicon = [Pronunciation(phone, 1.0, (phone,)) for phone in PHONES]
     transcripts = [a.utterance.phones for a in sets["train"]]
-    language_model = witten_bell(transcripts, 2, PHONES)
+    language_model = estimate_witten_bell(transcripts, 2, PHONES)
     write_dictionary(((p, [p]) for p in PHONES), out / "data" / "dict", silence=[SILENCE])
     write_arpa(language_model, out / "data" / "lm.arpa")
     tree = read_tree(out / "exp" / "ali" / "tree")
@@ -117,7 +117,7 @@ def prepare(out: Path, seed: int, bands: int) -> None:
 def align(utterance: Utterance, frames: int) -> Aligned:
     """Find the frames of the phones of an utterance that has so many."""
     try:
-        return Aligned(utterance, frames_of_phones(utterance.starts, frames, SAMPLE_RATE))
+        return Aligned(utterance, find_frames(utterance.starts, frames, SAMPLE_RATE))
     except InputError as error:
         raise InputError(f"{utterance.name}: {error}") from error
 
@@ -125,7 +125,7 @@ def align(utterance: Utterance, frames: int) -> Aligned:
 def labels(aligned: Aligned, model: TransitionModel) -> np.ndarray:
     """The alignment int32 [T] of an utterance."""
     phones = [PHONE_IDS[phone] for phone in aligned.utterance.phones]
-    return transition_ids(phones, aligned.phones.ends, model)
+    return spread_states(phones, aligned.phones.ends, model)
 
 
 def write_data(wavs: Path, directory: Path, utts: Sequence[Utterance]) -> None:
@@ -163,7 +163,7 @@ def summary(name: str, aligned: Sequence[Aligned]) -> str:
     speakers = len({a.utterance.speaker for a in aligned})
     return (
         f"{name}: {speakers} speakers, {len(aligned)} utterances, "
-        f"{samples / SAMPLE_RATE / 60:.1f} minutes, {described([a.phones for a in aligned])}"
+        f"{samples / SAMPLE_RATE / 60:.1f} minutes, {describe_phones([a.phones for a in aligned])}"
     )
 
 

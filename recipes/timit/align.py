@@ -18,15 +18,15 @@ from bayes_asr.graph.lexicon import read_lexicon
 from bayes_asr.graph.ngram import read_arpa
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.binary import iter_lines
-from bayes_asr.tables.mdl import TransitionModel, monophone_model
+from bayes_asr.tables.mdl import TransitionModel, build_monophone_model
 from bayes_asr.tables.tree import read_tree
 from bayes_asr.targets.marks import (
     STATES,
     PhoneFrames,
-    described,
-    frames_of_phones,
-    transition_ids,
-    with_counted_transitions,
+    count_transitions,
+    describe_phones,
+    find_frames,
+    spread_states,
     write_alignments,
 )
 
@@ -51,9 +51,9 @@ def align(out: Path) -> None:
     """Write the alignments of all sets, and the graph."""
     lexicon = read_lexicon(out / "data/local/dict/lexicon.txt")
     phones = {entry.word: number for number, entry in enumerate(lexicon, 1)}
-    model = monophone_model([*phones.values()], STATES)
+    model = build_monophone_model([*phones.values()], STATES)
     sets = {name: alignments(out / "data" / name, phones, model) for name in ALIGNMENTS}
-    model = with_counted_transitions(model, sets["train"].values())
+    model = count_transitions(model, sets["train"].values())
     for name, folder in ALIGNMENTS.items():
         write_alignments(sets[name].items(), model, phones, out / "exp" / folder)
     graph = build_graph(
@@ -86,11 +86,11 @@ def alignments(
             continue
         starts = np.array([start for _, start in marks[utt]])
         try:
-            frames.append(frames_of_phones(starts, len(matrix), RATE))
+            frames.append(find_frames(starts, len(matrix), RATE))
         except InputError as error:
             raise InputError(f"{data / 'phones.ctm'}: {utt}: {error}") from error
-        aligned[utt] = transition_ids([phones[p] for p in names], frames[-1].ends, model)
-    print(f"{data.name}: {described(frames)}")
+        aligned[utt] = spread_states([phones[p] for p in names], frames[-1].ends, model)
+    print(f"{data.name}: {describe_phones(frames)}")
     return aligned
 
 

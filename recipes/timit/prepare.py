@@ -15,7 +15,7 @@ from pathlib import Path
 from corpus import PARTS, SETS, Phone, Recording, chosen, read_phones, recordings
 
 from bayes_asr.errors import InputError
-from bayes_asr.graph.ngram import witten_bell, write_arpa
+from bayes_asr.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.sound.audio import read_audio
 from bayes_asr.tables.text import (
     write_dictionary,
@@ -105,7 +105,7 @@ def prepare(corpus: Path, out: Path, lists: Mapping[str, Path]) -> None:
         silence=[SILENCE],
         questions=[[SILENCE], speech],
     )
-    write_arpa(witten_bell(transcripts, 2), local / "lm.arpa")
+    write_arpa(estimate_witten_bell(transcripts, 2), local / "lm.arpa")
 
 
 def check_counts(name: str, utterances: int, phones: int, corpus: Path) -> None:

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.align.transcript import Speech, flat_alignment
+from bayes_asr.align.transcript import Speech, align_evenly
 from bayes_asr.align.utterance import AlignOptions, align_utterance, word_spans
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
-from bayes_asr.graph.hmm import transitions_of
+from bayes_asr.graph.hmm import index_transitions
 from bayes_asr.graph.lang import Lang, read_lang
 from bayes_asr.graph.lexicon import Pronunciation
 from bayes_asr.graph.ngram import END, START, NgramModel, read_arpa
 from bayes_asr.tables.ark import iter_int_vectors
-from bayes_asr.tables.mdl import monophone_model, read_transition_model
+from bayes_asr.tables.mdl import build_monophone_model, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
-from bayes_asr.tables.tree import monophone_tree, read_tree
+from bayes_asr.tables.tree import build_monophone_tree, read_tree
 from tests.support.decode_cases import golden_case
 
 ENGINE = choose_engine()
@@ -36,8 +36,8 @@ LEXICON = [
 
 def toy(silence: float = 0.5, unknown: str | None = None) -> Speech:
     """Three phones of two states each, without context."""
-    model = monophone_model([1, 2, 3], 2)
-    tree = monophone_tree({1: [0, 1], 2: [2, 3], 3: [4, 5]})
+    model = build_monophone_model([1, 2, 3], 2)
+    tree = build_monophone_tree({1: [0, 1], 2: [2, 3], 3: [4, 5]})
     lang = Lang(LEXICON, "sil", silence, unknown)
     return Speech(lang, {"<eps>": 0, "sil": 1, "a": 2, "b": 3}, model, tree)
 
@@ -107,7 +107,7 @@ def phones_of(tids: np.ndarray, speech: Speech) -> list[int]:
 
 def path_cost(tids: np.ndarray, costs: np.ndarray, speech: Speech) -> float:
     """The cost of an alignment at the usual scales, without that of words and pauses."""
-    model, transitions = speech.model, transitions_of(speech.model)
+    model, transitions = speech.model, index_transitions(speech.model)
     leave = transitions.leave[transitions.state[tids]]
     log_prob = model.log_prob[tids].astype(float)
     passing = np.where(model.self_loop[tids], 0.1 * log_prob, log_prob - 0.9 * leave)
@@ -234,9 +234,9 @@ def test_flat_alignments_share_the_frames_evenly(words: list[str], frames: int) 
     expected = with_pauses if 2 * len(with_pauses) <= frames else phones
     if not 0 < 2 * len(expected) <= frames:
         with pytest.raises(InputError, match=f"{frames} frames, but the transcript has"):
-            flat_alignment(words, frames, speech)
+            align_evenly(words, frames, speech)
         return
-    tids = flat_alignment(words, frames, speech)
+    tids = align_evenly(words, frames, speech)
     assert len(tids) == frames
     assert phones_of(tids, speech) == expected
     entered = np.flatnonzero(~speech.model.self_loop[tids])
@@ -253,7 +253,7 @@ def test_flat_alignments_are_paths_of_kaldis_topologies(
     root = kaldi_corpus(corpus)
     speech, text = real(root), read_text(root / "data" / "dev" / "text")
     for words in list(text.values())[:5]:
-        tids = flat_alignment(words, 700, speech)
+        tids = align_evenly(words, 700, speech)
         phones = phones_of(tids, speech)
         assert all(phone in speech.model.topology for phone in phones)
         window = [0] * speech.tree.center + phones + [0] * speech.tree.width

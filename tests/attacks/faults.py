@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bayes_asr.nn.network import upgrade_architecture
-from bayes_asr.tables.mdl import monophone_model, write_transition_model
+from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from tests.attacks.breakages import (
     ALI,
     ARK,
@@ -281,7 +281,7 @@ FAULTS = [
     Fault(
         "final.mdl of another training",
         TRAIN,
-        lambda lab: write_transition_model(monophone_model((2, 3), 2), lab / MDL),
+        lambda lab: write_transition_model(build_monophone_model((2, 3), 2), lab / MDL),
     ),
     # --- graphs, log-likelihoods, lattices
     Fault("HCLG.fst cut", DECODE, cut(HCLG, -9)),
@@ -291,7 +291,7 @@ FAULTS = [
     Fault(
         "a graph of another model",
         DECODE,
-        lambda lab: write_transition_model(monophone_model((2, 3), 2), lab / MDL),
+        lambda lab: write_transition_model(build_monophone_model((2, 3), 2), lab / MDL),
     ),
     Fault("words.txt is missing", DECODE, remove("exp/graph/words.txt")),
     Fault("log-likelihoods cut", DECODE_ARK, cut(LOGLIKES, -9)),

@@ -38,9 +38,13 @@ from bayes_asr.tables.ark import (
 )
 from bayes_asr.tables.fst import Fst, read_fst, write_fst
 from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices, write_lattices
-from bayes_asr.tables.mdl import monophone_model, read_transition_model, write_transition_model
+from bayes_asr.tables.mdl import (
+    build_monophone_model,
+    read_transition_model,
+    write_transition_model,
+)
 from bayes_asr.tables.text import read_mapping, read_symbols, read_text
-from bayes_asr.tables.tree import monophone_tree, read_tree, write_tree
+from bayes_asr.tables.tree import build_monophone_tree, read_tree, write_tree
 from bayes_asr.targets.alignments import read_counts
 
 MEMORY = 16 << 20  # bytes that a reader may hold; the files have a few hundred
@@ -252,11 +256,13 @@ FORMATS = [
     ),
     Format(
         "final.mdl",
-        lambda path: write_transition_model(monophone_model([1, 2]), path),
+        lambda path: write_transition_model(build_monophone_model([1, 2]), path),
         read_transition_model,
     ),
     Format("final.txt", lambda path: path.write_bytes(MDL_TEXT), read_transition_model),
-    Format("tree", lambda path: write_tree(monophone_tree({1: [0, 1], 2: [2]}), path), read_tree),
+    Format(
+        "tree", lambda path: write_tree(build_monophone_tree({1: [0, 1], 2: [2]}), path), read_tree
+    ),
     Format("tree.txt", lambda path: path.write_bytes(TREE_TEXT), read_tree),
     Format("const.fst", fst("const"), read_fst),
     Format("vector.fst", fst("vector"), read_fst),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bayes_asr.cli import main
 from bayes_asr.tables.text import write_mapping
-from bayes_asr.tables.tree import monophone_tree, write_tree
+from bayes_asr.tables.tree import build_monophone_tree, write_tree
 from tests.support.places import ROOT
 from tests.support.small_corpus import MODEL, write_corpus
 
@@ -86,7 +86,7 @@ def build(folder: Path) -> Path:
     (folder / "dict" / "lexicon.txt").write_text(LEXICON)
     write_mapping(PHONES.items(), folder / "exp" / "ali" / "phones.txt")
     pdfs = {phone: [2 * i, 2 * i + 1] for i, phone in enumerate(sorted(MODEL.topology))}
-    write_tree(monophone_tree(pdfs), folder / "exp" / "ali" / "tree")
+    write_tree(build_monophone_tree(pdfs), folder / "exp" / "ali" / "tree")
     with inside(folder):
         for command in WHOLE_WAY.replace("\\\n", "").splitlines():
             said = bayes_asr(command)

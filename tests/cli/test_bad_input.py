@@ -10,7 +10,7 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.tables.ark import write_int_vectors
-from bayes_asr.tables.mdl import monophone_model, write_transition_model
+from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from tests.support.places import CONF
 from tests.support.small_corpus import (
     MODEL,
@@ -52,7 +52,7 @@ def foreign_transition_id(root: Path) -> None:
 
 def pdf_out_of_range(root: Path) -> None:
     """The graph of a bigger model, as its final.mdl: alignments of fewer pdfs than dev's."""
-    write_transition_model(monophone_model((2, 3), 2), root / "exp" / "ali" / "final.mdl")
+    write_transition_model(build_monophone_model((2, 3), 2), root / "exp" / "ali" / "final.mdl")
 
 
 def damaged_model(root: Path) -> None:

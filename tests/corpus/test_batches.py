@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.corpus.batches import batches_of, in_order, key_of, read_ahead
 from bayes_asr.processes.group import deal
-from bayes_asr.tables.sorted import SortedTable, encoded
+from bayes_asr.tables.sorted import SortedTable, encode
 
 lengths_of = st.dictionaries(st.text("abc", min_size=1), st.integers(1, 100), max_size=25)
 budgets = st.fixed_dictionaries({"sequences": st.integers(1, 6), "frames": st.integers(1, 300)})
@@ -42,7 +42,7 @@ def test_order_of_the_table_changes_nothing(lengths: dict[str, int], random: obj
     np.random.seed(1)
     assert list(batches_of(dict(items), **options, seed=1, epoch=2)) == list(first)
     assert list(in_order(dict(items), **options)) == list(in_order(lengths, **options))
-    table = SortedTable(encoded(sorted(lengths)), np.array([lengths[x] for x in sorted(lengths)]))
+    table = SortedTable(encode(sorted(lengths)), np.array([lengths[x] for x in sorted(lengths)]))
     assert list(batches_of(table, **options, seed=1, epoch=2)) == list(first)
     assert list(in_order(table, **options)) == list(in_order(lengths, **options))
 

@@ -112,7 +112,7 @@ def test_second_training_reads_nothing_to_start_and_learns_the_same(
 ) -> None:
     train(config_of(corpus), tmp_path / "first")
     assert surveys == ["dev", "train"]
-    monkeypatch.setattr(indexed, "read_aligned", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(indexed, "iter_alignments", lambda *_: pytest.fail("read again"))
     train(config_of(corpus), tmp_path / "second")
     assert surveys == ["dev", "train"]
     assert_same(states(tmp_path / "second"), states(tmp_path / "first"))

@@ -186,17 +186,17 @@ def test_failed_job_names_its_log(
 def test_missing_program_is_named(
     calls: Path, inputs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert choose_decoder("kaldi", Path("log")).trouble() == ""
+    assert choose_decoder("kaldi", Path("log")).find_trouble() == ""
     (Path(os.environ["KALDI_ROOT"]) / "src" / "latbin" / "lattice-scale").unlink()
     monkeypatch.setenv("PATH", "/nowhere")
-    trouble = choose_decoder("kaldi", Path("log")).trouble()
+    trouble = choose_decoder("kaldi", Path("log")).find_trouble()
     assert re.match("lattice-scale is not below KALDI_ROOT=.* nor on PATH", trouble)
     with pytest.raises(InputError, match="lattice-scale is not below"):
         decode(inputs)
     monkeypatch.delenv("KALDI_ROOT")
     with pytest.raises(InputError, match=r"run\.pl is not on PATH, and KALDI_ROOT is not set"):
         find_program("run.pl")
-    assert choose_decoder("embedded", Path("log")).trouble() == ""
+    assert choose_decoder("embedded", Path("log")).find_trouble() == ""
 
 
 def test_unknown_backend_is_refused() -> None:

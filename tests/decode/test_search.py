@@ -15,7 +15,7 @@ from bayes_asr.decode.search_graph import Arcs, Network, build_network, check_lo
 from bayes_asr.errors import InputError
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.lattice import Lattice
-from bayes_asr.tables.mdl import monophone_model
+from bayes_asr.tables.mdl import build_monophone_model
 from tests.support.decode_cases import assert_same_arrays, random_arcs, random_network
 
 needs_native = pytest.mark.skipif(compiled.library() is None, reason="the C++ decoder is not built")
@@ -182,12 +182,12 @@ def small_fst(ilabel: int = 1, loop: bool = False) -> Fst:
 
 def test_graph_of_another_model_is_refused() -> None:
     with pytest.raises(InputError, match=r"HCLG: ilabel 99 is past the 6 transition-ids"):
-        build_network(small_fst(ilabel=99), monophone_model([1]), "HCLG")
+        build_network(small_fst(ilabel=99), build_monophone_model([1]), "HCLG")
 
 
 def test_epsilon_cycle_is_refused() -> None:
     with pytest.raises(InputError, match="HCLG: epsilon arcs form a cycle"):
-        build_network(small_fst(loop=True), monophone_model([1]), "HCLG")
+        build_network(small_fst(loop=True), build_monophone_model([1]), "HCLG")
 
 
 @given(seed=st.integers(0, 1000))
@@ -205,7 +205,7 @@ def test_empty_graph_is_refused() -> None:
     none = np.empty(0, np.int32)
     empty = Fst(-1, none.astype(np.float32), np.zeros(1, np.int64), none, none, none, none)
     with pytest.raises(InputError, match="no start state"):
-        build_network(empty, monophone_model([1]), "HCLG")
+        build_network(empty, build_monophone_model([1]), "HCLG")
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_code_of_recurrences_is_named(
     monkeypatch.setenv("BAYES_ASR_KERNELS", choice)
     if choice != "mmx" and recurrence.library() is None:
         pytest.skip("no compiled recurrences")
-    (found,) = [check for check in environment.environment() if check.name == "recurrence"]
+    (found,) = [check for check in environment.check_environment() if check.name == "recurrence"]
     assert found.state == state
     assert found.message.startswith(says)
 
@@ -100,7 +100,7 @@ def test_code_that_is_not_compiled_or_not_anew_is_said(
     monkeypatch.setattr(native, "LIBRARY", library)
     monkeypatch.setattr(native, "library", lambda: None)
     monkeypatch.setattr(recurrence, "path", lambda: "torch")
-    (found,) = [check for check in environment.environment() if check.name == name]
+    (found,) = [check for check in environment.check_environment() if check.name == name]
     assert found.state == "warning"
     assert found.message.startswith(f"{library} {says}")
     assert found.message.endswith("; install again")
@@ -246,7 +246,7 @@ def test_lines_are_printed_and_the_unit_is_checked(
 def test_estimates_beyond_what_is_free_are_warnings(
     small_corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training_data, "_free_memory", lambda: 1000)
+    monkeypatch.setattr(training_data, "_find_free_memory", lambda: 1000)
     monkeypatch.setattr(training_data, "LEAST_FREE", 2**60)
     status, found = checks_of(capsys, *settings(small_corpus))
     assert status == 0

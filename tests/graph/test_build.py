@@ -16,24 +16,24 @@ from bayes_asr.decode.archive import decode_archive
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
 from bayes_asr.graph.build import Graph, build_graph, write_graph
-from bayes_asr.graph.hmm import add_self_loops, transitions_of
+from bayes_asr.graph.hmm import add_self_loops, index_transitions
 from bayes_asr.graph.lexicon import (
     Pronunciation,
+    build_lexicon_fst,
     disambiguate,
-    lexicon_fst,
+    number_words,
     read_lexicon,
-    word_symbols,
 )
-from bayes_asr.graph.ngram import END, START, NgramModel, witten_bell
+from bayes_asr.graph.ngram import END, START, NgramModel, estimate_witten_bell
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.mdl import (
     TransitionModel,
-    monophone_model,
+    build_monophone_model,
     read_transition_model,
     write_transition_model,
 )
 from bayes_asr.tables.text import read_symbols, read_text
-from bayes_asr.tables.tree import Tree, monophone_tree, write_tree
+from bayes_asr.tables.tree import Tree, build_monophone_tree, write_tree
 
 pytest.importorskip("kaldifst")
 CORPORA = ("timit_sample", "an4")
@@ -67,11 +67,11 @@ def build_as_kaldi(corpus: Path, out: Path, model: str = "tri3") -> Path:
 def test_lexicon_is_kaldis(kaldi_corpus: Callable[[str], Path], corpus: str) -> None:
     data = kaldi_corpus(corpus) / "data"
     lexicon, _ = disambiguate(read_lexicon(data / "dict" / "lexiconp.txt"))
-    words = word_symbols(lexicon)
+    words = number_words(lexicon)
     assert words == read_symbols(data / "lang" / "words.txt")
     phones = read_symbols(data / "lang" / "phones.txt")
     silence, probability = ((), 0.0) if corpus == "timit_sample" else (("SIL", "#3"), 0.5)
-    fst = lexicon_fst(lexicon, phones, words, silence, probability)
+    fst = build_lexicon_fst(lexicon, phones, words, silence, probability)
     kaldis = read_fst(data / "lang" / "L_disambig.fst")
 
     def bag(fst: Fst) -> np.ndarray:
@@ -160,21 +160,22 @@ SENTENCES = [["ab", "a"], ["bee", "ab"], ["a"], ["a", "bee"]]
 
 def tiny_model() -> TransitionModel:
     """Phones of two states, every self-loop with a probability of its own."""
-    model = monophone_model([1, 2, 3], 2)
+    model = build_monophone_model([1, 2, 3], 2)
     stay = np.linspace(0.2, 0.8, 6)
     log_prob = np.log(np.append(1.0, np.stack([stay, 1 - stay], 1).ravel()))
     return replace(model, log_prob=log_prob.astype(np.float32))
 
 
 def tiny_tree(model: TransitionModel) -> Tree:
-    return monophone_tree({p: model.tuples[model.tuples[:, 0] == p, 2].tolist() for p in (1, 2, 3)})
+    pdfs = {p: model.tuples[model.tuples[:, 0] == p, 2].tolist() for p in (1, 2, 3)}
+    return build_monophone_tree(pdfs)
 
 
 def tiny_graph(silence_probability: float) -> Graph:
     model = tiny_model()
     return build_graph(
         LEXICON,
-        witten_bell(SENTENCES, 2),
+        estimate_witten_bell(SENTENCES, 2),
         PHONES,
         model,
         tiny_tree(model),
@@ -187,11 +188,12 @@ def tiny_graph(silence_probability: float) -> Graph:
 def test_tiny_graph_by_brute_force(silence_probability: float) -> None:
     """The best of all words, pronunciations, pauses, backoffs and durations, summed by hand."""
     model, graph = tiny_model(), tiny_graph(silence_probability)
+    grammar = estimate_witten_bell(SENTENCES, 2)
     costs = np.random.default_rng(3).gamma(2.0, 1.0, (6, model.num_pdfs))
     by_hand = min(
         word_cost + phone_cost(phones, model, costs)
         for words in itertools.chain(*(itertools.product(LEXICON, repeat=n) for n in range(4)))
-        for word_cost, phones in spoken(words, witten_bell(SENTENCES, 2), silence_probability)
+        for word_cost, phones in spoken(words, grammar, silence_probability)
         if 0 < len(phones) * 2 <= len(costs)
     )
     assert viterbi(graph.hclg, model, costs) == pytest.approx(by_hand, abs=0.01)
@@ -253,7 +255,7 @@ def test_states_entered_from_two_transitions_are_split() -> None:
 def test_transitions_that_always_stay_cost_much_but_not_everything() -> None:
     model = tiny_model()
     stuck = replace(model, log_prob=np.zeros_like(model.log_prob))
-    assert transitions_of(stuck).leave[1:] == pytest.approx(math.log(1e-10))
+    assert index_transitions(stuck).leave[1:] == pytest.approx(math.log(1e-10))
 
 
 def test_homophones_and_prefixes_stay_apart() -> None:
@@ -270,9 +272,9 @@ def test_homophones_and_prefixes_stay_apart() -> None:
 def test_positions_follow_the_phone_table() -> None:
     table = ["<eps>", "sil", *(f"{p}_{place}" for p in "ab" for place in "BIES")]
     phones = {phone: number for number, phone in enumerate(table)}
-    model = monophone_model(range(1, len(table)), 1)
-    tree = monophone_tree({phone: [phone - 1] for phone in range(1, len(table))})
-    graph = build_graph(LEXICON, witten_bell(SENTENCES, 2), phones, model, tree)
+    model = build_monophone_model(range(1, len(table)), 1)
+    tree = build_monophone_tree({phone: [phone - 1] for phone in range(1, len(table))})
+    graph = build_graph(LEXICON, estimate_witten_bell(SENTENCES, 2), phones, model, tree)
     spoken = {entry.phones for entry in graph.lexicon}
     assert spoken == {("a_B", "b_E"), ("b_S",), ("a_S",)}
 
@@ -329,8 +331,9 @@ def test_without_a_model_phones_have_three_states_of_their_own(
     """With the lexicon's phones.txt or, without it, silence first and the others by name."""
     files = arguments(tiny_files)
     model, graph = tiny_files["final.mdl"], tiny_files["text"].parent / "graph/HCLG.fst"
-    write_transition_model(monophone_model([1, 2, 3], 3), model)
-    write_tree(monophone_tree({1: [0, 1, 2], 2: [3, 4, 5], 3: [6, 7, 8]}), model.parent / "tree")
+    write_transition_model(build_monophone_model([1, 2, 3], 3), model)
+    tree = build_monophone_tree({1: [0, 1, 2], 2: [3, 4, 5], 3: [6, 7, 8]})
+    write_tree(tree, model.parent / "tree")
     run_verb(*files)
     expected = graph.read_bytes()
     (model.parent / "silence_phones.txt").write_text("sil\n")
@@ -375,7 +378,7 @@ def test_probabilities_of_pronunciations_are_checked(tmp_path: Path) -> None:
 
 def test_tree_and_model_must_belong_together(tiny_files: Mapping[str, Path]) -> None:
     write_tree(
-        monophone_tree({1: [0, 1], 2: [4, 5], 3: [2, 3]}), tiny_files["text"].parent / "tree"
+        build_monophone_tree({1: [0, 1], 2: [4, 5], 3: [2, 3]}), tiny_files["text"].parent / "tree"
     )
     with pytest.raises(InputError, match="do not belong together"):
         run_verb(*arguments(tiny_files))

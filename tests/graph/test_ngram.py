@@ -14,9 +14,9 @@ from bayes_asr.graph.ngram import (
     END,
     START,
     NgramModel,
-    grammar_fst,
+    build_grammar_fst,
+    estimate_witten_bell,
     read_arpa,
-    witten_bell,
     write_arpa,
 )
 from bayes_asr.tables.fst import Fst, read_fst
@@ -42,7 +42,7 @@ def bag(fst: Fst) -> np.ndarray:
 def test_bigram_is_the_closed_form() -> None:
     # After "a": b twice, the end once, so c = 3 and t = 2.  All words: a b a b a </s>, so c = 6
     # and t = 3; the uniform distribution below has 4 words, that of the vocabulary included.
-    model = witten_bell([["a", "b", "a", "b", "a"]], 2, vocabulary=["c"])
+    model = estimate_witten_bell([["a", "b", "a", "b", "a"]], 2, vocabulary=["c"])
     unigram_b = (2 + 3 / 4) / (6 + 3)
     assert math.exp(model.log_prob[("b",)]) == pytest.approx(unigram_b)
     assert math.exp(model.log_prob["a", "b"]) == pytest.approx((2 + 2 * unigram_b) / (3 + 2))
@@ -56,7 +56,7 @@ def test_bigram_is_the_closed_form() -> None:
 def test_every_history_sums_to_one(
     sentences: list[list[str]], order: int, vocabulary: set[str]
 ) -> None:
-    model = witten_bell(sentences, order, vocabulary)
+    model = estimate_witten_bell(sentences, order, vocabulary)
     words = {ngram[0] for ngram in model.log_prob if len(ngram) == 1}
     histories = {ngram[:-1] for ngram in model.log_prob} | {("f",), ("a", "e", "b")}
     for history in histories:
@@ -69,7 +69,7 @@ def test_arpa_round_trip(
     tmp_path_factory: pytest.TempPathFactory, sentences: list[list[str]], order: int
 ) -> None:
     path = tmp_path_factory.mktemp("arpa") / "lm.arpa"
-    model = witten_bell(sentences, order)
+    model = estimate_witten_bell(sentences, order)
     write_arpa(model, path)
     again = read_arpa(path)
     start = {(START,): -99 * math.log(10)}
@@ -85,7 +85,7 @@ def test_backoff_weights_are_those_of_the_shared_models(
 ) -> None:
     data = kaldi_corpus(corpus) / "data"
     theirs = read_arpa(data / "lm.arpa")
-    ours = witten_bell(read_text(data / "train" / "text").values(), 2)
+    ours = estimate_witten_bell(read_text(data / "train" / "text").values(), 2)
     assert dict(ours.backoff) == pytest.approx(dict(theirs.backoff), abs=2e-6)
 
 
@@ -93,7 +93,7 @@ def test_backoff_weights_are_those_of_the_shared_models(
 def test_grammar_is_kaldis(kaldi_corpus: Callable[[str], Path], corpus: str) -> None:
     data = kaldi_corpus(corpus) / "data"
     words = read_symbols(data / "lang" / "words.txt")
-    fst, unknown = grammar_fst(read_arpa(data / "lm.arpa"), words, words["#0"])
+    fst, unknown = build_grammar_fst(read_arpa(data / "lm.arpa"), words, words["#0"])
     kaldis = read_fst(data / "lang" / "G.fst")
     assert not unknown
     assert_same_but_for_numbering(fst, kaldis)
@@ -105,7 +105,7 @@ def test_grammar_is_kaldilms(tmp_path: Path, order: int) -> None:
     kaldifst = pytest.importorskip("kaldifst")
     rng = np.random.default_rng(order)
     sentences = [[str(w) for w in rng.choice(list("abcde"), n)] for n in rng.integers(1, 8, 12)]
-    model = witten_bell(sentences, order)
+    model = estimate_witten_bell(sentences, order)
     path = tmp_path / "lm.arpa"
     write_arpa(model, path)
     words = {w: i for i, w in enumerate(["<eps>", *"abcde", "#0", "<s>", "</s>"])}
@@ -115,23 +115,23 @@ def test_grammar_is_kaldilms(tmp_path: Path, order: int) -> None:
     )
     theirs = tmp_path / "G.fst"
     kaldifst.compile(text).write(str(theirs))
-    fst, _ = grammar_fst(read_arpa(path), words, words["#0"])
+    fst, _ = build_grammar_fst(read_arpa(path), words, words["#0"])
     assert_same_but_for_numbering(fst, read_fst(theirs))
 
 
 def test_foreign_words_are_left_out_and_named() -> None:
-    model = witten_bell([["a", "b"], ["a", "c"]], 2)
+    model = estimate_witten_bell([["a", "b"], ["a", "c"]], 2)
     words = {"<eps>": 0, "a": 1, "b": 2, "#0": 3, START: 4, END: 5}
-    fst, unknown = grammar_fst(model, words, 3)
+    fst, unknown = build_grammar_fst(model, words, 3)
     assert unknown == {"c"}
     assert set(fst.ilabel.tolist()) == {1, 2, 3}
 
 
 def test_ngrams_without_history_are_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    model = witten_bell([["a", "b", "c"]], 3)
+    model = estimate_witten_bell([["a", "b", "c"]], 3)
     log_prob = {ngram: p for ngram, p in model.log_prob.items() if ngram != ("a", "b")}
     words = {"<eps>": 0, "a": 1, "b": 2, "c": 3, "#0": 4, START: 5, END: 6}
-    fst, _ = grammar_fst(NgramModel(3, log_prob, model.backoff), words, 4)
+    fst, _ = build_grammar_fst(NgramModel(3, log_prob, model.backoff), words, 4)
     assert "1 n-grams without a history are left out, such as a b c" in caplog.text
     assert (fst.ilabel == 3).sum() == 2
 
@@ -166,12 +166,12 @@ def test_bad_arpa_names_its_line(tmp_path: Path, old: str, new: str, message: st
 
 def test_models_without_words_are_refused() -> None:
     with pytest.raises(InputError, match="no sentence"):
-        witten_bell([], 2)
+        estimate_witten_bell([], 2)
     with pytest.raises(InputError, match="at least 1, not 0"):
-        witten_bell([["a"]], 0)
+        estimate_witten_bell([["a"]], 0)
     with pytest.raises(InputError, match="added to every sentence"):
-        witten_bell([["a", END]], 2)
+        estimate_witten_bell([["a", END]], 2)
     with pytest.raises(InputError, match="no word of the lexicon"):
-        grammar_fst(witten_bell([["a"]], 2), {"<eps>": 0, "b": 1, "#0": 2}, 2)
+        build_grammar_fst(estimate_witten_bell([["a"]], 2), {"<eps>": 0, "b": 1, "#0": 2}, 2)
     with pytest.raises(InputError, match="no word of the lexicon"):
-        grammar_fst(NgramModel(1, {("a",): -1.0}, {}), {"a": 1, "#0": 2}, 2)
+        build_grammar_fst(NgramModel(1, {("a",): -1.0}, {}), {"a": 1, "#0": 2}, 2)

@@ -23,6 +23,7 @@ def build(folder: Path, source: str, compiler: str) -> subprocess.CompletedProce
     for name in ("setup.py", "README.md"):
         shutil.copy(ROOT / name, folder)
     (folder / "bayes_asr/decode/csrc").mkdir(parents=True)
+    shutil.copy(ROOT / "bayes_asr/__init__.py", folder / "bayes_asr")
     (folder / "bayes_asr/decode/csrc/half.cpp").write_text(source)
     return subprocess.run(
         [sys.executable, "setup.py", "build_ext", "--inplace"],

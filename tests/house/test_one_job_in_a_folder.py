@@ -66,4 +66,4 @@ def test_mark_that_its_last_user_removes_keeps_nobody_out_and_is_not_relied_on(
         pass
     monkeypatch.undo()
     with lock.in_use(mark):
-        assert lock.held(mark)
+        assert lock.is_held(mark)

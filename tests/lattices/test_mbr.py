@@ -8,7 +8,7 @@ import pytest
 
 from bayes_asr.decode.determinize import determinize
 from bayes_asr.lattices.mbr import decode_risk
-from bayes_asr.lattices.paths import best_paths, sweep_words, weight_grid
+from bayes_asr.lattices.paths import best_paths, pair_weights, sweep_words
 from bayes_asr.tables.lattice import CompactLattice
 from tests.decode.test_determinize import PHONES, random_lattice
 from tests.support.decode_cases import random_network, word_paths
@@ -34,7 +34,7 @@ def weighted_paths(
 @pytest.mark.parametrize("seed", range(6))
 def test_sweep_finds_the_cheapest_words_at_every_weight(seed: int) -> None:
     lattice = word_lattice(seed)
-    grid = weight_grid([0.5, 1.0, 3.0], [-0.5, 0.0, 2.0])
+    grid = pair_weights([0.5, 1.0, 3.0], [-0.5, 0.0, 2.0])
     assert grid == list(product([0.5, 1.0, 3.0], [-0.5, 0.0, 2.0]))
     for (lmwt, wip), words in zip(grid, sweep_words(lattice, grid), strict=True):
         paths = weighted_paths(lattice, lmwt, wip)

@@ -39,7 +39,7 @@ def shared(lengths: tuple[int, ...]) -> Batch:
     frames_of = {str(i): n for i, n in enumerate(lengths)}
     x = {utt: torch.randn(n, INPUTS) for utt, n in frames_of.items()}
     labels = [{utt: torch.randint(size, (n,)) for utt, n in frames_of.items()} for size in OUTPUTS]
-    mine = group.share(list(frames_of), frames_of)
+    mine = group.take_share(list(frames_of), frames_of)
     if not mine:
         return empty_batch({"features": INPUTS}, HEADS)
     x_NF, frames, order = pack([x[utt] for utt in mine])
@@ -265,7 +265,7 @@ def test_processors_are_those_that_a_job_may_use() -> None:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
-        assert launch._processors() == 1
+        assert launch._count_processors() == 1
     finally:
         os.sched_setaffinity(0, allowed)
 

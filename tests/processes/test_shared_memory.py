@@ -12,7 +12,7 @@ from torch import nn
 from bayes_asr.nn.kernels import library
 from bayes_asr.processes import group
 from bayes_asr.processes.gradients import GradientSum
-from bayes_asr.processes.shared_memory import ROOM, offered, seen
+from bayes_asr.processes.shared_memory import ROOM, offer_memory, open_memory
 from tests.support.processes import on_machines_of_their_own, together
 
 PROCESSES = 3
@@ -116,14 +116,14 @@ def test_memory_goes_with_those_who_share_it(tmp_path: Path) -> None:
 
 @memory
 def test_only_memory_that_was_offered_is_seen() -> None:
-    with offered(100) as offer:
+    with offer_memory(100) as offer:
         path, name = offer
-        memory = seen(path, name, 100)
+        memory = open_memory(path, name, 100)
         memory[:2] = b"ab"
-        assert seen(path, name, 100)[:2] == b"ab"
-        assert seen(path, name + "2", 100) is None
-        assert seen("/proc/self/fd/999999", name, 100) is None
-    assert seen(path, name, 100) is None
+        assert open_memory(path, name, 100)[:2] == b"ab"
+        assert open_memory(path, name + "2", 100) is None
+        assert open_memory("/proc/self/fd/999999", name, 100) is None
+    assert open_memory(path, name, 100) is None
     assert memory[:2] == b"ab"
 
 
@@ -134,6 +134,6 @@ def test_no_memory_is_offered_where_there_is_not_enough(monkeypatch: pytest.Monk
 
     held = memory_held()
     monkeypatch.setattr(os, "truncate", refuse)
-    with offered(100) as offer:
+    with offer_memory(100) as offer:
         assert offer is None
     assert memory_held() == held

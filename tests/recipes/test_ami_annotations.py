@@ -12,7 +12,7 @@ import pytest
 from bayes_asr.config import load
 from bayes_asr.corpus.sets import locate
 from bayes_asr.errors import InputError
-from bayes_asr.recordings import scored_lines
+from bayes_asr.recordings import iter_scored_lines
 from bayes_asr.score.glm import ENGLISH
 from tests.support.ami_corpus import RECIPE, SETS, Turn, Wearer, wearers, write_annotations
 from tests.support.recipe_modules import loaded
@@ -198,7 +198,7 @@ def test_what_no_reference_holds_is_not_scored(golden: Path, tmp_path: Path) -> 
     lines = [f"ES2004a.Headset-0 A {i}.00 0.50 {word} 1.00" for i, word in enumerate(said.split())]
     (tmp_path / "ctm").write_text("\n".join(lines) + "\n")
     for rules in (ENGLISH, golden / "ami" / "english.glm"):
-        kept = scored_lines(tmp_path / "ctm", rules)
+        kept = iter_scored_lines(tmp_path / "ctm", rules)
         assert [line.split()[4] for line in kept] == ["HELLO", "OKAY", "MM-HMM"]
 
 

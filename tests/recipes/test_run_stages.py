@@ -203,7 +203,9 @@ def test_signal_to_all_processes_lets_the_stage_save(
     assert "saved\n" in rest
     assert f"Stage 3 (train) failed with status {status}" in rest
     log = checkout.folder / "exp/given/given/seed1/log/train.log"
-    assert log.read_text().endswith("begun\nsaved\n")
+    said = log.read_text()  # bash may say of the sleep that SIGHUP ended it
+    assert "begun\n" in said
+    assert said.endswith("saved\n")
 
 
 def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(

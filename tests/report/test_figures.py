@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from bayes_asr.report.figures import bar_chart, confusion_matrix, learning_curves
+from bayes_asr.report.figures import draw_bars, draw_confusions, draw_learning_curves
 from bayes_asr.report.runs import System, find_systems
 from tests.support.report_runs import make_run
 
@@ -39,7 +39,7 @@ def boxes(figure: Figure, texts: list[Text]) -> list[Bbox]:
 
 @pytest.mark.parametrize("number", [1, 3, 12])
 def test_labels_of_bars_do_not_overlap(twelve: list[System], number: int) -> None:
-    figure = bar_chart(twelve[:number], KEY)
+    figure = draw_bars(twelve[:number], KEY)
     (axes,) = figure.axes
     names = axes.get_xticklabels()
     found = boxes(figure, [*axes.texts, axes.title])
@@ -57,7 +57,7 @@ def test_labels_of_bars_do_not_overlap(twelve: list[System], number: int) -> Non
 
 
 def test_bars_are_means_and_intervals(twelve: list[System]) -> None:
-    (axes,) = bar_chart(twelve, KEY).axes
+    (axes,) = draw_bars(twelve, KEY).axes
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([system.rates(KEY).mean() for system in twelve])
     assert [text.get_text() for text in axes.texts] == [f"{height:.1f}" for height in heights]
@@ -67,7 +67,7 @@ def test_bars_are_means_and_intervals(twelve: list[System]) -> None:
 
 
 def test_learning_curves_are_means_over_seeds(twelve: list[System]) -> None:
-    figure = learning_curves(twelve)
+    figure = draw_learning_curves(twelve)
     assert figure
     train, dev = figure.axes
     errors = [[h["dev_error"] for h in run.history] for run in twelve[0].runs]
@@ -84,19 +84,19 @@ def test_learning_curves_are_means_over_seeds(twelve: list[System]) -> None:
 
 def test_no_curves_without_a_history(tmp_path: Path) -> None:
     (make_run(tmp_path) / "history.jsonl").unlink()
-    assert learning_curves(find_systems([tmp_path])) is None
+    assert draw_learning_curves(find_systems([tmp_path])) is None
 
 
 def test_matrix_shows_shares_of_rows() -> None:
     table = pd.DataFrame([[8, 2], [0, 0]], index=["aa", "–"], columns=["aa", "–"])
-    axes = confusion_matrix(table, "title").axes[0]
+    axes = draw_confusions(table, "title").axes[0]
     assert axes.images[0].get_array().tolist() == [[80, 20], [0, 0]]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["aa", "–"]
 
 
 def test_names_of_a_matrix_of_phones_do_not_overlap() -> None:
     names = [f"p{i}" for i in range(40)]
-    figure = confusion_matrix(pd.DataFrame(1, index=names, columns=names), "title")
+    figure = draw_confusions(pd.DataFrame(1, index=names, columns=names), "title")
     for labels in (figure.axes[0].get_xticklabels(), figure.axes[0].get_yticklabels()):
         found = boxes(figure, labels)
         assert not any(a.overlaps(b) for a, b in itertools.pairwise(found))

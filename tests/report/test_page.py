@@ -12,14 +12,14 @@ from scipy import stats
 
 from bayes_asr.cli import report
 from bayes_asr.report.details import (
-    aligned,
-    confusions,
-    edits_of,
-    frequent_errors,
-    listing,
-    speaker_table,
+    count_confusions,
+    format_alignment,
+    iter_edits,
+    list_errors,
+    rank_errors,
+    tabulate_speakers,
 )
-from bayes_asr.report.differences import best_on_dev, differences
+from bayes_asr.report.differences import compare_with_best, find_best_on_dev
 from bayes_asr.report.runs import System, find_systems
 from bayes_asr.score.counts import align
 from bayes_asr.score.scores import read_scores
@@ -95,7 +95,7 @@ def test_report_lies_beside_the_runs_and_may_be_repeated(out: Path) -> None:
 
 
 def test_speakers_are_means_over_seeds(out: Path, systems: list[System]) -> None:
-    table = speaker_table(systems, KEY)
+    table = tabulate_speakers(systems, KEY)
     assert list(table.columns) == ["speaker", "tokens", "gru", "li & <bru>", "lstm"]
     scores = [
         read_scores(out / "li & <bru>" / f"seed{seed}" / "score_test.json")[0] for seed in (1, 2)
@@ -107,7 +107,7 @@ def test_speakers_are_means_over_seeds(out: Path, systems: list[System]) -> None
 
 def test_confusions_add_up_to_the_counts() -> None:
     score = make_score(1, 0.3, "test", "strict")
-    table = confusions(edits_of([score, score]))
+    table = count_confusions(iter_edits([score, score]))
     counts = score.counts
     assert table.loc["–"].sum() == 2 * counts.insertions
     assert table["–"].sum() == 2 * counts.deletions
@@ -118,18 +118,18 @@ def test_confusions_add_up_to_the_counts() -> None:
 
 def test_frequent_errors_are_counted_and_sorted() -> None:
     edits = align(str.split("a b c a"), str.split("x b d")) + align(["a"], ["x"])
-    table = frequent_errors(edits, most=2)
+    table = rank_errors(edits, most=2)
     assert table.to_numpy().tolist() == [["a", "x", "2"], ["a", "d", "1"]]
 
 
 def test_alignment_has_equal_columns() -> None:
-    text = aligned(align(str.split("sil dh ah"), str.split("sil d iy ah")))
+    text = format_alignment(align(str.split("sil dh ah"), str.split("sil d iy ah")))
     assert text == "REF: sil * dh ah\nHYP: sil d iy ah\n         I S\n"
 
 
 def test_listing_has_every_utterance_with_errors_once() -> None:
     score = make_score(1, 0.1, "test", "strict")
-    entries = list(listing(score))
+    entries = list(list_errors(score))
     wrong = [u for u in score.utterances if u.counts.errors]
     assert sorted(e.split(":")[0] for e in entries) == sorted(u.utterance for u in wrong)
     errors = [int(re.findall(r": (\d+) errors", entry)[0]) for entry in entries]
@@ -138,9 +138,9 @@ def test_listing_has_every_utterance_with_errors_once() -> None:
 
 
 def test_differences_are_those_of_the_scores(systems: list[System]) -> None:
-    best = best_on_dev(systems, "strict")
+    best = find_best_on_dev(systems, "strict")
     assert best.name == "li & <bru>"
-    table = differences(systems, KEY)
+    table = compare_with_best(systems, KEY)
     assert table["system"].tolist() == ["gru", "lstm"]
     gru = next(s for s in systems if s.name == "gru")
     points = gru.rates(KEY).mean() - best.rates(KEY).mean()
@@ -160,5 +160,5 @@ def test_systems_on_other_utterances_are_not_compared(out: Path, tmp_path: Path)
     make_run(tmp_path / "other", 0.5)
     path = tmp_path / "other" / "score_test.json"
     path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
-    table = differences(find_systems([out, tmp_path]), KEY)
+    table = compare_with_best(find_systems([out, tmp_path]), KEY)
     assert table["system"].tolist() == ["gru", "lstm"]

@@ -10,7 +10,7 @@ import pytest
 
 from bayes_asr.errors import InputError
 from bayes_asr.report.runs import find_systems
-from bayes_asr.report.table import as_html, as_latex, as_markdown, as_text, results
+from bayes_asr.report.table import as_html, as_latex, as_markdown, as_text, tabulate_results
 from bayes_asr.score.counts import count_errors
 from bayes_asr.score.scores import Score, UtteranceScore, read_scores, write_scores
 from bayes_asr.score.statistics import beta_interval
@@ -44,7 +44,7 @@ def test_systems_are_in_order_of_their_names(out: Path) -> None:
 
 
 def test_row_has_mean_spread_and_interval_of_the_mean(out: Path) -> None:
-    table = results(find_systems([out]))
+    table = tabulate_results(find_systems([out]))
     row = table[(table.system == "bru") & (table.rate == "PER strict")].iloc[0]
     counts = [
         read_scores(out / "bru" / f"seed{seed}" / "score_test.json")[0].counts for seed in (2, 10)
@@ -57,7 +57,7 @@ def test_row_has_mean_spread_and_interval_of_the_mean(out: Path) -> None:
 
 
 def test_every_convention_is_a_row(out: Path) -> None:
-    table = results(find_systems([out]))
+    table = tabulate_results(find_systems([out]))
     assert list(zip(table.system, table.rate, strict=True)) == [
         ("bru", "PER strict"),
         ("gru", "PER strict"),
@@ -68,15 +68,15 @@ def test_every_convention_is_a_row(out: Path) -> None:
 
 def test_weights_of_the_seeds_are_listed(out: Path) -> None:
     make_run(out / "bru" / "seed3", 0.3, 3)
-    table = results(find_systems([out]))
+    table = tabulate_results(find_systems([out]))
     assert table["LM weight"].tolist() == ["5, 6", "6", "5, 6", "6"]
 
 
 def test_features_of_the_built_in_front_end_are_said_to_lack_fmllr(out: Path) -> None:
-    assert "features" not in results(find_systems([out]))
+    assert "features" not in tabulate_results(find_systems([out]))
     environment = {"parameters": 5, "frontend": {"kind": "mfcc", "cepstra": 13}}
     (out / "gru" / "seed1" / "env.json").write_text(json.dumps(environment))
-    table = results(find_systems([out]))
+    table = tabulate_results(find_systems([out]))
     assert dict(zip(table.system, table.features, strict=True)) == {
         "bru": "–",
         "gru": "MFCC, no fMLLR",
@@ -85,7 +85,7 @@ def test_features_of_the_built_in_front_end_are_said_to_lack_fmllr(out: Path) ->
 
 def test_set_that_is_not_scored_is_a_dash(out: Path) -> None:
     (out / "gru" / "seed1" / "score_test.json").unlink()
-    row = results(find_systems([out / "gru"])).iloc[0]
+    row = tabulate_results(find_systems([out / "gru"])).iloc[0]
     assert (row["test %"], row["test 95 %"]) == ("–", "–")
     assert row["dev %"] != "–"
 
@@ -95,7 +95,7 @@ def test_rate_beyond_all_tokens_has_no_interval(tmp_path: Path) -> None:
     utterance = UtteranceScore("u", "u", count_errors(ref, hyp), ref, hyp)
     score = Score("test", "per", "strict", frozenset(), "sclite", 5, 0, [utterance])
     write_scores([score], tmp_path / "score_test.json")
-    row = results(find_systems([tmp_path])).iloc[0]
+    row = tabulate_results(find_systems([tmp_path])).iloc[0]
     assert float(row["test %"]) > 100
     assert row["test 95 %"] == "–"
 
@@ -121,7 +121,7 @@ def test_broken_records_are_named(out: Path, name: str) -> None:
 
 
 def test_text_is_aligned(out: Path) -> None:
-    lines = as_text(results(find_systems([out]))).splitlines()
+    lines = as_text(tabulate_results(find_systems([out]))).splitlines()
     assert len(lines) == 5
     columns = {line.index("PER") for line in lines[1:]} | {lines[0].index("rate")}
     assert len(columns) == 1

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.errors import InputError
-from bayes_asr.sound.audio import read_audio, resampled
+from bayes_asr.sound.audio import read_audio, resample
 
 SOUND = np.random.default_rng(1).integers(-(2**15), 2**15, (400, 2)).astype(np.int16)
 MONO = SOUND[:, :1]
@@ -177,7 +177,7 @@ def test_damage_never_crashes_and_never_shortens(
 @pytest.mark.parametrize("rate", [8000, 22050, 44100])
 def test_resampling_keeps_a_tone(rate: int) -> None:
     seconds = np.arange(rate) / rate
-    tone = resampled(1000 * np.sin(2 * np.pi * 440 * seconds), rate, 16000)
+    tone = resample(1000 * np.sin(2 * np.pi * 440 * seconds), rate, 16000)
     expected = 1000 * np.sin(2 * np.pi * 440 * np.arange(16000) / 16000)
     assert len(tone) == 16000
     assert np.abs(tone - expected)[200:-200].max() < 5

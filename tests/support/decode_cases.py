@@ -12,7 +12,7 @@ from bayes_asr.decode.search_graph import Arcs, Network, load_network
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.fst import Fst, write_fst
 from bayes_asr.tables.lattice import CompactLattice, Lattice
-from bayes_asr.tables.mdl import monophone_model, write_transition_model
+from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
 
 SCALES = {
@@ -182,6 +182,6 @@ def write_small_graph(folder: Path) -> Path:
         nextstate=np.array([1, 1, 2, 2], np.int32),
     )
     write_fst(fst, folder / "HCLG.fst")
-    write_transition_model(monophone_model([1]), folder / "final.mdl")
+    write_transition_model(build_monophone_model([1]), folder / "final.mdl")
     (folder / "words.txt").write_text("<eps> 0\nyes 1\nno 2\n")
     return folder

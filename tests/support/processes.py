@@ -69,4 +69,4 @@ def _one(
 def on_machines_of_their_own(apart: bool) -> None:
     """Let this process see no memory that another one offers, as on another machine."""
     if apart and os.environ["RANK"] != "0":
-        group.seen = lambda *_: None  # type: ignore[assignment]
+        group.open_memory = lambda *_: None  # type: ignore[assignment]

@@ -10,11 +10,11 @@ import numpy as np
 
 from bayes_asr.features.transforms import statistics
 from bayes_asr.tables.ark import write_int_vectors, write_matrices
-from bayes_asr.tables.mdl import monophone_model, write_transition_model
+from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from bayes_asr.tables.text import write_mapping, write_text
 
 PHONES, STATES, DIMENSIONS = (2, 3, 7), 2, 5
-MODEL = monophone_model(PHONES, STATES)
+MODEL = build_monophone_model(PHONES, STATES)
 SETS = {"train": 12, "dev": 4, "test": 3}
 TINY = [
     "model.layers=1",

@@ -10,9 +10,9 @@ import pytest
 
 from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import (
-    archives_of,
     iter_int_vectors,
     iter_matrices,
+    list_archives,
     read_matrix,
     read_scp,
     write_matrices,
@@ -51,7 +51,7 @@ def test_relative_paths_are_kaldis_then_the_scps_folder(
 
 
 def test_digits_alone_are_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert archives_of(["17", "17:2", "a:17"]) == [Path("17"), Path("a")]
+    assert list_archives(["17", "17:2", "a:17"]) == [Path("17"), Path("a")]
     data, work = tmp_path / "data", tmp_path / "work"
     for folder in (data, work):
         folder.mkdir()

@@ -17,7 +17,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import (
     CompactLattice,
     Lattice,
-    connected,
+    connect,
     iter_lattices,
     lattice_bytes,
     scale_acoustic,
@@ -136,7 +136,7 @@ def test_unconnected_states_are_left_out() -> None:
     ends = np.flatnonzero(np.isfinite(lattice.final_graph))
     lattice.final_graph[ends[1:]] = np.inf
     lattice.final_acoustic[ends[1:]] = np.inf
-    found = connected(lattice)
+    found = connect(lattice)
     assert sorted(word_paths(found)) == sorted(word_paths(lattice))
     assert np.isfinite(found.final_graph).any()
     leads = np.isfinite(found.final_graph)

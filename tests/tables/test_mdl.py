@@ -13,7 +13,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import iter_int_vectors, read_vector
 from bayes_asr.tables.mdl import (
     TransitionModel,
-    monophone_model,
+    build_monophone_model,
     read_transition_model,
     write_transition_model,
 )
@@ -143,7 +143,7 @@ def test_chain_topology_has_a_pdf_of_its_own_on_self_loops(tmp_path: Path) -> No
 
 
 def test_monophone_model(tmp_path: Path) -> None:
-    model = monophone_model([3, 1], {1: 5, 3: 2})
+    model = build_monophone_model([3, 1], {1: 5, 3: 2})
     assert model.num_pdfs == 7
     assert model.num_transition_ids == 14
     assert model.tuples[:, :3].tolist() == [[1, s, s] for s in range(5)] + [[3, 0, 5], [3, 1, 6]]
@@ -157,13 +157,13 @@ def test_the_monophone_model_of_kaldi_is_ours_but_for_its_training(
     kaldi_corpus: Callable[[str], Path],
 ) -> None:
     theirs = read_transition_model(kaldi_corpus("timit_sample") / "exp" / "mono_ali" / "final.mdl")
-    ours = monophone_model(sorted(theirs.topology), 3)
+    ours = build_monophone_model(sorted(theirs.topology), 3)
     for name in ("phone", "hmm_state", "self_loop", "pdf"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
 
 
 def test_every_truncation_is_an_error(tmp_path: Path) -> None:
-    write_transition_model(monophone_model([1, 2]), tmp_path / "final.mdl")
+    write_transition_model(build_monophone_model([1, 2]), tmp_path / "final.mdl")
     whole = (tmp_path / "final.mdl").read_bytes()
     for content in (whole[:-1], CHAIN[: CHAIN.index("</TransitionModel>")].encode()):
         for end in range(len(content)):

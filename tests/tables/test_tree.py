@@ -8,7 +8,15 @@ import pytest
 from bayes_asr.errors import InputError
 from bayes_asr.tables.ark import iter_int_vectors
 from bayes_asr.tables.mdl import read_transition_model
-from bayes_asr.tables.tree import Leaf, Split, Table, Tree, monophone_tree, read_tree, write_tree
+from bayes_asr.tables.tree import (
+    Leaf,
+    Split,
+    Table,
+    Tree,
+    build_monophone_tree,
+    read_tree,
+    write_tree,
+)
 
 SMALL = Tree(3, 1, Split(1, frozenset({1, 4}), Leaf(0), Table(-1, (None, Leaf(1), Leaf(2)))))
 SMALL_TEXT = """ContextDependency 3 1 ToPdf SE 1 [ 1 4 ]
@@ -53,7 +61,7 @@ def test_the_tree_gives_the_pdfs_that_kaldi_aligned(
 
 def test_kaldis_monophone_tree_is_ours(kaldi_corpus: Callable[[str], Path], tmp_path: Path) -> None:
     path = kaldi_corpus("timit_sample") / "exp" / "mono_ali" / "tree"
-    ours = monophone_tree({phone: range(3 * phone - 3, 3 * phone) for phone in range(1, 49)})
+    ours = build_monophone_tree({phone: range(3 * phone - 3, 3 * phone) for phone in range(1, 49)})
     write_tree(ours, tmp_path / "tree")
     assert (tmp_path / "tree").read_bytes() == path.read_bytes()
 

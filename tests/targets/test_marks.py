@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.mdl import monophone_model
+from bayes_asr.tables.mdl import build_monophone_model
 from bayes_asr.tables.tree import read_tree
 from bayes_asr.targets.alignments import Alignments
 from bayes_asr.targets.marks import (
-    described,
-    frames_of_phones,
-    transition_ids,
-    with_counted_transitions,
+    count_transitions,
+    describe_phones,
+    find_frames,
+    spread_states,
     write_alignments,
 )
 
@@ -29,7 +29,7 @@ def test_each_phone_has_a_frame_a_state(lengths: list[int]) -> None:
     """Phones whose middle frames suffice are not moved, unless a short neighbour needs room."""
     starts = np.cumsum([0, *lengths[:-1]])
     count = max(3 * len(lengths), (sum(lengths) - 400) // 160 + 1)
-    phones = frames_of_phones(starts, count, RATE)
+    phones = find_frames(starts, count, RATE)
     sizes = np.diff(phones.ends, prepend=0)
     assert sizes.min() >= 3
     assert phones.ends[-1] == count
@@ -43,9 +43,9 @@ def test_each_phone_has_a_frame_a_state(lengths: list[int]) -> None:
 
 def test_a_short_phone_takes_frames_from_the_next_or_at_the_end_from_the_previous() -> None:
     # Middles at samples 200, 360, ..., 2120: the phones have 2, 2, 8 and 1 frames by the marks.
-    phones = frames_of_phones(np.array([0, 500, 700, 2000]), 13, RATE)
+    phones = find_frames(np.array([0, 500, 700, 2000]), 13, RATE)
     assert phones.ends.tolist() == [3, 6, 10, 13]
-    assert described([phones]) == (
+    assert describe_phones([phones]) == (
         "4 phones; 3 (75.0 %) lasted fewer than 3 frames and were given 3, which moved 5 of 13 "
         "frames to a neighbour"
     )
@@ -61,20 +61,20 @@ def test_a_short_phone_takes_frames_from_the_next_or_at_the_end_from_the_previou
 )
 def test_marks_without_room_are_refused(starts: list[int], message: str | None) -> None:
     if message is None:
-        assert frames_of_phones(np.array(starts), 5, RATE).ends.tolist() == [5]
+        assert find_frames(np.array(starts), 5, RATE).ends.tolist() == [5]
         return
     with pytest.raises(InputError, match=message):
-        frames_of_phones(np.array(starts), 5, RATE)
+        find_frames(np.array(starts), 5, RATE)
 
 
 def test_marks_that_go_back_are_refused() -> None:
     with pytest.raises(InputError, match="phone 3 begins before"):
-        frames_of_phones(np.array([0, 900, 800]), 50, RATE)
+        find_frames(np.array([0, 900, 800]), 50, RATE)
 
 
 def test_transition_ids_are_read_back_as_the_phones_and_states(tmp_path: Path) -> None:
-    model = monophone_model([1, 2, 5])
-    tids = transition_ids([5, 2, 5], np.array([4, 7, 15]), model)
+    model = build_monophone_model([1, 2, 5])
+    tids = spread_states([5, 2, 5], np.array([4, 7, 15]), model)
     write_alignments([("u", tids)], model, {"a": 1, "b": 2, "e": 5}, tmp_path)
     alignments = Alignments(tmp_path)
     assert alignments.phones("u").tolist() == [5] * 4 + [2] * 3 + [5] * 8
@@ -85,9 +85,9 @@ def test_transition_ids_are_read_back_as_the_phones_and_states(tmp_path: Path) -
 
 
 def test_transition_probabilities_are_shares_with_one_added() -> None:
-    model = monophone_model([1])
-    tids = transition_ids([1], np.array([9]), model)
-    counted = with_counted_transitions(model, [tids, tids])
+    model = build_monophone_model([1])
+    tids = spread_states([1], np.array([9]), model)
+    counted = count_transitions(model, [tids, tids])
     # Each state is entered twice and held four times, so 3 and 5 of 8.
     loops = counted.self_loop[1:]
     assert np.exp(counted.log_prob[1:][loops]) == pytest.approx([5 / 8] * 3)
@@ -102,6 +102,6 @@ def test_states_are_entered_as_in_kaldis_alignments(kaldi_corpus: Callable[[str]
     starts = np.flatnonzero(np.diff(theirs.phones(utt), prepend=0))
     phones = theirs.phones(utt)[starts]
     ends = np.append(starts[1:], theirs.lengths[utt])
-    ours = transition_ids(phones.tolist(), ends, theirs.model)
+    ours = spread_states(phones.tolist(), ends, theirs.model)
     assert theirs.model.phone[ours].tolist() == theirs.phones(utt).tolist()
     assert (theirs.model.hmm_state[ours[starts]] == 0).all()

@@ -23,7 +23,7 @@ from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.transforms import Normalisation
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.runs import checkpoint, record
-from bayes_asr.tables.mdl import monophone_model, write_transition_model
+from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from bayes_asr.train.batch import loader
 from bayes_asr.train.build import choose_device
 from bayes_asr.train.loop import run_batches
@@ -279,7 +279,7 @@ def test_other_data_under_an_old_run_are_refused(tmp_path: Path) -> None:
     write_corpus(root)
     for folder in ("ali", "ali_dev"):
         write_transition_model(
-            monophone_model((2, 3, 7, 8), 2), root / "exp" / folder / "final.mdl"
+            build_monophone_model((2, 3, 7, 8), 2), root / "exp" / folder / "final.mdl"
         )
     with pytest.raises(InputError, match=r"network has outputs 6, 3, but these data need 8, 4"):
         train(config_of(root, "train.epochs=1"), tmp_path / "run")
@@ -386,7 +386,9 @@ def test_unexpected_dimensions_are_announced(small_corpus: Path, messages: Any) 
 def test_dev_aligned_by_another_model_is_refused(tmp_path: Path) -> None:
     root = write_corpus(tmp_path)
     # The same number of pdfs, but of other phones.
-    write_transition_model(monophone_model((2, 3, 8), 2), root / "exp" / "ali_dev" / "final.mdl")
+    write_transition_model(
+        build_monophone_model((2, 3, 8), 2), root / "exp" / "ali_dev" / "final.mdl"
+    )
     with pytest.raises(
         InputError, match=r"ali_dev/final.mdl \(6 pdfs\) has other transitions than"
     ):

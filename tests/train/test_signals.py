@@ -14,7 +14,7 @@ import pytest
 from bayes_asr.cli import main
 from bayes_asr.errors import StoppedError
 from bayes_asr.processes import group
-from bayes_asr.processes.signals import SIGNALS, noted
+from bayes_asr.processes.signals import SIGNALS, note_signals
 from bayes_asr.runs.status import status
 from bayes_asr.train.start import train
 from bayes_asr.train.step import Step
@@ -83,7 +83,7 @@ def test_exit_status_tells_the_signal(
 
 def test_second_signal_ends_at_once_and_handlers_are_put_back() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with noted() as notice:
+    with note_signals() as notice:
         os.kill(os.getpid(), signal.SIGINT)
         assert notice.number == signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
@@ -94,7 +94,7 @@ def test_second_signal_ends_at_once_and_handlers_are_put_back() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_other_signals_may_come_twice(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with noted() as notice:
+    with note_signals() as notice:
         for _ in range(2):
             os.kill(os.getpid(), number)
         assert notice.number == number
@@ -108,7 +108,7 @@ def test_one_of_several_processes_that_fails_is_not_ended_before_it_says_why(
     monkeypatch.setattr(group, "size", lambda: processes)
     usual = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        with pytest.raises(OSError, match="disk"), noted():
+        with pytest.raises(OSError, match="disk"), note_signals():
             raise OSError("disk")
         ends = signal.getsignal(signal.SIGTERM) is usual[signal.SIGTERM]
         assert ends == dies
@@ -144,7 +144,7 @@ def test_terminal_that_is_closed_stops_a_training_that_is_saved(
 def test_signal_that_is_ignored_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with noted() as notice:
+        with note_signals() as notice:
             os.kill(os.getpid(), signal.SIGINT)
         assert notice.number == 0
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
