@@ -1,5 +1,6 @@
 """Files that appear under their name only when they are complete, and small ones to read."""
 
+import gzip
 import os
 import platform
 import re
@@ -8,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from bayes_asr.errors import InputError
 
@@ -71,6 +72,19 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that replaces `path` on success, gzipped if that is named .gz."""
+    with replacing(path) as temporary:
+        if path.suffix == ".gz":
+            # No time and no name in its header: the same content gives the same bytes.
+            with temporary.open("wb") as file, gzip.GzipFile("", "wb", 9, file, 0) as packed:
+                yield cast(BinaryIO, packed)
+        else:
+            with temporary.open("wb") as plain:
+                yield plain
 
 
 def _remove_leftovers(path: Path) -> None:

@@ -16,7 +16,7 @@ from bayes_asr.score.glm import ENGLISH, filter_words, read_glm
 from bayes_asr.score.hubscr import count_by_hubscr
 from bayes_asr.score.phones import PhoneMap, timit_map
 from bayes_asr.score.scores import Score
-from bayes_asr.score.sets import TimedSweep, Weights, check_same_utterances, find_hypotheses
+from bayes_asr.score.sweeps import TimedSweep, Weights, check_same_utterances, find_hypotheses
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.text import read_text, write_lines
 

@@ -13,8 +13,9 @@ from bayes_asr.config import Config
 from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import locate
 from bayes_asr.decode.embedded import Engine, choose_engine, decode_utterance
+from bayes_asr.decode.loading import check_loglikes, load_network
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.search_graph import Network, check_loglikes, load_network
+from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
 from bayes_asr.features.transforms import statistics
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load

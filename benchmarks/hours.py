@@ -21,7 +21,7 @@ import record
 
 from bayes_asr.config import load
 from bayes_asr.corpus.sets import training_and_dev
-from bayes_asr.tables.ark import SIZED_INT
+from bayes_asr.tables.integers import SIZED_INT
 from bayes_asr.tables.text import read_data_dir, write_mapping
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ import pytest
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import HOST, read_text, replacing
-from bayes_asr.tables.ark import write_int_vectors
+from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.lattice import write_lattices
 from tests.attacks.fuzzing import WORD_LATTICES
 

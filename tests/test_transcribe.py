@@ -14,8 +14,8 @@ from bayes_asr.runs import checkpoint
 from bayes_asr.sound.audio import resample
 from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.mdl import build_monophone_model
-from bayes_asr.targets.marks import STATES, find_frames, spread_states, write_alignments
+from bayes_asr.tables.mdl import STATES, build_monophone_model
+from bayes_asr.targets.marks import find_frames, spread_states, write_alignments
 from tests.sound.test_audio import riff, sphere
 from tests.support.places import CONF
 

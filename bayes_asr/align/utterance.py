@@ -9,8 +9,8 @@ import numpy as np
 
 from bayes_asr.align.transcript import Speech, build_transcript_fst, read_speech
 from bayes_asr.decode.embedded import ENGINES, Engine
+from bayes_asr.decode.loading import build_network, check_loglikes
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.search_graph import build_network, check_loglikes
 from bayes_asr.errors import InputError
 
 NARROW = 0.01  # lattice beam: only the best path is asked for

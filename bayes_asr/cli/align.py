@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from bayes_asr.align.directory import align_flat, align_run
+from bayes_asr.align.data_dir import align_flat, align_run
 from bayes_asr.align.utterance import AlignOptions
 from bayes_asr.cli.arguments import positive
 from bayes_asr.errors import InputError

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.config import as_yaml, explain, load
+from bayes_asr.config import as_yaml, load
+from bayes_asr.config.explain import explain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.fold import fold
 from bayes_asr.runs import checkpoint
-from bayes_asr.runs.network import BEST, read_network
+from bayes_asr.runs.network import read_network
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +35,6 @@ def run(args: argparse.Namespace) -> None:
     )
     args.out.mkdir(parents=True, exist_ok=True)
     replace(config, model=model).save(args.out / "config.yaml")
-    checkpoint.save(args.out / BEST, folded.content())
+    checkpoint.save(args.out / checkpoint.BEST, folded.content())
     before, after = (sum(p.numel() for p in net.parameters()) for net in (trained.model, plain))
     LOGGER.info("%d parameters, %d before; written to %s", after, before, args.out)

@@ -15,7 +15,7 @@ from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.hubscr import describe_difference
 from bayes_asr.score.phones import timit_map
 from bayes_asr.score.scores import Score, pool, write_scores
-from bayes_asr.score.sets import SetPaths, Sweep, TextSweep, score_sweeps
+from bayes_asr.score.sweeps import SetPaths, Sweep, TextSweep, score_sweeps
 
 SETS = ("dev", "test")
 

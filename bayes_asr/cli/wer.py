@@ -9,7 +9,7 @@ from bayes_asr.score.glm import ENGLISH, read_glm
 from bayes_asr.score.nist import read_ctm, read_stm, score_segments
 from bayes_asr.score.phones import PhoneMap, fold, read_phone_map, timit_map
 from bayes_asr.score.scores import Score, UtteranceScore
-from bayes_asr.score.sets import score_utterances
+from bayes_asr.score.sweeps import score_utterances
 from bayes_asr.tables.text import read_mapping, read_text
 
 

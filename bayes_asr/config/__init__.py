@@ -1,10 +1,9 @@
 """The configuration: typed data with a closed vocabulary.
 
 `conf/base.yaml` names every key once, with its default, unit and meaning; `schema` gives types and
-ranges; `reader` merges files and `--set a.b=c` over base.yaml; `explain` says what a key means.
+ranges; `merge` lays files and `--set a.b=c` over base.yaml; `explain` says what a key means.
 """
 
-from bayes_asr.config.explain import explain
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import (
     Config,
@@ -33,7 +32,6 @@ __all__ = [
     "TrainConfig",
     "as_yaml",
     "differences",
-    "explain",
     "keys",
     "load",
 ]

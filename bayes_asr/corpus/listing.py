@@ -1,10 +1,17 @@
 """Which utterances of a set have features and an alignment."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from bayes_asr.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of
+from bayes_asr.log import LOGGER
+from bayes_asr.tables.ark import is_pipe, list_archives
 from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.sorted import SortedTable, decode, encode
 from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.targets.alignments import Alignments
 
@@ -32,3 +39,53 @@ def list_utterances(directory: Path, alignments: Alignments, open_pipe: OpenPipe
         [utt for utt in data.utt2spk if utt not in feats],
         [utt for utt in feats if utt not in lengths],
     )
+
+
+def index_utterances(
+    directory: Path, alignments: Alignments, open_pipe: OpenPipe | None, index: Index
+) -> Listing:
+    """What `list_utterances` gives, from an index.
+
+    That is kept where feats.scp is as Kaldi sorts it and has no pipes.
+    """
+    tables = [path for name in ("feats.scp", "utt2spk") if (path := directory / name).exists()]
+    made_from = {str(path): content_hash([path.read_bytes()]) for path in tables}
+    made_from[str(alignments.directory)] = alignments.digest
+    made_from["working directory"] = os.getcwd()  # relative names in feats.scp mean other files
+
+    def make(_: Path) -> Arrays:
+        found = list_utterances(directory, alignments, open_pipe)
+        feats = found.data.feats or {}
+        if list(feats) != sorted(feats) or any(map(is_pipe, feats.values())):
+            return {}
+        where = [os.path.join(os.getcwd(), one) for one in feats.values()]
+        return {
+            "names": encode(feats),
+            "where": encode(where),
+            "archives": encode(map(str, list_archives(where))),
+            "lengths": np.array([found.lengths.get(utt, -1) for utt in feats], np.int64),
+            "total": np.array(found.total),
+            "without_features": encode(found.without_features),
+        }
+
+    def use(_: Path, found: Arrays) -> Listing:
+        if not found or not all(map(os.path.exists, decode(found["archives"]))):
+            return list_utterances(directory, alignments, open_pipe)
+        names, lengths = found["names"], found["lengths"]
+        aligned = lengths >= 0
+        feats = SortedTable(names, found["where"])
+        return Listing(
+            read_data_dir(directory, open_pipe=open_pipe, feats=feats),
+            SortedTable(names[aligned], lengths[aligned]),
+            int(found["total"]),
+            decode(found["without_features"]),
+            decode(names[~aligned]),
+        )
+
+    try:
+        return index.of(
+            f"utterances-{name_of(directory, alignments.directory)}", made_from, make, use
+        )
+    except NotKeptError as error:
+        LOGGER.warning("no index of the utterances, which are read from the tables: %s", error)
+        return list_utterances(directory, alignments, open_pipe)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.config import Config, DataConfig, FeatureConfig
+from bayes_asr.corpus.alignments_index import index_alignments
 from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.indexed import index_alignments, index_utterances
 from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.listing import list_utterances
+from bayes_asr.corpus.listing import index_utterances, list_utterances
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.stored import Features

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bayes_asr.decode import determinize as reference
+from bayes_asr.decode import options as defaults
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Arcs, Network
 from bayes_asr.tables.lattice import CompactLattice, Lattice
@@ -177,7 +177,7 @@ def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> Compa
         c.byref(lattice_view(lattice)),
         pointer(phone_start),
         c.c_double(beam),
-        c.c_int64(reference.MAX_BYTES),
+        c.c_int64(defaults.MAX_BYTES),
         c.byref(view),
     )
     if not held:

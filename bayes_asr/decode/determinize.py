@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bayes_asr.decode import options as defaults
 from bayes_asr.decode.acceptor import (
     NOTHING,
     Acceptor,
@@ -33,10 +34,7 @@ from bayes_asr.tables.lattice import CompactLattice, Lattice, connect
 
 TOLERANCE = 1.0 / 1024  # between the weights of subsets that count as one state (OpenFst's kDelta)
 EMPTY = 0
-MAX_BYTES = (
-    50_000_000  # Kaldi's --max-mem, by Kaldi's estimate of what arcs, elements, strings take
-)
-ARC_BYTES, ELEMENT_BYTES, STRING_BYTES = 32, 24, 32
+ARC_BYTES, ELEMENT_BYTES, STRING_BYTES = 32, 24, 32  # by Kaldi's estimate
 RETRY_CUTOFF, MAX_TRIES = 0.5, 10
 
 Element = tuple[int, int, Cost, Cost]  # state, string, graph, acoustic
@@ -295,7 +293,7 @@ class Determinizer:
         """Tell whether Kaldi would stop here; strings that nothing needs any more do not count."""
         rest = self.arcs * ARC_BYTES + self.elements * ELEMENT_BYTES
         strings = len(self.strings.parent) - 1
-        if rest + (strings - self.garbage) * STRING_BYTES <= MAX_BYTES:
+        if rest + (strings - self.garbage) * STRING_BYTES <= defaults.MAX_BYTES:
             return False
         needed = {arc[1] for subset in self.subsets for arc in subset.arcs}
         known = [entry for row in self.initial.rows.values() for entry in row]
@@ -305,7 +303,7 @@ class Determinizer:
         needed |= {element[1] for elements in lists for element in elements}
         live = self.strings.count_live(needed)
         self.garbage = strings - live
-        return rest + live * STRING_BYTES > MAX_BYTES * 0.8
+        return rest + live * STRING_BYTES > defaults.MAX_BYTES * 0.8
 
 
 def drop_phones(done: Deterministic, first_phone: int) -> Acceptor:

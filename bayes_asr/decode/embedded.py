@@ -9,13 +9,30 @@ import numpy as np
 
 from bayes_asr.decode import compiled
 from bayes_asr.decode.determinize import determinize
-from bayes_asr.decode.options import DecodeOptions, DecodeResult
+from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search import best_arcs, search
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice, Lattice, scale_acoustic
 
 LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DecodeResult:
+    """The best path of one utterance and, when something survived, its word lattice.
+
+    Acoustic costs are unscaled; `tids` int32 [frames] is the alignment; without words the costs
+    are infinite.
+    """
+
+    utt: str
+    words: list[int]
+    tids: np.ndarray
+    graph_cost: float
+    acoustic_cost: float
+    reached_final: bool
+    lattice: CompactLattice | None
 
 
 @dataclass(frozen=True)

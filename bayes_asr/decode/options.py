@@ -1,13 +1,11 @@
-"""How to search, and what a search gives: names, meanings and defaults of Kaldi's decoders."""
+"""How to search: names, meanings and defaults of Kaldi's decoders."""
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from bayes_asr.errors import InputError
-from bayes_asr.tables.lattice import CompactLattice
 
 UNLIMITED = 2**31 - 1
+MAX_BYTES = 50_000_000  # of a lattice that is determinized: Kaldi's --max-mem
 
 
 @dataclass(frozen=True)
@@ -33,20 +31,3 @@ class DecodeOptions:
                 f"decode: max_active must be above 1, up to {UNLIMITED} and at least min_active, "
                 f"not {self.max_active} and {self.min_active}"
             )
-
-
-@dataclass(frozen=True)
-class DecodeResult:
-    """The best path of one utterance and, when something survived, its word lattice.
-
-    Acoustic costs are unscaled; `tids` int32 [frames] is the alignment; without words the costs
-    are infinite.
-    """
-
-    utt: str
-    words: list[int]
-    tids: np.ndarray
-    graph_cost: float
-    acoustic_cost: float
-    reached_final: bool
-    lattice: CompactLattice | None

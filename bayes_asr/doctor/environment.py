@@ -11,7 +11,7 @@ import torch
 from bayes_asr.decode import compiled as decoder
 from bayes_asr.decode.archive import BACKENDS, choose_decoder
 from bayes_asr.decode.kaldi import PROGRAMS
-from bayes_asr.doctor.training_data import LEAST_FREE, Check
+from bayes_asr.doctor.check import LEAST_FREE, Check
 from bayes_asr.errors import InputError
 from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.programs import explain_failure, find_nist_program, find_program

@@ -5,9 +5,8 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from bayes_asr.corpus.sets import (
     locate,
     training_and_dev,
 )
+from bayes_asr.doctor.check import LEAST_FREE, Check, State
 from bayes_asr.errors import InputError, explain
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.layer import Layer
@@ -31,25 +31,11 @@ from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import DataDir
 from bayes_asr.train.build import architecture, plan_network
 
-State = Literal["ok", "absent", "warning", "error"]
 HERE = Path()
 SAMPLE = 10  # utterances of a set that are read
-LEAST_FREE = 2**30  # bytes
 UPDATED = 5  # what is held of each weight: itself, its gradient, two moments, a temporary
 VALUES_PER_UNIT = 16  # and frame, until the backward pass: measured with lstm; li-bru takes 10
 CHECKPOINTS = 4 * 3  # last, the one before, unfinished and best: weights and two moments
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at; only an error keeps a training from starting.
-
-    absent: something that not everybody needs, and that cannot be used here.
-    """
-
-    name: str
-    state: State
-    message: str
 
 
 def check_corpus(

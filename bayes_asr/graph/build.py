@@ -16,7 +16,8 @@ from bayes_asr.graph.lexicon import (
     disambiguate,
     number_words,
 )
-from bayes_asr.graph.ngram import BACKOFF, EPSILON, NgramModel, build_grammar_fst
+from bayes_asr.graph.ngram import NgramModel, build_grammar_fst
+from bayes_asr.graph.symbols import BACKOFF, EPSILON
 from bayes_asr.graph.transducers import drop_labels, from_kaldifst, load_kaldifst, to_kaldifst
 from bayes_asr.tables.fst import Fst, write_fst
 from bayes_asr.tables.mdl import TransitionModel

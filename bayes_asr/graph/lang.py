@@ -6,12 +6,11 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.graph.lexicon import Pronunciation, mark_positions, read_lexicon
-from bayes_asr.graph.ngram import EPSILON
+from bayes_asr.graph.symbols import EPSILON
 from bayes_asr.tables.binary import iter_lines
-from bayes_asr.tables.mdl import TransitionModel, build_monophone_model
+from bayes_asr.tables.mdl import STATES, TransitionModel, build_monophone_model
 from bayes_asr.tables.text import read_symbols
 from bayes_asr.tables.tree import Tree, build_monophone_tree
-from bayes_asr.targets.marks import STATES
 
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
 ALIGN_LEXICON = "phones/align_lexicon.txt"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.errors import InputError
-from bayes_asr.graph.ngram import BACKOFF, END, EPSILON, START
+from bayes_asr.graph.symbols import BACKOFF, END, EPSILON, START
 from bayes_asr.graph.transducers import Arc, build_fst
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.fst import Fst

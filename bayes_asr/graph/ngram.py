@@ -10,12 +10,12 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
+from bayes_asr.graph.symbols import BACKOFF, END, EPSILON, START
 from bayes_asr.graph.transducers import Arc, build_fst
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.fst import Fst
 
 LOG = logging.getLogger(__name__)
-EPSILON, BACKOFF, START, END = "<eps>", "#0", "<s>", "</s>"
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts
 Ngram = tuple[str, ...]

@@ -21,6 +21,7 @@ from bayes_asr.log import LOGGER
 
 FORMAT = 2
 READABLE = (1, FORMAT)  # 1 is that of version 0.1
+BEST = "best.pt"  # the network with the lowest dev frame error
 LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
 RESUMED = (UNFINISHED, LAST, PREVIOUS)  # what a run can go on from
 FIRST = "first.pt"  # what last.pt is called while the run that was there is discarded

@@ -14,8 +14,6 @@ from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.runs import checkpoint
 
-BEST = "best.pt"
-
 
 @dataclass(frozen=True)
 class TrainedNetwork:
@@ -54,12 +52,12 @@ def read_network(run: Path) -> TrainedNetwork:
     """The best network of a run; InputError where there is none, or it is not what it says."""
     if not (run / "config.yaml").exists():
         raise InputError(f"{run}: not a run directory, it has no config.yaml; train first")
-    content = checkpoint.read(run / BEST)
+    content = checkpoint.read(run / checkpoint.BEST)
     try:
         return TrainedNetwork.of_content(upgrade(content, run))
     except (RuntimeError, TypeError, KeyError, AttributeError, IndexError, ValueError) as error:
         raise InputError(
-            f"{run / BEST}: does not hold the network that it describes"
+            f"{run / checkpoint.BEST}: does not hold the network that it describes"
             f" ({' '.join(str(error).split())[:100]}); train it again"
         ) from None
 

@@ -20,11 +20,10 @@ from bayes_asr.log import LOGGER
 from bayes_asr.nn.kernels import library
 from bayes_asr.processes import group
 from bayes_asr.runs import checkpoint, state, tensorboard
-from bayes_asr.runs.network import BEST, TrainedNetwork
 
 CONFIG, HISTORY, LOCK = "config.yaml", "history.jsonl", "train.log"
 RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
-    *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, BEST),
+    *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST),
     *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
     CONFIG,  # the last: checkpoints without it could not be told from those of another run
 )
@@ -68,7 +67,9 @@ def check_same_configuration(config: Config, run: Path) -> None:
 def _check_nothing_learnt(run: Path) -> None:
     """Refuse to start where a run has lost its checkpoints: what is left would be overwritten."""
     history = run / HISTORY
-    left = [path for path in (run / BEST, *sorted(run.glob("*.damaged"))) if path.exists()]
+    left = [
+        path for path in (run / checkpoint.BEST, *sorted(run.glob("*.damaged"))) if path.exists()
+    ]
     left += [history] if history.exists() and history.stat().st_size else []
     if left:
         raise InputError(
@@ -168,13 +169,14 @@ def compare_versions(saved: Mapping[str, Any], device: torch.device) -> None:
             )
 
 
-def write_environment(run: Path, network: TrainedNetwork, device: torch.device) -> None:
-    """Write env.json."""
-    first = next(iter(network.front_ends.values()))
+def write_environment(
+    run: Path, parameters: int, analysis: Mapping[str, Any] | None, device: torch.device
+) -> None:
+    """Write env.json; analysis: what made the features of sound, if anything here did."""
     environment = {
-        "parameters": sum(p.numel() for p in network.model.parameters()),
+        "parameters": parameters,
         **versions(device),
-        "frontend": first.sound,
+        "frontend": None if analysis is None else dict(analysis),
     }
     with replacing(run / "env.json") as temporary:
         temporary.write_text(json.dumps(environment, indent=1) + "\n")

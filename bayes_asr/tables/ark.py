@@ -4,34 +4,32 @@ kaldiio encodes the matrices that are written. It reads none: it trusts headers,
 unpickles an archive that asks for it.
 """
 
-import gzip
 import io
 import os
 import re
-import struct
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
 
 import numpy as np
 from kaldiio.matio import write_array
 from numpy.typing import DTypeLike
 
 from bayes_asr.errors import InputError, reason
-from bayes_asr.files import replacing
+from bayes_asr.files import replacing, writing
 from bayes_asr.tables.binary import (
-    DAMAGED,
     ByteReader,
     KaldiReader,
     OpenPipe,
+    check_name,
     iter_lines,
     open_bytes,
     read_pairs,
 )
+from bayes_asr.tables.integers import read_binary_ints, read_text_ints
 from bayes_asr.tables.matrix import read_binary, read_header, read_text_matrix
 
-SIZED_INT = np.dtype([("width", "u1"), ("value", "<i4")])
 RXFILENAME = re.compile(
     r"(?P<path>.*?)(?::(?P<offset>\d{1,18}))?(?:\[(?P<range>[^\[\]]*)\])?", re.S
 )
@@ -149,9 +147,9 @@ def iter_int_vectors(
         for utt, after in stream.utterances():
             head = b"\n" if after == b"\n" else stream.take(1, utt)
             if head == b"\0":
-                yield utt, _read_binary_ints(stream, utt)
+                yield utt, read_binary_ints(stream, utt)
             else:
-                yield utt, _read_text_ints(stream, utt, head)
+                yield utt, read_text_ints(stream, utt, head)
 
 
 def write_matrices(
@@ -169,28 +167,14 @@ def write_matrices(
     written: set[str] = set()
     with ExitStack() as stack:
         index = stack.enter_context(_open_index(scp)) if scp else None
-        file = stack.enter_context(_open_archive(ark))
+        file = stack.enter_context(writing(ark))
         for utt, matrix in items:
-            _check_key(utt, written, ark)
+            check_name(utt, written, ark)
             checked = _check_matrix(matrix, utt, ark)
             file.write(f"{utt} ".encode())
             if index:
                 index.write(f"{utt} {ark.absolute()}:{file.tell()}\n")
             write_array(file, checked)
-    return len(written)
-
-
-def write_int_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> int:
-    """Write integer vectors [T], such as alignments, as a binary archive (.gz if named so)."""
-    ark = Path(ark)
-    written: set[str] = set()
-    with _open_archive(ark) as file:
-        for utt, vector in items:
-            _check_key(utt, written, ark)
-            values = _check_ints(vector, utt, ark)
-            sized = np.empty(len(values), SIZED_INT)
-            sized["width"], sized["value"] = 4, values
-            file.write(f"{utt} \0B\4".encode() + struct.pack("<i", len(values)) + sized.tobytes())
     return len(written)
 
 
@@ -276,37 +260,6 @@ def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> n
     return matrix
 
 
-def _read_binary_ints(source: ByteReader, utt: str) -> np.ndarray:
-    head = source.take(6, utt)
-    if head[:2] != b"B\4":
-        raise source.fail(f"{utt} is no vector of integers at {source.position}: {DAMAGED}")
-    (count,) = struct.unpack("<i", head[2:])
-    sized = np.frombuffer(source.take(5 * count, f"{utt} ({count} integers)"), SIZED_INT)
-    if (sized["width"] != 4).any():
-        raise source.fail(f"{utt} is no vector of int32 before {source.position}: {DAMAGED}")
-    return sized["value"].astype(np.int32)
-
-
-def _read_text_ints(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
-    line = head if head == b"\n" else head + source.line()
-    if not line.endswith(b"\n"):
-        raise source.fail(f"{utt} has a line without an end at {source.position}: {DAMAGED}")
-    try:
-        return np.array([int(word) for word in line.split()], np.int32)
-    except (ValueError, OverflowError):
-        raise source.fail(
-            f"{utt} is no line of integers before {source.position}: {DAMAGED}"
-        ) from None
-
-
-def _check_key(utt: str, written: set[str], ark: Path) -> None:
-    if utt.encode().split() != [utt.encode()]:
-        raise InputError(f"{ark}: an utterance name must be one word, not {utt!r}")
-    if utt in written:
-        raise InputError(f"{ark}: {utt} is there a second time")
-    written.add(utt)
-
-
 def _check_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
     values = np.asarray(matrix)
     if values.ndim != 2 or not values.size or not np.issubdtype(values.dtype, np.floating):
@@ -316,29 +269,6 @@ def _check_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
     if np.isnan(values).any():
         raise InputError(f"{ark}: {utt} holds NaN at frame {np.argwhere(np.isnan(values))[0][0]}")
     return np.ascontiguousarray(values, np.float32)
-
-
-def _check_ints(vector: np.ndarray, utt: str, ark: Path) -> np.ndarray:
-    values = np.asarray(vector)
-    if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
-        raise InputError(
-            f"{ark}: {utt} is {values.dtype} {list(values.shape)}, not a vector of integers"
-        )
-    if (values != values.astype(np.int32)).any():
-        raise InputError(f"{ark}: {utt} holds {np.abs(values).max()}, more than an int32 can")
-    return values
-
-
-@contextmanager
-def _open_archive(path: Path) -> Iterator[BinaryIO]:
-    with replacing(path) as temporary:
-        if path.suffix == ".gz":
-            # No time and no name in its header: the same content gives the same bytes.
-            with temporary.open("wb") as file, gzip.GzipFile("", "wb", 9, file, 0) as packed:
-                yield cast(BinaryIO, packed)
-        else:
-            with temporary.open("wb") as plain:
-                yield plain
 
 
 @contextmanager

@@ -195,6 +195,15 @@ def open_bytes(path: Path | str) -> ByteReader:
     return ByteReader(file, name, size)
 
 
+def check_name(utt: str, written: set[str], ark: Path) -> None:
+    """Refuse a name that no archive holds, or that is among those `written`; add it to them."""
+    if utt.encode().split() != [utt.encode()]:
+        raise InputError(f"{ark}: an utterance name must be one word, not {utt!r}")
+    if utt in written:
+        raise InputError(f"{ark}: {utt} is there a second time")
+    written.add(utt)
+
+
 def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, fields) of a UTF-8 text table, or .gz; blank lines are passed over.
 

@@ -9,22 +9,12 @@ import numpy as np
 
 from bayes_asr.files import replacing
 from bayes_asr.tables.binary import DAMAGED, ByteReader, open_bytes
+from bayes_asr.tables.openfst import EXPANDED, HEADER, MAGIC, MUTABLE
 
-MAGIC, SYMBOLS_MAGIC = 2125659606, 2125658996
+SYMBOLS_MAGIC = 2125658996
 HAS_SYMBOLS, IS_ALIGNED = (1, 2), 4
 ALIGNED_VERSION = 1  # const FSTs of this version are aligned without saying so
 ALIGNMENT = 16
-EXPANDED, MUTABLE = 1, 2  # the two property bits that every reader relies on
-HEADER = np.dtype(
-    [
-        ("version", "<i4"),
-        ("flags", "<i4"),
-        ("properties", "<u8"),
-        ("start", "<i8"),
-        ("states", "<i8"),
-        ("arcs", "<i8"),
-    ]
-)
 ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
 CONST_STATE = np.dtype(
     [

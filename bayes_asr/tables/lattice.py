@@ -17,7 +17,7 @@ import numpy as np
 
 from bayes_asr.files import replacing
 from bayes_asr.tables.binary import ByteReader, open_bytes
-from bayes_asr.tables.fst import EXPANDED, HEADER, MAGIC, MUTABLE
+from bayes_asr.tables.openfst import EXPANDED, HEADER, MAGIC, MUTABLE
 
 STATE_LEVEL, WORD_LEVEL = b"lattice4", b"compactlattice44"
 ARC = np.dtype(

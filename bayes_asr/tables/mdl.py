@@ -10,6 +10,8 @@ import numpy as np
 from bayes_asr.files import replacing
 from bayes_asr.tables.binary import INTEGER, KaldiReader, open_bytes
 
+STATES = 3  # of a phone, unless another number is given
+
 
 @dataclass(frozen=True)
 class TopologyState:
@@ -88,7 +90,7 @@ def write_transition_model(model: TransitionModel, path: Path) -> None:
 
 
 def build_monophone_model(
-    phones: Sequence[int], states: Mapping[int, int] | int = 3
+    phones: Sequence[int], states: Mapping[int, int] | int = STATES
 ) -> TransitionModel:
     """Return the model in which every phone has left-to-right states of its own.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import SIZED_INT, write_int_vectors
+from bayes_asr.tables.integers import SIZED_INT, write_int_vectors
 from bayes_asr.tables.sorted import SortedTable, encode
 
 HEADER = len(" \0B\4") + 4  # bytes between a name and its vector: the last are how long it is

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import write_int_vectors
-from bayes_asr.tables.mdl import TransitionModel, write_transition_model
+from bayes_asr.tables.integers import write_int_vectors
+from bayes_asr.tables.mdl import STATES, TransitionModel, write_transition_model
 from bayes_asr.tables.text import write_mapping
 from bayes_asr.tables.tree import build_monophone_tree, write_tree
 
-STATES = 3  # of a phone
 FRAMES_PER_SECOND, WINDOWS_PER_SECOND = 100, 40  # 10 and 25 ms, as Kaldi's front end
 
 

@@ -17,9 +17,9 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.runs import state
 from bayes_asr.train.batch import Batch, loader
-from bayes_asr.train.step import DivergedError, NotFiniteError, Step
+from bayes_asr.train.step import NotFiniteError, Step
 from bayes_asr.train.totals import Totals
-from bayes_asr.train.training import Training
+from bayes_asr.train.training import DivergedError, Training
 
 DEV_SEQUENCES = 32  # utterances that a process validates at once
 

@@ -70,7 +70,9 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
     training = _begin(config, run, train_set, dev_set, index, device, new=new)
     if training.left:  # else env.json says what the run came from
         if group.is_first():
-            record.write_environment(run, training.network, device)
+            parameters = sum(p.numel() for p in training.model.parameters())
+            analysis = next(iter(training.network.front_ends.values())).sound
+            record.write_environment(run, parameters, analysis, device)
             if config.train.tensorboard:
                 training.curves = tensorboard.Board(run, record.read_history(run))
         with note_signals() as training.notice:

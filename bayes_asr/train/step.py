@@ -15,10 +15,6 @@ class NotFiniteError(ArithmeticError):
     """The loss or the gradient of a batch is NaN or infinite."""
 
 
-class DivergedError(ArithmeticError):
-    """An epoch cannot be completed with this learning rate."""
-
-
 class Step:
     """One step of the optimizer with clipped gradients, added up over all processes.
 

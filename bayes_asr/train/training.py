@@ -20,12 +20,15 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import Notice
 from bayes_asr.runs import checkpoint, record
-from bayes_asr.runs.network import BEST, TrainedNetwork, upgrade
+from bayes_asr.runs.network import TrainedNetwork, upgrade
 from bayes_asr.runs.tensorboard import Board
-from bayes_asr.train.step import DivergedError
 from bayes_asr.train.totals import Totals
 
 RETURN_FACTOR = 0.5  # of the learning rate, each time a run goes back
+
+
+class DivergedError(ArithmeticError):
+    """An epoch cannot be completed with this learning rate."""
 
 
 @dataclass
@@ -140,7 +143,7 @@ class Training:
         The history comes last: last.pt has the line that it then lacks.
         """
         if is_best:
-            checkpoint.save(self.run / BEST, self.network.content())
+            checkpoint.save(self.run / checkpoint.BEST, self.network.content())
         self._save_epoch()
         record.add_to_history(self.run, entry)
 

@@ -18,14 +18,8 @@ from nxt import Participant, find_annotations, read_participants, read_turns
 from transcripts import Utterance, utterances
 
 from bayes_asr.errors import InputError
-from bayes_asr.graph.ngram import (
-    END,
-    START,
-    NgramModel,
-    estimate_witten_bell,
-    read_arpa,
-    write_arpa,
-)
+from bayes_asr.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
+from bayes_asr.graph.symbols import END, START
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.text import write_dictionary
 

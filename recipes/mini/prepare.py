@@ -26,7 +26,7 @@ from bayes_asr.graph.lexicon import Pronunciation
 from bayes_asr.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.mdl import TransitionModel, build_monophone_model
+from bayes_asr.tables.mdl import STATES, TransitionModel, build_monophone_model
 from bayes_asr.tables.text import (
     write_dictionary,
     write_lines,
@@ -36,7 +36,6 @@ from bayes_asr.tables.text import (
 )
 from bayes_asr.tables.tree import read_tree
 from bayes_asr.targets.marks import (
-    STATES,
     PhoneFrames,
     count_transitions,
     describe_phones,

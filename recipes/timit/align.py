@@ -18,10 +18,9 @@ from bayes_asr.graph.lexicon import read_lexicon
 from bayes_asr.graph.ngram import read_arpa
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.binary import iter_lines
-from bayes_asr.tables.mdl import TransitionModel, build_monophone_model
+from bayes_asr.tables.mdl import STATES, TransitionModel, build_monophone_model
 from bayes_asr.tables.tree import read_tree
 from bayes_asr.targets.marks import (
-    STATES,
     PhoneFrames,
     count_transitions,
     describe_phones,

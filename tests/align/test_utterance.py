@@ -18,7 +18,8 @@ from bayes_asr.errors import InputError
 from bayes_asr.graph.hmm import index_transitions
 from bayes_asr.graph.lang import Lang, read_lang
 from bayes_asr.graph.lexicon import Pronunciation
-from bayes_asr.graph.ngram import END, START, NgramModel, read_arpa
+from bayes_asr.graph.ngram import NgramModel, read_arpa
+from bayes_asr.graph.symbols import END, START
 from bayes_asr.tables.ark import iter_int_vectors
 from bayes_asr.tables.mdl import build_monophone_model, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text

@@ -18,7 +18,8 @@ import torch
 
 from bayes_asr import files
 from bayes_asr.features import stored
-from bayes_asr.tables.ark import write_int_vectors, write_matrices
+from bayes_asr.tables.ark import write_matrices
+from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.lattice import iter_lattices, write_lattices
 from tests.support.small_corpus import made_up, write_alignments
 

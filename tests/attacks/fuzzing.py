@@ -27,16 +27,11 @@ from bayes_asr.runs.checkpoint import save
 from bayes_asr.score.nist import read_ctm, read_stm
 from bayes_asr.score.phones import read_phone_map
 from bayes_asr.score.scores import Score, read_scores, write_scores
-from bayes_asr.score.sets import score_utterances
+from bayes_asr.score.sweeps import score_utterances
 from bayes_asr.sound.audio import read_audio
-from bayes_asr.tables.ark import (
-    iter_int_vectors,
-    iter_matrices,
-    read_scp,
-    write_int_vectors,
-    write_matrices,
-)
+from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, read_scp, write_matrices
 from bayes_asr.tables.fst import Fst, read_fst, write_fst
+from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices, write_lattices
 from bayes_asr.tables.mdl import (
     build_monophone_model,

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from bayes_asr.cli import main
-from bayes_asr.config import differences, explain, keys, load
+from bayes_asr.config import differences, keys, load
+from bayes_asr.config.explain import explain
 from bayes_asr.errors import InputError
 from tests.support.places import ROOT
 

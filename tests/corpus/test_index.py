@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr import log
-from bayes_asr.corpus import index, indexed, survey
+from bayes_asr.corpus import alignments_index, index, survey
+from bayes_asr.corpus.alignments_index import index_alignments
 from bayes_asr.corpus.fingerprints import hash_inputs
 from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.indexed import index_alignments
 from bayes_asr.corpus.sets import open_sets, training_and_dev
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES
@@ -112,7 +112,7 @@ def test_second_training_reads_nothing_to_start_and_learns_the_same(
 ) -> None:
     train(config_of(corpus), tmp_path / "first")
     assert surveys == ["dev", "train"]
-    monkeypatch.setattr(indexed, "iter_alignments", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(alignments_index, "iter_alignments", lambda *_: pytest.fail("read again"))
     train(config_of(corpus), tmp_path / "second")
     assert surveys == ["dev", "train"]
     assert_same(states(tmp_path / "second"), states(tmp_path / "first"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.decode import acceptor as acceptors
 from bayes_asr.decode import compiled
-from bayes_asr.decode import determinize as reference
+from bayes_asr.decode import options as defaults
 from bayes_asr.decode.determinize import determinize
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search import search
@@ -71,7 +71,7 @@ def test_native_form_equals_the_reference(
 ) -> None:
     lattice = random_lattice(seed, frames)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reference, "MAX_BYTES", max_bytes)
+        patch.setattr(defaults, "MAX_BYTES", max_bytes)
         one = determinize(lattice, PHONES, beam)
         assert_same_arrays(one, compiled.determinize(lattice, PHONES, beam))
 
@@ -98,7 +98,7 @@ def test_lattice_too_large_gets_a_narrower_beam(
 ) -> None:
     lattice = random_lattice(seed, 9, beam=5.0)
     whole = list(word_paths(form(lattice, PHONES, 3.5)))
-    monkeypatch.setattr(reference, "MAX_BYTES", 6_000)
+    monkeypatch.setattr(defaults, "MAX_BYTES", 6_000)
     part = list(word_paths(form(lattice, PHONES, 3.5)))
     assert 0 < len(part) < len(whole)
     best = min(graph + acoustic for *_, graph, acoustic in whole)

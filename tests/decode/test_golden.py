@@ -9,8 +9,7 @@ import pytest
 
 from bayes_asr.decode.archive import decode_archive
 from bayes_asr.decode.compiled import library
-from bayes_asr.decode.embedded import ENGINES, decode_utterance
-from bayes_asr.decode.options import DecodeResult
+from bayes_asr.decode.embedded import ENGINES, DecodeResult, decode_utterance
 from bayes_asr.lattices.mbr import decode_risk
 from bayes_asr.lattices.paths import best_paths, sweep_words
 from bayes_asr.tables.text import read_text

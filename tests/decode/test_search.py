@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from bayes_asr.decode import compiled
 from bayes_asr.decode.embedded import ENGINES, choose_engine, decode_utterance
+from bayes_asr.decode.loading import build_network, check_loglikes, has_cycle
 from bayes_asr.decode.options import UNLIMITED, DecodeOptions
 from bayes_asr.decode.search import best_arcs, search
-from bayes_asr.decode.search_graph import Arcs, Network, build_network, check_loglikes, has_cycle
+from bayes_asr.decode.search_graph import Arcs, Network
 from bayes_asr.errors import InputError
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.lattice import Lattice

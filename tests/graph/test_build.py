@@ -24,7 +24,8 @@ from bayes_asr.graph.lexicon import (
     number_words,
     read_lexicon,
 )
-from bayes_asr.graph.ngram import END, START, NgramModel, estimate_witten_bell
+from bayes_asr.graph.ngram import NgramModel, estimate_witten_bell
+from bayes_asr.graph.symbols import END, START
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.mdl import (
     TransitionModel,

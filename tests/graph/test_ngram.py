@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from bayes_asr.errors import InputError
 from bayes_asr.graph.ngram import (
-    END,
-    START,
     NgramModel,
     build_grammar_fst,
     estimate_witten_bell,
     read_arpa,
     write_arpa,
 )
+from bayes_asr.graph.symbols import END, START
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.text import read_symbols, read_text
 

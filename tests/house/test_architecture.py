@@ -1,4 +1,7 @@
-"""The floors of the house: imports go down, rooms of one floor are strangers, files are short."""
+"""The floors of the house: imports go down, rooms of one floor are strangers, files are short.
+
+Each failing check says what to do.
+"""
 
 import ast
 import graphlib
@@ -30,7 +33,25 @@ FLOORS = [
     {"__main__"},
 ]
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+LONGEST_CHAIN = 10  # imports from one module to the next
+"""Modules whose chains have yet to become shorter, through train, corpus, forward or nn."""
+STILL_PARTICIPLES = {
+    "config",
+    "corpus",
+    "decode.compiled",
+    "features",
+    "forward",
+    "interface",
+    "nn",
+    "runs",
+    "train",
+}
+"""Rooms and modules whose functions have yet to become verbs."""
+VERBS_IN_ED = {"embed", "feed", "need", "seed", "shed"}
+TERMS = {"compressed_size", "expected_errors", "matched_pairs", "paired_bootstrap"}  # of the papers
+READ_AS_VALUES = {"property", "cached_property", "contextmanager"}  # or after "with"
 ONLY_HERE = {"kaldiio": {"tables.ark"}, "subprocess": {"programs"}}
+NN_KNOWS = {"nn", "errors", "catalogue"}
 WORDS_WITHOUT_MEANING = {"util", "utils", "misc", "base", "manager", "helper", "helpers"}
 
 
@@ -70,6 +91,13 @@ def room(module: str) -> str:
     return module.split(".")[0]
 
 
+@cache
+def longest_chain(module: str) -> tuple[str, ...]:
+    """A module, what it imports, and so on: the longest of all such ways down."""
+    ways = (longest_chain(other) for other in sorted(own_imports(modules()[module])))
+    return module, *max(ways, key=len, default=())
+
+
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -92,19 +120,43 @@ def test_module_stands_on_a_floor_and_imports_only_from_below(name: str) -> None
         for other in own_imports(modules()[name])
         if room(other) != room(name) and FLOOR_OF[room(other)] >= FLOOR_OF[room(name)]
     ]
-    assert not wrong, f"{name} imports {wrong}, which are not below it"
+    assert not wrong, (
+        f"{name} imports {wrong}, which are not below it: move what it needs to a lower room,"
+        " or pass it in from above"
+    )
 
 
 def test_no_import_cycle() -> None:
-    graphlib.TopologicalSorter({n: own_imports(t) for n, t in modules().items()}).prepare()
+    try:
+        graphlib.TopologicalSorter({n: own_imports(t) for n, t in modules().items()}).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"{' → '.join(error.args[1])}: move what both need into a module below them")
+
+
+def test_chains_of_imports_are_short() -> None:
+    chains = {n: c for n in modules() if len(c := longest_chain(n)) > LONGEST_CHAIN + 1}
+    wrong = [" → ".join(chain) for chain in chains.values()]
+    longest = max(wrong, key=lambda chain: chain.count("→"), default="")
+    assert not wrong, (
+        f"{longest}: more than {LONGEST_CHAIN} imports; move down what a module imports"
+        f" only for a name or a constant (and so in all of {sorted(chains)})"
+    )
+
+
+def test_files_have_names_of_their_own() -> None:
+    files = [n for n in modules() if room(n) != "cli" and "__" not in n]
+    places: dict[str, list[str]] = {}
+    for module in files:
+        if not (ROOT / PACKAGE / module.replace(".", "/")).is_dir():
+            places.setdefault(module.split(".")[-1], []).append(module)
+    twice = [modules for modules in places.values() if len(modules) > 1]
+    assert not twice, f"of one name: {twice}; name each file by what sets it apart"
 
 
 def test_nn_knows_nothing_else_of_ours() -> None:
-    wrong = {n: own_imports(t) for n, t in modules().items() if room(n) == "nn"}
-    assert {o for others in wrong.values() for o in others if room(o) != "nn"} <= {
-        "errors",
-        "catalogue",
-    }
+    imports = {n: own_imports(t) for n, t in modules().items() if room(n) == "nn"}
+    wrong = {n: o for n, others in imports.items() for o in others if room(o) not in NN_KNOWS}
+    assert not wrong, f"{wrong}: hand nn what it needs as arguments"
 
 
 @pytest.mark.parametrize(("library", "allowed"), ONLY_HERE.items())
@@ -112,7 +164,7 @@ def test_library_is_used_in_one_module(library: str, allowed: set[str]) -> None:
     users = {
         n for n, t in modules().items() if library in {m.split(".")[0] for m, _ in imported(t)}
     }
-    assert users <= allowed
+    assert users <= allowed, f"{users - allowed} use {library}: call a function of {allowed}"
 
 
 @pytest.mark.parametrize("name", ["score", "report", "stages"])
@@ -120,7 +172,7 @@ def test_importing_it_does_not_import_torch(name: str) -> None:
     names = [f"{PACKAGE}.{n}" for n in modules() if room(n) == name]
     script = f"import sys, {', '.join(names)}; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr or f"{name} imports torch"
+    assert done.returncode == 0, done.stderr or f"{name} imports torch: do without it there"
 
 
 @pytest.mark.parametrize("name", ["score", "report", "stages"])
@@ -128,7 +180,8 @@ def test_nothing_below_it_imports_torch_later(name: str) -> None:
     below = {n for n in modules() if room(n) == name}
     while more := {o for n in below for o in own_imports(modules()[n])} - below:
         below |= more
-    assert not [n for n in below if "torch" in {m.split(".")[0] for m, _ in imported(modules()[n])}]
+    wrong = [n for n in below if "torch" in {m.split(".")[0] for m, _ in imported(modules()[n])}]
+    assert not wrong, f"{wrong} import torch, and {name} imports them: do without torch or them"
 
 
 def test_names_have_meaning() -> None:
@@ -137,25 +190,49 @@ def test_names_have_meaning() -> None:
     }
     names = classes | {part for module in modules() for part in module.split(".")}
     words = {n: {w.lower() for w in re.findall(r"[A-Z]?[a-z]+", n)} for n in names}
-    assert not {n for n, w in words.items() if w & WORDS_WITHOUT_MEANING}
+    wrong = {n for n, w in words.items() if w & WORDS_WITHOUT_MEANING}
+    assert not wrong, f"{wrong}: name them by what they do or hold"
+
+
+def test_functions_are_verbs() -> None:
+    """What is read as a value may have a participle for its name, a function may not."""
+    wrong = [
+        f"{module}.{node.name}"
+        for module, tree in modules().items()
+        for node in functions(tree)
+        if not {room(module), module} & STILL_PARTICIPLES
+        and node.name not in TERMS
+        and begins_with_participle(node)
+    ]
+    assert not wrong, f"{wrong}: name them by verbs, as in `note` for `noted`"
+
+
+def begins_with_participle(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    word = node.name.strip("_").split("_")[0]
+    decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+    return word.endswith("ed") and word not in VERBS_IN_ED and not decorators & READ_AS_VALUES
 
 
 @pytest.mark.parametrize("folder", [PACKAGE, "recipes", "benchmarks"])
 def test_files_are_short(folder: str) -> None:
     lengths = {str(f): len(f.read_text().splitlines()) for f in (ROOT / folder).rglob("*.py")}
-    assert not {f: n for f, n in lengths.items() if n > 400}
+    long = {f: n for f, n in lengths.items() if n > 400}
+    assert not long, f"more than 400 lines: {long}; divide them by subject"
     if folder == PACKAGE:
-        assert statistics.median(lengths.values()) <= 150
+        median = statistics.median(lengths.values())
+        assert median <= 150, f"half of the files have {median} lines or more: divide some"
 
 
 def test_functions_are_short() -> None:
     lengths = [
-        (node.end_lineno or 0) - node.lineno + 1
-        for tree in modules().values()
+        ((node.end_lineno or 0) - node.lineno + 1, f"{module}.{node.name}")
+        for module, tree in modules().items()
         for node in functions(tree)
     ]
-    assert statistics.median(lengths) <= 12
-    assert statistics.quantiles(lengths, n=10)[-1] <= 40
+    lines = [number for number, _ in lengths]
+    longest = f"take steps out of the longest: {sorted(lengths)[-5:]}"
+    assert statistics.median(lines) <= 12, longest
+    assert statistics.quantiles(lines, n=10)[-1] <= 40, longest
 
 
 def test_public_names_are_explained() -> None:
@@ -165,4 +242,4 @@ def test_public_names_are_explained() -> None:
         for name, node in public(tree)
     }
     missing = [name for name, has in documented.items() if not has]
-    assert len(missing) <= 0.1 * len(documented), f"without a docstring: {missing}"
+    assert len(missing) <= 0.1 * len(documented), f"say in a docstring what these do: {missing}"

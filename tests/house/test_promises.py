@@ -1,7 +1,8 @@
 """The promises of this project, each with what breaks it.
 
-Promise 2 is also tested in test_nn_recurrence.py and test_train_run.py, 6 in test_score_sets.py,
-7 in test_train_run.py, 8 in test_bad_input.py, 9 in test_score_compare.py.
+Others are in the rooms: 2 also in nn/test_recurrence.py and train/test_run.py, 6 in
+score/test_sweeps.py, 7 in train/test_run.py, 8 in cli/test_bad_input.py, 9 in
+score/test_compare.py.
 """
 
 import shutil

@@ -10,7 +10,7 @@ from bayes_asr.cli import compare as verb
 from bayes_asr.errors import InputError
 from bayes_asr.score.comparison import compare
 from bayes_asr.score.scores import Score, write_scores
-from bayes_asr.score.sets import score_utterances
+from bayes_asr.score.sweeps import score_utterances
 from tests.support.nist_oracles import read_trn
 
 Text = dict[str, list[str]]

@@ -10,7 +10,7 @@ from bayes_asr.cli import score
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.score.scores import read_scores
-from tests.score.test_sets import DEV, DEV_BY_WEIGHT, TEST, TEST_BY_WEIGHT, write_set, write_table
+from tests.score.test_sweeps import DEV, DEV_BY_WEIGHT, TEST, TEST_BY_WEIGHT, write_set, write_table
 
 
 @pytest.fixture

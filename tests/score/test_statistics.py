@@ -169,9 +169,9 @@ def test_segments_need_the_same_reference() -> None:
 @given(a=VALUES, seed=st.integers(0, 9))
 def test_matched_pairs_by_student_equals_scipy(a: list[int], seed: int) -> None:
     b = np.random.default_rng(seed).permutation(a) + np.arange(len(a))
-    expected = stats.ttest_rel(a, b)
     result = matched_pairs(np.array(a), b)
-    if result.deviation > 0:
+    if result.deviation > 0:  # scipy warns of others, with which it computes nothing
+        expected = stats.ttest_rel(a, b)
         assert (result.z, result.p_student) == pytest.approx(tuple(expected), abs=1e-12)
         assert result.p == pytest.approx(2 * stats.norm.sf(abs(result.z)))
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.decode.loading import load_network
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.search_graph import Arcs, Network, load_network
+from bayes_asr.decode.search_graph import Arcs, Network
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.fst import Fst, write_fst
 from bayes_asr.tables.lattice import CompactLattice, Lattice

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.features.transforms import statistics
-from bayes_asr.tables.ark import write_int_vectors, write_matrices
+from bayes_asr.tables.ark import write_matrices
+from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from bayes_asr.tables.text import write_mapping, write_text
 

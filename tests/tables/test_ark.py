@@ -21,9 +21,9 @@ from bayes_asr.tables.ark import (
     read_matrix,
     read_scp,
     read_vector,
-    write_int_vectors,
     write_matrices,
 )
+from bayes_asr.tables.integers import write_int_vectors
 from tests.support.archives import MATRIX, ark_file, binary, one_line
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1)

@@ -12,12 +12,8 @@ import numpy as np
 import pytest
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import (
-    iter_int_vectors,
-    iter_matrices,
-    read_matrix,
-    write_int_vectors,
-)
+from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, read_matrix
+from bayes_asr.tables.integers import write_int_vectors
 from tests.support.archives import MATRIX, ark_file, binary, one_line
 
 

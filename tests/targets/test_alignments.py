@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import write_int_vectors
+from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.targets.alignments import DISABLED, Alignments, log_priors, read_counts
 from tests.support.small_corpus import MODEL, PHONES, write_alignments
 

@@ -8,7 +8,7 @@ import pytest
 
 from bayes_asr.errors import InputError
 from bayes_asr.score.scores import Metric, read_scores, write_scores
-from bayes_asr.score.sets import SetPaths, find_hypotheses, score_run
+from bayes_asr.score.sweeps import SetPaths, find_hypotheses, score_run
 
 # Dev is best at weight 3, test at weight 1.
 DEV = {"d1": "sil aa b sil", "d2": "sil k sil"}

@@ -26,8 +26,8 @@ from bayes_asr.forward.log_likelihoods import load
 from bayes_asr.graph.lang import build_monophones, find_phones_file, read_lang
 from bayes_asr.log import LOGGER
 from bayes_asr.processes.pool import map_utterances
-from bayes_asr.tables.ark import write_int_vectors
 from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.mdl import write_transition_model
 from bayes_asr.tables.text import DataDir, read_data_dir, write_mapping
 from bayes_asr.tables.tree import write_tree

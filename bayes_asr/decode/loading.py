@@ -1,0 +1,98 @@
+"""From HCLG to what the search walks: read, checked against the transition model, taken apart."""
+
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.decode.search_graph import Arcs, Network
+from bayes_asr.errors import InputError
+from bayes_asr.tables.fst import Fst, read_fst
+from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+
+
+def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
+    """Return the arcs of `fst` selected by the mask `chosen`, their order kept."""
+    counts = np.bincount(source[chosen], minlength=len(fst.final))
+    return Arcs(
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.ascontiguousarray(fst.ilabel[chosen], np.int32),
+        np.ascontiguousarray(fst.olabel[chosen], np.int32),
+        np.ascontiguousarray(fst.weight[chosen], np.float32),
+        np.ascontiguousarray(fst.nextstate[chosen], np.int32),
+    )
+
+
+def has_cycle(arcs: Arcs) -> bool:
+    """Tell whether these arcs form a cycle: can states without incoming arcs be peeled off?"""
+    num_states = len(arcs.offsets) - 1
+    indegree = np.bincount(arcs.nextstate, minlength=num_states)
+    ready = np.flatnonzero(indegree == 0)
+    removed = 0
+    while len(ready):
+        removed += len(ready)
+        target = arcs.nextstate[arcs.leaving(ready)[1]]
+        np.subtract.at(indegree, target, 1)
+        ready = np.unique(target[indegree[target] == 0])
+    return removed < num_states
+
+
+def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Network:
+    """Check a graph against the transition model and prepare it for the search.
+
+    Raises InputError naming `name` for an empty graph, an ilabel past the model's transition-ids
+    (graph and model of different trees) and a cycle of epsilon arcs (the search would not end).
+    """
+    if fst.start < 0 or not len(fst.final):
+        raise InputError(f"{name}: the graph has no start state")
+    highest, known = int(fst.ilabel.max(initial=0)), len(model.pdf) - 1
+    if highest > known:
+        raise InputError(
+            f"{name}: ilabel {highest} is past the {known} transition-ids of the model; "
+            "take the final.mdl that this graph was made with"
+        )
+    source = np.repeat(np.arange(len(fst.final)), np.diff(fst.offsets))
+    emits = fst.ilabel > 0
+    network = Network(
+        start=int(fst.start),
+        final=np.ascontiguousarray(fst.final, np.float32),
+        emitting=select_arcs(fst, source, emits),
+        epsilon=select_arcs(fst, source, ~emits),
+        column=np.ascontiguousarray(model.pdf[fst.ilabel[emits]], np.int32),
+        phone_start=np.where(
+            (model.hmm_state == 0) & ~model.self_loop & (np.arange(known + 1) > 0), model.phone, 0
+        ).astype(np.int32),
+        num_pdfs=int(model.num_pdfs),
+        name=name,
+    )
+    if has_cycle(network.epsilon):
+        raise InputError(f"{name}: epsilon arcs form a cycle; a decoding graph must have none")
+    return network
+
+
+def load_network(graph_dir: Path, model: Path) -> Network:
+    """Read `graph_dir`/HCLG.fst and the transition model of `model`."""
+    path = Path(graph_dir) / "HCLG.fst"
+    return build_network(read_fst(path), read_transition_model(Path(model)), str(path))
+
+
+def check_loglikes(network: Network, name: str, loglikes: np.ndarray | InputError) -> np.ndarray:
+    """Return `loglikes` as float32 [T, num_pdfs], or refuse a wrong width, emptiness, NaN, +inf.
+
+    Messages begin with `name`; an error that reading them gave is raised.
+    """
+    if isinstance(loglikes, InputError):
+        raise loglikes
+    if loglikes.ndim != 2 or loglikes.shape[1] != network.num_pdfs:
+        raise InputError(
+            f"{name}: log-likelihoods of shape {list(loglikes.shape)}, "
+            f"but the model has {network.num_pdfs} pdfs"
+        )
+    if not len(loglikes):
+        raise InputError(f"{name}: log-likelihoods without frames")
+    bad = ~(loglikes < np.inf)
+    if bad.any():
+        frame, pdf = np.argwhere(bad)[0]
+        raise InputError(
+            f"{name}: log-likelihood {loglikes[frame, pdf]} at frame {frame}, pdf {pdf}"
+        )
+    return np.ascontiguousarray(loglikes, np.float32)
