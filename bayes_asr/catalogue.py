@@ -63,13 +63,13 @@ class Schedule:
     open_ended: bool = False
 
 
-def _led_by(first: str) -> tuple[str, ...]:
+def _list_activations(first: str) -> tuple[str, ...]:
     """All activations, one of them first."""
     return tuple(dict.fromkeys((first, *ACTIVATIONS)))
 
 
 UNITS = {
-    "rnn": Unit("nn.units.bayesian:RNN", activations=_led_by("tanh")),
+    "rnn": Unit("nn.units.bayesian:RNN", activations=_list_activations("tanh")),
     "bru": Unit(
         "nn.units.bayesian:BRU",
         forms={"prob": "nn.units.bayesian:BRU", "log": "nn.units.bayesian:LogBRU"},
@@ -84,15 +84,15 @@ UNITS = {
         },
         probabilistic=True,
     ),
-    "li-gru": Unit("nn.units.bayesian:LiGRU", activations=_led_by("relu")),
-    "gru": Unit("nn.units.gated:GRU", activations=_led_by("tanh")),
+    "li-gru": Unit("nn.units.bayesian:LiGRU", activations=_list_activations("relu")),
+    "gru": Unit("nn.units.gated:GRU", activations=_list_activations("tanh")),
     "torch-gru": Unit("nn.units.gated:TorchGRU"),
     "lstm": Unit("nn.units.gated:LSTM", peepholes=(False, True)),
     "torch-lstm": Unit("nn.units.gated:TorchLSTM"),
-    "mgu": Unit("nn.units.gated:MGU", activations=_led_by("tanh")),
-    "minimal-gru": Unit("nn.units.gated:MinimalGRU", activations=_led_by("tanh")),
+    "mgu": Unit("nn.units.gated:MGU", activations=_list_activations("tanh")),
+    "minimal-gru": Unit("nn.units.gated:MinimalGRU", activations=_list_activations("tanh")),
     "ubru": Unit("nn.units.unitwise:UBRU", smooth=(False, True), probabilistic=True),
-    "mlp": Unit("nn.units.bayesian:MLP", activations=_led_by("tanh")),
+    "mlp": Unit("nn.units.bayesian:MLP", activations=_list_activations("tanh")),
 }
 
 LAYERS = {"recurrent": "nn.recurrent:RecurrentLayer"}

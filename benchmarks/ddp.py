@@ -28,7 +28,7 @@ from bayes_asr.nn.frames import pack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.processes.malloc import keep_freed_memory
-from bayes_asr.train import build
+from bayes_asr.train import components
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.step import Step
@@ -64,7 +64,7 @@ def make_training(args: argparse.Namespace) -> tuple[AcousticModel, Step]:
     )
     group.pool_statistics(model)
     config = load([], ["train.optimizer=rmsprop", "train.learning_rate=4e-4"])
-    optimizer = build.optimizer(config.train, model)
+    optimizer = components.optimizer(config.train, model)
     return model, Step(model, optimizer, max_gradient_norm=5.0)
 
 

@@ -29,9 +29,9 @@ from bayes_asr.corpus.survey import Survey, survey_stream
 from bayes_asr.features.front_end import FEATURES
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes.malloc import keep_freed_memory
-from bayes_asr.runs.network import TrainedNetwork
+from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.targets.alignments import log_priors
-from bayes_asr.train import build
+from bayes_asr.train import components
 from bayes_asr.train.batch import loader
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.step import Step
@@ -53,7 +53,7 @@ class Epoch:
     def __init__(self, config: Config, train: LabelledSet, dev: LabelledSet, found: Survey) -> None:
         """Hold the batches in memory for the steps alone."""
         self.config, self.train, self.dev, self.found = config, train, dev, found
-        self.architecture = build.plan_network(config, train)
+        self.architecture = components.plan_network(config, train)
         self.targets = tuple(self.architecture["heads"])
         front_end = replace(train.features.front_end, normalisation=found.normalisation)
         self.front_ends = {FEATURES: front_end}
@@ -89,9 +89,9 @@ class Epoch:
                 TrainedNetwork(
                     model, self.front_ends, torch.from_numpy(log_priors(self.found.pdf_counts))
                 ),
-                build.criterion(self.config.train),
+                components.criterion(self.config.train),
                 self.targets,
-                build.optimizer(self.config.train, model),
+                components.optimizer(self.config.train, model),
                 {},
                 Progress(self.config.train.learning_rate),
             )
@@ -103,9 +103,9 @@ class Epoch:
         """Seconds that the steps take."""
         model, options = self._model(), self.config.train
         model.train()
-        optimizer = build.optimizer(options, model)
+        optimizer = components.optimizer(options, model)
         step = Step(model, optimizer, max_gradient_norm=options.max_gradient_norm)
-        criterion = build.criterion(options)
+        criterion = components.criterion(options)
         start = time.perf_counter()
         for batch in self.batches:
             outputs = model(batch.streams, batch.frames, batch.keys_B)

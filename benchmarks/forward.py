@@ -26,7 +26,7 @@ from bayes_asr.features.transforms import Normalisation
 from bayes_asr.forward import directory
 from bayes_asr.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.processes.malloc import keep_freed_memory
-from bayes_asr.runs.network import TrainedNetwork
+from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.sound.spectrum import FRAME_SHIFT
 
 INPUTS, PDFS = 50, 1948

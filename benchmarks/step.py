@@ -40,7 +40,7 @@ from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.targets.alignments import Alignments
-from bayes_asr.train import build
+from bayes_asr.train import components
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.step import Step
@@ -94,7 +94,7 @@ def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
         INPUTS, OUTPUTS, unit, size.layers, size.units, dropout=DROPOUT, tied_directions=tied
     )
     settings = [f"train.optimizer={kind}", f"train.learning_rate={LEARNING_RATE}"]
-    optimizer = build.optimizer(load([], settings).train, model)
+    optimizer = components.optimizer(load([], settings).train, model)
     step = Step(model, optimizer, max_gradient_norm=MAX_NORM, bfloat16=dtype == "bfloat16")
     criterion = CrossEntropy(dict.fromkeys(HEADS, 1.0))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
-from bayes_asr.tables.ark import read_scp
+from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import write_mapping
 
 TABLES = [

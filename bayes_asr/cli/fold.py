@@ -9,7 +9,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.fold import fold
 from bayes_asr.runs import checkpoint
-from bayes_asr.runs.network import read_network
+from bayes_asr.runs.trained_network import read_network
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

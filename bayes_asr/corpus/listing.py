@@ -9,8 +9,8 @@ import numpy as np
 
 from bayes_asr.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of
 from bayes_asr.log import LOGGER
-from bayes_asr.tables.ark import is_pipe, list_archives
 from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.scp import is_pipe, list_archives
 from bayes_asr.tables.sorted import SortedTable, decode, encode
 from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.targets.alignments import Alignments

@@ -16,7 +16,8 @@ from bayes_asr.decode.utterances import is_index, read_utterances
 from bayes_asr.errors import InputError
 from bayes_asr.lattices.paths import Weights
 from bayes_asr.programs import find_program, run_jobs
-from bayes_asr.tables.ark import iter_matrices, read_scp, write_matrices
+from bayes_asr.tables.ark import iter_matrices, write_matrices
+from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import read_text, write_mapping
 
 PROGRAMS = (

@@ -7,7 +7,8 @@ import numpy as np
 
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import RSPECIFIER, iter_matrices, read_matrix, read_scp
+from bayes_asr.tables.ark import RSPECIFIER, iter_matrices, read_matrix
+from bayes_asr.tables.scp import read_scp
 
 Loglikes = np.ndarray | InputError  # what reading an utterance gave
 

@@ -29,7 +29,7 @@ from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import DataDir
-from bayes_asr.train.build import architecture, plan_network
+from bayes_asr.train.components import architecture, plan_network
 
 HERE = Path()
 SAMPLE = 10  # utterances of a set that are read

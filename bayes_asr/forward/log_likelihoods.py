@@ -13,7 +13,7 @@ from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.forward.stream import Stream
 from bayes_asr.nn.frames import pack, unpack
 from bayes_asr.nn.network import AcousticModel, States
-from bayes_asr.runs.network import TrainedNetwork, read_network
+from bayes_asr.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.targets.alignments import log_priors, read_counts
 
 BLOCK_FRAMES = 1000

@@ -13,9 +13,9 @@ from bayes_asr.nn.kernels.recurrence import kernel_of
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear, factor_type
 from bayes_asr.nn.norm import build_norm
-from bayes_asr.nn.recurrence import recur, step_through
-from bayes_asr.nn.units.build import build_cell, find_cell
+from bayes_asr.nn.units.by_name import build_cell, find_cell
 from bayes_asr.nn.units.cell import Cell
+from bayes_asr.nn.unroll import step_through, unroll
 
 SHORTEST_RUN = 10  # frames of a chunk that are worth packing V for a kernel
 
@@ -162,7 +162,7 @@ class RecurrentLayer(Layer):
         backwards: tuple[bool, ...],
         initial: State,
     ) -> Tensor:
-        return recur(cell, terms, self.V, mask, frames, backwards, initial, fused=self.fused)
+        return unroll(cell, terms, self.V, mask, frames, backwards, initial, fused=self.fused)
 
     def _initial(self, cell: Cell, sequences: int) -> State:
         """Each state before the first frame [B, D, H]."""

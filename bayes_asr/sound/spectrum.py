@@ -14,8 +14,9 @@ from bayes_asr.features.transforms import statistics
 from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
 from bayes_asr.sound.audio import read_audio
-from bayes_asr.tables.ark import read_scp, write_matrices
+from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.binary import iter_lines
+from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import read_mapping
 
 Kind = Literal["mfcc", "fbank"]

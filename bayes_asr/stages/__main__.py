@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError, complaint
 from bayes_asr.stages import stamps
-from bayes_asr.stages.options import OptionError, parse
+from bayes_asr.stages.choices import OptionError, parse
 
 
 def main(script: str, question: str, *words: str) -> int:
@@ -36,7 +36,7 @@ def is_complete(words: Sequence[str]) -> None:
     print("complete" if stamps.is_complete(*_stage(words)) else "due")
 
 
-def completed(words: Sequence[str]) -> None:
+def mark_complete(words: Sequence[str]) -> None:
     """STAMP FILE... -- COMMAND...: note that the command has succeeded."""
     stamps.write_stamp(*_stage(words))
 
@@ -47,7 +47,7 @@ def _stage(words: Sequence[str]) -> tuple[Path, Sequence[str], Sequence[str]]:
     return Path(words[0]), words[1:end], words[end + 1 :]
 
 
-QUESTIONS = {"plan": plan, "is-complete": is_complete, "completed": completed}
+QUESTIONS = {"plan": plan, "is-complete": is_complete, "completed": mark_complete}
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from bayes_asr.stages.options import OptionError, Options
+from bayes_asr.stages.choices import OptionError, Options
 from bayes_asr.stages.recipe import CONFIG, Recipe
 
 LAST = 7  # stage

@@ -8,7 +8,7 @@ from typing import Any
 
 from bayes_asr.config import load
 from bayes_asr.stages.checks import check_options
-from bayes_asr.stages.options import Options
+from bayes_asr.stages.choices import Options
 from bayes_asr.stages.preparation import Preparation, has_kaldi, plan_preparation
 from bayes_asr.stages.recipe import CONFIG, Recipe, find_recipe
 from bayes_asr.stages.stamps import has_changed

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bayes_asr.stages.options import Options
+from bayes_asr.stages.choices import Options
 from bayes_asr.stages.recipe import Recipe
 
 

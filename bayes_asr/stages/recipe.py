@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.config import load
-from bayes_asr.stages.options import OptionError
+from bayes_asr.stages.choices import OptionError
 
 CONFIG = "config.yaml"
 

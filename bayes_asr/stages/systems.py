@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.stages.options import OptionError, Options
+from bayes_asr.stages.choices import OptionError, Options
 from bayes_asr.stages.recipe import folders_in
 
 SUFFIX = ".yaml"

@@ -5,7 +5,6 @@ unpickles an archive that asks for it.
 """
 
 import io
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,53 +22,14 @@ from bayes_asr.tables.binary import (
     KaldiReader,
     OpenPipe,
     check_name,
-    iter_lines,
     open_bytes,
-    read_pairs,
 )
 from bayes_asr.tables.integers import read_binary_ints, read_text_ints
 from bayes_asr.tables.matrix import read_binary, read_header, read_text_matrix
+from bayes_asr.tables.scp import is_pipe, read_scp, refuse_pipe, split_rxfilename
 
-RXFILENAME = re.compile(
-    r"(?P<path>.*?)(?::(?P<offset>\d{1,18}))?(?:\[(?P<range>[^\[\]]*)\])?", re.S
-)
 RSPECIFIER = re.compile(r"(?P<kind>ark|scp)(?:,[a-z]+)*:(?P<name>.*)", re.S)
 RANGE_TOLERANCE = 3  # Kaldi cuts a range that ends up to 3 frames late: segments are rounded
-
-
-def read_scp(path: Path, *, open_pipe: OpenPipe | None = None) -> dict[str, str]:
-    """Read an scp: utterance -> rxfilename ("file.ark:123", "file.ark:123[0:99]").
-
-    A relative file is looked for in the working directory, as Kaldi does, then beside the scp.
-    Raises InputError for a repeated utterance, a missing field, and for a pipe unless `open_pipe`,
-    the function that would run it, is given.
-    """
-    path = Path(path)
-    table = read_pairs(path)
-    if table is None or any(map(is_pipe, table.values())):
-        table = _check_scp(path, open_pipe)
-    found = {name: _look_beside(name, path) for name in _list_files(table.values())}
-    if all(name == there for name, there in found.items()):
-        return table
-    for utt, rxfilename in table.items():
-        if not is_pipe(rxfilename):
-            name = _strip_offset(rxfilename)
-            table[utt] = found[name] + rxfilename[len(name) :]
-    return table
-
-
-def _check_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
-    table: dict[str, str] = {}
-    for number, fields in iter_lines(path, splits=1):
-        utt, rxfilename = fields if len(fields) == 2 else (fields[0], "")
-        if not rxfilename:
-            raise InputError(f"{path}, line {number}: {utt} has no file; complete the line")
-        if utt in table:
-            raise InputError(f"{path}, line {number}: {utt} is there a second time; keep one line")
-        if is_pipe(rxfilename):
-            _refuse_pipe(rxfilename, f"{path}, line {number}: {utt}", open_pipe)
-        table[utt] = rxfilename
-    return table
 
 
 def read_matrix(
@@ -87,7 +47,7 @@ def read_matrix(
     where bytes are missing or, if `finite`, where a value is NaN or infinite.
     """
     with _open(rxfilename, utt, open_pipe) as source:
-        parts = None if is_pipe(rxfilename) else _split_rxfilename(rxfilename)
+        parts = None if is_pipe(rxfilename) else split_rxfilename(rxfilename)
         if parts and parts["offset"]:
             source.seek(int(parts["offset"]), utt)
         matrix = _read_one(source, utt, finite, dtype)
@@ -102,7 +62,7 @@ def read_shape(rxfilename: str, utt: str) -> tuple[int, int]:
     Text has none and is read. Raises InputError where the file does not hold the matrix.
     """
     with _open(rxfilename, utt, None) as source:
-        parts = _split_rxfilename(rxfilename)
+        parts = split_rxfilename(rxfilename)
         if parts["offset"]:
             source.seek(int(parts["offset"]), utt)
         if (head := source.take(1, utt)) == b"\0":
@@ -178,45 +138,6 @@ def write_matrices(
     return len(written)
 
 
-def is_pipe(rxfilename: str) -> bool:
-    """Say whether Kaldi would run this name as a command."""
-    stripped = rxfilename.strip()
-    return stripped.startswith("|") or stripped.endswith("|")
-
-
-def list_archives(rxfilenames: Iterable[str]) -> list[Path]:
-    """The files that rxfilenames read, each once and without offsets; pipes read none."""
-    return sorted(map(Path, _list_files(rxfilenames)))
-
-
-def _refuse_pipe(rxfilename: str, where: str, open_pipe: OpenPipe | None) -> None:
-    if open_pipe is None:
-        raise InputError(
-            f"{where}: refusing to run the command {rxfilename!r}; "
-            "write its output to a file, or say --allow-pipes if you trust it"
-        )
-
-
-def _list_files(rxfilenames: Iterable[str]) -> set[str]:
-    return {_strip_offset(name) for name in rxfilenames if not is_pipe(name)}
-
-
-def _strip_offset(rxfilename: str) -> str:
-    name, separator, offset = rxfilename.rpartition(":")
-    if separator and offset.isdecimal() and len(offset) < 19:
-        return name  # as below, but faster
-    return _split_rxfilename(rxfilename)["path"]
-
-
-def _split_rxfilename(rxfilename: str) -> re.Match[str]:
-    return cast(re.Match[str], RXFILENAME.fullmatch(rxfilename))
-
-
-def _look_beside(name: str, scp: Path) -> str:
-    beside = os.path.join(scp.parent, name)
-    return beside if not os.path.exists(name) and os.path.exists(beside) else name
-
-
 def _split_source(source: Path | str) -> tuple[str, str]:
     match = RSPECIFIER.fullmatch(source) if isinstance(source, str) else None
     if match:
@@ -226,11 +147,11 @@ def _split_source(source: Path | str) -> tuple[str, str]:
 
 def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:
     if is_pipe(rxfilename):
-        _refuse_pipe(rxfilename, what, open_pipe)
+        refuse_pipe(rxfilename, what, open_pipe)
         pipe = cast(OpenPipe, open_pipe)(rxfilename.strip().strip("|"))
         return ByteReader(pipe, rxfilename, None)
     try:
-        return open_bytes(_split_rxfilename(rxfilename)["path"])
+        return open_bytes(split_rxfilename(rxfilename)["path"])
     except OSError as error:
         raise InputError(f"{rxfilename}: cannot open {what}: {reason(error)}") from None
 

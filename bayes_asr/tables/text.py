@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
-from bayes_asr.tables.ark import read_scp
 from bayes_asr.tables.binary import OpenPipe, iter_lines, read_pairs
+from bayes_asr.tables.scp import read_scp
 
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
 

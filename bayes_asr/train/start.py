@@ -22,10 +22,10 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import note_signals
 from bayes_asr.runs import checkpoint, record, state, tensorboard
-from bayes_asr.runs.network import TrainedNetwork, upgrade
+from bayes_asr.runs.trained_network import TrainedNetwork, upgrade
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.targets.alignments import log_priors
-from bayes_asr.train import build
+from bayes_asr.train import components
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.training import Progress, Training
 
@@ -58,7 +58,7 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
     # What is recorded must not depend on the working directory.
     located = str(Path(config.data.dir).absolute())
     config = replace(config, data=replace(config.data, dir=located))
-    device = build.choose_device(config.train.device)
+    device = components.choose_device(config.train.device)
     versions = record.versions(device)
     LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
     if config.train.tensorboard:
@@ -94,7 +94,7 @@ def _begin(
 ) -> Training:
     """Build everything, and go on from the newest checkpoint unless `new`."""
     saved = group.from_first(lambda: {} if new else upgrade(checkpoint.newest(run), run))
-    architecture = build.plan_network(config, data)
+    architecture = components.plan_network(config, data)
     if saved:
         _check_sizes(saved["architecture"], architecture, run)
     inputs, surveys = group.from_first(lambda: _look_at_data(saved, data, dev, index))
@@ -111,13 +111,13 @@ def _begin(
         run,
         device,
         network,
-        build.criterion(config.train),
+        components.criterion(config.train),
         tuple(architecture["heads"]),
-        build.optimizer(config.train, model),
+        components.optimizer(config.train, model),
         inputs,
         Progress(config.train.learning_rate),
     )
-    build.describe(config.model, model)
+    components.describe(config.model, model)
     if saved:
         record.compare_versions(saved.get("versions", {}), device)
         training.restore(saved)

@@ -20,8 +20,8 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import Notice
 from bayes_asr.runs import checkpoint, record
-from bayes_asr.runs.network import TrainedNetwork, upgrade
 from bayes_asr.runs.tensorboard import Board
+from bayes_asr.runs.trained_network import TrainedNetwork, upgrade
 from bayes_asr.train.totals import Totals
 
 RETURN_FACTOR = 0.5  # of the learning rate, each time a run goes back

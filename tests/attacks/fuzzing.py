@@ -29,7 +29,7 @@ from bayes_asr.score.phones import read_phone_map
 from bayes_asr.score.scores import Score, read_scores, write_scores
 from bayes_asr.score.sweeps import score_utterances
 from bayes_asr.sound.audio import read_audio
-from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, read_scp, write_matrices
+from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, write_matrices
 from bayes_asr.tables.fst import Fst, read_fst, write_fst
 from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices, write_lattices
@@ -38,6 +38,7 @@ from bayes_asr.tables.mdl import (
     read_transition_model,
     write_transition_model,
 )
+from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import read_mapping, read_symbols, read_text
 from bayes_asr.tables.tree import build_monophone_tree, read_tree, write_tree
 from bayes_asr.targets.alignments import read_counts

@@ -26,7 +26,7 @@ from bayes_asr.forward.log_likelihoods import load as load_run
 from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.programs import open_pipe
 from bayes_asr.runs import checkpoint
-from bayes_asr.runs.network import TrainedNetwork
+from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.tables.ark import iter_matrices, write_matrices
 from bayes_asr.train.batch import Batch, loader
 from tests.support.nn_units import acoustic_model, plain_front_end

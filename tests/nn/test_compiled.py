@@ -22,7 +22,7 @@ from bayes_asr.nn.kernels import library
 from bayes_asr.nn.kernels.recurrence import KERNELS, CompiledRecurrence, Kernel, kernel_of
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import FIXED
-from bayes_asr.nn.units.build import build_cell
+from bayes_asr.nn.units.by_name import build_cell
 from tests.support.nn_units import DIRECTIONS, FUSED, layer, name, recurrent_layer
 
 pytestmark = pytest.mark.skipif(

@@ -9,7 +9,7 @@ from bayes_asr.catalogue import UNITS
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.train.build import architecture
+from bayes_asr.train.components import architecture
 from tests.support.nn_units import acoustic_model
 from tests.support.places import CONF
 

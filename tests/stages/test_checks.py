@@ -3,7 +3,7 @@
 import pytest
 
 from bayes_asr.stages.checks import check_options
-from bayes_asr.stages.options import OptionError, parse
+from bayes_asr.stages.choices import OptionError, parse
 from bayes_asr.stages.recipe import Recipe
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bayes_asr.errors import InputError
 from bayes_asr.stages.__main__ import main
-from bayes_asr.stages.options import OptionError, parse
+from bayes_asr.stages.choices import OptionError, parse
 from bayes_asr.stages.plan import Plan, absolute, make_plan, variables
 from bayes_asr.stages.recipe import find_recipe
 

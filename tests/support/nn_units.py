@@ -14,7 +14,7 @@ from bayes_asr.features.transforms import Normalisation
 from bayes_asr.nn.frames import Frames, pack, unpack
 from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.nn.recurrent import RecurrentLayer
-from bayes_asr.nn.units.build import find_cell
+from bayes_asr.nn.units.by_name import find_cell
 
 
 def variants() -> Iterator[dict[str, Any]]:

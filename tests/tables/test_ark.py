@@ -19,11 +19,11 @@ from bayes_asr.tables.ark import (
     iter_int_vectors,
     iter_matrices,
     read_matrix,
-    read_scp,
     read_vector,
     write_matrices,
 )
 from bayes_asr.tables.integers import write_int_vectors
+from bayes_asr.tables.scp import read_scp
 from tests.support.archives import MATRIX, ark_file, binary, one_line
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1)

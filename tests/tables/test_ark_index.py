@@ -9,14 +9,8 @@ import numpy as np
 import pytest
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.ark import (
-    iter_int_vectors,
-    iter_matrices,
-    list_archives,
-    read_matrix,
-    read_scp,
-    write_matrices,
-)
+from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, read_matrix, write_matrices
+from bayes_asr.tables.scp import list_archives, read_scp
 from tests.support.archives import MATRIX, ark_file, binary, one_line
 
 

@@ -25,7 +25,7 @@ from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.runs import checkpoint, record
 from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from bayes_asr.train.batch import loader
-from bayes_asr.train.build import choose_device
+from bayes_asr.train.components import choose_device
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.schedules import cosine, newbob
 from bayes_asr.train.start import train

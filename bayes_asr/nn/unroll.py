@@ -14,7 +14,7 @@ from bayes_asr.nn.scan import directed, scan
 from bayes_asr.nn.units.cell import Cell
 
 
-def recur(
+def unroll(
     cell: Cell,
     terms_NSX: Tensor,
     V: Tensor | None,
