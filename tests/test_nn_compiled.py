@@ -1,7 +1,6 @@
 """The compiled recurrences, on every path of this machine, against `scan` in double precision."""
 
 import copy
-import ctypes
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from nn_units import DIRECTIONS, FUSED, layer, name
 from scipy.special import expit
 from torch import Tensor
 
+from bayes_asr import interface
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.kernels import library
@@ -345,28 +345,30 @@ def test_torch_computes_where_it_is_told_to(
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 @pytest.mark.parametrize(
-    ("interface", "members", "loads"),
-    [(0, 0, True), (1, 0, False), (0, 1, False), (0, None, False)],
+    ("said", "instead", "fault"),
+    [
+        ("", "", ""),
+        ("Job.mask: 8 bytes at 152", "Job.mask: 8 bytes at 144", "Job.mask is 8 bytes at 144, not"),
+        ("Job.mask:", "Job.veil:", "Job.veil is 8 bytes at 152, not known"),
+        ("Product: ", "Product: 2", "Product is 2120 bytes, not 120 bytes"),
+        ("kernels_leave: nothing of pointer", "kernels_leave: nothing of", "kernels_leave is noth"),
+    ],
 )
 def test_a_library_built_for_another_version_is_left_alone(
-    interface: int,
-    members: int | None,
-    loads: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    said: str, instead: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """interface: how many versions it is ahead; members: and how many its structs have more."""
-    bodies = dict.fromkeys((*library.OTHERS, *library.STRUCTS), "0")
-    bodies["interface"] = str(library.INTERFACE + interface)
-    if members is not None:
-        structs = sum(map(ctypes.sizeof, {*library.STRUCTS.values()}))
-        bodies["structs_size"] = str(structs + 8 * members)
-    code = "".join(f"long recurrence_{name}() {{ return {n}; }}\n" for name, n in bodies.items())
+    prefix, structs, functions = library.INTERFACE
+    lines = [f"{name}: {what}" for name, what in interface.described(*library.INTERFACE)]
+    text = "\\n".join(lines)
+    assert said in text
+    code = "".join(f"long {prefix}_{name}() {{ return 0; }}\n" for name in functions)
+    code += f'const char *{prefix}_interface() {{ return "{text.replace(said, instead)}"; }}\n'
     (tmp_path / "made.cpp").write_text(f'extern "C" {{\n{code}}}\n')
     command = ["c++", "-shared", "-fPIC", "made.cpp", "-o", "made.so"]
     subprocess.run(command, check=True, cwd=tmp_path)
     monkeypatch.setattr(library, "LIBRARY", tmp_path / "made.so")
-    assert (library.library.__wrapped__() is not None) == loads
+    assert (library.library.__wrapped__() is None) == bool(fault)
+    assert fault in interface.fault(library.LIBRARY, prefix, structs, functions)
 
 
 def test_who_inherits_a_cell_gets_no_kernel() -> None:

@@ -18,11 +18,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from bayes_asr import interface
 from bayes_asr.errors import InputError
 from bayes_asr.nn.units.activations import FIXED, Activation
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
-INTERFACE = 5  # of the structs and functions below
 CHOICE = "BAYES_ASR_KERNELS"
 UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
@@ -38,7 +38,7 @@ COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGE", "sets")
 
 
 class Job(c.Structure):
-    """The struct Job of recurrence.h."""
+    """The struct Job of kernels.h."""
 
     _fields_ = (
         *((name, c.c_int64) for name in COUNTS),
@@ -56,7 +56,7 @@ class Job(c.Structure):
 
 
 class Product(c.Structure):
-    """The struct Product of recurrence.h."""
+    """The struct Product of kernels.h."""
 
     _fields_ = (
         *((name, c.c_int64) for name in ("threads", "storage", "rows", "inner", "columns")),
@@ -70,7 +70,7 @@ class Product(c.Structure):
 
 
 class CrossEntropy(c.Structure):
-    """The struct CrossEntropy of recurrence.h."""
+    """The struct CrossEntropy of kernels.h."""
 
     _fields_ = (
         *((name, c.c_int64) for name in ("threads", "storage", "rows", "outputs")),
@@ -79,38 +79,32 @@ class CrossEntropy(c.Structure):
     )
 
 
-STRUCTS = {
+ON_STRUCTS = {
     "forward": Job,
     "backward": Job,
     "multiply": Product,
     "cross_entropy": CrossEntropy,
 }
-OTHERS: dict[str, tuple[Any, list[Any]]] = {  # functions: what they return and take
+FUNCTIONS: interface.Functions = {
+    **{name: (c.c_int64, [c.c_int64, c.POINTER(struct)]) for name, struct in ON_STRUCTS.items()},
     "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
     "keep_mask": (None, [c.c_void_p, *[c.c_int64] * 4, c.c_void_p]),
     "meet": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
     "leave": (None, [c.c_void_p, c.c_int64]),
+    "use_openmp": (None, [c.c_void_p, c.c_void_p]),
 }
+INTERFACE: tuple[str, interface.Structs, interface.Functions]
+INTERFACE = "kernels", (Job, Product, CrossEntropy), FUNCTIONS
 
 
 @cache
 def library() -> c.CDLL | None:
-    """Load the library; None where it was not built, does not load, or is of another version."""
-    try:
-        loaded = c.CDLL(str(LIBRARY))
-        built_for = loaded.recurrence_interface(), loaded.recurrence_structs_size()
-        if built_for != (INTERFACE, sum(map(c.sizeof, {*STRUCTS.values()}))):
-            return None
-    except (OSError, AttributeError):
-        return None
-    for name, struct in STRUCTS.items():
-        function = getattr(loaded, f"recurrence_{name}")
-        function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(struct)]
-    for name, (result, arguments) in OTHERS.items():
-        function = getattr(loaded, f"recurrence_{name}")
-        function.restype, function.argtypes = result, arguments
-    _share_threads(loaded)
-    return loaded
+    """Load the library; None where `interface` finds a fault in it."""
+    with suppress(InputError):
+        loaded = interface.load(LIBRARY, *INTERFACE)
+        _share_threads(loaded)
+        return loaded
+    return None
 
 
 def _share_threads(loaded: c.CDLL) -> None:
@@ -118,7 +112,7 @@ def _share_threads(loaded: c.CDLL) -> None:
     everything = c.CDLL(None)
     with suppress(AttributeError):
         functions = (everything.GOMP_parallel, everything.omp_get_num_threads)
-        loaded.recurrence_use_openmp(*(c.cast(f, c.c_void_p) for f in functions))
+        loaded.kernels_use_openmp(*(c.cast(f, c.c_void_p) for f in functions))
 
 
 @cache
@@ -126,7 +120,7 @@ def paths() -> dict[str, int]:
     """The paths that this machine has, with their numbers, the fastest last."""
     loaded, found, usable = library(), {}, c.c_int64()
     number = 0
-    while loaded is not None and (name := loaded.recurrence_path(number, c.byref(usable))):
+    while loaded is not None and (name := loaded.kernels_path(number, c.byref(usable))):
         if usable.value:
             found[name.decode()] = number
         number += 1
@@ -197,7 +191,7 @@ def call(direction: str, path: str, **members: Any) -> None:
 
 
 def _run(function: str, path: str, told: c.Structure, what: str) -> None:
-    if getattr(library(), f"recurrence_{function}")(paths()[path], c.byref(told)):
+    if getattr(library(), f"kernels_{function}")(paths()[path], c.byref(told)):
         raise MemoryError(f"{what} ran out of memory")
 
 
@@ -276,7 +270,7 @@ def keep_mask(keys_B: Tensor, first: int, size: int, least: int) -> Tensor:
     keys = checked("keys", keys_B, (len(keys_B),), torch.int64)
     mask = torch.empty(len(keys), size, dtype=torch.float32)
     loaded = cast(c.CDLL, library())
-    loaded.recurrence_keep_mask(address(keys), len(keys), first, size, least, address(mask))
+    loaded.kernels_keep_mask(address(keys), len(keys), first, size, least, address(mask))
     return mask
 
 
@@ -288,7 +282,7 @@ def meet(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:
     """
     size = len(fitting("arrivals", arrivals, tuple(arrivals.shape), torch.uint8)) // LINE
     loaded = cast(c.CDLL, library())
-    met = loaded.recurrence_meet(address(arrivals), size, rank, count, seconds)
+    met = loaded.kernels_meet(address(arrivals), size, rank, count, seconds)
     if met < 0:
         raise RuntimeError("a process has left")
     return bool(met)
@@ -296,4 +290,4 @@ def meet(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:
 
 def leave(arrivals: Tensor, rank: int) -> None:
     """Say in shared memory that process `rank` will not come again."""
-    cast(c.CDLL, library()).recurrence_leave(address(arrivals), rank)
+    cast(c.CDLL, library()).kernels_leave(address(arrivals), rank)

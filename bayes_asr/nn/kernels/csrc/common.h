@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "buffer.h"
-#include "recurrence.h"
+#include "kernels.h"
 #include "team.h"
 
 #define INLINE inline __attribute__((always_inline))

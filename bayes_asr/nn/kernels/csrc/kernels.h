@@ -1,5 +1,5 @@
 // What Python hands to recurrences, products and losses: sizes, strides in elements and plain
-// pointers.  native.py repeats the layout of the structs and the order of the enums.
+// pointers.  library.py repeats the structs, and compares them when it loads the library.
 //
 // Legend: B sequences, T time steps, N frames, D directions, H units, G gates, X = G * H, E further
 // derivatives ("extras" in cells.h).
@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+
+#include "../../../csrc/interface.h"
 
 constexpr int kMaxGates = 4, kMaxStates = 3, kMaxInitial = 2;
 
@@ -42,6 +44,10 @@ struct Job {
   const void *arriving;            // [N, D, H] gradient of h
   float *by_initial[kMaxInitial];  // [B, D, H] gradients of the initial states
 };
+DESCRIBE(Job, unit, activation, storage, threads, B, T, D, H, G, E, sets, sizes, starts, lengths,
+         backwards, V, terms, terms_frame, terms_direction, mask, initial, h, slopes, extras,
+         before, restored, slopes_frame, slopes_direction, before_frame, before_direction,
+         arriving, by_initial);
 
 // left * right + bias: [rows, inner] x [inner, columns].  Strides are of a row and of a column; one
 // of the two is 1, that of a column where the right side is bfloat16, unless it has one element.
@@ -56,6 +62,8 @@ struct Product {
   void *result;       // [rows, columns]
   int64_t result_storage;
 };
+DESCRIBE(Product, threads, storage, rows, inner, columns, left, left_row, left_column, right,
+         right_storage, right_row, right_column, bias, result, result_storage);
 
 // The cross entropy of labels and the softmax of outputs.
 struct CrossEntropy {
@@ -67,6 +75,16 @@ struct CrossEntropy {
   uint8_t *wrong;         // [rows] whether the first of the largest outputs is not the label's
   double scale;
 };
+DESCRIBE(CrossEntropy, threads, storage, rows, outputs, logits, labels, gradient, losses, wrong,
+         scale);
+
+struct Arrivals;  // of one process, in a cache line of its own
+
+void kernels_keep_mask(const uint64_t *keys, int64_t sequences, uint64_t first, int64_t size,
+                       uint64_t least, float *mask);
+int64_t kernels_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t count,
+                     double seconds);
+void kernels_leave(Arrivals *processes, int64_t rank);
 
 }  // extern "C"
 

@@ -1,6 +1,6 @@
 // The functions that Python calls, and which path they take.
 
-#include "recurrence.h"
+#include "kernels.h"
 
 #include "team.h"
 
@@ -41,16 +41,13 @@ const Choice *Choices(int *count) {
 
 extern "C" {
 
-int64_t recurrence_interface() { return 5; }
-int64_t recurrence_structs_size() { return sizeof(Job) + sizeof(Product) + sizeof(CrossEntropy); }
-
 // Work in the threads of this runtime: its functions GOMP_parallel and omp_get_num_threads.
-void recurrence_use_openmp(decltype(OpenMp::parallel) parallel, decltype(OpenMp::size) size) {
+void kernels_use_openmp(decltype(OpenMp::parallel) parallel, decltype(OpenMp::size) size) {
   openmp = {parallel, size, getpid()};
 }
 
 // The name of path i, null behind the last; `usable` says whether this machine has it.
-const char *recurrence_path(int64_t i, int64_t *usable) {
+const char *kernels_path(int64_t i, int64_t *usable) {
   int count;
   const Choice *choices = Choices(&count);
   if (i >= count) return nullptr;
@@ -59,24 +56,42 @@ const char *recurrence_path(int64_t i, int64_t *usable) {
 }
 
 // All return 0, or 1 where memory does not suffice.
-int64_t recurrence_forward(int64_t path, const Job *job) {
+int64_t kernels_forward(int64_t path, const Job *job) {
   int count;
   return !Choices(&count)[path].path->forward(*job);
 }
 
-int64_t recurrence_backward(int64_t path, const Job *job) {
+int64_t kernels_backward(int64_t path, const Job *job) {
   int count;
   return !Choices(&count)[path].path->backward(*job);
 }
 
-int64_t recurrence_multiply(int64_t path, const Product *product) {
+int64_t kernels_multiply(int64_t path, const Product *product) {
   int count;
   return !Choices(&count)[path].path->multiply(*product);
 }
 
-int64_t recurrence_cross_entropy(int64_t path, const CrossEntropy *job) {
+int64_t kernels_cross_entropy(int64_t path, const CrossEntropy *job) {
   int count;
   return !Choices(&count)[path].path->cross_entropy(*job);
+}
+
+const char *kernels_interface() {
+  static const std::string text = Interface()
+                                      .Struct<JobFields>()
+                                      .Struct<ProductFields>()
+                                      .Struct<CrossEntropyFields>()
+                                      .Function(NAMED(kernels_use_openmp))
+                                      .Function(NAMED(kernels_path))
+                                      .Function(NAMED(kernels_forward))
+                                      .Function(NAMED(kernels_backward))
+                                      .Function(NAMED(kernels_multiply))
+                                      .Function(NAMED(kernels_cross_entropy))
+                                      .Function(NAMED(kernels_keep_mask))
+                                      .Function(NAMED(kernels_meet))
+                                      .Function(NAMED(kernels_leave))
+                                      .text();
+  return text.c_str();
 }
 
 }  // extern "C"
