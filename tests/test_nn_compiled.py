@@ -4,7 +4,7 @@ import copy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ from bayes_asr import interface
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.kernels import library
-from bayes_asr.nn.kernels.recurrence import KERNELS, CompiledRecurrence, Kernel, kernel_of
+from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, kernel_of
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import FIXED
 from bayes_asr.nn.units.bayesian import build_cell
+from bayes_asr.nn.units.cell import Cell
 
 pytestmark = pytest.mark.skipif(
     library.library() is None, reason="no compiled recurrences: install with a C++ compiler"
@@ -152,7 +153,7 @@ def test_factors_in_bfloat16_stay_within_the_stated_bound(
 
 
 @every_path
-@pytest.mark.parametrize("activation", library.ACTIVATIONS)
+@pytest.mark.parametrize("activation", library.activations())
 def test_functions_are_exact_to_a_few_units_of_the_last_place(
     activation: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +162,7 @@ def test_functions_are_exact_to_a_few_units_of_the_last_place(
     a = torch.cat((-magnitudes, magnitudes, torch.tensor([0.0, -1e3, 1e3, -1e30, 1e30])))
     H = len(a)
     V = torch.zeros(1, 1, 1)
-    kernel = Kernel("rnn", library.ACTIVATIONS.index(activation), 1)
+    kernel = Kernel("rnn", activation)
     terms = a.clone().view(H, 1, 1).requires_grad_()
     frames, zero = Frames((1,) * H), torch.zeros(H, 1, 1)
     h = CompiledRecurrence.apply(kernel, frames, (False,), True, terms, V, None, zero)
@@ -225,7 +226,7 @@ from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel
 from bayes_asr.nn.frames import Frames
 torch.set_num_threads(2)
 terms, V, zero = torch.randn(160, 2, 128), torch.randn(2, 64, 128), torch.zeros(32, 2, 64)
-rest = Kernel("mixing", 0, 2), Frames((5,) * 32), (False, True), False
+rest = Kernel("mixing"), Frames((5,) * 32), (False, True), False
 def states(): return CompiledRecurrence.apply(*rest, terms, V, None, zero)
 y = states()
 child = os.fork()
@@ -244,7 +245,7 @@ def test_a_forked_process_has_its_own_threads() -> None:
 def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(library.CHOICE, path)
     torch.manual_seed(1)
-    frames, kernel = Frames((4, 2)), Kernel("mixing", 0, 2)
+    frames, kernel = Frames((4, 2)), Kernel("mixing")
     given = [torch.randn(6, 2, 10), torch.randn(2, 5, 10), torch.rand(2, 2, 5), torch.rand(2, 2, 5)]
     strided = [x.transpose(0, -1).contiguous().transpose(0, -1) for x in given]
     backwards = (False, True)
@@ -278,15 +279,13 @@ def test_wrong_tensors_are_refused(position: int, wrong: Tensor, says: str) -> N
     tensors = [torch.zeros(6, 2, 10), torch.zeros(2, 5, 10), *torch.zeros(2, 2, 2, 5)]
     tensors[position] = wrong
     with pytest.raises(ValueError, match=says):
-        CompiledRecurrence.apply(
-            Kernel("mixing", 0, 2), Frames((4, 2)), (False, True), True, *tensors
-        )
+        CompiledRecurrence.apply(Kernel("mixing"), Frames((4, 2)), (False, True), True, *tensors)
 
 
 def test_a_batch_without_sequences_is_refused() -> None:
     with pytest.raises(ValueError, match="sequence"):
         CompiledRecurrence.apply(
-            Kernel("rnn", 0, 1),
+            Kernel("rnn"),
             Frames(()),
             (False,),
             True,
@@ -371,7 +370,29 @@ def test_a_library_built_for_another_version_is_left_alone(
     assert fault in interface.fault(library.LIBRARY, prefix, structs, functions)
 
 
+def cells(kind: type[Cell] = Cell) -> Iterator[type[Cell]]:
+    """Every class of cells."""
+    yield kind
+    for heir in kind.__subclasses__():
+        yield from cells(heir)
+
+
+NAMED = [kind for kind in cells() if kind.kernel and "kernel" in vars(kind)]
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_a_cell_and_its_kernel_have_the_same_sizes(kind: type[Cell]) -> None:
+    unit = library.units()[str(kind.kernel)]
+    found = (unit.gates, unit.states, bool(unit.resets))
+    assert found == (kind.gates, kind.states, kind.resets)
+
+
+def test_every_kernel_has_a_cell_and_every_activation_a_name() -> None:
+    assert {kind.kernel for kind in NAMED} == {*library.units()}
+    assert {*library.activations()} == {*FIXED}
+
+
 def test_who_inherits_a_cell_gets_no_kernel() -> None:
-    for kind in KERNELS:
+    for kind in NAMED:
         heir = type("Heir", (kind,), {})
         assert kernel_of(heir(2, 1), torch.zeros(1)) is None

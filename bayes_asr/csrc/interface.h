@@ -4,17 +4,18 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <type_traits>
 
-// Describe a struct by the names of its fields.  The list stands next to the struct and is complete:
-// a structured binding takes as many names as there are fields, and each name is one of them.
+// Describe a struct by the names of its fields.  The list stands next to the struct and is
+// complete: a structured binding takes as many names as there are fields, each name that of a field.
 #define DESCRIBE(Struct, ...)                                                                 \
   struct Struct##Fields : Struct {                                                            \
     static void All(const Struct &one) { [[maybe_unused]] const auto &[__VA_ARGS__] = one; }  \
     void AddTo(Interface *to) const {                                                         \
-      to->AddStruct<Struct>(#Struct, #__VA_ARGS__, this, __VA_ARGS__);                        \
+      to->AddStruct(#Struct, #__VA_ARGS__, static_cast<const Struct *>(this), __VA_ARGS__);   \
     }                                                                                         \
   }
 
@@ -31,40 +32,56 @@ class Interface {
 
   template <class Result, class... Argument>
   Interface &Function(const char *name, Result (*)(Argument...)) {
-    Line(name, TypeOf<Result>() + " of" + (std::string() + ... + (" " + TypeOf<Argument>())));
+    AddFunction(name, TypeOf<Result>(), {TypeOf<Argument>()...});
     return *this;
   }
 
   template <class Struct, class... Field>
-  void AddStruct(const std::string &name, const char *fields, const Struct *whole,
+  void AddStruct(const char *name, const char *fields, const Struct *whole,
                  const Field &...field) {
-    std::istringstream names(fields);
-    const auto add = [&](const void *at, size_t size) {
-      std::string field;
-      std::getline(names >> std::ws, field, ',');
-      const auto offset = static_cast<const char *>(at) - reinterpret_cast<const char *>(whole);
-      Line(name + "." + field, std::to_string(size) + " bytes at " + std::to_string(offset));
-    };
-    (add(&field, sizeof field), ...);
-    Line(name, std::to_string(sizeof(Struct)) + " bytes");
+    AddFields(name, fields, whole, {{&field, sizeof field}...});
+    text_ << name << ": " << sizeof(Struct) << " bytes\n";
   }
 
-  const std::string &text() const { return text_; }
+  std::string text() const { return text_.str(); }
 
  private:
-  void Line(const std::string &name, const std::string &what) { text_ += name + ": " + what + "\n"; }
+  struct Place {
+    const void *at;
+    size_t size;
+  };
+
+  // fields: their names, separated by commas.
+  void AddFields(const char *name, const char *fields, const void *whole,
+                 std::initializer_list<Place> places) {
+    std::istringstream names(fields);
+    for (const Place &place : places) {
+      std::string field;
+      std::getline(names >> std::ws, field, ',');
+      text_ << name << "." << field << ": " << place.size << " bytes at "
+            << static_cast<const char *>(place.at) - static_cast<const char *>(whole) << "\n";
+    }
+  }
+
+  void AddFunction(const char *name, const char *result,
+                   std::initializer_list<const char *> arguments) {
+    text_ << name << ": " << result << " of";
+    for (const char *argument : arguments) text_ << " " << argument;
+    text_ << "\n";
+  }
 
   template <class T>
-  static std::string TypeOf() {
+  static constexpr const char *TypeOf() {
     if constexpr (std::is_void_v<T>) {
       return "nothing";
     } else if constexpr (std::is_pointer_v<T>) {
       return "pointer";
     } else {
-      static_assert(std::is_arithmetic_v<T>, "a type that Python is not told of");
-      return (std::is_integral_v<T> ? "int" : "float") + std::to_string(8 * sizeof(T));
+      static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4, "Python is not told of this type");
+      if (std::is_integral_v<T>) return sizeof(T) == 8 ? "int64" : "int32";
+      return sizeof(T) == 8 ? "float64" : "float32";
     }
   }
 
-  std::string text_;
+  std::ostringstream text_;
 };

@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,12 +21,9 @@ from torch import Tensor
 
 from bayes_asr import interface
 from bayes_asr.errors import InputError
-from bayes_asr.nn.units.activations import FIXED, Activation
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
 CHOICE = "BAYES_ASR_KERNELS"
-UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
-ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
 STORAGES = (torch.float32, torch.bfloat16)
 HAS_AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # oneDNN is faster by it
 WORK = 2**14  # outputs of a loss that are worth a thread
@@ -35,6 +33,15 @@ PRODUCTS = {  # the paths that have the vectors for them
 }
 LINE = 64  # bytes of a cache line
 COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGE", "sets")
+
+
+class Unit(c.Structure):
+    """The struct Unit of kernels.h."""
+
+    _fields_ = (
+        ("name", c.c_char_p),
+        *((name, c.c_int64) for name in ("gates", "states", "extras", "resets")),
+    )
 
 
 class Job(c.Structure):
@@ -87,6 +94,8 @@ ON_STRUCTS = {
 }
 FUNCTIONS: interface.Functions = {
     **{name: (c.c_int64, [c.c_int64, c.POINTER(struct)]) for name, struct in ON_STRUCTS.items()},
+    "units": (c.POINTER(Unit), []),
+    "activations": (c.POINTER(c.c_char_p), []),
     "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
     "keep_mask": (None, [c.c_void_p, *[c.c_int64] * 4, c.c_void_p]),
     "meet": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
@@ -94,7 +103,7 @@ FUNCTIONS: interface.Functions = {
     "use_openmp": (None, [c.c_void_p, c.c_void_p]),
 }
 INTERFACE: tuple[str, interface.Structs, interface.Functions]
-INTERFACE = "kernels", (Job, Product, CrossEntropy), FUNCTIONS
+INTERFACE = "kernels", (Unit, Job, Product, CrossEntropy), FUNCTIONS
 
 
 @cache
@@ -127,6 +136,23 @@ def paths() -> dict[str, int]:
     return found
 
 
+@cache
+def units() -> dict[str, Unit]:
+    """Return the compiled units by their names, in the order of their numbers."""
+    loaded = library()
+    rows = takewhile(lambda unit: unit.name, loaded.kernels_units()) if loaded else ()
+    return {unit.name.decode(): unit for unit in rows}
+
+
+@cache
+def activations() -> tuple[str, ...]:
+    """Return the names of the compiled activations, in the order of their numbers."""
+    loaded = library()
+    return tuple(
+        n.decode() for n in takewhile(bool, loaded.kernels_activations() if loaded else ())
+    )
+
+
 def path() -> str:
     """Return the path to run, or `torch` for none; InputError for a choice that is not there."""
     return _chosen(os.environ.get(CHOICE))
@@ -140,12 +166,6 @@ def _chosen(choice: str | None) -> str:
             f"{CHOICE} is {choice}; this machine and installation have {', '.join(usable)}"
         )
     return choice or usable[-1]
-
-
-def activation_number(activation: Activation) -> int | None:
-    """Return the number of a fixed activation; None for one with parameters."""
-    names = [name for name, fixed in FIXED.items() if fixed == activation]
-    return ACTIVATIONS.index(names[0]) if names else None
 
 
 def address(x: Tensor | None) -> int | None:

@@ -33,6 +33,8 @@ class RNN(ActivatedCell):
     f = \sigma is the unit that feeds back probabilities. f may be parameterised (`activations`).
     """
 
+    kernel: ClassVar = "rnn"
+
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
         return (masked(self.activation(a.squeeze(-2)), mask),)
@@ -59,6 +61,7 @@ class BRU(LogProbability, RNN):
     reads l, as in the paper.
     """
 
+    kernel: ClassVar = "rnn"
     options: ClassVar = {}
 
     def __init__(self, units: int, sets: int) -> None:
@@ -72,6 +75,7 @@ class LogBRU(NegativeLogProbability, RNN):
     gives h_0 = \log 2.
     """
 
+    kernel: ClassVar = "rnn"
     options: ClassVar = {}
 
     def __init__(self, units: int, sets: int) -> None:
@@ -84,6 +88,7 @@ class LiGRU(MixingCell):
     z = \sigma(a_z), \tilde h = f(a_h), h_t = z \tilde h + (1 - z) h_{t-1}, h_0 = 0, f = ReLU.
     """
 
+    kernel: ClassVar = "mixing"
     gates = 2
     options: ClassVar = {"activation": ("relu", *ACTIVATIONS), "activation_trains": (None,)}
 
@@ -102,6 +107,7 @@ class LiBRU(LogProbability):
     adds nothing to the sums in which log-probabilities appear.
     """
 
+    kernel: ClassVar = "li-bru"
     gates = 2
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
@@ -134,6 +140,7 @@ class LogLiBRU(NegativeLogProbability):
     negated.
     """
 
+    kernel: ClassVar = "log-li-bru"
     gates = 2
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
@@ -162,6 +169,7 @@ class GeometricLiBRU(NegativeLogProbability, LiGRU):
     with h_0 = \log 2.
     """
 
+    kernel: ClassVar = "mixing"
     options: ClassVar = {}
 
     def __init__(self, units: int, sets: int) -> None:

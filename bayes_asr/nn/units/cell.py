@@ -35,6 +35,7 @@ class Cell(nn.Module):
     resets: ClassVar[bool] = False  # V multiplies `reset` instead of h for the last gate
     fusible: ClassVar[bool] = True  # False: `step` has an equation of its own
     probabilistic: ClassVar[bool] = False  # h says how probable something is
+    kernel: ClassVar[str | None] = None  # what the compiled library calls this class, not its heirs
     options: ClassVar[dict[str, tuple[Any, ...]]] = {}
     """Keyword arguments of the constructor, each with its values, the default first."""
 

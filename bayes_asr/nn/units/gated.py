@@ -17,6 +17,7 @@ class LSTM(Cell):
     an LSTM without them. The gates are in torch's order i, f, c, o.
     """
 
+    kernel: ClassVar = "lstm"
     gates = 4
     states = 2
     options: ClassVar = {"peepholes": (False, True)}
@@ -61,6 +62,7 @@ class LSTM(Cell):
 class TorchLSTM(LSTM):
     """What torch.nn.LSTM computes: an LSTM without peepholes."""
 
+    kernel: ClassVar = "lstm"
     options: ClassVar = {}
 
 
@@ -71,6 +73,7 @@ class GRU(MixingCell):
     h_t = (1 - z) h_{t-1} + z \tilde h.
     """
 
+    kernel: ClassVar = "gru"
     gates = 3
     resets = True
 

@@ -2,6 +2,7 @@
 
 #include "kernels.h"
 
+#include "cells.h"
 #include "team.h"
 
 OpenMp openmp;
@@ -55,6 +56,10 @@ const char *kernels_path(int64_t i, int64_t *usable) {
   return choices[i].name;
 }
 
+// The rows of the tables of units and activations, behind the last one a row without a name.
+const Unit *kernels_units() { return kUnits; }
+const char *const *kernels_activations() { return kActivations; }
+
 // All return 0, or 1 where memory does not suffice.
 int64_t kernels_forward(int64_t path, const Job *job) {
   int count;
@@ -78,11 +83,14 @@ int64_t kernels_cross_entropy(int64_t path, const CrossEntropy *job) {
 
 const char *kernels_interface() {
   static const std::string text = Interface()
+                                      .Struct<UnitFields>()
                                       .Struct<JobFields>()
                                       .Struct<ProductFields>()
                                       .Struct<CrossEntropyFields>()
                                       .Function(NAMED(kernels_use_openmp))
                                       .Function(NAMED(kernels_path))
+                                      .Function(NAMED(kernels_units))
+                                      .Function(NAMED(kernels_activations))
                                       .Function(NAMED(kernels_forward))
                                       .Function(NAMED(kernels_backward))
                                       .Function(NAMED(kernels_multiply))

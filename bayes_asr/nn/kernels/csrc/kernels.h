@@ -10,16 +10,23 @@
 
 #include "../../../csrc/interface.h"
 
-constexpr int kMaxGates = 4, kMaxStates = 3, kMaxInitial = 2;
+constexpr int kMaxGates = 4, kMaxStates = 2;
 
 extern "C" {
 
-enum Unit : int64_t { kRnn, kMixing, kLiBru, kLogLiBru, kLstm, kGru };
-enum Activation : int64_t { kTanh, kSigmoid, kRelu, kSoftplus, kLogSigmoid };
 enum Storage : int64_t { kFloat32, kBfloat16 };  // of factors and of all that has frames
 
+// What the library says of a unit, a row of the table in cells.h.
+struct Unit {
+  const char *name;
+  int64_t gates, states, extras;
+  int64_t resets;  // whether V multiplies something else than h for the last gate
+};
+DESCRIBE(Unit, name, gates, states, extras, resets);
+
 struct Job {
-  int64_t unit, activation, storage, threads;
+  int64_t unit, activation;  // numbers of rows of the tables in cells.h
+  int64_t storage, threads;
   int64_t B, T, D, H, G, E;
   int64_t sets;  // of recurrent weights: D, or 1 where the directions share them
   const int64_t *sizes;               // [T] sequences alive
@@ -31,7 +38,7 @@ struct Job {
   int64_t terms_frame;                // stride of a frame
   int64_t terms_direction;            // of a direction, 0 where they share terms
   const float *mask;                  // [B, D, H] or null
-  const float *initial[kMaxInitial];  // [B, D, H] of each state
+  const float *initial[kMaxStates];  // [B, D, H] of each state
   void *h;                            // [N, D, H]
   // What the way back reads; null where there will be none.  Each frame has, for each gate, the
   // derivative by its pre-activation, which becomes the gradient of that; and E further
@@ -39,10 +46,10 @@ struct Job {
   void *slopes;    // [N, D, X]
   void *extras;    // [N, D, E, H]
   void *before;    // [N, D, H] the old h, which V multiplied
-  void *restored;  // [N, D, H] what V multiplied for the last gate of kGru
+  void *restored;  // [N, D, H] what V multiplied for the last gate, where the unit resets
   int64_t slopes_frame, slopes_direction, before_frame, before_direction;
   const void *arriving;            // [N, D, H] gradient of h
-  float *by_initial[kMaxInitial];  // [B, D, H] gradients of the initial states
+  float *by_initial[kMaxStates];  // [B, D, H] gradients of the initial states
 };
 DESCRIBE(Job, unit, activation, storage, threads, B, T, D, H, G, E, sets, sizes, starts, lengths,
          backwards, V, terms, terms_frame, terms_direction, mask, initial, h, slopes, extras,
