@@ -1,6 +1,6 @@
 """Compiled libraries behind a plain C interface, compared with what Python knows before any call.
 
-Each library has a function PREFIX_interface, which describes in lines of text the fields of the
+Each library has a function PREFIX_description, which describes in lines of text the fields of the
 structs that both sides share and what its functions take; csrc/interface.h makes the text from the
 structs themselves. A library of another version, whose numbers would be read from the wrong place,
 is so refused with the name of the field.
@@ -32,9 +32,12 @@ def load(file: Path, prefix: str, structs: Structs, functions: Functions) -> c.C
         raise InputError(f"{file} is not built")
     try:
         loaded = c.CDLL(str(file))
-        describe = loaded[f"{prefix}_interface"]
-    except (OSError, AttributeError) as error:
+        describe = loaded[f"{prefix}_description"]
+    except OSError as error:
         raise InputError(f"{file} does not load: {error}") from error
+    except AttributeError as error:
+        lacks = f"it has no {prefix}_description"
+        raise InputError(f"{file} was built for another version: {lacks}") from error
     describe.restype, describe.argtypes = c.c_char_p, []
     there = dict(line.split(": ") for line in describe().decode().splitlines())
     here = dict(described(prefix, structs, functions))

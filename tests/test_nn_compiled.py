@@ -361,7 +361,7 @@ def test_a_library_built_for_another_version_is_left_alone(
     text = "\\n".join(lines)
     assert said in text
     code = "".join(f"long {prefix}_{name}() {{ return 0; }}\n" for name in functions)
-    code += f'const char *{prefix}_interface() {{ return "{text.replace(said, instead)}"; }}\n'
+    code += f'const char *{prefix}_description() {{ return "{text.replace(said, instead)}"; }}\n'
     (tmp_path / "made.cpp").write_text(f'extern "C" {{\n{code}}}\n')
     command = ["c++", "-shared", "-fPIC", "made.cpp", "-o", "made.so"]
     subprocess.run(command, check=True, cwd=tmp_path)

@@ -81,7 +81,7 @@ int64_t kernels_cross_entropy(int64_t path, const CrossEntropy *job) {
   return !Choices(&count)[path].path->cross_entropy(*job);
 }
 
-const char *kernels_interface() {
+const char *kernels_description() {
   static const std::string text = Interface()
                                       .Struct<UnitFields>()
                                       .Struct<JobFields>()

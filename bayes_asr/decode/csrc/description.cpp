@@ -2,7 +2,7 @@
 
 #include "lattice.h"
 
-extern "C" const char *decoder_interface() {
+extern "C" const char *decoder_description() {
   static const std::string text = Interface()
                                       .Struct<ArcsViewFields>()
                                       .Struct<GraphViewFields>()
