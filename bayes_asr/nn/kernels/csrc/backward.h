@@ -12,7 +12,7 @@ struct BackwardPlace {
   using Number = typename Store::Number;
   Number *slopes;
   const Number *extras, *arriving;
-  Number *fed, *inner;  // to the product of the step before, and of the last gate
+  Number *fed, *inner;  // to the product of the step before, and to that of the last gate
   float *carry;
   int64_t row;
 };

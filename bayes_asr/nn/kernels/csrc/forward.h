@@ -12,7 +12,8 @@ struct ForwardPlace {
   const Number *terms;
   const float *mask;         // or null
   float *states;             // [kMaxHeld, width]
-  Number *h, *fed, *inner;   // `fed` to the product of the next step, `inner` of the last gate
+  Number *h;
+  Number *fed, *inner;  // to the product of the next step, and to that of the last gate
   Number *slopes, *extras, *restored;  // or null
   Number *before;                      // of the next frame, or null
 };
