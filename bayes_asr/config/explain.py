@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import yaml
 
 from bayes_asr.config.merge import CONF, compose, nearest
-from bayes_asr.config.schema import typed_keys
-from bayes_asr.config.values import described
+from bayes_asr.config.schema import iter_typed_keys
+from bayes_asr.config.values import describe
 from bayes_asr.errors import InputError
 
 
@@ -15,13 +15,13 @@ def explain(wanted: str) -> str:
     path = CONF / "base.yaml"
     lines = path.read_text(encoding="utf-8").splitlines()
     values = dict(_values(compose(path)))
-    chosen = [(k, hint) for k, hint in typed_keys() if f"{k}.".startswith(f"{wanted}.")]
+    chosen = [(k, hint) for k, hint in iter_typed_keys() if f"{k}.".startswith(f"{wanted}.")]
     if not chosen:
         raise InputError(f"there is no key {wanted}; {nearest(wanted)}")
     paragraphs = []
     for key, hint in chosen:
         value, meaning = _value_and_comment(lines, values[key])
-        paragraphs.append(f"{key}: {meaning}\n    {described(hint)}; default {value}")
+        paragraphs.append(f"{key}: {meaning}\n    {describe(hint)}; default {value}")
     return "\n".join(paragraphs)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from bayes_asr.config.schema import Config, hints, keys
-from bayes_asr.config.values import converted, described
+from bayes_asr.config.values import convert, describe
 from bayes_asr.errors import InputError
 from bayes_asr.files import read_text
 
@@ -44,7 +44,7 @@ def load(files: Sequence[Path], settings: Sequence[str] = ()) -> Config:
         for layer in _layers(Path(path), ()):
             _overlay(values, layer)
     for setting in settings:
-        _overlay(values, _parsed(setting))
+        _overlay(values, _parse_setting(setting))
     config: Config = _built(Config, values, "")
     return config
 
@@ -112,7 +112,7 @@ def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[dict[str, Any]]
     if path in including:
         raise InputError(f"{path}: includes itself through {' -> '.join(map(str, including))}")
     root = compose(path)
-    layer = _located(root, path) if root is not None else {}
+    layer = _locate_values(root, path) if root is not None else {}
     if not isinstance(layer, dict):
         raise InputError(f"{path}: a configuration is a mapping of keys to values")
     include = layer.pop("include", Located([], str(path)))
@@ -121,18 +121,18 @@ def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[dict[str, Any]]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(f"{path}: include is a file name or a list of them")
     for name in names:
-        yield from _layers(_included(name, path), (*including, path))
+        yield from _layers(_find_include(name, path), (*including, path))
     yield layer
 
 
-def _included(name: str, path: Path) -> Path:
+def _find_include(name: str, path: Path) -> Path:
     for candidate in (path.parent / name, CONF / name):
         if candidate.exists():
             return candidate
     raise InputError(f"{path}: includes {name}, which is neither beside it nor in {CONF}")
 
 
-def _located(node: yaml.Node, path: Path) -> Any:
+def _locate_values(node: yaml.Node, path: Path) -> Any:
     """Nested dicts whose leaves remember their line; a repeated key is an error."""
     where = f"{path}, line {node.start_mark.line + 1}"
     if not isinstance(node, yaml.MappingNode):
@@ -147,11 +147,11 @@ def _located(node: yaml.Node, path: Path) -> Any:
             raise InputError(f"{line}: a key is a word")
         if key.value in values:
             raise InputError(f"{line}: {key.value} is there a second time")
-        values[key.value] = _located(value, path)
+        values[key.value] = _locate_values(value, path)
     return values
 
 
-def _parsed(setting: str) -> dict[str, Any]:
+def _parse_setting(setting: str) -> dict[str, Any]:
     """`a.b=c` as nested located values."""
     key, equals, text = setting.partition("=")
     if not equals or not key:
@@ -194,7 +194,7 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
         if dataclasses.is_dataclass(hint):
             fields[key] = _built(hint, values[key], f"{prefix}{key}.")  # type: ignore[arg-type]
         else:
-            fields[key] = _typed(hint, values[key], prefix + key)
+            fields[key] = _convert_leaf(hint, values[key], prefix + key)
     try:
         return kind(**fields)
     except InputError as error:  # a rule of the section, whose message begins with a key
@@ -202,15 +202,15 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
         raise InputError(f"{values[key].where}: {error}") from None
 
 
-def _typed(hint: Any, located: Any, key: str) -> Any:
+def _convert_leaf(hint: Any, located: Any, key: str) -> Any:
     if isinstance(located, dict):
         _, leaf = _first_leaf(key, located)
         raise InputError(f"{leaf.where}: {key} is one value, not a section of keys")
     try:
-        return converted(hint, located.value)
+        return convert(hint, located.value)
     except ValueError:
         raise InputError(
-            f"{located.where}: {key} is {_shown(located.value)}; it must be {described(hint)}"
+            f"{located.where}: {key} is {_shown(located.value)}; it must be {describe(hint)}"
         ) from None
 
 

@@ -225,18 +225,18 @@ def hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def typed_keys(kind: type = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def iter_typed_keys(kind: type = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every key that a configuration has, as `section.key`, and its type."""
     for name, hint in hints(kind).items():
         if dataclasses.is_dataclass(hint):
-            yield from typed_keys(hint, f"{prefix}{name}.")  # type: ignore[arg-type]
+            yield from iter_typed_keys(hint, f"{prefix}{name}.")  # type: ignore[arg-type]
         else:
             yield prefix + name, hint
 
 
 def keys() -> Iterator[str]:
     """Every key that a configuration has, as `section.key`."""
-    return (key for key, _ in typed_keys())
+    return (key for key, _ in iter_typed_keys())
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:

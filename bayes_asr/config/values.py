@@ -14,14 +14,14 @@ NAMES = {
 }
 
 
-def converted(hint: Any, value: Any) -> Any:
+def convert(hint: Any, value: Any) -> Any:
     """`value` as the type `hint`; integers serve as floats, one value as a list of one.
 
     Raises ValueError where it is of another type or out of its range.
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        number = converted(arguments[0], value)
+        number = convert(arguments[0], value)
         if not arguments[1].admits(number):
             raise ValueError
         return number
@@ -29,7 +29,7 @@ def converted(hint: Any, value: Any) -> Any:
         return _first_that_fits(arguments, value)
     if origin is tuple:
         items = value if isinstance(value, list) else [value]
-        return tuple(converted(arguments[0], item) for item in items)
+        return tuple(convert(arguments[0], item) for item in items)
     if hint is float and type(value) is int:
         return float(value)
     if value in arguments if origin is Literal else type(value) is hint:
@@ -37,25 +37,25 @@ def converted(hint: Any, value: Any) -> Any:
     raise ValueError
 
 
-def described(hint: Any) -> str:
+def describe(hint: Any) -> str:
     """The type `hint` in words: "a number between 0 and 1"."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         limits: Within | OneOf = arguments[1]
-        return limits.describe(described(arguments[0]))
+        return limits.describe(describe(arguments[0]))
     if origin is Literal:
         return "one of " + ", ".join(map(str, arguments))
     if origin is tuple:
-        return f"a list, each of it {described(arguments[0])}"
+        return f"a list, each of it {describe(arguments[0])}"
     if origin in (Union, types.UnionType):
-        return " or ".join(described(option) for option in arguments)
+        return " or ".join(describe(option) for option in arguments)
     return NAMES[hint]
 
 
 def _first_that_fits(options: tuple[Any, ...], value: Any) -> Any:
     for option in options:
         try:
-            return converted(option, value)
+            return convert(option, value)
         except ValueError:
             continue
     raise ValueError

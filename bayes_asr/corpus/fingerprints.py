@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bayes_asr.corpus.index import content_hash, sampled
+from bayes_asr.corpus.index import content_hash, sample_file
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
 from bayes_asr.features.stored import Features
@@ -53,4 +53,4 @@ def _contents(features: Features) -> Iterator[tuple[Path, Iterator[bytes]]]:
     for archive in features.statistics_archives:
         yield archive, iter([archive.read_bytes()])
     for archive in features.archives:
-        yield archive, sampled(archive)
+        yield archive, sample_file(archive)

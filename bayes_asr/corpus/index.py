@@ -108,16 +108,16 @@ def name_of(*what: Path | str) -> str:
 
 
 def state_of(path: Path) -> str:
-    """Size and times of a file, and a hash of its `sampled` bytes: what tells that it changed.
+    """Size and times of a file, and a hash of its `sample_file` bytes: what tells that it changed.
 
     The time of its last change of any kind is among them, which nobody can set back.
     """
     status = os.stat(path)
     times = f"{status.st_mtime_ns} {status.st_ctime_ns}"
-    return f"{status.st_size} {times} {content_hash(sampled(path))}"
+    return f"{status.st_size} {times} {content_hash(sample_file(path))}"
 
 
-def sampled(path: Path) -> Iterator[bytes]:
+def sample_file(path: Path) -> Iterator[bytes]:
     """The size of a file, and 64 KiB at its beginning, middle and end."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size

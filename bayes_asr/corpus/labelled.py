@@ -43,7 +43,7 @@ class LabelledSet:
 
     def read(self, utt: str, stream: str) -> np.ndarray:
         """Features of one utterance as they are on disk, float32 [T, F]; InputError likewise."""
-        matrix = self.streams[stream].stored(utt)
+        matrix = self.streams[stream].read(utt)
         self._check_length(self.streams[stream], utt, len(matrix))
         return matrix
 
@@ -55,7 +55,7 @@ class LabelledSet:
         for features in self.streams.values():
             width = features.dimensions
             for utt in self.lengths:
-                frames, columns = features.stored_shape(utt) or (self.lengths[utt], width)
+                frames, columns = features.read_shape(utt) or (self.lengths[utt], width)
                 self._check_length(features, utt, frames)
                 if columns != width:
                     features.refuse_shape(utt, frames, columns)

@@ -5,89 +5,118 @@ nothing but the C++ library.
 """
 
 import ctypes as c
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from bayes_asr import interface
 from bayes_asr.decode import options as defaults
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Arcs, Network
+from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice, Lattice
 
 LIBRARY = Path(__file__).with_name("_decoder.so")
-INTERFACE = 1  # of the structs and functions below; a library built for another is left alone
-POINTER: dict[str, Any] = {
-    "f": c.POINTER(c.c_float),
-    "i": c.POINTER(c.c_int32),
-    "l": c.POINTER(c.c_int64),
-}
-KIND = {"offsets": "l", "tid_offsets": "l", "final_tid_offsets": "l"} | dict.fromkeys(
-    ("graph", "acoustic", "weight", "final", "final_graph", "final_acoustic"), "f"
-)
+FLOATS, INTS, LONGS = (c.POINTER(kind) for kind in (c.c_float, c.c_int32, c.c_int64))
+DTYPES = {FLOATS: np.float32, INTS: np.int32, LONGS: np.int64}
 
 
-def struct_of(name: str, counts: tuple[str, ...], columns: tuple[str, ...]) -> Any:
-    """Return a ctypes struct of int64 counts and of pointers to the columns' elements."""
-    members: list[tuple[str, Any]] = [(count, c.c_int64) for count in counts]
-    members += [(column, POINTER[KIND.get(column, "i")]) for column in columns]
-    return type(name, (c.Structure,), {"_fields_": members})
+class ArcsView(c.Structure):
+    """The struct of this name in lattice.h: the columns of `Arcs`."""
 
-
-LATTICE = tuple(Lattice.__dataclass_fields__)
-WORDS = tuple(CompactLattice.__dataclass_fields__)
-ArcsView = struct_of("ArcsView", (), tuple(Arcs.__dataclass_fields__))
-LatticeView = struct_of("LatticeView", ("num_states", "num_arcs"), LATTICE)
-CompactView = struct_of(
-    "CompactView", ("num_states", "num_arcs", "num_tids", "num_final_tids"), WORDS
-)
+    _fields_ = (
+        ("offsets", LONGS),
+        ("ilabel", INTS),
+        ("olabel", INTS),
+        ("weight", FLOATS),
+        ("nextstate", INTS),
+    )
 
 
 class GraphView(c.Structure):
-    """The struct Graph of lattice.h."""
+    """The struct of this name in lattice.h."""
 
     _fields_ = (
         ("num_states", c.c_int32),
         ("start", c.c_int32),
-        ("final", c.POINTER(c.c_float)),
+        ("final", FLOATS),
         ("emitting", ArcsView),
         ("epsilon", ArcsView),
-        ("column", c.POINTER(c.c_int32)),
+        ("column", INTS),
     )
-
-
-BEAMS = ("beam", "lattice_beam", "beam_delta")
-LIMITS = ("max_active", "min_active", "prune_interval", "allow_partial")
 
 
 class OptionsView(c.Structure):
-    """The struct Options of lattice.h."""
+    """The struct of this name in lattice.h."""
 
     _fields_ = (
-        *((name, c.c_float) for name in BEAMS),
-        *((name, c.c_int32) for name in LIMITS),
+        *((name, c.c_float) for name in ("beam", "lattice_beam", "beam_delta")),
+        *((name, c.c_int32) for name in ("max_active", "min_active")),
+        *((name, c.c_int32) for name in ("prune_interval", "allow_partial")),
     )
+
+
+class LatticeView(c.Structure):
+    """The struct of this name in lattice.h: sizes and columns of a `Lattice`."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in ("num_states", "num_arcs")),
+        ("offsets", LONGS),
+        ("ilabel", INTS),
+        ("olabel", INTS),
+        ("graph", FLOATS),
+        ("acoustic", FLOATS),
+        ("nextstate", INTS),
+        ("final_graph", FLOATS),
+        ("final_acoustic", FLOATS),
+    )
+
+
+class CompactView(c.Structure):
+    """The struct of this name in lattice.h: sizes and columns of a `CompactLattice`."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in ("num_states", "num_arcs", "num_tids", "num_final_tids")),
+        ("offsets", LONGS),
+        ("word", INTS),
+        ("graph", FLOATS),
+        ("acoustic", FLOATS),
+        ("nextstate", INTS),
+        ("tid_offsets", LONGS),
+        ("tids", INTS),
+        ("final_graph", FLOATS),
+        ("final_acoustic", FLOATS),
+        ("final_tid_offsets", LONGS),
+        ("final_tids", INTS),
+    )
+
+
+P = c.c_void_p
+INTERFACE: tuple[str, interface.Structs, interface.Functions] = (
+    "decoder",
+    (ArcsView, GraphView, OptionsView, LatticeView, CompactView),
+    {
+        "search": (P, [P, P, P, c.c_int64, c.c_int64, P, P]),
+        "free_lattice": (None, [P]),
+        "best_arcs": (c.c_int64, [P, P, P]),
+        "determinize": (P, [P, P, c.c_double, c.c_int64, P]),
+        "free_words": (None, [P]),
+    },
+)
 
 
 @cache
 def library() -> c.CDLL | None:
-    """Load the library; None where it was not built, does not load, or is of another version."""
-    try:
-        loaded = c.CDLL(str(LIBRARY))
-        if loaded.decoder_interface() != INTERFACE:
-            return None
-    except (OSError, AttributeError):
-        return None
-    loaded.decoder_search.restype = c.c_void_p
-    loaded.decoder_determinize.restype = c.c_void_p
-    loaded.decoder_best_arcs.restype = c.c_int64
-    loaded.decoder_free_lattice.argtypes = [c.c_void_p]
-    loaded.decoder_free_words.argtypes = [c.c_void_p]
-    return loaded
+    """Load the library; None where `interface` finds a fault in it."""
+    with suppress(InputError):
+        return interface.load(LIBRARY, *INTERFACE)
+    return None
 
 
-def needed_library() -> c.CDLL:
+def require_library() -> c.CDLL:
     """Return the library, which the caller has found to be there."""
     loaded = library()
     if loaded is None:
@@ -95,28 +124,39 @@ def needed_library() -> c.CDLL:
     return loaded
 
 
-def pointer(values: np.ndarray, name: str = "") -> Any:
+def pointer(values: np.ndarray, kind: Any) -> Any:
     """Return a typed pointer to a contiguous array."""
-    return values.ctypes.data_as(POINTER[KIND.get(name, "i")])
+    return values.ctypes.data_as(kind)
 
 
-def arcs_view(arcs: Arcs) -> c.Structure:
-    """Return the pointers to the arcs' columns."""
-    return ArcsView(*(pointer(getattr(arcs, name), name) for name in Arcs.__dataclass_fields__))
+def columns(view: type[c.Structure]) -> dict[str, Any]:
+    """Return the names of a view's columns, with the types of pointers to them."""
+    return {name: kind for name, kind, *_ in view._fields_ if kind in DTYPES}
 
 
-def lattice_view(lattice: Lattice) -> c.Structure:
+View = TypeVar("View", ArcsView, LatticeView)
+
+
+def view_of(table: Arcs | Lattice, view: type[View], **sizes: int) -> View:
+    """Return a view of sizes and of the columns of a table, each found by its name."""
+    found = {name: pointer(getattr(table, name), kind) for name, kind in columns(view).items()}
+    return view(**sizes, **found)
+
+
+def lattice_view(lattice: Lattice) -> LatticeView:
     """Return the pointers to the lattice's columns."""
-    columns = (pointer(getattr(lattice, name), name) for name in LATTICE)
-    return LatticeView(lattice.num_states, len(lattice.nextstate), *columns)
+    arcs = len(lattice.nextstate)
+    return view_of(lattice, LatticeView, num_states=lattice.num_states, num_arcs=arcs)
 
 
-def copied(view: Any, column: str, count: int) -> np.ndarray:
-    """Return a copy of one column, which belongs to the library."""
-    dtype = {"f": np.float32, "i": np.int32, "l": np.int64}[KIND.get(column, "i")]
-    if count == 0:
-        return np.empty(0, dtype)
-    return np.ctypeslib.as_array(getattr(view, column), (count,)).copy()
+def copy_array(view: LatticeView | CompactView, counts: dict[str, int]) -> dict[str, np.ndarray]:
+    """Return copies of the columns, which belong to the library; `counts` elements of each."""
+    return {
+        name: np.ctypeslib.as_array(getattr(view, name), (counts[name],)).copy()
+        if counts[name]
+        else np.empty(0, DTYPES[kind])
+        for name, kind in columns(type(view)).items()
+    }
 
 
 def search(
@@ -124,22 +164,21 @@ def search(
 ) -> tuple[Lattice | None, bool]:
     """Do what `lattice.search` does: scaled log-likelihoods [T, num_pdfs] float32 to a lattice."""
     graph = GraphView(
-        network.num_states,
-        network.start,
-        pointer(network.final, "final"),
-        arcs_view(network.emitting),
-        arcs_view(network.epsilon),
-        pointer(network.column),
+        num_states=network.num_states,
+        start=network.start,
+        final=pointer(network.final, FLOATS),
+        emitting=view_of(network.emitting, ArcsView),
+        epsilon=view_of(network.epsilon, ArcsView),
+        column=pointer(network.column, INTS),
     )
-    chosen = OptionsView(*(getattr(options, name) for name in (*BEAMS, *LIMITS)))
+    chosen = OptionsView(**{name: getattr(options, name) for name, *_ in OptionsView._fields_})
     frames = np.ascontiguousarray(loglikes, np.float32)
     reached, view = c.c_int32(), LatticeView()
-    held = needed_library().decoder_search(
+    held = require_library().decoder_search(
         c.byref(graph),
         c.byref(chosen),
-        pointer(frames, "weight"),
-        c.c_int64(frames.shape[0]),
-        c.c_int64(frames.shape[1]),
+        pointer(frames, FLOATS),
+        *frames.shape,
         c.byref(reached),
         c.byref(view),
     )
@@ -147,23 +186,23 @@ def search(
         raise MemoryError("the search for a lattice ran out of memory")
     if not held:
         return None, False
-    counts = dict.fromkeys(LATTICE, view.num_arcs) | {
+    counts = dict.fromkeys(columns(LatticeView), view.num_arcs) | {
         "offsets": view.num_states + 1,
         "final_graph": view.num_states,
         "final_acoustic": view.num_states,
     }
     try:
-        lattice = Lattice(**{name: copied(view, name, counts[name]) for name in LATTICE})
+        lattice = Lattice(**copy_array(view, counts))
     finally:
-        needed_library().decoder_free_lattice(held)
+        require_library().decoder_free_lattice(held)
     return lattice, bool(reached.value)
 
 
 def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:
     """Do what `lattice.best_arcs` does."""
     arcs, last = np.empty(lattice.num_states, np.int64), c.c_int64()
-    count = needed_library().decoder_best_arcs(
-        c.byref(lattice_view(lattice)), pointer(arcs, "offsets"), c.byref(last)
+    count = require_library().decoder_best_arcs(
+        c.byref(lattice_view(lattice)), pointer(arcs, LONGS), c.byref(last)
     )
     if count < 0:
         raise MemoryError("the search for the best path ran out of memory")
@@ -173,11 +212,11 @@ def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:
 def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> CompactLattice:
     """Do what `determinize.determinize` does."""
     view = CompactView()
-    held = needed_library().decoder_determinize(
+    held = require_library().decoder_determinize(
         c.byref(lattice_view(lattice)),
-        pointer(phone_start),
-        c.c_double(beam),
-        c.c_int64(defaults.MAX_BYTES),
+        pointer(phone_start, INTS),
+        beam,
+        defaults.MAX_BYTES,
         c.byref(view),
     )
     if not held:
@@ -192,6 +231,6 @@ def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> Compa
         "final_tids": view.num_final_tids,
     }
     try:
-        return CompactLattice(**{name: copied(view, name, counts[name]) for name in WORDS})
+        return CompactLattice(**copy_array(view, counts))
     finally:
-        needed_library().decoder_free_words(held)
+        require_library().decoder_free_words(held)

@@ -13,6 +13,7 @@ from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search import best_arcs, search
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
+from bayes_asr.interface import fault
 from bayes_asr.tables.lattice import CompactLattice, Lattice, scale_acoustic
 
 LOG = logging.getLogger(__name__)
@@ -59,11 +60,10 @@ def choose_engine() -> Engine:
         raise InputError(f"{VARIABLE}={name}: known engines are {', '.join(ENGINES)}")
     if name == "numpy" or compiled.library() is not None:
         return ENGINES[name or "native"]
+    missing = fault(compiled.LIBRARY, *compiled.INTERFACE)
     if name == "native":
-        raise InputError(
-            f"{VARIABLE}={name}: {compiled.LIBRARY} is not built; reinstall with a compiler"
-        )
-    LOG.warning("%s is not built: decoding in NumPy, about 15 times slower", compiled.LIBRARY)
+        raise InputError(f"{VARIABLE}={name}: {missing}; reinstall with a compiler")
+    LOG.warning("%s: decoding in NumPy, about 15 times slower", missing)
     return ENGINES["numpy"]
 
 

@@ -13,6 +13,7 @@ from bayes_asr.decode.archive import BACKENDS, choose_decoder
 from bayes_asr.decode.kaldi import PROGRAMS
 from bayes_asr.doctor.check import LEAST_FREE, Check
 from bayes_asr.errors import InputError
+from bayes_asr.interface import fault
 from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.programs import explain_failure, find_nist_program, find_program
 
@@ -62,8 +63,10 @@ def _check_decoder(compiler: str) -> Check:
     """Whether decoding is compiled."""
     if decoder.library() is not None:
         return Check("native decoder", "ok", f"built; {compiler}")
-    missing = _explain_missing(decoder.LIBRARY, compiler)
-    return Check("native decoder", "warning", f"{missing}, so decoding is slow; install again")
+    missing = fault(decoder.LIBRARY, *decoder.INTERFACE)
+    return Check(
+        "native decoder", "warning", f"{missing} ({compiler}), so decoding is slow; install again"
+    )
 
 
 def _check_recurrence(compiler: str) -> Check:
@@ -76,16 +79,10 @@ def _check_recurrence(compiler: str) -> Check:
         return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
     if recurrence.library() is not None:
         return Check("recurrence", "ok", f"torch alone, as {recurrence.CHOICE} says")
-    missing = _explain_missing(recurrence.LIBRARY, compiler)
-    return Check("recurrence", "warning", f"{missing}, so torch alone trains; install again")
-
-
-def _explain_missing(library: Path, compiler: str) -> str:
-    """Why compiled code is left alone."""
-    wrong = (
-        "was built for another version, or does not load" if library.exists() else "is not built"
+    missing = fault(recurrence.LIBRARY, *recurrence.INTERFACE)
+    return Check(
+        "recurrence", "warning", f"{missing} ({compiler}), so torch alone trains; install again"
     )
-    return f"{library} {wrong} ({compiler})"
 
 
 def _check_import(extra: str) -> Check:

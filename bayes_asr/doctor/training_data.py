@@ -104,7 +104,7 @@ def _check_set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterato
         if missing:
             yield Check(f"{name} set", "warning", _describe_lacking(data, missing, what))
     for utt in features.utterances:
-        frames, columns = features.stored_shape(utt) or (1, features.dimensions)
+        frames, columns = features.read_shape(utt) or (1, features.dimensions)
         if not frames or columns != features.dimensions:
             features.refuse_shape(utt, frames, columns)
     sample = _pick_spread(features.utterances)

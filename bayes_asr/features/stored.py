@@ -70,7 +70,7 @@ class Features:
         first = next(iter(self._feats))
         return read_matrix(self._feats[first], first, open_pipe=self._open_pipe).shape[1]
 
-    def stored_shape(self, utt: str) -> tuple[int, int] | None:
+    def read_shape(self, utt: str) -> tuple[int, int] | None:
         """Frames and values of an utterance by the header on disk alone; None if it is piped."""
         where = self._feats[utt]
         return None if is_pipe(where) else read_shape(where, utt)
@@ -81,7 +81,7 @@ class Features:
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """Features of one utterance, float32 [T, F']."""
-        return self.prepare(utt, self.stored(utt))
+        return self.prepare(utt, self.read(utt))
 
     @property
     def piped(self) -> bool:
@@ -98,7 +98,7 @@ class Features:
         stats = self._statistics(utt) if self._normalises_speakers else None
         return self.front_end.prepare(matrix, stats)
 
-    def stored(self, utt: str) -> np.ndarray:
+    def read(self, utt: str) -> np.ndarray:
         """Features of one utterance as they are on disk, float32 [T, F]."""
         matrix = read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe)
         if not len(matrix) or matrix.shape[1] != self.dimensions:
@@ -121,7 +121,7 @@ class Features:
 
     def _speaker_statistics(self, speaker: str) -> np.ndarray:
         if self._data.cmvn is None:
-            return statistics(self.stored(utt) for utt in self._utterances_of[speaker])
+            return statistics(self.read(utt) for utt in self._utterances_of[speaker])
         scp = self._data.path / "cmvn.scp"
         if speaker not in self._data.cmvn:
             raise InputError(f"{scp}: speaker {speaker} is missing; compute its statistics")

@@ -76,7 +76,7 @@ def deltas(matrix: np.ndarray, order: int) -> np.ndarray:
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
-def spliced(matrix: np.ndarray, left: int, right: int) -> np.ndarray:
+def splice(matrix: np.ndarray, left: int, right: int) -> np.ndarray:
     """Each frame with its neighbours [T, F * (left + 1 + right)], as Kaldi's splice-feats.
 
     Frames beyond an end repeat the frame at the end.
@@ -89,7 +89,7 @@ def prepare(matrix: np.ndarray, *, order: int, left: int, right: int) -> np.ndar
     """Append deltas of `order`, then context: [T, F] -> [T, F * (order + 1) * (left+1+right)]."""
     if order:
         matrix = deltas(matrix, order)
-    return spliced(matrix, left, right) if left or right else matrix
+    return splice(matrix, left, right) if left or right else matrix
 
 
 def speaker_normalised(matrix: np.ndarray, cmvn: Cmvn, stats: np.ndarray) -> np.ndarray:

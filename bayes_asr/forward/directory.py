@@ -71,11 +71,11 @@ def log_likelihoods(
     why, total = f"no features in {data.path}", len(data.utt2spk)
     report_skipped(why, features.missing, total, max_skipped, limited_by)
     utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)
-    matrices = ((utt, _checked(features, utt, network.front_end.size)) for utt in utterances)
+    matrices = ((utt, _read_input(features, utt, network.front_end.size)) for utt in utterances)
     yield from in_chunks(network, matrices, chunk) if chunk else in_batches(network, matrices)
 
 
-def _checked(features: Features, utt: str, expected: int) -> np.ndarray:
+def _read_input(features: Features, utt: str, expected: int) -> np.ndarray:
     matrix = features[utt]
     if matrix.shape[1] != expected:
         raise InputError(

@@ -45,7 +45,7 @@ class LogLikelihoods(nn.Module):
         cmvn: Kaldi's CMVN statistics [2, F+1] of the speaker, needed where the run normalises by
         speaker.
         """
-        return self.of_prepared([self.front_end.prepare(self._checked(features), cmvn)])[0]
+        return self.of_prepared([self.front_end.prepare(self._check_features(features), cmvn)])[0]
 
     def stream(self, cmvn: np.ndarray | None = None) -> Stream:
         """A stream of utterances [T, F] in chunks; cmvn: as in `forward`.
@@ -56,7 +56,7 @@ class LogLikelihoods(nn.Module):
         self.front_end.check_speaker(cmvn)
 
         def without_speaker(features: Tensor | np.ndarray) -> np.ndarray:
-            return self.front_end.without_speaker(self._checked(features), cmvn)
+            return self.front_end.without_speaker(self._check_features(features), cmvn)
 
         return Stream(self.advance, without_speaker, self.front_end.arriving())
 
@@ -89,7 +89,7 @@ class LogLikelihoods(nn.Module):
                 " chunks: train one with model.bidirectional: false (and model.smooth: false)"
             )
 
-    def _checked(self, features: Tensor | np.ndarray) -> np.ndarray:
+    def _check_features(self, features: Tensor | np.ndarray) -> np.ndarray:
         """Features as float32 [T, F]; ValueError for those of another shape."""
         matrix = np.asarray(features, dtype=np.float32)
         width = self.front_end.stored_size

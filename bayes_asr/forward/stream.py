@@ -34,11 +34,11 @@ class Stream:
 
     def __call__(self, features: Tensor | np.ndarray) -> Tensor:
         """Take the next features [T, F]; return the log-likelihoods that are known now [T', P]."""
-        return self._computed(self._arriving.push(self._normalise(features)))
+        return self._compute(self._arriving.push(self._normalise(features)))
 
     def finish(self) -> Tensor:
         """End the utterance: return its last log-likelihoods [T', P]. The next one may begin."""
-        loglikes = self._computed(self._arriving.finish())
+        loglikes = self._compute(self._arriving.finish())
         self.reset()
         return loglikes
 
@@ -47,6 +47,6 @@ class Stream:
         self._arriving.reset()
         self._states: States = []
 
-    def _computed(self, ready: np.ndarray) -> Tensor:
+    def _compute(self, ready: np.ndarray) -> Tensor:
         loglikes, self._states = self._advance(ready, self._states)
         return loglikes

@@ -35,14 +35,14 @@ class BatchNorm(nn.BatchNorm1d):
     def forward(self, x_NX: Tensor) -> Tensor:
         """Normalise [N, X]."""
         if self.training and self.add_up:
-            return self._normalised_together(x_NX.to(self.weight.dtype), self.add_up).to(x_NX.dtype)
+            return self._normalise_together(x_NX.to(self.weight.dtype), self.add_up).to(x_NX.dtype)
         if self.training and len(x_NX) == 1:
             return batch_norm(
                 x_NX, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )
         return super().forward(x_NX)
 
-    def _normalised_together(self, x_NX: Tensor, add_up: AddUp) -> Tensor:
+    def _normalise_together(self, x_NX: Tensor, add_up: AddUp) -> Tensor:
         """Normalise by the statistics of all processes' frames, and note them as torch does."""
         with torch.no_grad():
             n, mean, variance = _statistics(x_NX, add_up)

@@ -107,20 +107,20 @@ class RecurrentLayer(Layer):
         terms = self._terms(x_NF)
         mask_BDH = self._mask(frames, keys_B)
         with torch.autocast(terms.device.type, enabled=False):
-            return self._handed_on(self._states(terms, mask_BDH, frames))
+            return self._hand_on(self._states(terms, mask_BDH, frames))
 
     def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
         """Outputs [T, H] of the next frames of one sequence, and the state after them."""
         terms = self._terms(x_TF)
         mask = self._mask(frames, None)
         if not self.cell.states:
-            return self._handed_on(self._states(terms, mask, frames)), ()
+            return self._hand_on(self._states(terms, mask, frames)), ()
         state = state or self._initial(self.cell, 1)
         if self.cell.states == 1 and len(x_TF) >= SHORTEST_RUN:
             h = self._run(self.cell, terms, mask, frames, (False,), state)
-            return self._handed_on(h), (h[-1:],)
+            return self._hand_on(h), (h[-1:],)
         h, state = step_through(self.cell, terms, self.V, mask, frames, state)
-        return self._handed_on(h), state
+        return self._hand_on(h), state
 
     def _terms(self, x_NF: Tensor) -> Tensor:
         """The normalised feed-forward terms [N, S, G*H], in the type of factors for a kernel."""
@@ -130,10 +130,10 @@ class RecurrentLayer(Layer):
         terms = self.norm(self.W(x_NF)).to(dtype)
         return terms.unflatten(1, (-1, self.cell.gates * self.units))
 
-    def _handed_on(self, h_NDH: Tensor) -> Tensor:
+    def _hand_on(self, h_NDH: Tensor) -> Tensor:
         """What the next layer reads [N, D*H]."""
-        hand_on = self.cell.probability if self.as_probability else self.cell.handed_on
-        return hand_on(h_NDH).flatten(1)
+        convert = self.cell.probability if self.as_probability else self.cell.hand_on
+        return convert(h_NDH).flatten(1)
 
     def _states(self, terms_NSX: Tensor, mask_BDH: Tensor | None, frames: Frames) -> Tensor:
         """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H]."""

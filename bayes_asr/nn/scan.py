@@ -16,7 +16,8 @@ def scan(step: Step, state: State, inputs_NDX: Tensor, frames: Frames) -> tuple[
 
     step: (inputs [n, D, X], state, n) -> state; n sequences are alive at this time step.
     state: tensors [B, D, H] before the first frame; the first of them is what the layer outputs.
-    inputs_NDX: feed-forward terms [N, D, X], each direction in its own order of time (`directed`).
+    inputs_NDX: feed-forward terms [N, D, X], each direction in its own order of time
+    (`order_directions`).
     Returns the first state tensor at every frame [N, D, H], in the order of `inputs_NDX`, and the
     state after the last time step.
     """
@@ -27,7 +28,7 @@ def scan(step: Step, state: State, inputs_NDX: Tensor, frames: Frames) -> tuple[
     return torch.cat(outputs), state
 
 
-def directed(x_NSX: Tensor, frames: Frames, backwards: Sequence[bool]) -> Tensor:
+def order_directions(x_NSX: Tensor, frames: Frames, backwards: Sequence[bool]) -> Tensor:
     """Give each direction its own order of time: [N, S, X] -> [N, D, X].
 
     backwards: for each direction, whether it reads time backwards; such a direction starts at the

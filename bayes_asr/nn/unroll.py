@@ -10,7 +10,7 @@ from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.kernels.fused import FusedRecurrence
 from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, kernel_of
 from bayes_asr.nn.layer import State
-from bayes_asr.nn.scan import directed, scan
+from bayes_asr.nn.scan import order_directions, scan
 from bayes_asr.nn.units.cell import Cell
 
 
@@ -40,8 +40,10 @@ def unroll(
         return FusedRecurrence.apply(
             cell, frames, backwards, terms_NSX, V, mask_BDH, *initial, *cell.parameters()
         )
-    inputs = directed(terms_NSX, frames, backwards)
-    return directed(step_through(cell, inputs, V, mask_BDH, frames, initial)[0], frames, backwards)
+    inputs = order_directions(terms_NSX, frames, backwards)
+    return order_directions(
+        step_through(cell, inputs, V, mask_BDH, frames, initial)[0], frames, backwards
+    )
 
 
 def step_through(

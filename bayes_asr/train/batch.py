@@ -57,16 +57,16 @@ def loader(
     """
     wanted = {name: data.targets[name] for name in targets}
 
-    def normalised(utt: str) -> dict[str, np.ndarray]:
+    def normalise(utt: str) -> dict[str, np.ndarray]:
         return {
             name: front_ends[name].normalise(matrix) for name, matrix in data.prepare(utt).items()
         }
 
     def inputs(utt: str) -> list[np.ndarray]:
         if keep == "none":
-            return list(normalised(utt).values())
+            return list(normalise(utt).values())
         if utt not in data.kept:
-            data.kept[utt] = {name: x.astype(keep) for name, x in normalised(utt).items()}
+            data.kept[utt] = {name: x.astype(keep) for name, x in normalise(utt).items()}
         return [x.astype(np.float32, copy=False) for x in data.kept[utt].values()]
 
     def load(utterances: list[str]) -> Batch:
@@ -88,16 +88,16 @@ def loader(
         packed = {name: pack(of_stream) for name, of_stream in matrices.items()}
         _, frames, order = next(iter(packed.values()))
         return Batch(
-            {name: _moved(x_NF, device) for name, (x_NF, _, _) in packed.items()},
+            {name: _move(x_NF, device) for name, (x_NF, _, _) in packed.items()},
             Frames(frames.lengths, device),
             {
-                name: _moved(
+                name: _move(
                     pack(found)[0] if wanted[name].per == "frame" else torch.cat(found)[order],
                     device,
                 )
                 for name, found in labels.items()
             },
-            _moved(torch.tensor(keys)[order], device),
+            _move(torch.tensor(keys)[order], device),
         )
 
     return load
@@ -112,6 +112,6 @@ def empty_batch(
     return Batch(streams, Frames((), device), dict.fromkeys(targets, none), none)
 
 
-def _moved(x: Tensor, device: torch.device) -> Tensor:
+def _move(x: Tensor, device: torch.device) -> Tensor:
     """Copy to a GPU by way of pinned memory, for which nobody waits."""
     return x if device == CPU else x.pin_memory().to(device, non_blocking=True)

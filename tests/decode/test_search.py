@@ -1,6 +1,7 @@
 """The search: both engines alike, exact where nothing is pruned, and clear where it refuses."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -252,9 +253,10 @@ def test_engine_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_the_library_the_reference_decodes_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("BAYES_ASR_DECODER", raising=False)
+    monkeypatch.setattr(compiled, "LIBRARY", tmp_path / "decoder.so")
     monkeypatch.setattr(compiled, "library", lambda: None)
     assert choose_engine().name == "numpy"
     assert "is not built: decoding in NumPy" in caplog.text

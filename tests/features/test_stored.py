@@ -15,7 +15,7 @@ from bayes_asr.features.transforms import (
     mean_and_deviation,
     prepare,
     speaker_normalised,
-    spliced,
+    splice,
     statistics,
 )
 from bayes_asr.tables.ark import iter_matrices, read_matrix, write_matrices
@@ -51,7 +51,7 @@ def test_deltas_of_a_straight_line_are_its_slope() -> None:
 def test_context_repeats_the_ends_and_never_leaves_the_utterance() -> None:
     frames = np.arange(4, dtype=np.float32)[:, None]
     expected = [[0, 0, 0, 1], [0, 0, 1, 2], [0, 1, 2, 3], [1, 2, 3, 3]]
-    np.testing.assert_array_equal(spliced(frames, 2, 1), expected)
+    np.testing.assert_array_equal(splice(frames, 2, 1), expected)
     single = prepare(frames[:1], order=2, left=3, right=3)
     np.testing.assert_array_equal(single, np.tile([0, 0, 0], 7)[None])
 

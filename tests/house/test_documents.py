@@ -93,8 +93,9 @@ def test_changelog_keeps_its_form() -> None:
         assert all("\n- " in group for group in groups)
 
 
-def test_picture_is_what_its_script_draws() -> None:
-    script = ROOT / "docs/pictures/unit.py"
+@pytest.mark.parametrize("picture", ["unit", "rooms"])
+def test_picture_is_what_its_script_draws(picture: str) -> None:
+    script = ROOT / f"docs/pictures/{picture}.py"
     drawn = runpy.run_path(str(script))["draw"]()
     assert script.with_suffix(".svg").read_text(encoding="utf-8") == drawn
 

@@ -1,11 +1,10 @@
 """The compiled recurrences, on every path of this machine, against `scan` in double precision."""
 
 import copy
-import ctypes
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,15 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from torch import Tensor
 
+from bayes_asr import interface
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.kernels import library
-from bayes_asr.nn.kernels.recurrence import KERNELS, CompiledRecurrence, Kernel, kernel_of
+from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, kernel_of
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import FIXED
 from bayes_asr.nn.units.by_name import build_cell
+from bayes_asr.nn.units.cell import Cell
 from tests.support.nn_units import DIRECTIONS, FUSED, layer, name, recurrent_layer
 
 pytestmark = pytest.mark.skipif(
@@ -152,7 +153,7 @@ def test_factors_in_bfloat16_stay_within_the_stated_bound(
 
 
 @every_path
-@pytest.mark.parametrize("activation", library.ACTIVATIONS)
+@pytest.mark.parametrize("activation", library.activations())
 def test_functions_are_exact_to_a_few_units_of_the_last_place(
     activation: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +162,7 @@ def test_functions_are_exact_to_a_few_units_of_the_last_place(
     a = torch.cat((-magnitudes, magnitudes, torch.tensor([0.0, -1e3, 1e3, -1e30, 1e30])))
     H = len(a)
     V = torch.zeros(1, 1, 1)
-    kernel = Kernel("rnn", library.ACTIVATIONS.index(activation), 1)
+    kernel = Kernel("rnn", activation)
     terms = a.clone().view(H, 1, 1).requires_grad_()
     frames, zero = Frames((1,) * H), torch.zeros(H, 1, 1)
     h = CompiledRecurrence.apply(kernel, frames, (False,), True, terms, V, None, zero)
@@ -225,7 +226,7 @@ from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel
 from bayes_asr.nn.frames import Frames
 torch.set_num_threads(2)
 terms, V, zero = torch.randn(160, 2, 128), torch.randn(2, 64, 128), torch.zeros(32, 2, 64)
-rest = Kernel("mixing", 0, 2), Frames((5,) * 32), (False, True), False
+rest = Kernel("mixing"), Frames((5,) * 32), (False, True), False
 def states(): return CompiledRecurrence.apply(*rest, terms, V, None, zero)
 y = states()
 child = os.fork()
@@ -244,7 +245,7 @@ def test_a_forked_process_has_its_own_threads() -> None:
 def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(library.CHOICE, path)
     torch.manual_seed(1)
-    frames, kernel = Frames((4, 2)), Kernel("mixing", 0, 2)
+    frames, kernel = Frames((4, 2)), Kernel("mixing")
     given = [torch.randn(6, 2, 10), torch.randn(2, 5, 10), torch.rand(2, 2, 5), torch.rand(2, 2, 5)]
     strided = [x.transpose(0, -1).contiguous().transpose(0, -1) for x in given]
     backwards = (False, True)
@@ -278,15 +279,13 @@ def test_wrong_tensors_are_refused(position: int, wrong: Tensor, says: str) -> N
     tensors = [torch.zeros(6, 2, 10), torch.zeros(2, 5, 10), *torch.zeros(2, 2, 2, 5)]
     tensors[position] = wrong
     with pytest.raises(ValueError, match=says):
-        CompiledRecurrence.apply(
-            Kernel("mixing", 0, 2), Frames((4, 2)), (False, True), True, *tensors
-        )
+        CompiledRecurrence.apply(Kernel("mixing"), Frames((4, 2)), (False, True), True, *tensors)
 
 
 def test_a_batch_without_sequences_is_refused() -> None:
     with pytest.raises(ValueError, match="sequence"):
         CompiledRecurrence.apply(
-            Kernel("rnn", 0, 1),
+            Kernel("rnn"),
             Frames(()),
             (False,),
             True,
@@ -345,31 +344,55 @@ def test_torch_computes_where_it_is_told_to(
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 @pytest.mark.parametrize(
-    ("interface", "members", "loads"),
-    [(0, 0, True), (1, 0, False), (0, 1, False), (0, None, False)],
+    ("said", "instead", "fault"),
+    [
+        ("", "", ""),
+        ("Job.mask: 8 bytes at 152", "Job.mask: 8 bytes at 144", "Job.mask is 8 bytes at 144, not"),
+        ("Job.mask:", "Job.veil:", "Job.veil is 8 bytes at 152, not known"),
+        ("Product: ", "Product: 2", "Product is 2120 bytes, not 120 bytes"),
+        ("kernels_leave: nothing of pointer", "kernels_leave: nothing of", "kernels_leave is noth"),
+    ],
 )
 def test_a_library_built_for_another_version_is_left_alone(
-    interface: int,
-    members: int | None,
-    loads: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    said: str, instead: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """interface: how many versions it is ahead; members: and how many its structs have more."""
-    bodies = dict.fromkeys((*library.OTHERS, *library.STRUCTS), "0")
-    bodies["interface"] = str(library.INTERFACE + interface)
-    if members is not None:
-        structs = sum(map(ctypes.sizeof, {*library.STRUCTS.values()}))
-        bodies["structs_size"] = str(structs + 8 * members)
-    code = "".join(f"long recurrence_{name}() {{ return {n}; }}\n" for name, n in bodies.items())
+    prefix, structs, functions = library.INTERFACE
+    lines = [f"{name}: {what}" for name, what in interface.expect(*library.INTERFACE)]
+    text = "\\n".join(lines)
+    assert said in text
+    code = "".join(f"long {prefix}_{name}() {{ return 0; }}\n" for name in functions)
+    code += f'const char *{prefix}_description() {{ return "{text.replace(said, instead)}"; }}\n'
     (tmp_path / "made.cpp").write_text(f'extern "C" {{\n{code}}}\n')
     command = ["c++", "-shared", "-fPIC", "made.cpp", "-o", "made.so"]
     subprocess.run(command, check=True, cwd=tmp_path)
     monkeypatch.setattr(library, "LIBRARY", tmp_path / "made.so")
-    assert (library.library.__wrapped__() is not None) == loads
+    assert (library.library.__wrapped__() is None) == bool(fault)
+    assert fault in interface.fault(library.LIBRARY, prefix, structs, functions)
+
+
+def cells(kind: type[Cell] = Cell) -> Iterator[type[Cell]]:
+    """Every class of cells."""
+    yield kind
+    for heir in kind.__subclasses__():
+        yield from cells(heir)
+
+
+NAMED = [kind for kind in cells() if kind.kernel and "kernel" in vars(kind)]
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_a_cell_and_its_kernel_have_the_same_sizes(kind: type[Cell]) -> None:
+    unit = library.units()[str(kind.kernel)]
+    found = (unit.gates, unit.states, bool(unit.resets))
+    assert found == (kind.gates, kind.states, kind.resets)
+
+
+def test_every_kernel_has_a_cell_and_every_activation_a_name() -> None:
+    assert {kind.kernel for kind in NAMED} == {*library.units()}
+    assert {*library.activations()} == {*FIXED}
 
 
 def test_who_inherits_a_cell_gets_no_kernel() -> None:
-    for kind in KERNELS:
+    for kind in NAMED:
         heir = type("Heir", (kind,), {})
         assert kernel_of(heir.__new__(heir), torch.zeros(1)) is None

@@ -7,12 +7,9 @@
 
 extern "C" {
 
-// Counts the changes of this interface; native.py asks for the one it knows.
-int32_t decoder_interface() { return 1; }
-
 // Searches scaled log-likelihoods [num_frames, num_pdfs].  Returns a lattice to be given back to
 // decoder_free_lattice, or null where no token survives or memory is short (*reached: -1).
-void *decoder_search(const Graph *graph, const Options *options, const float *loglikes,
+void *decoder_search(const GraphView *graph, const OptionsView *options, const float *loglikes,
                      int64_t num_frames, int64_t num_pdfs, int32_t *reached, LatticeView *view) {
   *reached = 0;
   try {

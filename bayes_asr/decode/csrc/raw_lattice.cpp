@@ -25,7 +25,7 @@ std::vector<int32_t> EpsilonOrder(const Frame &frame) {
 
 }  // namespace
 
-void BuildLattice(const Graph &graph, const std::vector<Frame> &frames,
+void BuildLattice(const GraphView &graph, const std::vector<Frame> &frames,
                   const std::vector<float> &ending, RawLattice *lattice) {
   std::vector<std::vector<int32_t>> number(frames.size());
   int32_t states = 0;
@@ -42,7 +42,7 @@ void BuildLattice(const Graph &graph, const std::vector<Frame> &frames,
     }
   };
   lattice->offsets.assign(states + 1, 0);
-  for_each_link([&](size_t t, size_t, const Link &link, const Arcs &) {
+  for_each_link([&](size_t t, size_t, const Link &link, const ArcsView &) {
     ++lattice->offsets[number[t][link.source] + 1];
   });
   for (int32_t state = 0; state < states; ++state)
@@ -52,7 +52,7 @@ void BuildLattice(const Graph &graph, const std::vector<Frame> &frames,
     column->resize(arcs);
   lattice->graph.resize(arcs);
   lattice->acoustic.resize(arcs);
-  for_each_link([&](size_t t, size_t after, const Link &link, const Arcs &from) {
+  for_each_link([&](size_t t, size_t after, const Link &link, const ArcsView &from) {
     const int64_t arc = place[number[t][link.source]]++;
     const bool emits = after != t;
     lattice->ilabel[arc] = emits ? from.ilabel[link.arc] : 0;

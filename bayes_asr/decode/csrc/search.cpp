@@ -6,7 +6,7 @@ namespace search {
 
 namespace {
 
-Cutoff ChooseCutoff(const std::vector<float> &cost, const Options &options,
+Cutoff ChooseCutoff(const std::vector<float> &cost, const OptionsView &options,
                     std::vector<float> *scratch) {
   const float best = *std::min_element(cost.begin(), cost.end());
   const float cutoff = best + options.beam;
@@ -47,7 +47,7 @@ bool Search::Advance(const float *loglikes) {
 }
 
 float Search::Emit(Frame *last, Frame *frame, const float *loglikes, Cutoff chosen) {
-  const Arcs &arcs = graph_.emitting;
+  const ArcsView &arcs = graph_.emitting;
   const size_t best = std::min_element(last->cost.begin(), last->cost.end()) - last->cost.begin();
   const float offset = last->offset = -last->cost[best];
   float limit = kInfinity;
@@ -80,7 +80,7 @@ float Search::Emit(Frame *last, Frame *frame, const float *loglikes, Cutoff chos
 }
 
 void Search::FollowEpsilons(Frame *frame, float cutoff) {
-  const Arcs &arcs = graph_.epsilon;
+  const ArcsView &arcs = graph_.epsilon;
   auto branches = [&](int32_t state) { return arcs.offsets[state] < arcs.offsets[state + 1]; };
   stack_.clear();
   arrivals_.List(frame->size(), &order_);
@@ -110,7 +110,7 @@ void Search::FollowEpsilons(Frame *frame, float cutoff) {
 
 // Follows the epsilon arcs, links them, and puts the tokens in list order.
 void Search::Close(Frame *frame, Frame *before, float cutoff) {
-  const Arcs &arcs = graph_.epsilon;
+  const ArcsView &arcs = graph_.epsilon;
   FollowEpsilons(frame, cutoff);
   const int32_t count = static_cast<int32_t>(frame->size());
   for (int32_t token = 0; token < count; ++token) {

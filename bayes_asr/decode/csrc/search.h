@@ -15,7 +15,7 @@ struct Cutoff {
 
 class Search {
  public:
-  Search(const Graph &graph, const Options &options)
+  Search(const GraphView &graph, const OptionsView &options)
       : graph_(graph), options_(options), arrivals_(graph.num_states) {
     frames_.emplace_back();
     arrivals_.Add(&frames_.back(), graph.start, 0);
@@ -51,8 +51,8 @@ class Search {
   void DropLinks(Frame *frame, const Frame *after);
   void DropTokens(Frame *frame, Frame *before, std::vector<float> *ending);
 
-  const Graph &graph_;
-  const Options &options_;
+  const GraphView &graph_;
+  const OptionsView &options_;
   Arrivals arrivals_;
   std::vector<Frame> frames_;
   std::vector<float> scratch_, known_;
@@ -65,7 +65,7 @@ struct RawLattice {
   std::vector<float> graph, acoustic, final_graph, final_acoustic;
 };
 
-void BuildLattice(const Graph &graph, const std::vector<Frame> &frames,
+void BuildLattice(const GraphView &graph, const std::vector<Frame> &frames,
                   const std::vector<float> &ending, RawLattice *lattice);
 
 }  // namespace search

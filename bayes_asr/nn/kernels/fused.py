@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.nn.frames import Frames
-from bayes_asr.nn.scan import directed
+from bayes_asr.nn.scan import order_directions
 from bayes_asr.nn.units.cell import Cell, Partials
 
 BLOCK = 256  # frames whose partial derivatives are computed at once: few enough to stay in caches
@@ -43,7 +43,7 @@ class FusedRecurrence(torch.autograd.Function):
         mask_BDH: Tensor | None,
         *tensors: Tensor,
     ) -> Tensor:
-        a_NDX = directed(terms_NSX, frames, backwards)
+        a_NDX = order_directions(terms_NSX, frames, backwards)
         if a_NDX is terms_NSX:
             a_NDX = a_NDX.clone()  # what V adds is written into it
         gates = a_NDX.unflatten(-1, (cell.gates, -1))
@@ -65,7 +65,7 @@ class FusedRecurrence(torch.autograd.Function):
         ctx.save_for_backward(a_NDX, V, mask_BDH, *initial, *after)  # type: ignore[arg-type]
         ctx.cell, ctx.frames, ctx.backwards = cell, frames, backwards  # type: ignore[attr-defined]
         ctx.sets = terms_NSX.shape[1]  # type: ignore[attr-defined]
-        return directed(after[0], frames, backwards)
+        return order_directions(after[0], frames, backwards)
 
     @staticmethod
     @once_differentiable
@@ -75,12 +75,12 @@ class FusedRecurrence(torch.autograd.Function):
         a_NDX, V, mask_BDH, *states = ctx.saved_tensors  # type: ignore[attr-defined]
         gates = a_NDX.unflatten(-1, (cell.gates, -1))
         initial, after = states[: cell.states], states[cell.states :]
-        before = [_delayed(s, first, frames) for s, first in zip(after, initial, strict=True)]
+        before = [_delay(s, first, frames) for s, first in zip(after, initial, strict=True)]
         reset = _reset_partials(cell, gates, before[0]) if cell.resets else None
         V_T = None if V is None else V.transpose(1, 2)
         parameters = [p for p in cell.parameters() if p.requires_grad]
         reaching = [torch.empty_like(s) for s in after] if parameters else []
-        arriving, da = directed(grad_NDH, frames, backwards), torch.empty_like(gates)
+        arriving, da = order_directions(grad_NDH, frames, backwards), torch.empty_like(gates)
         g_BDH = [torch.zeros_like(s) for s in initial]
         for steps, rows in reversed(frames.blocks(BLOCK)):
             mask = None if mask_BDH is None else mask_BDH[frames.sequence[rows]]
@@ -98,7 +98,7 @@ class FusedRecurrence(torch.autograd.Function):
                 out=da[rows],
             )
         by_V = None if V is None else _weight_gradient(cell, gates, before[0], da, V)
-        by_terms = directed(da.flatten(2), frames, backwards)
+        by_terms = order_directions(da.flatten(2), frames, backwards)
         if ctx.sets == 1:  # type: ignore[attr-defined]
             by_terms = by_terms.sum(1, keepdim=True)
         by_parameter: dict[Tensor, Tensor | None] = {}
@@ -112,7 +112,7 @@ class FusedRecurrence(torch.autograd.Function):
         return None, None, None, by_terms, by_V, None, *g_BDH, *of_cell
 
 
-def _delayed(after_NDH: Tensor, initial_BDH: Tensor, frames: Frames) -> Tensor:
+def _delay(after_NDH: Tensor, initial_BDH: Tensor, frames: Frames) -> Tensor:
     """A state before every frame [N, D, H]: the initial one, then that after the frame before."""
     before = torch.empty_like(after_NDH)
     first, later = before.split([len(initial_BDH), len(before) - len(initial_BDH)])

@@ -12,20 +12,18 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from bayes_asr import interface
 from bayes_asr.errors import InputError
-from bayes_asr.nn.units.activations import FIXED, Activation
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
-INTERFACE = 5  # of the structs and functions below
 CHOICE = "BAYES_ASR_KERNELS"
-UNITS = ("rnn", "mixing", "li-bru", "log-li-bru", "lstm", "gru")
-ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "log-sigmoid")
 STORAGES = (torch.float32, torch.bfloat16)
 HAS_AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # oneDNN is faster by it
 WORK = 2**14  # outputs of a loss that are worth a thread
@@ -37,8 +35,17 @@ LINE = 64  # bytes of a cache line
 COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGE", "sets")
 
 
+class Unit(c.Structure):
+    """The struct Unit of kernels.h."""
+
+    _fields_ = (
+        ("name", c.c_char_p),
+        *((name, c.c_int64) for name in ("gates", "states", "extras", "resets")),
+    )
+
+
 class Job(c.Structure):
-    """The struct Job of recurrence.h."""
+    """The struct Job of kernels.h."""
 
     _fields_ = (
         *((name, c.c_int64) for name in COUNTS),
@@ -56,7 +63,7 @@ class Job(c.Structure):
 
 
 class Product(c.Structure):
-    """The struct Product of recurrence.h."""
+    """The struct Product of kernels.h."""
 
     _fields_ = (
         *((name, c.c_int64) for name in ("threads", "storage", "rows", "inner", "columns")),
@@ -70,7 +77,7 @@ class Product(c.Structure):
 
 
 class CrossEntropy(c.Structure):
-    """The struct CrossEntropy of recurrence.h."""
+    """The struct CrossEntropy of kernels.h."""
 
     _fields_ = (
         *((name, c.c_int64) for name in ("threads", "storage", "rows", "outputs")),
@@ -79,38 +86,34 @@ class CrossEntropy(c.Structure):
     )
 
 
-STRUCTS = {
+ON_STRUCTS = {
     "forward": Job,
     "backward": Job,
     "multiply": Product,
     "cross_entropy": CrossEntropy,
 }
-OTHERS: dict[str, tuple[Any, list[Any]]] = {  # functions: what they return and take
+FUNCTIONS: interface.Functions = {
+    **{name: (c.c_int64, [c.c_int64, c.POINTER(struct)]) for name, struct in ON_STRUCTS.items()},
+    "units": (c.POINTER(Unit), []),
+    "activations": (c.POINTER(c.c_char_p), []),
     "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
     "keep_mask": (None, [c.c_void_p, *[c.c_int64] * 4, c.c_void_p]),
     "meet": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
     "leave": (None, [c.c_void_p, c.c_int64]),
+    "use_openmp": (None, [c.c_void_p, c.c_void_p]),
 }
+INTERFACE: tuple[str, interface.Structs, interface.Functions]
+INTERFACE = "kernels", (Unit, Job, Product, CrossEntropy), FUNCTIONS
 
 
 @cache
 def library() -> c.CDLL | None:
-    """Load the library; None where it was not built, does not load, or is of another version."""
-    try:
-        loaded = c.CDLL(str(LIBRARY))
-        built_for = loaded.recurrence_interface(), loaded.recurrence_structs_size()
-        if built_for != (INTERFACE, sum(map(c.sizeof, {*STRUCTS.values()}))):
-            return None
-    except (OSError, AttributeError):
-        return None
-    for name, struct in STRUCTS.items():
-        function = getattr(loaded, f"recurrence_{name}")
-        function.restype, function.argtypes = c.c_int64, [c.c_int64, c.POINTER(struct)]
-    for name, (result, arguments) in OTHERS.items():
-        function = getattr(loaded, f"recurrence_{name}")
-        function.restype, function.argtypes = result, arguments
-    _share_threads(loaded)
-    return loaded
+    """Load the library; None where `interface` finds a fault in it."""
+    with suppress(InputError):
+        loaded = interface.load(LIBRARY, *INTERFACE)
+        _share_threads(loaded)
+        return loaded
+    return None
 
 
 def _share_threads(loaded: c.CDLL) -> None:
@@ -118,7 +121,7 @@ def _share_threads(loaded: c.CDLL) -> None:
     everything = c.CDLL(None)
     with suppress(AttributeError):
         functions = (everything.GOMP_parallel, everything.omp_get_num_threads)
-        loaded.recurrence_use_openmp(*(c.cast(f, c.c_void_p) for f in functions))
+        loaded.kernels_use_openmp(*(c.cast(f, c.c_void_p) for f in functions))
 
 
 @cache
@@ -126,11 +129,28 @@ def paths() -> dict[str, int]:
     """The paths that this machine has, with their numbers, the fastest last."""
     loaded, found, usable = library(), {}, c.c_int64()
     number = 0
-    while loaded is not None and (name := loaded.recurrence_path(number, c.byref(usable))):
+    while loaded is not None and (name := loaded.kernels_path(number, c.byref(usable))):
         if usable.value:
             found[name.decode()] = number
         number += 1
     return found
+
+
+@cache
+def units() -> dict[str, Unit]:
+    """Return the compiled units by their names, in the order of their numbers."""
+    loaded = library()
+    rows = takewhile(lambda unit: unit.name, loaded.kernels_units()) if loaded else ()
+    return {unit.name.decode(): unit for unit in rows}
+
+
+@cache
+def activations() -> tuple[str, ...]:
+    """Return the names of the compiled activations, in the order of their numbers."""
+    loaded = library()
+    return tuple(
+        n.decode() for n in takewhile(bool, loaded.kernels_activations() if loaded else ())
+    )
 
 
 def path() -> str:
@@ -148,18 +168,12 @@ def _chosen(choice: str | None) -> str:
     return choice or usable[-1]
 
 
-def activation_number(activation: Activation) -> int | None:
-    """Return the number of a fixed activation; None for one with parameters."""
-    names = [name for name, fixed in FIXED.items() if fixed == activation]
-    return ACTIVATIONS.index(names[0]) if names else None
-
-
 def address(x: Tensor | None) -> int | None:
     """Return where the numbers of a tensor lie."""
     return None if x is None else x.data_ptr()
 
 
-def checked(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
+def require(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
     """Return a tensor that is `fitting`, or a contiguous copy of it."""
     return fitting(name, x, shape, *dtypes).contiguous()
 
@@ -197,7 +211,7 @@ def call(direction: str, path: str, **members: Any) -> None:
 
 
 def _run(function: str, path: str, told: c.Structure, what: str) -> None:
-    if getattr(library(), f"recurrence_{function}")(paths()[path], c.byref(told)):
+    if getattr(library(), f"kernels_{function}")(paths()[path], c.byref(told)):
         raise MemoryError(f"{what} ran out of memory")
 
 
@@ -216,7 +230,7 @@ def multiply(
     b = fitting("right side", b_KM, (K, M), torch.float32, a.dtype)
     by_columns = b.stride(0) == 1 and b.dtype == torch.float32
     b = b if by_columns or b.stride(1) == 1 else b.contiguous()
-    bias = None if bias_M is None else checked("bias", bias_M, (M,))
+    bias = None if bias_M is None else require("bias", bias_M, (M,))
     result = torch.empty(N, M, dtype=dtype)
     product = Product(
         threads=torch.get_num_threads(),
@@ -248,8 +262,8 @@ def cross_entropy(
     labels: in [0, P), which is not checked.
     """
     N, P = logits_NP.shape
-    logits = checked("logits", logits_NP, (N, P), *STORAGES)
-    labels = checked("labels", labels_N, (N,), torch.int64)
+    logits = require("logits", logits_NP, (N, P), *STORAGES)
+    labels = require("labels", labels_N, (N,), torch.int64)
     losses, wrong = torch.empty(N), torch.empty(N, dtype=torch.bool)
     gradient = torch.empty_like(logits) if with_gradient else None
     job = CrossEntropy(
@@ -273,10 +287,10 @@ def keep_mask(keys_B: Tensor, first: int, size: int, least: int) -> Tensor:
 
     first: position of the first number.
     """
-    keys = checked("keys", keys_B, (len(keys_B),), torch.int64)
+    keys = require("keys", keys_B, (len(keys_B),), torch.int64)
     mask = torch.empty(len(keys), size, dtype=torch.float32)
     loaded = cast(c.CDLL, library())
-    loaded.recurrence_keep_mask(address(keys), len(keys), first, size, least, address(mask))
+    loaded.kernels_keep_mask(address(keys), len(keys), first, size, least, address(mask))
     return mask
 
 
@@ -288,7 +302,7 @@ def meet(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:
     """
     size = len(fitting("arrivals", arrivals, tuple(arrivals.shape), torch.uint8)) // LINE
     loaded = cast(c.CDLL, library())
-    met = loaded.recurrence_meet(address(arrivals), size, rank, count, seconds)
+    met = loaded.kernels_meet(address(arrivals), size, rank, count, seconds)
     if met < 0:
         raise RuntimeError("a process has left")
     return bool(met)
@@ -296,4 +310,4 @@ def meet(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:
 
 def leave(arrivals: Tensor, rank: int) -> None:
     """Say in shared memory that process `rank` will not come again."""
-    cast(c.CDLL, library()).recurrence_leave(address(arrivals), rank)
+    cast(c.CDLL, library()).kernels_leave(address(arrivals), rank)

@@ -17,43 +17,29 @@ from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.linear import product
 from bayes_asr.nn.units.activations import FIXED
-from bayes_asr.nn.units.bayesian import BRU, RNN, GeometricLiBRU, LiBRU, LiGRU, LogBRU, LogLiBRU
 from bayes_asr.nn.units.cell import Cell
-from bayes_asr.nn.units.gated import GRU, LSTM, TorchLSTM
 
-KERNELS: dict[type[Cell], str] = {  # exact types: who inherits a cell has an equation of its own
-    RNN: "rnn",
-    BRU: "rnn",
-    LogBRU: "rnn",
-    LiGRU: "mixing",
-    GeometricLiBRU: "mixing",
-    LiBRU: "li-bru",
-    LogLiBRU: "log-li-bru",
-    GRU: "gru",
-    LSTM: "lstm",
-    TorchLSTM: "lstm",
-}
-EXTRAS = {"rnn": 0, "mixing": 1, "li-bru": 1, "log-li-bru": 1, "gru": 2, "lstm": 2}
 WORK = 2**17  # multiplications of a time step that are worth a thread
 
 
 class Kernel(NamedTuple):
-    """What the library calls a cell."""
+    """What the library calls a cell: its unit and its activation."""
 
     unit: str
-    activation: int
-    gates: int
+    activation: str = "tanh"
 
 
 def kernel_of(cell: Cell, weights: Tensor) -> Kernel | None:
     """Return the kernel for a cell and such weights, None where there is none."""
-    unit = KERNELS.get(type(cell))
+    unit = vars(type(cell)).get("kernel")  # who inherits a cell has an equation of its own
     if unit is None or weights.device.type != "cpu" or weights.dtype != torch.float32:
         return None
     if library.path() == "torch" or getattr(cell, "peepholes", False):
         return None
-    activation = library.activation_number(getattr(cell, "activation", FIXED["tanh"]))
-    return None if activation is None else Kernel(unit, activation, cell.gates)
+    function = getattr(cell, "activation", FIXED["tanh"])
+    known = (name for name in library.activations() if FIXED[name] == function)
+    activation = next(known, None)
+    return None if activation is None else Kernel(unit, activation)
 
 
 class CompiledRecurrence(torch.autograd.Function):
@@ -78,16 +64,17 @@ class CompiledRecurrence(torch.autograd.Function):
         *initial_BDH: Tensor,
     ) -> Tensor:
         (N, S, X), D, storage = terms_NSX.shape, len(backwards), terms_NSX.dtype
-        sizes = (len(frames.lengths), D, X // kernel.gates)
+        unit = library.units()[kernel.unit]
+        sizes = (len(frames.lengths), D, X // unit.gates)
         if not frames.lengths:
             raise ValueError("there are no sequences")
         for sets, what in ((V.shape[0], "weights"), (S, "terms")):
             if sets not in (1, D):
                 raise ValueError(f"there are {sets} sets of {what} for {D} directions")
-        V = library.checked("V", V, (V.shape[0], sizes[2], X))
-        terms = library.checked("terms", terms_NSX, (sum(frames.lengths), S, X), *library.STORAGES)
-        mask = None if mask_BDH is None else library.checked("mask", mask_BDH, sizes)
-        initial = tuple(library.checked("initial", s, sizes) for s in initial_BDH)
+        V = library.require("V", V, (V.shape[0], sizes[2], X))
+        terms = library.require("terms", terms_NSX, (sum(frames.lengths), S, X), *library.STORAGES)
+        mask = None if mask_BDH is None else library.require("mask", mask_BDH, sizes)
+        initial = tuple(library.require("initial", s, sizes) for s in initial_BDH)
         h = torch.empty(N, D, sizes[2], dtype=storage)
         job = _job(kernel, frames, backwards, storage, V)
         kept: dict[str, Any] = _kept(kernel, N, D, V, storage) if keep else {}
@@ -107,6 +94,7 @@ class CompiledRecurrence(torch.autograd.Function):
         )
         ctx.save_for_backward(V, *kept.values())
         ctx.job, ctx.kept, ctx.shares_terms = job, list(kept), S < D  # type: ignore[attr-defined]
+        ctx.states = unit.states  # type: ignore[attr-defined]
         return h
 
     @staticmethod
@@ -119,9 +107,8 @@ class CompiledRecurrence(torch.autograd.Function):
             raise RuntimeError("gradients overwrote what they were computed from: run forward anew")
         ctx.job = {}  # type: ignore[attr-defined]
         da, before, H = kept["slopes"], kept["before"], job["H"]
-        states = 2 if library.UNITS[job["unit"]] == "lstm" else 1
-        by_initial = [V.new_empty(job["B"], job["D"], H) for _ in range(states)]
-        arriving = library.checked("gradient", grad_NDH, tuple(before.shape), before.dtype)
+        by_initial = [V.new_empty(job["B"], job["D"], H) for _ in range(ctx.states)]  # type: ignore[attr-defined]
+        arriving = library.require("gradient", grad_NDH, tuple(before.shape), before.dtype)
         library.call(
             "backward", **job, **kept, V=V, arriving=arriving, by_initial=tuple(by_initial)
         )
@@ -145,19 +132,20 @@ def _job(
     """What both ways tell the library: the path, and members of `library.Job`."""
     sets, H, X = V.shape
     B, D = len(frames.lengths), len(backwards)
+    unit = library.units()[kernel.unit]
     members = {name: getattr(frames, name) for name in ("sizes", "starts", "lengths")}
     return {
         "path": library.path(),
-        "unit": library.UNITS.index(kernel.unit),
-        "activation": kernel.activation,
+        "unit": list(library.units()).index(kernel.unit),
+        "activation": library.activations().index(kernel.activation),
         "storage": library.STORAGES.index(storage),
         "threads": min(torch.get_num_threads(), 1 + B * D * H * X // WORK),
         "B": B,
         "T": len(frames.sizes),
         "D": D,
         "H": H,
-        "G": kernel.gates,
-        "E": EXTRAS[kernel.unit],
+        "G": unit.gates,
+        "E": unit.extras,
         "sets": sets,
         "backwards": library.indices(backwards),
         **{name: library.indices(values) for name, values in members.items()},
@@ -167,11 +155,12 @@ def _job(
 def _kept(kernel: Kernel, N: int, D: int, V: Tensor, storage: torch.dtype) -> dict[str, Tensor]:
     """What the way forward keeps for the way back."""
     sets, H, X = V.shape
+    unit = library.units()[kernel.unit]
     widths = {"slopes": X, "before": H}
-    if kernel.unit == "gru":
+    if unit.resets:
         widths["restored"] = H
     kept = {name: _rows(N, D, width, sets, storage) for name, width in widths.items()}
-    return {**kept, "extras": torch.empty(N, D, EXTRAS[kernel.unit], H, dtype=storage)}
+    return {**kept, "extras": torch.empty(N, D, unit.extras, H, dtype=storage)}
 
 
 def _rows(N: int, D: int, width: int, sets: int, dtype: torch.dtype) -> Tensor:
@@ -184,10 +173,10 @@ def _rows(N: int, D: int, width: int, sets: int, dtype: torch.dtype) -> Tensor:
 def _outer(h_NDH: Tensor, da_NDX: Tensor, sets: int) -> Tensor:
     """Sum over frames, and over directions that share V, of h_i da_j [sets, H, X]."""
     if sets == 1:
-        return _summed(h_NDH.flatten(0, 1), da_NDX.flatten(0, 1)).unsqueeze(0)
-    return torch.stack(list(map(_summed, h_NDH.unbind(1), da_NDX.unbind(1))))
+        return _sum_frames(h_NDH.flatten(0, 1), da_NDX.flatten(0, 1)).unsqueeze(0)
+    return torch.stack(list(map(_sum_frames, h_NDH.unbind(1), da_NDX.unbind(1))))
 
 
-def _summed(h_NH: Tensor, da_NX: Tensor) -> Tensor:
+def _sum_frames(h_NH: Tensor, da_NX: Tensor) -> Tensor:
     """Sum over frames of h_i da_j [H, X] in float32."""
     return product(h_NH.T, da_NX, dtype=torch.float32)

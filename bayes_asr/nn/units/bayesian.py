@@ -5,6 +5,7 @@ of the equations.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from bayes_asr.nn.units.cell import (
     MixingCell,
     NegativeLogProbability,
     Partials,
-    masked,
+    apply_mask,
 )
 
 
@@ -28,15 +29,17 @@ class RNN(ActivatedCell):
     f = \sigma is the unit that feeds back probabilities. f may be parameterised (`activations`).
     """
 
+    kernel: ClassVar = "rnn"
+
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
-        return (masked(self.activation(a.squeeze(-2)), mask),)
+        return (apply_mask(self.activation(a.squeeze(-2)), mask),)
 
     def partials(
         self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
     ) -> Partials:
         """Return the derivatives of `forward`."""
-        by_gate = masked(self.activation.derivative(a.squeeze(-2)), mask)
+        by_gate = apply_mask(self.activation.derivative(a.squeeze(-2)), mask)
         return [by_gate.unsqueeze(-2)], [[None]]
 
 
@@ -54,6 +57,8 @@ class BRU(LogProbability, RNN):
     reads l, as in the paper.
     """
 
+    kernel: ClassVar = "rnn"
+
     def __init__(self, units: int, sets: int) -> None:
         super().__init__(units, sets, activation="log-sigmoid")
 
@@ -65,6 +70,8 @@ class LogBRU(NegativeLogProbability, RNN):
     gives h_0 = \log 2.
     """
 
+    kernel: ClassVar = "rnn"
+
     def __init__(self, units: int, sets: int) -> None:
         super().__init__(units, sets, activation="softplus")
 
@@ -75,6 +82,7 @@ class LiGRU(MixingCell):
     z = \sigma(a_z), \tilde h = f(a_h), h_t = z \tilde h + (1 - z) h_{t-1}, h_0 = 0, f = ReLU.
     """
 
+    kernel: ClassVar = "mixing"
     gates = 2
 
 
@@ -92,12 +100,13 @@ class LiBRU(LogProbability):
     adds nothing to the sums in which log-probabilities appear.
     """
 
+    kernel: ClassVar = "li-bru"
     gates = 2
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
         log_z, log_c = logsigmoid(a).unbind(-2)
-        candidate = log_z + masked(log_c, mask)
+        candidate = log_z + apply_mask(log_c, mask)
         # log(1 - z) = log z - a_z
         return (torch.logaddexp(candidate, log_z - a.select(-2, 0) + state[0]),)
 
@@ -112,7 +121,7 @@ class LiBRU(LogProbability):
         kept = torch.exp(log_z - a.select(-2, 0) + before[0] - after[0])
         by_gate = torch.empty_like(a)
         torch.sub(1 - z, kept, out=by_gate.select(-2, 0))
-        torch.mul(masked(1 - kept, mask), 1 - c, out=by_gate.select(-2, 1))
+        torch.mul(apply_mask(1 - kept, mask), 1 - c, out=by_gate.select(-2, 1))
         return [by_gate], [[kept]]
 
 
@@ -124,12 +133,13 @@ class LogLiBRU(NegativeLogProbability):
     negated.
     """
 
+    kernel: ClassVar = "log-li-bru"
     gates = 2
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
         a_z, a_h = a.unbind(-2)
-        candidate = logsigmoid(a_z) - masked(softplus(a_h), mask)
+        candidate = logsigmoid(a_z) - apply_mask(softplus(a_h), mask)
         return (-torch.logaddexp(candidate, logsigmoid(-a_z) - state[0]),)
 
     def partials(
@@ -140,7 +150,7 @@ class LogLiBRU(NegativeLogProbability):
         kept = torch.exp(logsigmoid(-a.select(-2, 0)) - before[0] + after[0])
         by_gate = torch.empty_like(a)
         torch.sub(kept, 1 - z, out=by_gate.select(-2, 0))
-        torch.mul(masked(1 - kept, mask), s, out=by_gate.select(-2, 1))
+        torch.mul(apply_mask(1 - kept, mask), s, out=by_gate.select(-2, 1))
         return [by_gate], [[kept]]
 
 
@@ -151,6 +161,8 @@ class GeometricLiBRU(NegativeLogProbability, LiGRU):
     Li-GRU with f = softplus on h = -\log p: e^{-h_t} = (e^{-\tilde h})^z (e^{-h_{t-1}})^{1 - z},
     with h_0 = \log 2.
     """
+
+    kernel: ClassVar = "mixing"
 
     def __init__(self, units: int, sets: int) -> None:
         super().__init__(units, sets, activation="softplus")

@@ -35,6 +35,7 @@ class Cell(nn.Module):
     resets: ClassVar[bool] = False  # V multiplies `reset` instead of h for the last gate
     fusible: ClassVar[bool] = True  # False: `step` has an equation of its own
     probabilistic: ClassVar[bool] = False  # h says how probable something is
+    kernel: ClassVar[str | None] = None  # what the compiled library calls this class, not its heirs
 
     def __init__(self, units: int, sets: int) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class Cell(nn.Module):
         """Return the probabilities that h stands for, in probabilistic cells."""
         raise NotImplementedError
 
-    def handed_on(self, h: Tensor) -> Tensor:
+    def hand_on(self, h: Tensor) -> Tensor:
         """Return what the next layer reads by default."""
         return h
 
@@ -120,7 +121,7 @@ class MixingCell(ActivatedCell):
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
-        candidate = masked(self.activation(a.select(-2, -1)), mask)
+        candidate = apply_mask(self.activation(a.select(-2, -1)), mask)
         return (torch.lerp(state[0], candidate, a.select(-2, 0).sigmoid()),)
 
     def partials(
@@ -128,11 +129,11 @@ class MixingCell(ActivatedCell):
     ) -> Partials:
         """Return the derivatives of `forward`."""
         z = a.select(-2, 0).sigmoid()
-        candidate = masked(self.activation(a.select(-2, -1)), mask)
+        candidate = apply_mask(self.activation(a.select(-2, -1)), mask)
         by_gate = torch.zeros_like(a)
         torch.mul(z * (1 - z), candidate - before[0], out=by_gate.select(-2, 0))
         slope = self.activation.derivative(a.select(-2, -1))
-        torch.mul(masked(z, mask), slope, out=by_gate.select(-2, -1))
+        torch.mul(apply_mask(z, mask), slope, out=by_gate.select(-2, -1))
         return [by_gate], [[1 - z]]
 
 
@@ -164,6 +165,6 @@ class NegativeLogProbability(Cell):
         return torch.exp(-h).clamp(max=1)
 
 
-def masked(x: Tensor, mask: Tensor | None) -> Tensor:
+def apply_mask(x: Tensor, mask: Tensor | None) -> Tensor:
     """Apply a dropout mask where there is one."""
     return x if mask is None else x * mask

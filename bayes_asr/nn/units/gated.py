@@ -1,12 +1,13 @@
 """Gated units of the literature: each is its equation, with h_0 = 0. Shapes: `cell`."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from bayes_asr.nn.layer import State
-from bayes_asr.nn.units.cell import Cell, MixingCell, Partials, Product, masked
+from bayes_asr.nn.units.cell import Cell, MixingCell, Partials, Product, apply_mask
 
 
 class LSTM(Cell):
@@ -17,6 +18,7 @@ class LSTM(Cell):
     an LSTM without them. The gates are in torch's order i, f, c, o.
     """
 
+    kernel: ClassVar = "lstm"
     gates = 4
     states = 2
 
@@ -32,7 +34,7 @@ class LSTM(Cell):
         c = state[1]
         if self.peepholes:
             a_i, a_f = a_i + self.p_i * c, a_f + self.p_f * c
-        c = a_f.sigmoid() * c + a_i.sigmoid() * masked(a_c.tanh(), mask)
+        c = a_f.sigmoid() * c + a_i.sigmoid() * apply_mask(a_c.tanh(), mask)
         if self.peepholes:
             a_o = a_o + self.p_o * c
         return a_o.sigmoid() * c.tanh(), c
@@ -46,8 +48,8 @@ class LSTM(Cell):
         if self.peepholes:
             a_i, a_f, a_o = a_i + self.p_i * old, a_f + self.p_f * old, a_o + self.p_o * new
         i, f, o, g, t = a_i.sigmoid(), a_f.sigmoid(), a_o.sigmoid(), a_c.tanh(), new.tanh()
-        by_i, by_f = i * (1 - i) * masked(g, mask), f * (1 - f) * old
-        by_c = torch.stack((by_i, by_f, masked(i, mask) * (1 - g * g), torch.zeros_like(g)), -2)
+        by_i, by_f = i * (1 - i) * apply_mask(g, mask), f * (1 - f) * old
+        by_c = torch.stack((by_i, by_f, apply_mask(i, mask) * (1 - g * g), torch.zeros_like(g)), -2)
         by_o, through_c, kept = t * o * (1 - o), o * (1 - t * t), f
         if self.peepholes:
             through_c = through_c + self.p_o * by_o
@@ -60,6 +62,8 @@ class LSTM(Cell):
 class TorchLSTM(LSTM):
     """What torch.nn.LSTM computes: an LSTM without peepholes."""
 
+    kernel: ClassVar = "lstm"
+
 
 class GRU(MixingCell):
     r"""Gated recurrent unit of Cho et al. (2014): the reset gate acts before the matrix product.
@@ -68,6 +72,7 @@ class GRU(MixingCell):
     h_t = (1 - z) h_{t-1} + z \tilde h.
     """
 
+    kernel: ClassVar = "gru"
     gates = 3
     resets = True
 
@@ -96,7 +101,7 @@ class TorchGRU(Cell):
         y = product(h, slice(None))
         r, z = (x + y)[..., :2, :].sigmoid().unbind(-2)
         c = torch.tanh(x.select(-2, 2) + r * (y.select(-2, 2) + self.recurrent_bias))
-        return (torch.lerp(masked(c, mask), h, z),)
+        return (torch.lerp(apply_mask(c, mask), h, z),)
 
 
 class MGU(MixingCell):
@@ -125,4 +130,4 @@ class MinimalGRU(MGU):
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
         z, c = a.unbind(-2)
-        return (torch.lerp(masked(self.activation(c), mask), state[0], z.sigmoid()),)
+        return (torch.lerp(apply_mask(self.activation(c), mask), state[0], z.sigmoid()),)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from bayes_asr.nn.layer import State
-from bayes_asr.nn.units.cell import Cell, masked
+from bayes_asr.nn.units.cell import Cell, apply_mask
 
 
 class UBRU(Cell):
@@ -36,7 +36,7 @@ class UBRU(Cell):
         """Return the log-odds after a frame."""
         present = torch.logaddexp(logsigmoid(self.stay) + state[0], logsigmoid(self.enter))
         absent = torch.logaddexp(logsigmoid(-self.stay) + state[0], logsigmoid(-self.enter))
-        return (masked(a.squeeze(-2), mask) + present - absent,)
+        return (apply_mask(a.squeeze(-2), mask) + present - absent,)
 
     def later(self) -> Cell | None:
         """Return what smoothing adds."""
@@ -46,7 +46,7 @@ class UBRU(Cell):
         """Probability that the feature is present."""
         return h.sigmoid()
 
-    def handed_on(self, h: Tensor) -> Tensor:
+    def hand_on(self, h: Tensor) -> Tensor:
         """Logarithm of the probability."""
         return logsigmoid(h)
 
@@ -72,4 +72,4 @@ class Later(Cell):
         present = torch.logaddexp(logsigmoid(self.stay) + u, logsigmoid(-self.stay))
         absent = torch.logaddexp(logsigmoid(self.enter) + u, logsigmoid(-self.enter))
         d = present - absent
-        return d, d + masked(a.squeeze(-2), mask)
+        return d, d + apply_mask(a.squeeze(-2), mask)

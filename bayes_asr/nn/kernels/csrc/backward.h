@@ -1,12 +1,18 @@
 // The way back through time: with g_t = dL/dh_t, da_t = slopes * g_t takes the place of the slopes
-// and g_{t-1} = extras * g_t + da_t V^T.  Included once by each path.
+// and g_{t-1} = extras * g_t + da_t V^T.
+
+#pragma once
+
+#include "sweep.h"
+
+namespace {
 
 template <class Store>
 struct BackwardPlace {
   using Number = typename Store::Number;
   Number *slopes;
   const Number *extras, *arriving;
-  Number *fed, *inner;  // to the product of the step before, and to that of a GRU
+  Number *fed, *inner;  // to the product of the step before, and to that of the last gate
   float *carry;
   int64_t row;
 };
@@ -15,25 +21,23 @@ template <class Store>
 class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
   using Place = BackwardPlace<Store>;
   using Base = Sweep<Store, Place, Backward>;
-  using typename Base::Finish, typename Base::Member, typename Base::Number;
+  using typename Base::Finishes, typename Base::Member, typename Base::Number;
   using Base::fed_, Base::first_, Base::inner_, Base::job_, Base::last_, Base::width_;
   using Base::ExtrasAt, Base::Get, Base::Left, Base::Put, Base::SlopesAt;
   using Base::PlacesOf, Base::PrefetchRows, Base::Step;
 
  public:
   explicit Backward(const Job &job)
-      : Base(job, WeightsOf(job, 0, job.unit == kGru ? 2 : job.G), WeightsOf(job, 2, 1)),
+      : Base(job, WeightsOf(job, 0, FirstGates(job)), WeightsOf(job, job.G - 1, 1)),
         carry_(job.B * job.D * width_),
-        finish_(FinishOf(job)) {}
+        finishes_(FinishesOf(job)) {}
 
   void Go(Member &member) {
     for (int64_t t = job_.T - 1; t >= 0; --t) {
       const int64_t alive = t + 1 < job_.T ? job_.sizes[t + 1] : 0;
       const Place *places = PlacesOf(t, member);
-      Step(t, places, alive, fed_[(t + 1) % 2], first_, finish_, member);
-      if (last_) {
-        Step(t, places, job_.sizes[t], inner_, *last_, FinishTiles<Reset>, member);
-      }
+      Step(t, places, alive, fed_[(t + 1) % 2], first_, finishes_.first, member);
+      if (last_) Step(t, places, job_.sizes[t], inner_, *last_, finishes_.last, member);
     }
     Step(-1, PlacesOf(-1, member), job_.B, fed_[0], first_, FinishTiles<Start>, member);
   }
@@ -79,14 +83,15 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
     StoreSome(at.carry + unit, value, LANES);
   }
 
-  // Each of these is given h's gradient through the product of the next frame.
-  struct Rnn {
+  // Each of these is given h's gradient through the product of the next frame, and its Reset, where
+  // it has one, the gradient of what V multiplied for the last gate.
+  struct RnnBack {
     static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
       f.Emit(at, unit, 0, at.fed, 0, f.Slope(at, unit, 0) * (through + f.Arriving(at, unit)));
     }
   };
 
-  struct Mixing {
+  struct MixingBack {
     static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
       const Vec g = through + Carry(at, unit) + f.Arriving(at, unit);
       for (int gate = 0; gate < 2; ++gate) {
@@ -96,7 +101,7 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
     }
   };
 
-  struct Lstm {
+  struct LstmBack {
     static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
       const Vec by_h = through + f.Arriving(at, unit);
       const Vec by_c = Carry(at, unit) + f.Extra(at, unit, 0) * by_h;
@@ -107,28 +112,27 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
     }
   };
 
-  struct Gru {
+  struct GruBack {
     static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
       const Vec g = through + Carry(at, unit) + f.Arriving(at, unit);
       f.Emit(at, unit, 0, at.fed, 0, f.Slope(at, unit, 0) * g);
       f.Emit(at, unit, 2, at.inner, 0, f.Slope(at, unit, 2) * g);
       SetCarry(at, unit, f.Extra(at, unit, 0) * g);
     }
-  };
 
-  // Given the gradient of what V multiplied for the candidate of a GRU.
-  struct Reset {
-    static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
-      f.Emit(at, unit, 1, at.fed, 1, f.Slope(at, unit, 1) * through);
-      SetCarry(at, unit, Carry(at, unit) + f.Extra(at, unit, 1) * through);
-    }
+    struct Reset {
+      static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
+        f.Emit(at, unit, 1, at.fed, 1, f.Slope(at, unit, 1) * through);
+        SetCarry(at, unit, Carry(at, unit) + f.Extra(at, unit, 1) * through);
+      }
+    };
   };
 
   struct Start {
     static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
       const Job &job = f.job_;
       const int64_t place = at.row * job.H + unit, left = f.Left(unit);
-      const bool two = job.unit == kLstm;
+      const bool two = kUnits[job.unit].states == 2;  // the carry is that of the second
       StoreSome(job.by_initial[0] + place, two ? through : through + Carry(at, unit), left);
       if (two) StoreSome(job.by_initial[1] + place, Carry(at, unit), left);
     }
@@ -145,15 +149,24 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
     }
   }
 
-  static Finish FinishOf(const Job &job) {
-    switch (job.unit) {
-      case kRnn: return FinishTiles<Rnn>;
-      case kLstm: return FinishTiles<Lstm>;
-      case kGru: return FinishTiles<Gru>;
-      default: return FinishTiles<Mixing>;
+  template <class Back>
+  static constexpr Finishes FinishesOfBack() {
+    if constexpr (kResets<Back>) {
+      return {FinishTiles<Back>, FinishTiles<typename Back::Reset>};
+    } else {
+      return {FinishTiles<Back>, nullptr};
     }
   }
 
+#define ROW(name, Cell, Back) FinishesOfBack<Back>(),
+  static Finishes FinishesOf(const Job &job) {
+    static constexpr Finishes kOf[] = {FOR_UNITS(ROW)};
+    return kOf[job.unit];
+  }
+#undef ROW
+
   Buffer<float> carry_;  // [B, D, width] gradient of the state, but for what comes through V
-  Finish finish_;
+  const Finishes finishes_;
 };
+
+}  // namespace

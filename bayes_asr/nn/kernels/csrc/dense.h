@@ -1,8 +1,14 @@
-// Products of many frames.  Included once by each path.
+// Products of many frames.
 //
 // The right side is packed into panels, in parts of the sum that leave a panel in the cache.  A few
 // blocks of rows, which stay there too, meet all panels of a stripe before the next ones come.  A
 // left side that is stored by columns, as in a sum over frames, is packed block by block.
+
+#pragma once
+
+#include "product.h"
+
+namespace {
 
 template <class Store>
 class Dense {
@@ -162,3 +168,5 @@ class Dense {
   std::atomic<int64_t> next_{0};
   Team team_;
 };
+
+}  // namespace

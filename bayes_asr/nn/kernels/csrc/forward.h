@@ -1,12 +1,19 @@
-// The way forwards through time.  Included once by each path.
+// The way forwards through time.
+
+#pragma once
+
+#include "sweep.h"
+
+namespace {
 
 template <class Store>
 struct ForwardPlace {
   using Number = typename Store::Number;
   const Number *terms;
   const float *mask;         // or null
-  float *states;             // [kMaxStates, width]
-  Number *h, *fed, *inner;   // `fed` to the product of the next step, `inner` to that of a GRU
+  float *states;             // [kMaxHeld, width]
+  Number *h;
+  Number *fed, *inner;  // to the product of the next step, and to that of the last gate
   Number *slopes, *extras, *restored;  // or null
   Number *before;                      // of the next frame, or null
 };
@@ -15,21 +22,21 @@ template <class Store>
 class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
   using Place = ForwardPlace<Store>;
   using Base = Sweep<Store, Place, Forward>;
-  using typename Base::Finish, typename Base::Member, typename Base::Number;
+  using typename Base::Finishes, typename Base::Member, typename Base::Number;
   using Base::fed_, Base::first_, Base::inner_, Base::job_, Base::last_, Base::width_;
   using Base::ExtrasAt, Base::Get, Base::Put, Base::SlopesAt, Base::Some;
   using Base::PlacesOf, Base::PrefetchRows, Base::Step;
 
  public:
   explicit Forward(const Job &job)
-      : Base(job, WeightsOf(job, 0, job.unit == kGru ? 2 : job.G), WeightsOf(job, 2, 1)),
-        states_(job.B * job.D * kMaxStates * width_),
-        finish_(FinishOf(job)) {
+      : Base(job, WeightsOf(job, 0, FirstGates(job)), WeightsOf(job, job.G - 1, 1)),
+        states_(job.B * job.D * kMaxHeld * width_),
+        finishes_(FinishesOf(job)) {
     for (int64_t row = 0; row < job.B * job.D; ++row) {
       const int64_t b = row / job.D, d = row % job.D;
       Number *before = job.before ? BeforeAt(job.before, FrameOf(job, 0, b, d), d) : nullptr;
       for (int64_t unit = 0; unit < job.H; unit += LANES) {
-        for (int i = 0; i < kMaxInitial && job.initial[i]; ++i) {
+        for (int i = 0; i < kMaxStates && job.initial[i]; ++i) {
           const Vec initial = Some(job.initial[i] + row * job.H, unit);
           StoreSome(StatesAt(row) + i * width_ + unit, initial, LANES);
         }
@@ -44,8 +51,8 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
     for (int64_t t = 0; t < job_.T; ++t) {
       const int64_t alive = job_.sizes[t];
       const Place *places = PlacesOf(t, member);
-      Step(t, places, alive, fed_[t % 2], first_, last_ ? FinishReset : finish_, member);
-      if (last_) Step(t, places, alive, inner_, *last_, finish_, member);
+      Step(t, places, alive, fed_[t % 2], first_, finishes_.first, member);
+      if (last_) Step(t, places, alive, inner_, *last_, finishes_.last, member);
     }
   }
 
@@ -88,7 +95,7 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
   Number *BeforeAt(void *first, int64_t frame, int64_t d) const {
     return static_cast<Number *>(first) + frame * job_.before_frame + d * job_.before_direction;
   }
-  float *StatesAt(int64_t row) const { return states_.get() + row * kMaxStates * width_; }
+  float *StatesAt(int64_t row) const { return states_.get() + row * kMaxHeld * width_; }
 
   // Let a cell take what it needs of each vector of units of a tile, and do the rest with what it
   // returns: rest(place, unit, states, slopes, extras).
@@ -101,15 +108,15 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
       const Place &place = places[tile.first + r * tile.step];
       for (int64_t unit = first; unit < behind && unit < job_.H; unit += LANES) {
         const Vec *sum = sums + r * matrix.vectors() + (unit - first) / LANES * gates;
-        Vec a[kMaxGates], s[Cell::kStates], slopes[Cell::kGates] = {}, extras[Cell::kExtras + 1];
+        Vec a[kMaxGates], s[kHeld<Cell>], slopes[Cell::kGates] = {}, extras[Cell::kExtras + 1];
         for (int g = 0; g < Cell::kSummed; ++g) {
           a[g] = Get(place.terms, first_gate + g, unit) + sum[g];
         }
         float *states = place.states + unit;
-        for (int k = 0; k < Cell::kStates; ++k) s[k] = LoadSome<Vec>(states + k * width_, LANES);
+        for (int k = 0; k < kHeld<Cell>; ++k) s[k] = LoadSome<Vec>(states + k * width_, LANES);
         const Vec m = place.mask ? Some(place.mask, unit) : Vec{} + 1.0f;
         Cell::Next(a, s, m, slopes, extras);
-        for (int k = 0; k < Cell::kStates; ++k) StoreSome(states + k * width_, s[k], LANES);
+        for (int k = 0; k < kHeld<Cell>; ++k) StoreSome(states + k * width_, s[k], LANES);
         rest(place, unit, s, slopes, extras);
       }
     }
@@ -120,9 +127,9 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
   template <class Cell>
   static void FinishCell(const Forward &f, const Place *places, const Tile &tile,
                          const Vec *sums) {
-    const bool gru = f.last_ != nullptr;
+    constexpr bool resets = kResets<Cell>;
     f.template Advance<Cell>(
-        places, tile, gru ? *f.last_ : f.first_, gru ? 2 : 0, sums,
+        places, tile, resets ? *f.last_ : f.first_, resets ? Cell::kGates - 1 : 0, sums,
         [&f](const Place &place, int64_t unit, const Vec *s, const Vec *slopes, const Vec *extras) {
           f.Put(place.fed, 0, unit, s[0]);
           f.Put(place.h, 0, unit, s[0]);
@@ -130,36 +137,47 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
           if (place.before) f.Put(place.before, 0, unit, s[0]);
           for (int g = 0; g < Cell::kGates; ++g) f.Put(place.slopes, g, unit, slopes[g]);
           for (int e = 0; e < Cell::kExtras; ++e) f.Put(place.extras, e, unit, extras[e]);
-          if constexpr (Cell::kStates == 3) f.Put(place.restored, 0, unit, s[2]);
+          if constexpr (resets) f.Put(place.restored, 0, unit, s[kHeld<Cell> - 1]);
         });
   }
 
-  // What V multiplies for the candidate of a GRU.
+  // What V multiplies for the last gate.
+  template <class Reset>
   static void FinishReset(const Forward &f, const Place *places, const Tile &tile,
                           const Vec *sums) {
-    f.template Advance<GruReset>(places, tile, f.first_, 0, sums,
-                                 [&f](const Place &place, int64_t unit, const Vec *s, const Vec *,
-                                      const Vec *) { f.Put(place.inner, 0, unit, s[2] * s[0]); });
+    f.template Advance<Reset>(
+        places, tile, f.first_, 0, sums,
+        [&f](const Place &place, int64_t unit, const Vec *s, const Vec *, const Vec *) {
+          f.Put(place.inner, 0, unit, s[kHeld<Reset> - 1] * s[0]);
+        });
   }
 
-  template <class... F>
-  static Finish FinishWithActivation(const Job &job) {
-    static constexpr Finish kOfRnn[] = {FinishCell<Rnn<F>>...};
-    static constexpr Finish kOfMixing[] = {FinishCell<Mixing<F>>...};
-    static constexpr Finish kOfGru[] = {FinishCell<Gru<F>>...};
-    return (job.unit == kRnn ? kOfRnn : job.unit == kMixing ? kOfMixing : kOfGru)[job.activation];
-  }
-
-  static Finish FinishOf(const Job &job) {
-    switch (job.unit) {
-      case kLiBru: return FinishCell<LogMixing<-1>>;
-      case kLogLiBru: return FinishCell<LogMixing<1>>;
-      case kLstm: return FinishCell<Lstm>;
-      default:
-        return FinishWithActivation<TanhOf, SigmoidOf, ReluOf, SoftplusOf, LogSigmoidOf>(job);
+  template <class Cell>
+  static constexpr Finishes FinishesOfCell() {
+    if constexpr (kResets<Cell>) {
+      return {FinishReset<typename Cell::Reset>, FinishCell<Cell>};
+    } else {
+      return {FinishCell<Cell>, nullptr};
     }
   }
 
-  Buffer<float> states_;  // [B, D, kMaxStates, width]
-  const Finish finish_;
+#define ROW(name, Cell, Back) FinishesOfCell<Cell>(),
+  template <class F>
+  static Finishes FinishesWith(int64_t unit) {
+    static constexpr Finishes kOf[] = {FOR_UNITS(ROW)};
+    return kOf[unit];
+  }
+#undef ROW
+
+#define ROW(name, Function) FinishesWith<Function>,
+  static Finishes FinishesOf(const Job &job) {
+    static constexpr Finishes (*kWith[])(int64_t) = {FOR_ACTIVATIONS(ROW)};
+    return kWith[job.activation](job.unit);
+  }
+#undef ROW
+
+  Buffer<float> states_;  // [B, D, kMaxHeld, width]
+  const Finishes finishes_;
 };
+
+}  // namespace

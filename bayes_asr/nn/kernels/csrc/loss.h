@@ -1,5 +1,10 @@
-// Cross entropy, its gradient and the errors in one pass over the outputs.  Included once by each
-// path.
+// Cross entropy, its gradient and the errors in one pass over the outputs.
+
+#pragma once
+
+#include "vector.h"
+
+namespace {
 
 template <class Store>
 class Loss {
@@ -83,3 +88,5 @@ class Loss {
   Buffer<float> exps_;  // [threads, width]
   Team team_;
 };
+
+}  // namespace

@@ -2,15 +2,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 
+#include "kernels.h"
 #include "wait.h"
+
+struct alignas(64) Arrivals {
+  std::atomic<int64_t> count, left;
+};
 
 namespace {
 
-struct alignas(64) Arrivals {  // of one process, in a cache line of its own
-  std::atomic<int64_t> count, left;
-};
 static_assert(sizeof(Arrivals) == 64 && std::atomic<int64_t>::is_always_lock_free, "");
 
 using Clock = std::chrono::steady_clock;
@@ -24,8 +25,8 @@ extern "C" {
 enum Met : int64_t { kOneHasLeft = -1, kNotYet, kAllHere };
 
 // Say that process `rank` has arrived `count` times, and wait until all have, at most `seconds`.
-int64_t recurrence_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t count,
-                        double seconds) {
+int64_t kernels_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t count,
+                     double seconds) {
   const auto start = Clock::now();
   processes[rank].count.store(count, std::memory_order_release);
   int64_t here = 0;  // the first so many processes
@@ -45,7 +46,7 @@ int64_t recurrence_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t
 }
 
 // Say that process `rank` will not arrive again.
-void recurrence_leave(Arrivals *processes, int64_t rank) {
+void kernels_leave(Arrivals *processes, int64_t rank) {
   processes[rank].left.store(1, std::memory_order_release);
 }
 

@@ -1,21 +1,14 @@
-// Recurrences, products and losses for one instruction set.  A file that includes this has set, for
-// what follows, LANES (floats in a vector), ROWS (rows whose sums fit into the registers) and the
-// instruction set; PATH names the result.  Everything is in a namespace of its own, so that no
-// function compiled for one instruction set stands in for that of another.
+// Recurrences, products and losses for one instruction set.
+
+#pragma once
+
+#include "backward.h"
+#include "common.h"
+#include "dense.h"
+#include "forward.h"
+#include "loss.h"
 
 namespace {
-
-constexpr int kRows = ROWS;
-
-#include "vector.h"
-#include "product.h"
-#include "dense.h"
-#include "tiles.h"
-#include "loss.h"
-#include "cells.h"
-#include "sweep.h"
-#include "forward.h"
-#include "backward.h"
 
 // Call run(Store) for the way of storing; false where memory does not suffice.
 template <class Run>

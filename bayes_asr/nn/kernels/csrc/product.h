@@ -1,9 +1,16 @@
-// Products of some rows and a matrix that was packed into panels.  Included once by each path.
+// Products of some rows and a matrix that was packed into panels.
 //
 // A panel has a few vectors of columns, ordered as the cell wants to find their sums: all gates of
 // LANES units side by side, or two vectors of units where there is one gate.  Its words lie in the
 // order in which the product reads them, vectors in pairs.
 
+#pragma once
+
+#include "vector.h"
+
+namespace {
+
+constexpr int kRows = ROWS;       // of a product, at most
 constexpr int kTile = kMaxGates;  // vectors of a panel, at most
 constexpr int kPair = 2;          // vectors that are read at a time
 
@@ -193,3 +200,5 @@ void Multiply(const Left &left, const Packed<Store> &matrix, int64_t set, int64_
     product(left, panel, sums + v, vectors);
   }
 }
+
+}  // namespace

@@ -1,8 +1,14 @@
 // What both ways through time share: packed weights, a team, and the work of one time step.
-// Included once by each path.
 //
 // A way has a struct Place, which says where a row of a time step reads and writes.  Every thread
 // finds the places of all rows once a step, since it needs them for each of its panels.
+
+#pragma once
+
+#include "cells.h"
+#include "tiles.h"
+
+namespace {
 
 template <class Store, class Place, class Way>
 class Sweep {
@@ -25,8 +31,11 @@ class Sweep {
     bool apart;
   };
   using Finish = void (*)(const Way &, const Place *places, const Tile &, const Vec *sums);
+  struct Finishes {
+    Finish first, last;  // after each product of a step; null where there is no second one
+  };
 
-  // last: the weights of the candidate of a GRU, to which a product of its own leads.
+  // last: the weights of the last gate of a unit that resets, to which a product of its own leads.
   Sweep(const Job &job, const Source &first, const Source &last)
       : job_(job),
         width_((job.H + LANES - 1) / LANES * LANES),
@@ -34,7 +43,7 @@ class Sweep {
         first_(first, job.sets),
         places_(job.threads * job.B * job.D),
         team_(static_cast<int>(job.threads)) {
-    if (job.unit == kGru) {
+    if (kUnits[job.unit].resets) {
       last_ = std::make_unique<Packed<Store>>(last, job.sets);
       inner_ = Rows<Store>(job, last.K);
     }
@@ -125,3 +134,5 @@ class Sweep {
   Buffer<Place> places_;  // [threads, B, D]
   Team team_;
 };
+
+}  // namespace

@@ -1,6 +1,12 @@
-// How the work of a time step is cut: into tiles of some rows times one panel.  Included once by
-// each path.  A row is a sequence in a direction, row b * D + d of buffers [B, D, ...]; what it
-// becomes does not depend on the rows beside it, nor on the number of threads.
+// How the work of a time step is cut: into tiles of some rows times one panel.  A row is a sequence
+// in a direction, row b * D + d of buffers [B, D, ...]; what it becomes does not depend on the rows
+// beside it, nor on the number of threads.
+
+#pragma once
+
+#include "product.h"
+
+namespace {
 
 struct Tile {
   int64_t set, panel;
@@ -67,3 +73,5 @@ void MultiplyTile(const Job &job, const Tile &tile, const Rows<Store> &rows,
   }
   for (int64_t i = live * matrix.vectors(); i < tile.count * matrix.vectors(); ++i) sums[i] = Vec{};
 }
+
+}  // namespace

@@ -1,9 +1,15 @@
-// Vectors of LANES floats and the functions of them that cells need.  Included once by each path.
+// Vectors of LANES floats and the functions of them that cells need.
 //
 // exp: Cody and Waite's reduction to |r| <= ln(2)/2 and the polynomial of Moshier's Cephes (expf);
 // tanh near 0: that of tanhf there.  log1p on [0, 1]: u + u^2 Q(u), Q of a minimax fit.  Each is
 // within a few units of the last place, and NaN goes through all of them.  Terms of polynomials are
 // summed in pairs, so that none waits for all others.
+
+#pragma once
+
+#include "common.h"
+
+namespace {
 
 using Vec = float __attribute__((vector_size(LANES * 4)));
 using Int = int32_t __attribute__((vector_size(LANES * 4)));
@@ -182,3 +188,5 @@ struct Bfloat16 {
 #endif
   }
 };
+
+}  // namespace

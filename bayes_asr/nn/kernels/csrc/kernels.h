@@ -1,5 +1,5 @@
 // What Python hands to recurrences, products and losses: sizes, strides in elements and plain
-// pointers.  native.py repeats the layout of the structs and the order of the enums.
+// pointers.  library.py repeats the structs, and compares them when it loads the library.
 //
 // Legend: B sequences, T time steps, N frames, D directions, H units, G gates, X = G * H, E further
 // derivatives ("extras" in cells.h).
@@ -8,16 +8,25 @@
 
 #include <cstdint>
 
-constexpr int kMaxGates = 4, kMaxStates = 3, kMaxInitial = 2;
+#include "../../../csrc/interface.h"
+
+constexpr int kMaxGates = 4, kMaxStates = 2;
 
 extern "C" {
 
-enum Unit : int64_t { kRnn, kMixing, kLiBru, kLogLiBru, kLstm, kGru };
-enum Activation : int64_t { kTanh, kSigmoid, kRelu, kSoftplus, kLogSigmoid };
 enum Storage : int64_t { kFloat32, kBfloat16 };  // of factors and of all that has frames
 
+// What the library says of a unit, a row of the table in cells.h.
+struct Unit {
+  const char *name;
+  int64_t gates, states, extras;
+  int64_t resets;  // whether V multiplies something else than h for the last gate
+};
+DESCRIBE(Unit, name, gates, states, extras, resets);
+
 struct Job {
-  int64_t unit, activation, storage, threads;
+  int64_t unit, activation;  // numbers of rows of the tables in cells.h
+  int64_t storage, threads;
   int64_t B, T, D, H, G, E;
   int64_t sets;  // of recurrent weights: D, or 1 where the directions share them
   const int64_t *sizes;               // [T] sequences alive
@@ -29,7 +38,7 @@ struct Job {
   int64_t terms_frame;                // stride of a frame
   int64_t terms_direction;            // of a direction, 0 where they share terms
   const float *mask;                  // [B, D, H] or null
-  const float *initial[kMaxInitial];  // [B, D, H] of each state
+  const float *initial[kMaxStates];  // [B, D, H] of each state
   void *h;                            // [N, D, H]
   // What the way back reads; null where there will be none.  Each frame has, for each gate, the
   // derivative by its pre-activation, which becomes the gradient of that; and E further
@@ -37,11 +46,15 @@ struct Job {
   void *slopes;    // [N, D, X]
   void *extras;    // [N, D, E, H]
   void *before;    // [N, D, H] the old h, which V multiplied
-  void *restored;  // [N, D, H] what V multiplied for the last gate of kGru
+  void *restored;  // [N, D, H] what V multiplied for the last gate, where the unit resets
   int64_t slopes_frame, slopes_direction, before_frame, before_direction;
   const void *arriving;            // [N, D, H] gradient of h
-  float *by_initial[kMaxInitial];  // [B, D, H] gradients of the initial states
+  float *by_initial[kMaxStates];  // [B, D, H] gradients of the initial states
 };
+DESCRIBE(Job, unit, activation, storage, threads, B, T, D, H, G, E, sets, sizes, starts, lengths,
+         backwards, V, terms, terms_frame, terms_direction, mask, initial, h, slopes, extras,
+         before, restored, slopes_frame, slopes_direction, before_frame, before_direction,
+         arriving, by_initial);
 
 // left * right + bias: [rows, inner] x [inner, columns].  Strides are of a row and of a column; one
 // of the two is 1, that of a column where the right side is bfloat16, unless it has one element.
@@ -56,6 +69,8 @@ struct Product {
   void *result;       // [rows, columns]
   int64_t result_storage;
 };
+DESCRIBE(Product, threads, storage, rows, inner, columns, left, left_row, left_column, right,
+         right_storage, right_row, right_column, bias, result, result_storage);
 
 // The cross entropy of labels and the softmax of outputs.
 struct CrossEntropy {
@@ -67,6 +82,16 @@ struct CrossEntropy {
   uint8_t *wrong;         // [rows] whether the first of the largest outputs is not the label's
   double scale;
 };
+DESCRIBE(CrossEntropy, threads, storage, rows, outputs, logits, labels, gradient, losses, wrong,
+         scale);
+
+struct Arrivals;  // of one process, in a cache line of its own
+
+void kernels_keep_mask(const uint64_t *keys, int64_t sequences, uint64_t first, int64_t size,
+                       uint64_t least, float *mask);
+int64_t kernels_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t count,
+                     double seconds);
+void kernels_leave(Arrivals *processes, int64_t rank);
 
 }  // extern "C"
 

@@ -1,0 +1,19 @@
+// What compiled.py compares with what it knows.
+
+#include "lattice.h"
+
+extern "C" const char *decoder_description() {
+  static const std::string text = Interface()
+                                      .Struct<ArcsViewFields>()
+                                      .Struct<GraphViewFields>()
+                                      .Struct<OptionsViewFields>()
+                                      .Struct<LatticeViewFields>()
+                                      .Struct<CompactViewFields>()
+                                      .Function(NAMED(decoder_search))
+                                      .Function(NAMED(decoder_free_lattice))
+                                      .Function(NAMED(decoder_best_arcs))
+                                      .Function(NAMED(decoder_determinize))
+                                      .Function(NAMED(decoder_free_words))
+                                      .text();
+  return text.c_str();
+}

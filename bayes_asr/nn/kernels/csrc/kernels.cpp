@@ -1,0 +1,105 @@
+// The functions that Python calls, and which path they take.
+
+#include "kernels.h"
+
+#include "cells.h"
+#include "team.h"
+
+OpenMp openmp;
+
+namespace {
+
+struct Choice {
+  const char *name;
+  bool usable;
+  const Path *path;
+};
+
+// From the slowest to the fastest.
+const Choice *Choices(int *count) {
+#ifdef __x86_64__
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
+  static const Choice choices[] = {
+      {"portable", true, &kPortable},
+      {"avx2", avx2, &kAvx2},
+      {"avx512", avx512, &kAvx512},
+#ifdef COMPILES_BF16
+      {"avx512_bf16", avx512 && __builtin_cpu_supports("avx512bf16"), &kAvx512Bf16},
+#endif
+  };
+#else
+  static const Choice choices[] = {{"portable", true, &kPortable}};
+#endif
+  *count = sizeof choices / sizeof choices[0];
+  return choices;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Work in the threads of this runtime: its functions GOMP_parallel and omp_get_num_threads.
+void kernels_use_openmp(decltype(OpenMp::parallel) parallel, decltype(OpenMp::size) size) {
+  openmp = {parallel, size, getpid()};
+}
+
+// The name of path i, null behind the last; `usable` says whether this machine has it.
+const char *kernels_path(int64_t i, int64_t *usable) {
+  int count;
+  const Choice *choices = Choices(&count);
+  if (i >= count) return nullptr;
+  *usable = choices[i].usable;
+  return choices[i].name;
+}
+
+// The rows of the tables of units and activations, behind the last one a row without a name.
+const Unit *kernels_units() { return kUnits; }
+const char *const *kernels_activations() { return kActivations; }
+
+// All return 0, or 1 where memory does not suffice.
+int64_t kernels_forward(int64_t path, const Job *job) {
+  int count;
+  return !Choices(&count)[path].path->forward(*job);
+}
+
+int64_t kernels_backward(int64_t path, const Job *job) {
+  int count;
+  return !Choices(&count)[path].path->backward(*job);
+}
+
+int64_t kernels_multiply(int64_t path, const Product *product) {
+  int count;
+  return !Choices(&count)[path].path->multiply(*product);
+}
+
+int64_t kernels_cross_entropy(int64_t path, const CrossEntropy *job) {
+  int count;
+  return !Choices(&count)[path].path->cross_entropy(*job);
+}
+
+const char *kernels_description() {
+  static const std::string text = Interface()
+                                      .Struct<UnitFields>()
+                                      .Struct<JobFields>()
+                                      .Struct<ProductFields>()
+                                      .Struct<CrossEntropyFields>()
+                                      .Function(NAMED(kernels_use_openmp))
+                                      .Function(NAMED(kernels_path))
+                                      .Function(NAMED(kernels_units))
+                                      .Function(NAMED(kernels_activations))
+                                      .Function(NAMED(kernels_forward))
+                                      .Function(NAMED(kernels_backward))
+                                      .Function(NAMED(kernels_multiply))
+                                      .Function(NAMED(kernels_cross_entropy))
+                                      .Function(NAMED(kernels_keep_mask))
+                                      .Function(NAMED(kernels_meet))
+                                      .Function(NAMED(kernels_leave))
+                                      .text();
+  return text.c_str();
+}
+
+}  // extern "C"
