@@ -32,7 +32,7 @@ from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import components
-from bayes_asr.train.batch import loader
+from bayes_asr.train.batch import Loader
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.step import Step
 from bayes_asr.train.training import Progress, Training
@@ -65,7 +65,7 @@ class Epoch:
             seed=config.seed,
             epoch=1,
         )
-        read = loader(
+        read = Loader(
             train,
             self.front_ends,
             self.targets,

@@ -1,6 +1,6 @@
 """Batches as tensors."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,71 +36,78 @@ class Batch:
         return self.keys_B.device
 
 
-def loader(
-    data: LabelledSet,
-    front_ends: Mapping[str, FrontEnd],
-    targets: Iterable[str],
-    *,
-    seed: int,
-    epoch: int,
-    noise: float = 0.0,
-    tempo: float = 0.0,
-    keep: str = "none",
-    device: torch.device = CPU,
-) -> Callable[[list[str]], Batch]:
-    """Return the function that reads, perturbs and packs this process' utterances of a batch.
+@dataclass(frozen=True)
+class Loader:
+    """Reads, perturbs and packs this process' utterances of a batch.
 
     front_ends: of each stream; targets: names of those that are wanted.
     noise, tempo: see `perturb`; what they do depends on (seed, epoch, utterance) only.
     keep: what normalised features are held in memory as, if not `none`: float32 or float16.
     device: where the batch is to be; a GPU gets it while it computes another one.
     """
-    wanted = {name: data.targets[name] for name in targets}
 
-    def normalise(utt: str) -> dict[str, np.ndarray]:
-        return {
-            name: front_ends[name].normalise(matrix) for name, matrix in data.prepare(utt).items()
-        }
+    data: LabelledSet
+    front_ends: Mapping[str, FrontEnd]
+    targets: Sequence[str]
+    seed: int
+    epoch: int
+    noise: float = 0.0
+    tempo: float = 0.0
+    keep: str = "none"
+    device: torch.device = CPU
 
-    def inputs(utt: str) -> list[np.ndarray]:
-        if keep == "none":
-            return list(normalise(utt).values())
-        if utt not in data.kept:
-            data.kept[utt] = {name: x.astype(keep) for name, x in normalise(utt).items()}
-        return [x.astype(np.float32, copy=False) for x in data.kept[utt].values()]
-
-    def load(utterances: list[str]) -> Batch:
-        utterances = group.take_share(utterances, data.lengths)
+    def __call__(self, utterances: list[str]) -> Batch:
+        """The batch of these utterances, as far as they are this process'."""
+        utterances = group.take_share(utterances, self.data.lengths)
         if not utterances:
-            sizes = {name: front_ends[name].size for name in data.streams}
-            return empty_batch(sizes, wanted, device)
-        keys = [key_of(seed, epoch, utt) for utt in utterances]
-        matrices: dict[str, list[Tensor]] = {name: [] for name in data.streams}
-        labels: dict[str, list[Tensor]] = {name: [] for name in wanted}
-        for utt, key in zip(utterances, keys, strict=True):
-            changed, nearest = perturb(inputs(utt), key, noise=noise, tempo=tempo)
-            for of_stream, matrix in zip(matrices.values(), changed, strict=True):
-                of_stream.append(torch.from_numpy(matrix))
-            for name, target in wanted.items():
-                found = target.labels(utt)
-                found = found[nearest] if target.per == "frame" else found
-                labels[name].append(torch.from_numpy(found).long())
-        packed = {name: pack(of_stream) for name, of_stream in matrices.items()}
+            sizes = {name: self.front_ends[name].size for name in self.data.streams}
+            return empty_batch(sizes, self.targets, self.device)
+        keys = [key_of(self.seed, self.epoch, utt) for utt in utterances]
+        read = [self._read(utt, key) for utt, key in zip(utterances, keys, strict=True)]
+        packed = {name: pack([streams[name] for streams, _ in read]) for name in self.data.streams}
         _, frames, order = next(iter(packed.values()))
+        targets = {
+            name: self._pack_target(name, [labels[name] for _, labels in read], order)
+            for name in self.targets
+        }
         return Batch(
-            {name: _move(x_NF, device) for name, (x_NF, _, _) in packed.items()},
-            Frames(frames.lengths, device),
-            {
-                name: _move(
-                    pack(found)[0] if wanted[name].per == "frame" else torch.cat(found)[order],
-                    device,
-                )
-                for name, found in labels.items()
-            },
-            _move(torch.tensor(keys)[order], device),
+            {name: _move(x_NF, self.device) for name, (x_NF, _, _) in packed.items()},
+            Frames(frames.lengths, self.device),
+            {name: _move(labels, self.device) for name, labels in targets.items()},
+            _move(torch.tensor(keys)[order], self.device),
         )
 
-    return load
+    def _read(self, utt: str, key: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Perturbed features [T, F] and labels [T] or [1] of an utterance, by name."""
+        streams = self._normalise(utt)
+        changed, nearest = perturb(list(streams.values()), key, noise=self.noise, tempo=self.tempo)
+        labels = {}
+        for name in self.targets:
+            target = self.data.targets[name]
+            found = target.labels(utt)
+            chosen = found[nearest] if target.per == "frame" else found
+            labels[name] = torch.from_numpy(chosen).long()
+        return dict(zip(streams, map(torch.from_numpy, changed), strict=True)), labels
+
+    def _normalise(self, utt: str) -> dict[str, np.ndarray]:
+        """What the network would read [T, F] by stream, from memory where it is held there."""
+        if utt in self.data.kept:
+            kept = self.data.kept[utt]
+            return {name: x.astype(np.float32, copy=False) for name, x in kept.items()}
+        streams = {
+            name: self.front_ends[name].normalise(matrix)
+            for name, matrix in self.data.prepare(utt).items()
+        }
+        if self.keep == "none":
+            return streams
+        self.data.kept[utt] = {name: x.astype(self.keep) for name, x in streams.items()}
+        return self._normalise(utt)
+
+    def _pack_target(self, name: str, labels: list[Tensor], order: list[int]) -> Tensor:
+        """Labels of a batch: of its frames [N], or of its utterances [B]."""
+        if self.data.targets[name].per == "frame":
+            return pack(labels)[0]
+        return torch.cat(labels)[order]
 
 
 def empty_batch(

@@ -16,7 +16,7 @@ from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.runs import state
-from bayes_asr.train.batch import Batch, loader
+from bayes_asr.train.batch import Batch, Loader
 from bayes_asr.train.step import NotFiniteError, Step
 from bayes_asr.train.totals import Totals
 from bayes_asr.train.training import DivergedError, Training
@@ -50,16 +50,13 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
         seed=training.config.seed,
         epoch=epoch,
     )
-    load = loader(
+    load = _make_loader(
+        training,
         data,
-        training.network.front_ends,
-        training.targets,
         seed=training.config.seed,
         epoch=epoch,
         noise=options.noise,
         tempo=options.tempo,
-        keep=training.config.data.keep,
-        device=training.device,
     )
     step = Step(
         training.model,
@@ -96,8 +93,7 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
 
 def validate(training: Training, data: LabelledSet) -> Totals:
     """Loss and errors of a set; DivergedError where the loss is not finite."""
-    front_ends, processes = training.network.front_ends, group.size()
-    keep, device = training.config.data.keep, training.device
+    processes = group.size()
     validated = run_batches(
         training.model,
         training.criterion,
@@ -106,13 +102,25 @@ def validate(training: Training, data: LabelledSet) -> Totals:
             sequences=DEV_SEQUENCES * processes,
             frames=training.options.batch_frames * processes,
         ),
-        loader(data, front_ends, training.targets, seed=0, epoch=0, keep=keep, device=device),
+        _make_loader(training, data, seed=0, epoch=0),
         title=f"epoch {training.epoch} dev",
         after_batch=lambda _: training.stop_if_asked(),
     )
     if not math.isfinite(validated.loss):
         raise DivergedError(f"the dev loss is {validated.loss:g}")
     return validated
+
+
+def _make_loader(training: Training, data: LabelledSet, **how: Any) -> Loader:
+    """What reads the batches of a set; how: seed, epoch and perturbation."""
+    return Loader(
+        data,
+        training.network.front_ends,
+        training.targets,
+        keep=training.config.data.keep,
+        device=training.device,
+        **how,
+    )
 
 
 def run_batches(

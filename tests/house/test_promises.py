@@ -28,7 +28,7 @@ from bayes_asr.programs import open_pipe
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.tables.ark import iter_matrices, write_matrices
-from bayes_asr.train.batch import Batch, loader
+from bayes_asr.train.batch import Batch, Loader
 from tests.support.nn_units import acoustic_model, plain_front_end
 from tests.support.places import CONF
 from tests.support.small_corpus import (
@@ -147,7 +147,7 @@ def test_python_gives_what_forward_writes_with_everything_on(tmp_path: Path) -> 
 def every_target(data: LabelledSet) -> Callable[[list[str]], Batch]:
     """What loads batches of features as they are, with all labels."""
     front_ends = {FEATURES: plain_front_end(DIMENSIONS)}
-    return loader(data, front_ends, data.targets, seed=1, epoch=1)
+    return Loader(data, front_ends, data.targets, seed=1, epoch=1)
 
 
 def test_frames_of_a_batch_are_the_frames_of_its_utterances(small_corpus: Path) -> None:

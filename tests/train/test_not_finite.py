@@ -36,9 +36,9 @@ def not_finite(
 ) -> Any:
     """Make the features of an utterance infinite in some epochs, after they were read and found
     to be finite, so that its loss is NaN and the statistics of its batch are poisoned."""
-    make = loop.loader
+    make = loop.Loader
 
-    def loader(*what: Any, epoch: int, **more: Any) -> Any:
+    def make_broken(*what: Any, epoch: int, **more: Any) -> Any:
         load_batch = make(*what, epoch=epoch, **more)
 
         def broken(utterances: list[str]) -> Batch:
@@ -50,7 +50,7 @@ def not_finite(
         return broken
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "loader", loader)
+        patch.setattr(loop, "Loader", make_broken)
         yield
 
 

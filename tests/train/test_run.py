@@ -24,7 +24,7 @@ from bayes_asr.features.transforms import Normalisation
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.runs import checkpoint, record
 from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
-from bayes_asr.train.batch import loader
+from bayes_asr.train.batch import Loader
 from bayes_asr.train.components import choose_device
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.schedules import cosine, newbob
@@ -413,7 +413,7 @@ def test_dev_loss_weighs_frames_and_not_batches(small_corpus: Path) -> None:
     model = acoustic_model(DIMENSIONS, (MODEL.num_pdfs, 3), units=(8,))
     normalisation = Normalisation.of(dev.prepare(utt)[FEATURES] for utt in dev.lengths)
     front_ends = {FEATURES: FrontEnd(normalisation=normalisation)}
-    load_batch = loader(dev, front_ends, dev.targets, seed=0, epoch=0)
+    load_batch = Loader(dev, front_ends, dev.targets, seed=0, epoch=0)
     criterion = CrossEntropy({"pdfs": 1.0, "monophones": 1.0})
     results = [
         run_batches(
