@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 import torch
 
+from bayes_asr import load
 from bayes_asr.errors import InputError, StoppedError
+from bayes_asr.features.transforms import statistics
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.status import status
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.train.start import train
-from tests.support.small_corpus import made_up, write_alignments, write_corpus
+from tests.support.small_corpus import DIMENSIONS, made_up, write_alignments, write_corpus
 from tests.support.training_runs import (
     BATCHES,
     OPTIONS,
@@ -126,6 +128,39 @@ def test_run_whose_checkpoints_hold_the_whole_history_goes_on(
     train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path / "run")
     train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path / "whole")
     assert_same(states(tmp_path / "run"), states(tmp_path / "whole"))
+
+
+def write_as_version_0_1(run: Path) -> None:
+    """Checkpoints with one unit and one stream, and with the front end in the configuration."""
+    for path in run.glob("*.pt"):
+        content = torch.load(path, weights_only=True)
+        described, front_end = content["architecture"], content.pop("front_ends")["features"]
+        first, *_ = described["layers"]
+        shared = {k: v for k, v in first.items() if k not in ("name", "kind", "reads", "units")}
+        content["architecture"] = {
+            **shared,
+            "inputs": described["streams"]["features"],
+            "outputs": list(described["heads"].values()),
+            "units": [layer["units"] for layer in described["layers"]],
+        }
+        content |= {"mean": front_end["mean"], "deviation": front_end["deviation"]}
+        torch.save(content | {"frontend": front_end["sound"], "format": 1}, path)
+
+
+def test_run_of_version_0_1_goes_on_and_is_read(small_corpus: Path, tmp_path: Path) -> None:
+    cmvn = ("features.cmvn=mean", "features.deltas=1", "features.left_context=1")
+    options = (*OPTIONS[1:], *cmvn, "model.layers=2", "model.input_dropout=0.2")
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    train(config_of(small_corpus, *options, "train.epochs=2"), run)
+    features = np.ones((9, DIMENSIONS), np.float32)
+    stats = statistics([features + np.arange(9)[:, None]])
+    expected = load(run)(features, stats)
+    write_as_version_0_1(run)
+    assert torch.equal(load(run)(features, stats), expected)
+    train(config_of(small_corpus, *options, "train.epochs=3"), run)
+    train(config_of(small_corpus, *options, "train.epochs=3"), whole)
+    assert_same(states(run), states(whole))
+    assert checkpoint.read(run / "last.pt")["format"] == checkpoint.FORMAT
 
 
 def leave_only(name: str) -> Callable[[Path], None]:
