@@ -55,11 +55,11 @@ class Unit:
 class Schedule:
     """A schedule of the learning rate.
 
-    open_ended: whether it does not depend on how many epochs there will be, so that epochs may be
-    added to a run.
+    function: where it is; open_ended: whether it does not depend on how many epochs there will be,
+    so that epochs may be added to a run.
     """
 
-    rate: str
+    function: str
     open_ended: bool = False
 
 

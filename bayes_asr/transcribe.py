@@ -17,7 +17,7 @@ from bayes_asr.decode.loading import check_loglikes, load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
-from bayes_asr.features.transforms import statistics
+from bayes_asr.features.front_end import statistics
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
 from bayes_asr.lattices.mbr import decode_risk
 from bayes_asr.lattices.paths import Weights, pair_weights
@@ -119,7 +119,7 @@ def transcribe(
             raise InputError(f"{file}: {seconds:.3f} s of sound hold no frame of 0.025 s")
     recogniser = _recogniser(run, network, config, weights)
     stats: list[Any] = [None] * len(files)
-    if config.features.cmvn != "none":
+    if network.front_end.cmvn != "none":
         stats = (
             [statistics(features)] * len(files)
             if one_speaker
@@ -127,7 +127,7 @@ def transcribe(
         )
         LOGGER.info(
             "normalised (%s) over %s",
-            config.features.cmvn,
+            network.front_end.cmvn,
             f"all {len(files)} files as of one speaker" if one_speaker else "each file by itself",
         )
     return [
@@ -138,10 +138,6 @@ def transcribe(
         )
         for file, samples, matrix, cmvn in zip(files, sounds, features, stats, strict=True)
     ]
-
-
-def _alone(matrix: np.ndarray) -> np.ndarray:
-    return statistics([matrix])
 
 
 def _analysis(run: Path, network: LogLikelihoods, config: Config) -> Analysis:

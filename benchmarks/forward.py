@@ -21,8 +21,7 @@ import record
 import torch
 from networks import make_network
 
-from bayes_asr.features.front_end import FEATURES, FrontEnd
-from bayes_asr.features.transforms import Normalisation
+from bayes_asr.features.front_end import FEATURES, FrontEnd, Normalisation
 from bayes_asr.forward import directory
 from bayes_asr.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.processes.malloc import keep_freed_memory

@@ -84,9 +84,7 @@ def align_run(
         directory = data_dir(config, on or "train", open_pipe)
     text = _read_transcripts(directory, read_speech(*source))
     limit = config.data.max_skipped
-    loglikes = log_likelihoods(
-        load(run), directory, config, limit, open_pipe, limited_by=LIMIT_OF_RUN
-    )
+    loglikes = log_likelihoods(load(run), directory, limit, open_pipe, limited_by=LIMIT_OF_RUN)
     options = AlignOptions(scale, beam, retry_beam)
     aligning = partial(align_one, source, options, choose_engine().name)
     results = map_utterances(aligning, ((u, (text.get(u), x)) for u, x in loglikes), nj)

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from bayes_asr.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of, state_of
 from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.features.transforms import Normalisation
+from bayes_asr.features.front_end import Normalisation
 from bayes_asr.log import LOGGER
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from bayes_asr.features.transforms import DELTA_WINDOW, prepare
+from bayes_asr.features.front_end import DELTA_WINDOW, append_context
 
 
 class Arriving:
-    """`prepare` of one utterance after another, frame by frame as far as it can be known.
+    """`append_context` of one utterance after another, frame by frame as far as it can be known.
 
     order: of derivatives; left, right: frames of context. A frame is ready when `latency` further
     ones are there; what lies beyond the end of an utterance is known when it is over.
@@ -30,7 +30,7 @@ class Arriving:
         self._kept = kept
         if end <= self._done:
             return kept[:0]
-        ready = prepare(kept, **self._shape)[self._done : end]
+        ready = append_context(kept, **self._shape)[self._done : end]
         self._done = min(end, self._behind)
         self._kept = kept[end - self._done :]
         return ready
@@ -41,4 +41,4 @@ class Arriving:
         self.reset()
         if kept is None or not len(kept):
             return np.empty((0, 0), np.float32)
-        return prepare(kept, **self._shape)[done:]
+        return append_context(kept, **self._shape)[done:]

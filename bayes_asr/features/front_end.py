@@ -1,19 +1,107 @@
-"""The front end: everything between the features of an utterance and what the network reads."""
+"""The front end: everything between the features of an utterance and what the network reads.
+
+Each step maps one utterance [T, F] to [T, F'] and never sees another one. Only `Normalisation` and
+the speaker statistics carry numbers from elsewhere: from the training data and from the speaker.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import torch
+from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.errors import InputError
-from bayes_asr.features.arriving import Arriving
-from bayes_asr.features.transforms import Cmvn, Normalisation, prepare, speaker_normalised
 
 FEATURES = "features"  # the stream of a configuration that names none
+Cmvn = Literal["none", "mean", "mean-variance"]
+DELTA_WINDOW = 2  # frames on either side of a derivative
+VARIANCE_FLOOR = 1e-20  # as Kaldi's apply-cmvn
+LEAST_DEVIATION = 1e-5  # what varies less over all training data counts as constant
+
+
+def statistics(matrices: Iterable[np.ndarray]) -> np.ndarray:
+    """Kaldi's CMVN statistics [2, F+1] of some utterances: sums and count, sums of squares and 0.
+
+    As compute-cmvn-stats.
+    """
+    total: np.ndarray | float = 0.0
+    for matrix in matrices:
+        x = matrix.astype(np.float64)
+        sums = np.append(x.sum(0), len(x))
+        total = total + np.stack((sums, np.append((x * x).sum(0), 0.0)))
+    return np.asarray(total)
+
+
+def mean_and_deviation(stats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean [F] and standard deviation [F] from CMVN statistics [2, F+1]."""
+    mean = stats[0, :-1] / stats[0, -1]
+    variance = np.maximum(stats[1, :-1] / stats[0, -1] - mean**2, VARIANCE_FLOOR)
+    return mean, np.sqrt(variance)
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """One mean and deviation [F] for all utterances, from training data; kept in the checkpoint."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(cls, matrices: Iterable[np.ndarray]) -> "Normalisation":
+        """Measure it on training features.
+
+        A column that is constant there gets deviation 1: elsewhere it must not grow beyond measure.
+        """
+        mean, deviation = mean_and_deviation(statistics(matrices))
+        deviation = np.where(deviation > LEAST_DEVIATION, deviation, 1.0)
+        return cls(mean.astype(np.float32), deviation.astype(np.float32))
+
+    def __call__(self, matrix: np.ndarray) -> np.ndarray:
+        """Normalise features [T, F]."""
+        return (matrix - self.mean) / self.deviation
+
+
+def deltas(matrix: np.ndarray, order: int) -> np.ndarray:
+    """Append `order` derivatives over +-2 frames [T, F * (order + 1)], as add-deltas.
+
+    Frames beyond an end repeat the frame at the end. Derivative i+1 applies the regression weights
+    to those of derivative i (Kaldi's feature-functions.cc, DeltaFeatures).
+    """
+    offsets = np.arange(-DELTA_WINDOW, DELTA_WINDOW + 1)
+    step = offsets / np.square(offsets).sum()
+    weights, parts = np.ones(1), [matrix]
+    for _ in range(order):
+        weights = np.convolve(weights, step)
+        reach = len(weights) // 2
+        padded = np.pad(matrix, ((reach, reach), (0, 0)), mode="edge")
+        parts.append(sliding_window_view(padded, len(weights), axis=0) @ weights)
+    return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def splice(matrix: np.ndarray, left: int, right: int) -> np.ndarray:
+    """Each frame with its neighbours [T, F * (left + 1 + right)], as Kaldi's splice-feats.
+
+    Frames beyond an end repeat the frame at the end.
+    """
+    positions = np.arange(len(matrix))[:, None] + np.arange(-left, right + 1)
+    return matrix[positions.clip(0, len(matrix) - 1)].reshape(len(matrix), -1)
+
+
+def append_context(matrix: np.ndarray, *, order: int, left: int, right: int) -> np.ndarray:
+    """Append deltas of `order`, then context: [T, F] -> [T, F * (order + 1) * (left+1+right)]."""
+    if order:
+        matrix = deltas(matrix, order)
+    return splice(matrix, left, right) if left or right else matrix
+
+
+def speaker_normalised(matrix: np.ndarray, cmvn: Cmvn, stats: np.ndarray) -> np.ndarray:
+    """Features [T, F] less the speaker's mean, by his deviation if asked, as Kaldi's apply-cmvn."""
+    mean, deviation = mean_and_deviation(stats)
+    centred = matrix - mean
+    return (centred / deviation if cmvn == "mean-variance" else centred).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -69,35 +157,32 @@ class FrontEnd:
             )
 
     def prepare(self, matrix: np.ndarray, stats: np.ndarray | None) -> np.ndarray:
-        """Append deltas and context to what is left of features: [T, F] -> [T, F']."""
-        return prepare(self.without_speaker(matrix, stats), **self._shape)
-
-    def arriving(self) -> Arriving:
-        """What appends deltas and context to features that arrive in chunks."""
-        return Arriving(**self._shape)
+        """Features [T, F] less what is the speaker's, with deltas and context [T, F']."""
+        return append_context(self.without_speaker(matrix, stats), **self.shape)
 
     def normalise(self, matrix: np.ndarray) -> np.ndarray:
         """What the network reads [T, F'] of prepared features, in their precision."""
         return self._measured(matrix)
 
     @property
-    def _shape(self) -> dict[str, int]:
+    def shape(self) -> dict[str, int]:
+        """Deltas and context, as `prepare` takes them."""
         return {"order": self.deltas, "left": self.left_context, "right": self.right_context}
 
     @property
     def preparation(self) -> str:
         """What is done before normalisation, for comparison."""
-        return f"cmvn {self.cmvn}, {self._shape}"
+        return f"cmvn {self.cmvn}, {self.shape}"
 
     def content(self) -> dict[str, Any]:
-        """It as tensors and plain values."""
+        """It as arrays and plain values."""
         return {
             "cmvn": self.cmvn,
             "deltas": self.deltas,
             "left_context": self.left_context,
             "right_context": self.right_context,
-            "mean": torch.from_numpy(self._measured.mean),
-            "deviation": torch.from_numpy(self._measured.deviation),
+            "mean": self._measured.mean,
+            "deviation": self._measured.deviation,
             "sound": None if self.sound is None else dict(self.sound),
         }
 
@@ -105,8 +190,8 @@ class FrontEnd:
     def of_content(cls, content: Mapping[str, Any]) -> "FrontEnd":
         """The one whose `content` this is."""
         given = dict(content)
-        mean, deviation = (given.pop(name).numpy() for name in ("mean", "deviation"))
-        return cls(**given, normalisation=Normalisation(mean, deviation))
+        normalisation = Normalisation(given.pop("mean"), given.pop("deviation"))
+        return cls(**given, normalisation=normalisation)
 
 
 def read_analysis(directory: Path) -> dict[str, Any] | None:

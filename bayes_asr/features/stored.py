@@ -7,8 +7,7 @@ from typing import NoReturn
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FrontEnd
-from bayes_asr.features.transforms import statistics
+from bayes_asr.features.front_end import FrontEnd, statistics
 from bayes_asr.tables.ark import read_matrix, read_shape
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.scp import is_pipe, list_archives

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from bayes_asr.config import Config
 from bayes_asr.config import load as load_config
-from bayes_asr.corpus.sets import data_dir, features_of, report_skipped
+from bayes_asr.corpus.sets import data_dir, report_skipped
 from bayes_asr.errors import InputError
 from bayes_asr.features.stored import Features
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
@@ -40,12 +39,11 @@ def forward(
     do not look ahead. Returns how many are written.
     """
     network = load(run, counts)
-    config = load_config([run / "config.yaml"])
     if data:
         directory = read_data_dir(data, open_pipe=open_pipe)
     else:
-        directory = data_dir(config, on or "dev", open_pipe)
-    items = log_likelihoods(network, directory, config, max_skipped, open_pipe, chunk=chunk)
+        directory = data_dir(load_config([run / "config.yaml"]), on or "dev", open_pipe)
+    items = log_likelihoods(network, directory, max_skipped, open_pipe, chunk=chunk)
     with alone_in(out):
         written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
     LOGGER.info("wrote the log-likelihoods of %d utterances to %s", written, out / "loglikes.scp")
@@ -55,7 +53,6 @@ def forward(
 def log_likelihoods(
     network: LogLikelihoods,
     data: DataDir,
-    config: Config,
     max_skipped: float,
     open_pipe: OpenPipe | None = None,
     limited_by: str = "--max-skipped",
@@ -67,7 +64,7 @@ def log_likelihoods(
     Those of utt2spk that lack features are named first; InputError if they are a larger share than
     `max_skipped`, the message calling that limit `limited_by`.
     """
-    features = features_of(data, config.features, open_pipe)
+    features = Features(data, network.front_end, open_pipe=open_pipe)
     why, total = f"no features in {data.path}", len(data.utt2spk)
     report_skipped(why, features.missing, total, max_skipped, limited_by)
     utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.errors import InputError
+from bayes_asr.features.arriving import Arriving
 from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.forward.stream import Stream
 from bayes_asr.nn.frames import pack, unpack
@@ -58,11 +59,11 @@ class LogLikelihoods(nn.Module):
         def without_speaker(features: Tensor | np.ndarray) -> np.ndarray:
             return self.front_end.without_speaker(self._check_features(features), cmvn)
 
-        return Stream(self.advance, without_speaker, self.front_end.arriving())
+        return Stream(self.advance, without_speaker, Arriving(**self.front_end.shape))
 
     @torch.no_grad()
     def of_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:
-        """Log-likelihoods [T, P] of utterances [T, F'] with deltas and context already."""
+        """Log-likelihoods [T, P] of utterances [T, F'] that `FrontEnd.prepare` has prepared."""
         x_NF, frames, order = pack([self._input(matrix) for matrix in matrices])
         hidden_NH = self.model.hidden({self.stream_name: x_NF}, frames)
         return [self._read_out(one) for one in unpack(hidden_NH, frames, order)]

@@ -11,7 +11,7 @@ from bayes_asr.nn.network import States
 Advance = Callable[[np.ndarray, States], tuple[Tensor, States]]
 """(prepared features [T, F'], states before) -> (log-likelihoods [T, P], states after)."""
 
-Normalise = Callable[[Tensor | np.ndarray], np.ndarray]
+WithoutSpeaker = Callable[[Tensor | np.ndarray], np.ndarray]
 """Features [T, F] -> what is left when the speaker's mean and deviation are taken out."""
 
 
@@ -23,8 +23,10 @@ class Stream:
     one network do not know of each other.
     """
 
-    def __init__(self, advance: Advance, normalise: Normalise, arriving: Arriving) -> None:
-        self._advance, self._normalise, self._arriving = advance, normalise, arriving
+    def __init__(
+        self, advance: Advance, without_speaker: WithoutSpeaker, arriving: Arriving
+    ) -> None:
+        self._advance, self._without_speaker, self._arriving = advance, without_speaker, arriving
         self.reset()
 
     @property
@@ -34,7 +36,7 @@ class Stream:
 
     def __call__(self, features: Tensor | np.ndarray) -> Tensor:
         """Take the next features [T, F]; return the log-likelihoods that are known now [T', P]."""
-        return self._compute(self._arriving.push(self._normalise(features)))
+        return self._compute(self._arriving.push(self._without_speaker(features)))
 
     def finish(self) -> Tensor:
         """End the utterance: return its last log-likelihoods [T', P]. The next one may begin."""

@@ -27,14 +27,17 @@ class Cost(NamedTuple):
 
 
 Criterion = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], float], Cost]
-"""(outputs by name, targets by name, frames of the batch in all processes) -> their cost."""
+"""(outputs by name, targets by name, frames of the batch in all processes) -> their cost.
+
+Outputs may be bfloat16, and a process may have no frame of a batch.
+"""
 
 
 class Loss(NamedTuple):
     """What a head's outputs cost."""
 
     mean: Tensor
-    """Cross entropy in nats: the sum over frames, divided by a number of frames."""
+    """The sum over frames, divided by a number of frames; of cross entropy in nats."""
     errors: Tensor
     """How many frames have another first largest output than that of their label."""
 

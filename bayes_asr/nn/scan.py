@@ -1,4 +1,4 @@
-"""The only loop over frames."""
+"""The plain loop over frames, against which faster ones are tested."""
 
 from collections.abc import Callable, Sequence
 

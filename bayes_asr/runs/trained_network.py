@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,7 +32,7 @@ class TrainedNetwork:
         return {
             "architecture": self.model.architecture,
             "model": self.model.state_dict(),
-            "front_ends": {name: one.content() for name, one in self.front_ends.items()},
+            "front_ends": _pack_front_ends(self.front_ends),
             "log_priors": self.log_priors,
         }
 
@@ -41,11 +42,30 @@ class TrainedNetwork:
         with torch.device("meta"):  # however large the network is said to be
             model = AcousticModel(**content["architecture"])
         model.load_state_dict(content["model"], assign=True)
-        front_ends = {name: FrontEnd.of_content(one) for name, one in content["front_ends"].items()}
+        front_ends = unpack_front_ends(content["front_ends"])
         for name, inputs in model.architecture["streams"].items():
             if front_ends[name].size != inputs:
                 raise ValueError(f"{name}: {front_ends[name].size} values for {inputs} inputs")
         return cls(model, front_ends, content["log_priors"])
+
+
+def unpack_front_ends(content: Mapping[str, Mapping[str, Any]]) -> dict[str, FrontEnd]:
+    """The front ends, by stream, of the content of a checkpoint."""
+    arrays = {
+        name: {k: v.numpy() if isinstance(v, Tensor) else v for k, v in one.items()}
+        for name, one in content.items()
+    }
+    return {name: FrontEnd.of_content(one) for name, one in arrays.items()}
+
+
+def _pack_front_ends(front_ends: Mapping[str, FrontEnd]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {
+            k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v
+            for k, v in one.content().items()
+        }
+        for name, one in front_ends.items()
+    }
 
 
 def read_network(run: Path) -> TrainedNetwork:

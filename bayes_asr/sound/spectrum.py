@@ -10,7 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bayes_asr.errors import InputError
-from bayes_asr.features.transforms import statistics
+from bayes_asr.features.front_end import statistics
 from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
 from bayes_asr.sound.audio import read_audio

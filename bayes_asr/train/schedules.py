@@ -5,13 +5,11 @@ far [E]; it returns the rate of the next epoch.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from bayes_asr.config import TrainConfig
-
-Schedule = Callable[[TrainConfig, float, "Sequence[float] | np.ndarray"], float]
 
 
 def newbob(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:

@@ -22,7 +22,7 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import note_signals
 from bayes_asr.runs import checkpoint, record, state, tensorboard
-from bayes_asr.runs.trained_network import TrainedNetwork, upgrade
+from bayes_asr.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import components
@@ -131,7 +131,7 @@ def _front_ends(
 ) -> dict[str, FrontEnd]:
     """What is done to each stream, by the statistics that a run was started with."""
     if saved:
-        return {name: FrontEnd.of_content(one) for name, one in saved["front_ends"].items()}
+        return unpack_front_ends(saved["front_ends"])
     return {
         name: replace(
             features.front_end,
@@ -177,12 +177,17 @@ def _look_at_data(
     seen = {**quick["dev"], **quick["train"]}
     before = saved.get("inputs", seen)
     check_same(before, {**before, **seen})  # what is seen at once comes first
-    surveys: dict[str, Survey] = {}
+    found = {
+        name: {
+            stream: survey_stream(name, labelled, stream, quick[name], index, new=not saved)
+            for stream in labelled.streams
+        }
+        for name, labelled in sets.items()
+    }
     for name, labelled in sets.items():
-        for stream, features in labelled.streams.items():
-            found = survey_stream(name, labelled, stream, quick[name], index, new=not saved)
-            seen[f"{features.directory} (frames of {name})"] = found.digest
-            surveys[stream] = found  # in the end those of the training set
+        for stream, survey in found[name].items():
+            directory = labelled.streams[stream].directory
+            seen[f"{directory} (frames of {name})"] = survey.digest
     if saved:
         check_same(before, seen)
-    return seen, surveys
+    return seen, found["train"]

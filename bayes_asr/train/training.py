@@ -1,4 +1,4 @@
-"""A run while it is trained: what its checkpoints hold, when they are written, going back."""
+"""A run while it is trained: its learning rate, what checkpoints hold and when, going back."""
 
 import time
 from collections.abc import Mapping
@@ -107,7 +107,7 @@ class Training:
     def begin_epoch(self) -> tuple[float, float]:
         """Set the learning rate; returns it, and what the schedule alone would have it be."""
         done = self.progress
-        schedule = find(SCHEDULES[self.options.schedule].rate)
+        schedule = find(SCHEDULES[self.options.schedule].function)
         scheduled = schedule(self.options, done.rate, done.dev_errors)
         rate = scheduled * RETURN_FACTOR**done.returns
         for parameters in self.optimizer.param_groups:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.features.transforms import statistics
+from bayes_asr.features.front_end import statistics
 from bayes_asr.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.binary import iter_lines

@@ -21,8 +21,7 @@ from bayes_asr.corpus.fingerprints import hash_inputs
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.sets import open_sets, training_and_dev
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FEATURES
-from bayes_asr.features.transforms import Normalisation
+from bayes_asr.features.front_end import FEATURES, Normalisation
 from bayes_asr.tables.ark import iter_int_vectors, write_matrices
 from bayes_asr.tables.vectors import StoredVectors, write_vectors
 from bayes_asr.targets.alignments import Alignments

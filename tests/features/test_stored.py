@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FrontEnd
-from bayes_asr.features.stored import Features
-from bayes_asr.features.transforms import (
+from bayes_asr.features.front_end import (
+    FrontEnd,
     Normalisation,
+    append_context,
     deltas,
     mean_and_deviation,
-    prepare,
     speaker_normalised,
     splice,
     statistics,
 )
+from bayes_asr.features.stored import Features
 from bayes_asr.tables.ark import iter_matrices, read_matrix, write_matrices
 from bayes_asr.tables.text import read_data_dir
 from tests.support.small_corpus import write_data_dir
@@ -52,7 +52,7 @@ def test_context_repeats_the_ends_and_never_leaves_the_utterance() -> None:
     frames = np.arange(4, dtype=np.float32)[:, None]
     expected = [[0, 0, 0, 1], [0, 0, 1, 2], [0, 1, 2, 3], [1, 2, 3, 3]]
     np.testing.assert_array_equal(splice(frames, 2, 1), expected)
-    single = prepare(frames[:1], order=2, left=3, right=3)
+    single = append_context(frames[:1], order=2, left=3, right=3)
     np.testing.assert_array_equal(single, np.tile([0, 0, 0], 7)[None])
 
 

@@ -14,7 +14,7 @@ import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.errors import InputError
 from bayes_asr.features.arriving import Arriving
-from bayes_asr.features.transforms import prepare, statistics
+from bayes_asr.features.front_end import append_context, statistics
 from bayes_asr.forward.stream import Stream
 from bayes_asr.nn.network import AcousticModel, States
 from bayes_asr.tables.ark import iter_matrices
@@ -86,7 +86,7 @@ def test_arriving_features_are_prepared_as_the_whole(
             assert len(ready) == max(0, min(count, frames) - arriving.latency)
         ready += [*arriving.finish()]
         if frames:
-            expected = prepare(whole, order=order, left=left, right=right)
+            expected = append_context(whole, order=order, left=left, right=right)
             np.testing.assert_array_equal(ready, expected, strict=True)
         assert len(ready) == frames
 

@@ -10,7 +10,7 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.errors import InputError
-from bayes_asr.features.transforms import deltas, statistics
+from bayes_asr.features.front_end import deltas, statistics
 from bayes_asr.sound.audio import read_audio
 from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices, read_matrix

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.features.transforms import statistics
+from bayes_asr.features.front_end import statistics
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.mdl import build_monophone_model, write_transition_model

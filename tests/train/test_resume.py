@@ -16,7 +16,7 @@ import torch
 
 from bayes_asr import load
 from bayes_asr.errors import InputError, StoppedError
-from bayes_asr.features.transforms import statistics
+from bayes_asr.features.front_end import statistics
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.status import status
 from bayes_asr.tables.ark import write_matrices

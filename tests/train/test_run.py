@@ -19,8 +19,7 @@ from bayes_asr.corpus.batches import in_order
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import training_and_dev
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FEATURES, FrontEnd
-from bayes_asr.features.transforms import Normalisation
+from bayes_asr.features.front_end import FEATURES, FrontEnd, Normalisation
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.runs import checkpoint, record
 from bayes_asr.tables.mdl import build_monophone_model, write_transition_model

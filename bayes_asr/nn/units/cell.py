@@ -2,8 +2,8 @@
 
 A cell gets the pre-activations a_t = W x_t + V h_{t-1} + b of its G gates and returns the next
 state; h, which V feeds back and the layer hands on, is the first tensor of the state. What
-surrounds the equation (input products, normalisation, time, directions) is in `layer`, `scan` and
-`fused`.
+surrounds the equation (input products, normalisation, time, directions) is in `recurrent` and
+`unroll`.
 
 Shapes: pre-activations [n, D, G, H]; states and mask [n, D, H], where n is a number of sequences or
 of frames. `mask` is the dropout mask of the candidate, one for all frames of a sequence; None: no
@@ -27,7 +27,7 @@ Partials = tuple[list[Tensor], list[list[Tensor | None]]]
 
 
 class Cell(nn.Module):
-    """What `layer` asks of a cell. `units` and `sets` are H and the number of sets of weights."""
+    """What `recurrent` asks of a cell. `units`, `sets`: H and the number of sets of weights."""
 
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
