@@ -64,7 +64,7 @@ def make_training(args: argparse.Namespace) -> tuple[AcousticModel, Step]:
     )
     group.pool_statistics(model)
     config = load([], ["train.optimizer=rmsprop", "train.learning_rate=4e-4"])
-    optimizer = components.optimizer(config.train, model)
+    optimizer = components.build_optimizer(config.train, model)
     return model, Step(model, optimizer, max_gradient_norm=5.0)
 
 

@@ -89,9 +89,8 @@ class Epoch:
                 TrainedNetwork(
                     model, self.front_ends, torch.from_numpy(log_priors(self.found.pdf_counts))
                 ),
-                components.criterion(self.config.train),
-                self.targets,
-                components.optimizer(self.config.train, model),
+                components.build_criterion(self.config.train),
+                components.build_optimizer(self.config.train, model),
                 {},
                 Progress(self.config.train.learning_rate),
             )
@@ -103,9 +102,9 @@ class Epoch:
         """Seconds that the steps take."""
         model, options = self._model(), self.config.train
         model.train()
-        optimizer = components.optimizer(options, model)
+        optimizer = components.build_optimizer(options, model)
         step = Step(model, optimizer, max_gradient_norm=options.max_gradient_norm)
-        criterion = components.criterion(options)
+        criterion = components.build_criterion(options)
         start = time.perf_counter()
         for batch in self.batches:
             outputs = model(batch.streams, batch.frames, batch.keys_B)

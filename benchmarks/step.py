@@ -94,7 +94,7 @@ def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
         INPUTS, OUTPUTS, unit, size.layers, size.units, dropout=DROPOUT, tied_directions=tied
     )
     settings = [f"train.optimizer={kind}", f"train.learning_rate={LEARNING_RATE}"]
-    optimizer = components.optimizer(load([], settings).train, model)
+    optimizer = components.build_optimizer(load([], settings).train, model)
     step = Step(model, optimizer, max_gradient_norm=MAX_NORM, bfloat16=dtype == "bfloat16")
     criterion = CrossEntropy(dict.fromkeys(HEADS, 1.0))
 

@@ -39,14 +39,24 @@ def load(files: Sequence[Path], settings: Sequence[str] = ()) -> Config:
     A file's `include` (a name or a list) comes before the file. Raises InputError with the file and
     line for a key that does not exist, a wrong type or a value out of range.
     """
+    config: Config = _built(Config, _merge(files, settings), "")
+    return config
+
+
+def load_section(name: str, files: Sequence[Path]) -> Any:
+    """One section of what `load` gives; the others need not be complete without further files."""
+    return _built(hints(Config)[name], _merge(files, ())[name], f"{name}.")
+
+
+def _merge(files: Sequence[Path], settings: Sequence[str]) -> dict[str, Any]:
+    """Nested located values of base.yaml, the files and the settings; the later win."""
     values: dict[str, Any] = {}
     for path in (CONF / "base.yaml", *files):
         for layer in _layers(Path(path), ()):
             _overlay(values, layer)
     for setting in settings:
         _overlay(values, _parse_setting(setting))
-    config: Config = _built(Config, values, "")
-    return config
+    return values
 
 
 def compose(path: Path) -> yaml.Node | None:

@@ -110,12 +110,10 @@ class ModelConfig:
     def __post_init__(self) -> None:
         """Refuse a unit that is not there, and options that it does not have."""
         given = {key: value for key in UNIT_OPTIONS if (value := getattr(self, key))}
-        for key in ("unit", *given):
-            options = {name: given[name] for name in ("activation", key) if name in given}
-            try:
-                unit = check_unit(self.unit, options if key in given else {})
-            except InputError as error:
-                raise InputError(f"model.{error}") from None  # it begins with the key
+        try:
+            unit = check_unit(self.unit, given)
+        except InputError as error:
+            raise InputError(f"model.{error}") from None  # it begins with the key
         if self.hand_on == "prob" and not unit.probabilistic:
             raise InputError(
                 f"model.hand_on is prob, but {self.unit} computes no probabilities; use log"

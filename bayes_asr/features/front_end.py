@@ -8,14 +8,14 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.errors import InputError
 
-FEATURES = "features"  # the stream of a configuration that names none
+FEATURES = "features"  # the only stream that a configuration has
 Cmvn = Literal["none", "mean", "mean-variance"]
 DELTA_WINDOW = 2  # frames on either side of a derivative
 VARIANCE_FLOOR = 1e-20  # as Kaldi's apply-cmvn
@@ -188,9 +188,13 @@ class FrontEnd:
 
     @classmethod
     def of_content(cls, content: Mapping[str, Any]) -> "FrontEnd":
-        """The one whose `content` this is."""
+        """The one whose `content` this is; ValueError for what no configuration could say."""
         given = dict(content)
         normalisation = Normalisation(given.pop("mean"), given.pop("deviation"))
+        mean, deviation = normalisation.mean, normalisation.deviation
+        numbers = (given["deltas"], given["left_context"], given["right_context"])
+        if given["cmvn"] not in get_args(Cmvn) or min(numbers) < 0 or mean.shape != deviation.shape:
+            raise ValueError(f"a front end of {given} and {len(mean)} means")
         return cls(**given, normalisation=normalisation)
 
 

@@ -33,6 +33,7 @@ def fold(model: AcousticModel) -> AcousticModel:
             "norm": "none",
             "dropout": 0.0,
             "input_dropout": 0.0,
+            "initial_state": "fixed",
         }
         for described, layer in zip(model.architecture["layers"], layers, strict=True)
     ]

@@ -89,10 +89,10 @@ class AcousticModel(nn.Module):
         known, after = dict(streams), States()
         first = next(iter(known.values()))
         frames = Frames((len(first),), first.device)
-        for number, state in enumerate(states or [()] * len(self.layers)):
-            layer = cast(Layer, self.layers[number])
+        pairs = zip(self.layers, states or [()] * len(self.layers), strict=True)
+        for number, (layer, before) in enumerate(pairs):
             x_TF = self._inputs(number, known)
-            known[self.names[number]], state = layer.advance(x_TF, frames, state)
+            known[self.names[number]], state = cast(Layer, layer).advance(x_TF, frames, before)
             after.append(state)
         return known[self.names[-1]], after
 

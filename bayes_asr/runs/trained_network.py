@@ -43,9 +43,12 @@ class TrainedNetwork:
             model = AcousticModel(**content["architecture"])
         model.load_state_dict(content["model"], assign=True)
         front_ends = unpack_front_ends(content["front_ends"])
-        for name, inputs in model.architecture["streams"].items():
-            if front_ends[name].size != inputs:
-                raise ValueError(f"{name}: {front_ends[name].size} values for {inputs} inputs")
+        sizes = {name: front_end.size for name, front_end in front_ends.items()}
+        if sizes != model.architecture["streams"]:
+            raise ValueError(f"{sizes} values for inputs {model.architecture['streams']}")
+        priors, pdfs = tuple(content["log_priors"].shape), model.heads[0].out_features
+        if priors != (pdfs,):
+            raise ValueError(f"{list(priors)} priors for {pdfs} pdfs")
         return cls(model, front_ends, content["log_priors"])
 
 
@@ -75,7 +78,9 @@ def read_network(run: Path) -> TrainedNetwork:
     content = checkpoint.read(run / checkpoint.BEST)
     try:
         return TrainedNetwork.of_content(upgrade(content, run))
-    except (RuntimeError, TypeError, KeyError, AttributeError, IndexError, ValueError) as error:
+    except InputError:
+        raise
+    except (RuntimeError, TypeError, AttributeError, LookupError, ValueError) as error:
         raise InputError(
             f"{run / checkpoint.BEST}: does not hold the network that it describes"
             f" ({' '.join(str(error).split())[:100]}); train it again"

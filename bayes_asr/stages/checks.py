@@ -53,7 +53,7 @@ def _wrong_dimension(options: Options, recipe: Recipe, by_kaldi: bool) -> Iterat
     if not by_kaldi and "dim" not in recipe.offers:
         yield (
             f"--dim {options.dim}: choosing the feature dimension is not available for the recipe"
-            f" {recipe.name} without Kaldi"
+            f" {recipe.name} without Kaldi: recipe.offers in {recipe.file(CONFIG)} does not name it"
         )
 
 

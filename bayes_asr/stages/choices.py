@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -57,5 +57,13 @@ def parse(words: Sequence[str]) -> Options:
     for name, several in (("nproc", None), ("seeds", 1), ("dim", None)):
         parser.add_argument(f"--{name}", type=int, default=several)
     parser.add_argument("--force", action="store_true")
-    given = vars(parser.parse_args(words))
+    given = vars(parser.parse_args(list(_join(words))))
     return Options(**given | {name: tuple(given[name]) for name in ("config", "set")})
+
+
+def _join(words: Sequence[str]) -> Iterator[str]:
+    """Each option in one word with its value, which may begin with a dash, as for the shell."""
+    left = iter(words)
+    for word in left:
+        value = None if "=" in word or word == "--force" else next(left, None)
+        yield word if value is None else f"{word}={value}"

@@ -45,7 +45,7 @@ def make_plan(options: Options, root: Path) -> Plan:
     systems = choose_systems(options, recipe.name, root)
     by_kaldi = has_kaldi(recipe, options.out, root)
     check_options(options, recipe, by_kaldi=by_kaldi)
-    check_settings(options, recipe)
+    check_settings(options, recipe, systems)
     preparation = plan_preparation(options, recipe, root, by_kaldi=by_kaldi)
     return Plan(
         recipe_dir=recipe.folder,
@@ -64,9 +64,11 @@ def absolute(folder: str) -> str:
     return os.path.join(here, folder)
 
 
-def check_settings(options: Options, recipe: Recipe) -> None:
-    """Raise InputError for what is wrong in a configuration or a setting."""
-    load([Path(file) for file in (recipe.file(CONFIG), *options.config)], options.set)
+def check_settings(options: Options, recipe: Recipe, systems: Systems) -> None:
+    """Raise InputError for what is wrong in a configuration or a setting of any system."""
+    for system in systems.system_files or ("",):
+        files = (recipe.file(CONFIG), *filter(None, [system]), *options.config)
+        load([Path(file) for file in files], options.set)
 
 
 def _say_change(options: Options, preparation: Preparation) -> str:

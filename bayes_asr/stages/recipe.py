@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.config import load
+from bayes_asr.config.merge import load_section
 from bayes_asr.stages.choices import OptionError
 
 CONFIG = "config.yaml"
@@ -41,8 +41,8 @@ def find_recipe(named: str, root: Path) -> Recipe:
             f"--recipe {named}: there is no {recipe.file(CONFIG)}"
             f" (known recipes: {folders_in(root / 'recipes')})"
         )
-    offers = load([Path(recipe.file(CONFIG))]).recipe.offers
-    return Recipe(recipe.folder, offers)
+    section = load_section("recipe", [Path(recipe.file(CONFIG))])
+    return Recipe(recipe.folder, section.offers)
 
 
 def folders_in(folder: Path) -> str:

@@ -54,14 +54,14 @@ def target_weights(config: TrainConfig) -> dict[str, float]:
     return {name: weight for name, weight in weights.items() if weight}
 
 
-def criterion(config: TrainConfig) -> Criterion:
-    """What is minimised."""
+def build_criterion(config: TrainConfig) -> Criterion:
+    """Return what is minimised, with the weights of its targets."""
     built: Criterion = find(CRITERIA[config.criterion])(target_weights(config))
     return built
 
 
-def optimizer(config: TrainConfig, model: AcousticModel) -> torch.optim.Optimizer:
-    """What minimises it."""
+def build_optimizer(config: TrainConfig, model: AcousticModel) -> torch.optim.Optimizer:
+    """Return what changes the parameters of a model."""
     built: torch.optim.Optimizer = find(OPTIMIZERS[config.optimizer])(model.parameters(), config)
     return built
 

@@ -116,7 +116,7 @@ def _make_loader(training: Training, data: LabelledSet, **how: Any) -> Loader:
     return Loader(
         data,
         training.network.front_ends,
-        training.targets,
+        training.model.outputs,
         keep=training.config.data.keep,
         device=training.device,
         **how,

@@ -73,9 +73,9 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
             parameters = sum(p.numel() for p in training.model.parameters())
             analysis = next(iter(training.network.front_ends.values())).sound
             record.write_environment(run, parameters, analysis, device)
-            if config.train.tensorboard:
-                training.curves = tensorboard.Board(run, record.read_history(run))
         with note_signals() as training.notice:
+            if config.train.tensorboard and group.is_first():
+                training.curves = tensorboard.Board(run, record.read_history(run))
             run_epochs(training, train_set, dev_set)
     best = int(training.progress.dev_errors.argmin())
     error = training.progress.dev_errors[best]
@@ -111,9 +111,8 @@ def _begin(
         run,
         device,
         network,
-        components.criterion(config.train),
-        tuple(architecture["heads"]),
-        components.optimizer(config.train, model),
+        components.build_criterion(config.train),
+        components.build_optimizer(config.train, model),
         inputs,
         Progress(config.train.learning_rate),
     )
@@ -131,7 +130,10 @@ def _front_ends(
 ) -> dict[str, FrontEnd]:
     """What is done to each stream, by the statistics that a run was started with."""
     if saved:
-        return unpack_front_ends(saved["front_ends"])
+        return {
+            name: replace(one, sound=one.sound or read_analysis(data.streams[name].directory))
+            for name, one in unpack_front_ends(saved["front_ends"]).items()
+        }
     return {
         name: replace(
             features.front_end,

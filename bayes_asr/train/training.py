@@ -21,7 +21,7 @@ from bayes_asr.processes import group
 from bayes_asr.processes.signals import Notice
 from bayes_asr.runs import checkpoint, record
 from bayes_asr.runs.tensorboard import Board
-from bayes_asr.runs.trained_network import TrainedNetwork, upgrade
+from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.totals import Totals
 
 RETURN_FACTOR = 0.5  # of the learning rate, each time a run goes back
@@ -67,7 +67,7 @@ class Progress:
 class Training:
     """A run while it is trained.
 
-    targets: what it learns, by name; inputs: hashes of the data that it was started on; notice: of
+    inputs: hashes of the data that it was started on; notice: of
     a signal that asks for an end; curves: for TensorBoard, where they are wanted.
     """
 
@@ -76,7 +76,6 @@ class Training:
     device: torch.device
     network: TrainedNetwork
     criterion: Criterion
-    targets: tuple[str, ...]
     optimizer: torch.optim.Optimizer
     inputs: dict[str, str]
     progress: Progress
@@ -160,8 +159,7 @@ class Training:
                 f" --new, or look at what was skipped: {', '.join(skipped) or 'nothing'}"
             )
         complete = (checkpoint.LAST, checkpoint.PREVIOUS)
-        saved = group.from_first(lambda: checkpoint.newest(self.run, complete))
-        self.restore(upgrade(saved, self.run))
+        self.restore(group.from_first(lambda: checkpoint.newest(self.run, complete)))
         self.progress.returns += 1
         if group.is_first():
             self._save_epoch()

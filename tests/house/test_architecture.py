@@ -24,7 +24,6 @@ FLOOR_OF = {
 }
 """The table of rooms of the map."""
 LONGEST_CHAIN = 10  # imports from one module to the next
-"""Modules whose chains have yet to become shorter, through train, corpus, forward or nn."""
 VERBS_IN_ED = {"embed", "feed", "need", "seed", "shed"}
 TERMS = {"compressed_size", "expected_errors", "matched_pairs", "paired_bootstrap"}  # of the papers
 READ_AS_VALUES = {"property", "cached_property", "contextmanager"}  # or after "with"

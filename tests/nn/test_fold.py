@@ -89,3 +89,10 @@ def test_activations_are_frozen_for_as_many_epochs_as_asked_for(
 def test_what_has_no_plain_twin_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         fold(model(**options))
+
+
+def test_trained_initial_states_of_layers_without_states_are_left_out() -> None:
+    net = model(unit="mlp", norm="none", initial_state="trained").eval()
+    x, frames = batch()
+    expected = pdf_logits(net, x, frames)
+    torch.testing.assert_close(pdf_logits(fold(net), x, frames), expected, rtol=0, atol=1e-12)

@@ -66,6 +66,18 @@ def test_wrong_setting_is_no_wrong_option(plan: Planner) -> None:
     assert not isinstance(caught.value, OptionError)
 
 
+def test_settings_are_those_of_each_system(plan: Planner, root: Path) -> None:
+    """An option may belong to the unit of a system, or of a configuration on top of the recipe."""
+    experiment = root / "conf/experiments/peephole"
+    experiment.mkdir(parents=True)
+    (experiment / "lstm.yaml").write_text("model: {unit: lstm}")
+    plan("--recipe=made", "--experiment=peephole", "--set=model.peepholes=true")
+    with pytest.raises(InputError, match="li-bru has no peepholes"):
+        plan("--recipe=made", "--set=model.peepholes=true")
+    (root / "recipes/made/config.yaml").write_text("model: {peepholes: true}")
+    plan("--recipe=made", "--config", str(experiment / "lstm.yaml"))
+
+
 def test_recipe_alone_prepares_all_that_it_offers(plan: Planner, root: Path) -> None:
     made = plan("--recipe=made", "--dim=20", "--force").preparation
     out = f"{root}/exp/made"
