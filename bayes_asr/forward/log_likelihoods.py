@@ -32,8 +32,13 @@ class LogLikelihoods(nn.Module):
     log_priors: Tensor
 
     def __init__(self, network: TrainedNetwork) -> None:
-        """Take the network of a run, which reads one stream of features."""
+        """Take the network of a run; InputError where it reads several streams of features."""
         super().__init__()
+        if len(network.front_ends) > 1:
+            names = ", ".join(network.front_ends)
+            raise InputError(
+                f"this network reads {names}; log-likelihoods are computed of one stream"
+            )
         ((self.stream_name, front_end),) = network.front_ends.items()
         self.front_end: FrontEnd = front_end
         self.model: AcousticModel = network.model

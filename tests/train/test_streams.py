@@ -19,6 +19,7 @@ from bayes_asr.corpus.sets import open_sets, training_and_dev
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.stored import Features
+from bayes_asr.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.frames import pack
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.trained_network import TrainedNetwork, read_network
@@ -146,6 +147,11 @@ def test_the_checkpoint_has_both_streams_and_reads_back(
         )
     ]
     assert torch.equal(*logits)
+
+
+def test_log_likelihoods_of_several_streams_are_refused(runs: tuple[Path, Path]) -> None:
+    with pytest.raises(InputError, match="this network reads features, pitch"):
+        LogLikelihoods(read_network(runs[0]))
 
 
 def outputs_of(network: TrainedNetwork, data: LabelledSet) -> torch.Tensor:
