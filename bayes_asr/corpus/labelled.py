@@ -55,6 +55,11 @@ class LabelledSet:
         for features in self.streams.values():
             width = features.dimensions
             for utt in self.lengths:
+                if utt not in features:
+                    raise InputError(
+                        f"{features.directory / 'feats.scp'}: {utt} is missing, which is aligned in"
+                        f" {self.alignments.directory}; extract its features"
+                    )
                 frames, columns = features.read_shape(utt) or (self.lengths[utt], width)
                 self._check_length(features, utt, frames)
                 if columns != width:

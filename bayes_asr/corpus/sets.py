@@ -142,12 +142,14 @@ def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
             f" transitions than {train.alignments.directory / 'final.mdl'} ({ours.num_pdfs} pdfs);"
             " align dev with the model of the training alignments"
         )
-    if train.features.dimensions != dev.features.dimensions:
-        utt = dev.features.utterances[0]
-        raise InputError(
-            f"{dev.features.where(utt)}: {utt} has {dev.features.dimensions} dimensions, but the"
-            f" training features have {train.features.dimensions}; extract all features alike"
-        )
+    for name, features in dev.streams.items():
+        expected = train.streams[name].dimensions
+        if features.dimensions != expected:
+            utt = features.utterances[0]
+            raise InputError(
+                f"{features.where(utt)}: {utt} has {features.dimensions} dimensions, but the"
+                f" training features have {expected}; extract all features alike"
+            )
 
 
 def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSet]:

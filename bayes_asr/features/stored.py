@@ -33,6 +33,9 @@ class Features:
         self.front_end = front_end
         self._speakers: dict[str, np.ndarray] = {}
 
+    def __contains__(self, utt: str) -> bool:
+        return utt in self._feats
+
     @property
     def directory(self) -> Path:
         """The data directory."""

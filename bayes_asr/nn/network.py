@@ -117,18 +117,18 @@ class AcousticModel(nn.Module):
 
 
 def describe_layers(
-    units: Sequence[int], stream: str, *, input_dropout: float, **options: Any
+    units: Sequence[int], streams: Sequence[str], *, input_dropout: float, **options: Any
 ) -> list[dict[str, Any]]:
     """A stack of recurrent layers, each on the one before, as `AcousticModel` takes it.
 
-    units: cells per direction of each layer; stream: what the first one reads; input_dropout: that
+    units: cells per direction of each layer; streams: what the first one reads; input_dropout: that
     of the layers after the first; options: those of `RecurrentLayer`, the same for all.
     """
     return [
         {
             "name": f"layer{number + 1}",
             "kind": "recurrent",
-            "reads": [f"layer{number}" if number else stream],
+            "reads": [f"layer{number}"] if number else list(streams),
             "units": size,
             "input_dropout": input_dropout if number else 0.0,
             **options,
@@ -158,6 +158,6 @@ def upgrade_architecture(old: Mapping[str, Any]) -> dict[str, Any]:
     }
     return {
         "streams": {"features": old["inputs"]},
-        "layers": describe_layers(old["units"], "features", **{**defaults, **given}),
+        "layers": describe_layers(old["units"], ["features"], **{**defaults, **given}),
         "heads": dict(zip(("pdfs", "monophones"), old["outputs"], strict=False)),
     }

@@ -38,10 +38,9 @@ def architecture(
     own = {name: getattr(config, name) for name in UNIT_OPTIONS}
     elsewhere = (*UNIT_OPTIONS, "layers", "units")
     shared = {name: value for name, value in vars(config).items() if name not in elsewhere}
-    (first, *_) = streams
     layers = describe_layers(
         list(units),
-        first,
+        list(streams),
         options={k: list(v) if isinstance(v, tuple) else v for k, v in own.items() if v},
         **shared,
     )

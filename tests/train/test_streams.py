@@ -1,7 +1,7 @@
 """Two streams side by side are one stream of their features side by side.
 
-No key of the configuration names a second stream yet, so that sets and network are replaced where a
-training opens and plans them; all else is what every training does.
+No key of the configuration names a second stream yet, so that sets are replaced where a training
+opens them; all else is what every training does.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from bayes_asr.nn.frames import pack
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.tables.text import read_data_dir
-from bayes_asr.train import components, start
+from bayes_asr.train import start
 from bayes_asr.train.batch import Loader
 from tests.support.nn_units import plain_front_end
 from tests.support.small_corpus import DIMENSIONS, SETS, made_up, write_corpus, write_data_dir
@@ -51,21 +51,14 @@ def with_other(data: LabelledSet, directory: Path) -> LabelledSet:
 
 @contextmanager
 def two_streams(root: Path) -> Iterator[None]:
-    """Trainings open two streams of each set, and the first layer reads both."""
-    plan = components.plan_network
+    """Trainings open two streams of each set."""
 
     def open_both(*arguments: Any) -> tuple[LabelledSet, ...]:
         sets = zip(("train", "dev"), open_sets(*arguments), strict=True)
         return tuple(with_other(data, root / "other" / name) for name, data in sets)
 
-    def plan_both(*arguments: Any) -> dict[str, Any]:
-        planned = plan(*arguments)
-        first, *others = planned["layers"]
-        return {**planned, "layers": [{**first, "reads": [FEATURES, OTHER]}, *others]}
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start, "open_sets", open_both)
-        patch.setattr(components, "plan_network", plan_both)
         yield
 
 
@@ -147,6 +140,16 @@ def test_the_checkpoint_has_both_streams_and_reads_back(
         )
     ]
     assert torch.equal(*logits)
+
+
+def test_an_utterance_that_a_second_stream_lacks_is_named(
+    corpora: tuple[Path, Path], tmp_path: Path
+) -> None:
+    train_set, _ = training_and_dev(of(corpora[0]))
+    fewer = {utt: x for utt, x in other_features("train").items() if utt != "train1-4"}
+    write_data_dir(tmp_path / "fewer", fewer)
+    with pytest.raises(InputError, match=r"fewer/feats.scp: train1-4 is missing, which is aligned"):
+        with_other(train_set, tmp_path / "fewer").check()
 
 
 def test_log_likelihoods_of_several_streams_are_refused(runs: tuple[Path, Path]) -> None:
