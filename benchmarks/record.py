@@ -15,10 +15,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -90,8 +89,8 @@ def describe_machine() -> dict[str, str]:
         "vector extensions": " ".join(flag for flag in flags if VECTORS.match(flag)),
         "cores": str(os.cpu_count()),
         "caches": ", ".join(f"{name} {size}" for name, size in caches.items()),
-        "threads": str(torch.get_num_threads()),
-        "versions": f"torch {torch.__version__}, Python {sys.version.split()[0]}",
+        "threads": os.environ.get("OMP_NUM_THREADS", "one for each core"),
+        "versions": f"torch {version('torch')}, Python {sys.version.split()[0]}",
         "compiler": run(*shlex.split(os.environ.get("CXX", "c++")), "--version").partition("\n")[0],
         "commit": run("git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"),
     }

@@ -225,7 +225,8 @@ def test_front_ends_that_are_not_there_are_named_with_their_run(
 ) -> None:
     run = shutil.copytree(small_run, tmp_path / "run")
     content = checkpoint.read(run / "best.pt")
-    checkpoint.save(run / "best.pt", content | {"frontend": fields})
+    content["front_ends"]["features"]["sound"] = fields
+    checkpoint.save(run / "best.pt", content)
     assert main(["transcribe", str(run), str(tmp_path / "sound.wav")]) == 1
     assert f"{run / 'best.pt'}: {says}" in (said := capsys.readouterr().err)
     assert "; train " in said

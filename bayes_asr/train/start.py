@@ -128,16 +128,16 @@ def _begin(
 def _front_ends(
     data: LabelledSet, surveys: Mapping[str, Survey], saved: Mapping[str, Any]
 ) -> dict[str, FrontEnd]:
-    """What is done to each stream, by the statistics that a run was started with."""
-    if saved:
-        return {
-            name: replace(one, sound=one.sound or read_analysis(data.streams[name].directory))
-            for name, one in unpack_front_ends(saved["front_ends"]).items()
-        }
+    """What is done to each stream, by the statistics that a run was started with.
+
+    All else is that of the data and the configuration, which are those of a saved run, so that a
+    run that goes on writes the bytes that it would have written.
+    """
+    begun = unpack_front_ends(saved["front_ends"]) if saved else {}
     return {
         name: replace(
             features.front_end,
-            normalisation=surveys[name].normalisation,
+            normalisation=(begun or surveys)[name].normalisation,
             sound=read_analysis(features.directory),
         )
         for name, features in data.streams.items()

@@ -53,7 +53,7 @@ def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
     """Loss, errors, gradients and running statistics of a step, and what evaluation then finds."""
     torch.manual_seed(1)
     model = acoustic_model(INPUTS, OUTPUTS, units=(6, 4), norm=norm, dropout=0.2, input_dropout=0.1)
-    group.share_statistics(model)
+    group.pool_statistics(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     gradients: dict[str, torch.Tensor] = {}
 
