@@ -26,7 +26,6 @@ from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.components import choose_device
 from bayes_asr.train.loop import run_batches
-from bayes_asr.train.schedules import cosine, newbob
 from bayes_asr.train.start import train
 from tests.support.nn_units import acoustic_model
 from tests.support.places import ROOT
@@ -300,38 +299,6 @@ def test_divergence_is_an_error_and_leaves_the_last_good_epoch(
         train(config_of(small_corpus, *options), tmp_path)
     for path in tmp_path.glob("*.pt"):
         assert all(x.isfinite().all() for x in checkpoint.read(path)["model"].values())
-
-
-# --- the schedule
-
-
-@pytest.mark.parametrize(
-    ("errors", "rate"),
-    [
-        ([], 1.0),
-        ([0.5], 1.0),
-        ([0.5, 0.4], 1.0),
-        ([0.5, 0.4999], 0.5),  # fell by 0.0002 of itself: less than 0.001
-        ([0.5, 0.4994], 1.0),  # by 0.0012
-        ([0.5, 0.5], 0.5),
-        ([0.5, 0.6], 0.5),
-        ([0.5, 0.6, 0.4], 1.0),  # only the last two epochs count
-    ],
-)
-def test_newbob_is_pytorch_kaldis_rule(errors: list[float], rate: float) -> None:
-    """run_exp.py: halve unless (previous - current) / current >= improvement_threshold."""
-    config = load([], ["train.schedule=newbob", "train.halving_factor=0.5"]).train
-    assert newbob(config, 1.0, errors) == rate
-    if len(errors) > 1:
-        before, now = errors[-2:]
-        fell = (before - now) / now
-        assert rate == (1 if fell >= 0.001 else 0.5)
-
-
-def test_cosine_starts_at_the_rate_and_ends_above_0() -> None:
-    config = load([], ["train.epochs=4", "train.learning_rate=2"]).train
-    rates = [cosine(config, 0.0, [0.5] * done) for done in range(5)]
-    np.testing.assert_allclose(rates, [2, 1 + 2**-0.5, 1, 1 - 2**-0.5, 0], atol=1e-12)
 
 
 # --- the data
