@@ -34,14 +34,17 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$root/local/stages.sh"
 
 # What read_plan sets:
-recipe_dir='' data_dir='' changed='' prepares='' prepare=() prepared=() kaldi=() without_kaldi='' lacking=''
+recipe_dir='' builds_on=() data_dir='' notices=() changed='' prepares='' prepare=() prepared=() kaldi=() without_kaldi='' lacking=''
 systems=() system_files=() compared=() config=() set=() out='' nj=1 nproc='' seeds=1 force=''
+[[ -z ${BAYES_ASR_PYTHON:-} ]] || script='bayes-asr run'
 parse_options "$@"
+refuse_early "$@"
 set_up mini,report
 read_plan "$@"
+((${#notices[@]} == 0)) || printf '%s\n' "${notices[@]}"
 
 # Stages 0 to 2. What the recipe has no command for, or --kaldi-dir stands for, is empty.
-configuration=("$recipe_dir/config.yaml") # to which a without_kaldi.sh may add
+configuration=("$(recipe_file config.yaml)") # to which a without_kaldi.sh may add
 [[ -z $changed ]] || { echo "$changed" && rm -f "$out/log/prepare.done"; }
 run_stage "$prepares" prepare "$out" "${prepared[@]}" -- "${prepare[@]}"
 run_stage 1-2 kaldi "$out" -- "${kaldi[@]}"
@@ -49,13 +52,19 @@ run_stage 1-2 kaldi "$out" -- "${kaldi[@]}"
 [[ -z $without_kaldi ]] || . "$without_kaldi"
 [[ -z $lacking ]] || fail "$lacking"
 
+# What stages 3 to 7 will lack is said before hours of training, for all systems.
+for i in "${!systems[@]}"; do
+    run_stage 3 doctor "$out/${systems[i]}" -- bayes-asr doctor "${configuration[@]}" "${system_files[@]:i:1}" \
+        "${config[@]}" --set=data.dir="$data_dir" "${set[@]/#/--set=}" --until "$((stop_stage < 7 ? stop_stage : 7))" --out "$out"
+done
+
 # Stages 3 to 7.
 for i in "${!systems[@]}"; do
     for ((seed = 1; seed <= seeds; seed++)); do
         run=$out/${systems[i]}/seed$seed
         run_stage 3 train "$run" -- bayes-asr train "${configuration[@]}" "${system_files[@]:i:1}" "${config[@]}" \
-            --set=data.dir="$data_dir" --set=seed="$seed" "${set[@]/#/--set=}" ${nproc:+--nproc "$nproc"} \
-            --out "$run" ${force:+--new}
+            --set=data.dir="$data_dir" --set=data.index="$out/index" --set=seed="$seed" "${set[@]/#/--set=}" \
+            ${nproc:+--nproc "$nproc"} --out "$run" ${force:+--new}
         settings=$run/config.yaml
         for part in dev test; do
             loglikes=$run/forward_$part/loglikes.ark words=$run/decode_$part/words.txt

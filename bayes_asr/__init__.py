@@ -1,7 +1,6 @@
 """Speech recognition recipes with Bayesian recurrent units on Kaldi features and alignments."""
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # typing's takes long to load, before Ctrl-C is looked after
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -19,6 +19,8 @@ ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", *PARAMETERS)
 """What `activation` of a unit may be."""
 
 
+LEAST_ALIKE = 0.5  # difflib's ratio; leaky_relu and relu have 0.57
+
 UNIT_OPTIONS = ("form", "activation", "activation_trains", "peepholes", "smooth")
 """Options that some units have and others have not."""
 
@@ -161,5 +163,6 @@ def check_trained(activation: str, trains: Iterable[str]) -> None:
 
 def nearest(word: Any, known: Iterable[str]) -> str:
     """A question about a word that may be misspelt; empty where none of the known is near."""
-    near = difflib.get_close_matches(str(word).lower(), [str(each) for each in known], 1)
+    names = [str(each) for each in known]
+    near = difflib.get_close_matches(str(word).lower(), names, 1, LEAST_ALIKE)
     return f"; did you mean {near[0]}?" if near else ""

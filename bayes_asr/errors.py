@@ -2,6 +2,9 @@
 
 import errno
 import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 REMEDIES = {
     errno.ENOENT: "make it, or correct the path",
@@ -18,7 +21,19 @@ REMEDIES = {
     errno.EIO: "look at the health of the disk",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
+NO_MEMORY = re.compile("allocate memory|not enough memory|out of memory|bad_alloc")
+ASKED = re.compile(r"(?:[Tt]ried to|Unable to) allocate (\d[\d.]* \w+)")
 LONGEST = 1000  # characters of a message
+JOINERS = "\u200c\u200d"  # without width, but letters of some scripts need them
+
+
+def printable(text: str) -> str:
+    """Text from a file, as a terminal or a page may show it: control characters as escapes.
+
+    Neither a newline, a sequence for the terminal, a turn of the direction of writing nor half a
+    surrogate pair is left in it.
+    """
+    return "".join(c if c.isprintable() or c in JOINERS else repr(c)[1:-1] for c in text)
 
 
 class InputError(ValueError):
@@ -32,7 +47,7 @@ class InputError(ValueError):
         """Shorten the middle of a message that nobody would read."""
         if len(message) > LONGEST:
             message = f"{message[: LONGEST * 2 // 3]} ... {message[-LONGEST // 4 :]}"
-        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
+        super().__init__(printable(message))
 
 
 def reason(error: OSError) -> str:
@@ -47,7 +62,7 @@ def explain(error: OSError) -> str:
     files = [
         os.fsdecode(f) for f in (error.filename, error.filename2) if isinstance(f, str | bytes)
     ]
-    return f"{files[-1]}: {reason(error)}" if files else reason(error)
+    return printable(f"{files[-1]}: {reason(error)}" if files else reason(error))
 
 
 def complaint(error: BaseException) -> str:
@@ -55,8 +70,34 @@ def complaint(error: BaseException) -> str:
     if isinstance(error, OSError):
         return explain(error)
     if isinstance(error, MemoryError):
-        return f"not enough memory: {error or 'close other programs, or take smaller batches'}"
-    return str(error) or type(error).__name__
+        said = " ".join(str(error).split())
+        return f"not enough memory: {said or 'close other programs, or take smaller batches'}"
+    return printable(str(error)) or type(error).__name__
+
+
+def least_share(count: int, total: int) -> float:
+    """The least limit of whole percents that `count` of `total` keep to."""
+    return -(-100 * count // total) / 100
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Say whether memory was refused: torch tells that by a RuntimeError."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and bool(NO_MEMORY.search(str(error)))
+    )
+
+
+@contextmanager
+def needing_memory(describe: Callable[[], str]) -> Iterator[None]:
+    """Let a MemoryError say what was computed when memory was refused, and what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        asked = ASKED.search(str(error))
+        wanted = f"{asked[1]} were wanted " if asked else ""
+        raise MemoryError(f"{wanted}{describe()}") from None
 
 
 class StoppedError(Exception):

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -15,8 +16,39 @@ MARK = ".in_use"
 TRIES = 5
 
 
+class LostLockError(InputError):
+    """The file of a lock is not there any more, so another process may be at work."""
+
+
+@dataclass
+class Lock:
+    """A lock that this process has: the open file, and its name."""
+
+    path: Path
+    file: TextIO
+
+    def check(self) -> None:
+        """Raise LostLockError where another file, or none, has the name now.
+
+        Somebody has removed the file or its folder, and another process may have made a new one.
+        """
+        if not self.holds():
+            raise LostLockError(
+                f"{self.path}: was removed, or its folder was, while a process was at work there;"
+                " nothing more is written, so that no two write into one folder; see that no other"
+                " process does, and give the same command again"
+            )
+
+    def holds(self) -> bool:
+        """Say whether the name still leads to the file."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self.file.fileno()))
+        except OSError:  # not there; or, on a network file system, removed elsewhere
+            return False
+
+
 @contextmanager
-def in_use(path: Path) -> Iterator[None]:
+def in_use(path: Path) -> Iterator[Lock]:
     """Keep other processes from a second `in_use` of the file `path`, which is made if need be.
 
     Raises InputError where one has it already. The lock ends with the process, however it ends.
@@ -29,21 +61,23 @@ def in_use(path: Path) -> Iterator[None]:
             raise _busy(path) from None
         except OSError as error:
             _allow_no_locks(error)
-        if not os.fstat(file.fileno()).st_nlink:  # its last user has removed it this instant
+        lock = Lock(path, file)
+        if not lock.holds():  # its last user has removed it this instant
             raise _busy(path)
-        yield
+        yield lock
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path) -> Iterator[Lock]:
     """Keep other processes from a second `alone_in` of a folder, by a file there until the end."""
     mark = folder / MARK
     try:
-        with in_use(mark):
+        with in_use(mark) as lock:
             try:
-                yield
+                yield lock
             finally:
-                mark.unlink()
+                if lock.holds():
+                    mark.unlink()
     except OSError as error:
         if error.filename == str(mark):
             error.filename = str(folder)

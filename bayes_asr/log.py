@@ -6,15 +6,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bayes_asr.errors import StoppedError, complaint
+from bayes_asr.errors import StoppedError, complaint, printable
 
 LOGGER = logging.getLogger("bayes_asr")
+
+
+class _OneLine(logging.Formatter):
+    """Messages that hold names and texts of files: each stays one line, and harmless."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        record.message = printable(record.message)
+        return super().formatMessage(record)
 
 
 def log_to_screen(level: int = logging.INFO) -> None:
     """Print messages on standard error, which leaves standard output to results."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(_OneLine("%(message)s"))
     LOGGER.handlers[:] = [handler]
     LOGGER.setLevel(level)
     LOGGER.propagate = False
@@ -37,7 +45,7 @@ def also_in(path: Path) -> Iterator[None]:
     """Append messages to the file `path`, with their times, and the error that ends the block."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = _LogFile(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
     LOGGER.addHandler(handler)
     try:
         yield

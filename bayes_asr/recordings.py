@@ -7,12 +7,13 @@ from functools import cached_property
 from pathlib import Path
 
 from bayes_asr.config import Config
-from bayes_asr.corpus.sets import locate
+from bayes_asr.corpus.sets import data_with_stm, locate
 from bayes_asr.errors import InputError
+from bayes_asr.files import find_files, is_there, writing
 from bayes_asr.lattices.ctm import Place, read_places
 from bayes_asr.lattices.rescore import write_ctm_at
 from bayes_asr.score.counts import ErrorCounts
-from bayes_asr.score.glm import ENGLISH, filter_words, read_glm
+from bayes_asr.score.glm import filter_words, find_glm, read_glm
 from bayes_asr.score.hubscr import count_by_hubscr
 from bayes_asr.score.phones import PhoneMap, timit_map
 from bayes_asr.score.scores import Score
@@ -47,13 +48,21 @@ class Ctms(Mapping[Weights, Path]):
     def __getitem__(self, weights: Weights) -> Path:
         if weights not in self.weights:
             raise KeyError(weights)
-        path = self.folder / f"lmwt{weights[0]:g}.wip{weights[1]:.1f}.ctm"
+        path = self._find_path(weights)
         if not path.exists():
             everything = path.with_suffix(".all")
             write_ctm_at(weights, self.lattices, self.words, everything, self.places, self.nj)
             write_lines(iter_scored_lines(everything, self.glm), path)
             everything.unlink()
         return path
+
+    def keep(self, weights: Weights, ctm: bytes) -> None:
+        """Put a CTM in its place that was made elsewhere."""
+        with writing(self._find_path(weights)) as file:
+            file.write(ctm)
+
+    def _find_path(self, weights: Weights) -> Path:
+        return self.folder / f"lmwt{weights[0]:g}.wip{weights[1]:.1f}.ctm"
 
     def __iter__(self) -> Iterator[Weights]:
         return iter(self.weights)
@@ -78,39 +87,32 @@ def iter_scored_lines(ctm: Path, glm: Path) -> Iterator[str]:
 class TimedSet:
     """One decoded set of a run whose configuration has score.glm."""
 
-    def __init__(self, run: Path, name: str, config: Config, nj: int = 1) -> None:
-        """Find the STM, the rules and the lattices; every utterance of the data must be decoded."""
+    def __init__(
+        self, run: Path, name: str, config: Config, nj: int = 1, out: Path | None = None
+    ) -> None:
+        """Find the STM, the rules and the lattices; every utterance of the data must be decoded.
+
+        CTMs are made in `out`/ctm_SET, by default of the run.
+        """
         self.run, self.name, self.config = run, name, config
-        self.data = self._data_dir()
+        self.data = data_with_stm(config, name)
         decode = run / f"decode_{name}"
         files = find_hypotheses(decode)
         texts = self.data / "text"
-        if texts.exists():
+        if is_there(texts):
             first = next(iter(files.values()))
             check_same_utterances(read_text(texts), read_text(first), first)
-        lattices = tuple(sorted(decode.glob("lat.*.gz")))
+        lattices = tuple(find_files(decode, "lat.*.gz"))
         if not lattices:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
         words = locate(config.data.graph, config.data, "decoding graph") / "words.txt"
-        places, folder = read_places(self.data), run / f"ctm_{name}"
+        places, folder = read_places(self.data), (out or run) / f"ctm_{name}"
         self.ctms = Ctms(tuple(files), lattices, words, self.glm, folder, places, nj)
-
-    def _data_dir(self) -> Path:
-        """The first of the set's data directories that has an STM."""
-        folders = getattr(self.config.data, self.name).features
-        for folder in folders:
-            if (Path(self.config.data.dir) / folder / "stm").exists():
-                return Path(self.config.data.dir) / folder
-        raise InputError(
-            f"score.glm is set, but none of {', '.join(folders)} in {self.config.data.dir} has an "
-            f"stm for {self.name}; make one, or set score.glm to null to score texts"
-        )
 
     @cached_property
     def glm(self) -> Path:
         """The rules: the project's own, or a file, relative to data.dir."""
-        named = str(self.config.score.glm)
-        return ENGLISH if named == "english" else Path(self.config.data.dir) / named
+        return find_glm(str(self.config.score.glm), Path(self.config.data.dir))
 
     @cached_property
     def phones(self) -> PhoneMap:

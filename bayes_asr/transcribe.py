@@ -1,6 +1,7 @@
 """From sound to words with times: front end, network and decoder of a run in a row."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,25 @@ from bayes_asr.align.transcript import Speech, read_speech
 from bayes_asr.align.utterance import AlignOptions, align_utterance, word_spans
 from bayes_asr.config import Config
 from bayes_asr.config import load as load_config
-from bayes_asr.corpus.sets import locate
+from bayes_asr.corpus.sets import locate, locate_model
 from bayes_asr.decode.embedded import Engine, choose_engine, decode_utterance
 from bayes_asr.decode.loading import check_loglikes, load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Network
+from bayes_asr.decode.search_record import (
+    describe_differences,
+    describe_search,
+    has_same_graph,
+)
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import statistics
+from bayes_asr.files import is_there
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
 from bayes_asr.lattices.mbr import decode_risk
 from bayes_asr.lattices.paths import Weights, pair_weights
 from bayes_asr.log import LOGGER
 from bayes_asr.score.scores import read_scores
-from bayes_asr.sound.audio import read_audio, resample
+from bayes_asr.sound.audio import Channel, bring_to_rate, load_library, read_audio
 from bayes_asr.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.tables.text import read_symbols
 
@@ -99,52 +106,86 @@ class Recogniser:
 
 
 def transcribe(
-    run: Path, files: Sequence[Path], *, one_speaker: bool = False, weights: Weights | None = None
-) -> list[Transcript]:
-    """Recognise the words of RIFF and NIST SPHERE files by the best network of `run`.
+    run: Path,
+    files: Sequence[Path],
+    *,
+    channel: Channel | None = None,
+    one_speaker: bool = False,
+    weights: Weights | None = None,
+    graph: Path | None = None,
+) -> tuple[list[Transcript], list[str]]:
+    """Recognise the words of sound files by the best network of `run`; - is standard input.
 
-    Sound of another rate than the front end's is resampled, with a warning. Where the run
-    normalises by speaker, each file is one, or all are if `one_speaker`. `weights`: LM weight and
-    insertion penalty, otherwise those chosen on dev. Raises InputError, naming the file, for what
-    cannot be read, and for a run whose features the front end cannot make.
+    Returns what was heard, and a line for each file in which nothing can be heard. Sound of another
+    rate than the front end's is resampled, with a warning. Where the run normalises by speaker,
+    each file is one, or all are if `one_speaker`. channel: of several, counted from 0, or their
+    mean. `graph`: another folder than the run's. `weights`: LM weight and insertion penalty,
+    otherwise those that dev chose with this graph, or those of the search where it did not. Raises
+    InputError for a run that is not complete, or whose features the front end cannot make.
     """
+    load_library()
     config = load_config([run / "config.yaml"])
     network = load(run)
     analysis = _analysis(run, network, config)
-    sounds = [_sound(file, analysis) for file in files]
-    features = [analysis(samples) for samples in sounds]
-    for file, samples, matrix in zip(files, sounds, features, strict=True):
-        if not len(matrix):
-            seconds = len(samples) / analysis.sample_rate
-            raise InputError(f"{file}: {seconds:.3f} s of sound hold no frame of 0.025 s")
-    recogniser = _recogniser(run, network, config, weights)
-    stats: list[Any] = [None] * len(files)
-    if network.front_end.cmvn != "none":
+    recogniser = _recogniser(run, network, config, weights, graph)
+    refused: list[str] = []
+    sounds = []
+    for file in files:
+        with _noting(refused):
+            sounds.append(_listen(str(file), analysis, channel))
+    stats: list[Any] = [None] * len(sounds)
+    if network.front_end.cmvn != "none" and sounds:
+        features = [sound.features for sound in sounds]
         stats = (
-            [statistics(features)] * len(files)
+            [statistics(features)] * len(features)
             if one_speaker
             else [statistics([matrix]) for matrix in features]
         )
         LOGGER.info(
             "normalised (%s) over %s",
             network.front_end.cmvn,
-            f"all {len(files)} files as of one speaker" if one_speaker else "each file by itself",
+            f"all {len(sounds)} files as of one speaker" if one_speaker else "each file by itself",
         )
-    return [
-        Transcript(
-            str(file),
-            round(len(samples) / analysis.sample_rate, 3),
-            recogniser.hear(str(file), matrix, cmvn),
-        )
-        for file, samples, matrix, cmvn in zip(files, sounds, features, stats, strict=True)
-    ]
+    heard = []
+    for sound, cmvn in zip(sounds, stats, strict=True):
+        with _noting(refused):
+            words = recogniser.hear(sound.file, sound.features, cmvn)
+            heard.append(Transcript(sound.file, round(sound.seconds, 3), words))
+    return heard, refused
+
+
+@contextmanager
+def _noting(refused: list[str]) -> Iterator[None]:
+    """Note what is wrong with a file, that the others are heard all the same."""
+    try:
+        yield
+    except InputError as error:
+        refused.append(str(error))
+
+
+@dataclass(frozen=True)
+class _Sound:
+    """Features [T, F] of a file of so many seconds."""
+
+    file: str
+    seconds: float
+    features: np.ndarray
+
+
+def _listen(file: str, analysis: Analysis, channel: Channel | None) -> _Sound:
+    samples, rate = read_audio(file, channel)
+    samples = bring_to_rate(samples, rate, analysis.sample_rate, file)
+    seconds, features = len(samples) / analysis.sample_rate, analysis(samples)
+    if not len(features):
+        raise InputError(f"{file}: {seconds:.3f} s of sound hold no frame of 0.025 s")
+    return _Sound(file, seconds, features)
 
 
 def _analysis(run: Path, network: LogLikelihoods, config: Config) -> Analysis:
     """What makes the features of a run of sound, or InputError saying what is missing."""
     fields = network.front_end.sound
     if fields is None:
-        inputs = ", ".join(config.data.train.features)
+        inputs = ", ".join((*config.data.train.features, *config.data.train.features_all_of))
         raise InputError(
             f"{run}: its network reads features that are not of the built-in front end (none of"
             f" {inputs} had a frontend.json when it was trained); if they are Kaldi's fMLLR, what"
@@ -166,23 +207,15 @@ def _analysis(run: Path, network: LogLikelihoods, config: Config) -> Analysis:
         ) from None
 
 
-def _sound(file: Path, analysis: Analysis) -> np.ndarray:
-    samples, rate = read_audio(file)
-    if rate == analysis.sample_rate:
-        return samples
-    LOGGER.warning(
-        "%s: resampled from %d to %d Hz%s",
-        *(file, rate, analysis.sample_rate),
-        "; the network was trained on wider sound: expect errors" * (rate < analysis.sample_rate),
-    )
-    return resample(samples, rate, analysis.sample_rate)
-
-
 def _recogniser(
-    run: Path, network: LogLikelihoods, config: Config, weights: Weights | None
+    run: Path,
+    network: LogLikelihoods,
+    config: Config,
+    weights: Weights | None,
+    other_graph: Path | None,
 ) -> Recogniser:
-    graph = locate(config.data.graph, config.data, "graph")
-    model = locate(config.data.train.alignments, config.data, "model") / "final.mdl"
+    graph = other_graph or locate(config.data.graph, config.data, "graph")
+    model = locate_model(config)
     options = config.decode
     search = DecodeOptions(
         acoustic_scale=options.acoustic_scale,
@@ -193,7 +226,8 @@ def _recogniser(
         allow_partial=True,
     )
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
-    (chosen,) = pair_weights(*([w] for w in weights or _read_chosen_weights(run)))
+    weights = weights or _choose_weights(run, graph, search, is_other=bool(other_graph))
+    (chosen,) = pair_weights(*([weight] for weight in weights))
     speech = None
     try:
         speech = read_speech(graph, model)
@@ -203,12 +237,36 @@ def _recogniser(
     return Recogniser(network, graph_network, words, search, chosen, choose_engine(), speech)
 
 
-def _read_chosen_weights(run: Path) -> Weights:
-    """The LM weight and the penalty of the first convention of score_dev.json."""
+def _choose_weights(run: Path, graph: Path, search: DecodeOptions, *, is_other: bool) -> Weights:
+    """The LM weight and the penalty that dev chose with this graph, for the first convention.
+
+    Where dev was decoded with another one, its choice says nothing: those of the search then.
+    is_other: whether the graph is not the run's own.
+    """
     path = run / "score_dev.json"
-    if not path.exists():
+    is_scored = is_there(path)
+    if not is_scored and not is_other:
         raise InputError(
             f"{path}: no LM weight is chosen on dev yet; score the run, or give --lmwt"
         )
+    own = 1 / search.acoustic_scale, 0.0
+    said = f"LM weight {own[0]:g} (1 / decode.acoustic_scale) and penalty 0 with {graph}"
+    if not is_scored:
+        LOGGER.warning("%s: no LM weight is chosen on dev; --lmwt gives another", said)
+        return own
     score = read_scores(path)[0]
-    return float(score.lm_weight or 0.0), float(score.insertion_penalty or 0.0)
+    chosen = float(score.lm_weight or 0.0), float(score.insertion_penalty or 0.0)
+    now = describe_search(graph, search)
+    if score.decoded and not has_same_graph(score.decoded, now):
+        LOGGER.warning(
+            "%s: dev chose %g with another graph, %s; --lmwt gives another",
+            *(said, chosen[0], score.decoded.get("graph")),
+        )
+        return own
+    if not score.decoded and is_other:
+        LOGGER.warning("%s: %s does not say with which graph dev chose %g", said, path, chosen[0])
+        return own
+    apart = describe_differences(score.decoded, now) if score.decoded else ""
+    if apart:
+        LOGGER.warning("dev chose LM weight %g with other settings: %s", chosen[0], apart)
+    return chosen

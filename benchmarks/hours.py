@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RECIPE, BASE = ROOT / "recipes/an4/config.yaml", ROOT / "conf/base.yaml"
 FRAMES_PER_HOUR = 360_000
 JOBS = 20  # archives of alignments
+INDEX = "exp/index"  # below the folder of the hours
 UNTIL_THE_FIRST_BATCH = """
 import os, resource, sys, time
 from bayes_asr.cli import main
@@ -74,7 +75,8 @@ def encode_alignment(transition_ids: np.ndarray) -> bytes:
 
 def start(folder: Path, run: Path) -> tuple[float, float]:
     """Start a training; seconds to its first batch, and the most bytes that it held till then."""
-    words = ["train", BASE, f"--set=data.dir={folder}", "--out", run]
+    where = [f"--set=data.dir={folder}", f"--set=data.index={(folder / INDEX).absolute()}"]
+    words = ["train", BASE, *where, "--out", run]
     command = [sys.executable, "-c", UNTIL_THE_FIRST_BATCH, repr(time.time()), *words]
     done = subprocess.run(  # noqa: S603 - the command is our own
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
@@ -95,7 +97,7 @@ def main() -> None:
         lay_out(args.kaldi_dir, args.folder, args.hours)
     results = []
     for _ in range(3):
-        index = "is found" if (args.folder / "exp/index").exists() else "is made"
+        index = "is found" if (args.folder / INDEX).exists() else "is made"
         with tempfile.TemporaryDirectory() as run:
             seconds, peak = start(args.folder, Path(run))
         results.append({"hours": args.hours, "index": index, "seconds": seconds, "bytes": peak})

@@ -5,12 +5,12 @@
 # $sets are the recipe's names of train, dev and test, $oov is the word that stands for those without pronunciation.
 # The recipe's aligner.yaml describes the small networks, its without_kaldi.yaml what else differs without Kaldi.
 # run.sh sets the others, of which $configuration grows and $force may be empty.
-: "${sets[@]:?}" "${oov:?}" "${recipe_dir:?}" "${out:?}" "${nj:?}"
+: "${sets[@]:?}" "${oov:?}" "${out:?}" "${nj:?}"
 
 dict=$out/data/local/dict lm=$out/data/local/lm.arpa exp=$out/exp
 folders=("${sets[@]/#/"$out/data/"}")
 align=(bayes-asr align --oov "$oov" --lang "$dict")
-configuration+=("$recipe_dir/without_kaldi.yaml")
+configuration+=("$(recipe_file without_kaldi.yaml)")
 if [[ -f ${folders[0]}/wav.scp ]]; then # else the recipe has prepared features itself
     run_stage 1 features "$out" "${folders[@]/%//segments}" "${folders[@]/%//wav.scp}" "${folders[@]/%//frontend.json}" -- \
         bayes-asr features "${folders[@]}"
@@ -24,7 +24,7 @@ run_stage 2 graph "$out" "$dict/lexicon.txt" "$lm" "$exp"/{flat_ali/final.mdl,mo
 learnt=flat_ali
 for realigned in first_ali realigned_ali; do
     aligner=$exp/aligner_${realigned%_ali}
-    run_stage 2 "train_$realigned" "$aligner" -- bayes-asr train "${configuration[@]}" "$recipe_dir/aligner.yaml" \
+    run_stage 2 "train_$realigned" "$aligner" -- bayes-asr train "${configuration[@]}" "$(recipe_file aligner.yaml)" \
         --set=data.dir="$out" --set=data.train.alignments="[exp/$learnt]" --set=data.dev.alignments="[exp/${learnt}_dev]" \
         --out "$aligner" ${force:+--new}
     for part in train dev; do

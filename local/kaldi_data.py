@@ -3,18 +3,23 @@
 
 usage: kaldi_data.py DATA COPY
 
-Sound other than RIFF becomes RIFF files below COPY/wav. Without wav.scp, feats.scp is copied.
+Sound other than 16-bit RIFF becomes such below COPY/wav. Without wav.scp, feats.scp is copied.
 """
 
+import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+
+# isort: split
 import shutil
 import sys
 import wave
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
-from bayes_asr.tables.scp import read_scp
+from bayes_asr.programs import open_pipe
+from bayes_asr.tables.scp import is_pipe, read_scp
 from bayes_asr.tables.text import write_mapping
 
 TABLES = [
@@ -31,9 +36,9 @@ def main(data: Path, copy: Path) -> int:
             if (data / name).exists():
                 shutil.copy(data / name, copy / name)
         if (data / "wav.scp").exists():
-            write_mapping(readable(read_scp(data / "wav.scp"), copy / "wav"), copy / "wav.scp")
+            write_mapping(readable(read_files(data / "wav.scp"), copy / "wav"), copy / "wav.scp")
         elif (data / "feats.scp").exists():
-            features = read_scp(data / "feats.scp").items()
+            features = read_files(data / "feats.scp").items()
             absolute = ((utt, str(Path(file).absolute())) for utt, file in features)
             write_mapping(absolute, copy / "feats.scp")
         else:
@@ -44,29 +49,50 @@ def main(data: Path, copy: Path) -> int:
     return 0
 
 
+def read_files(scp: Path) -> dict[str, str]:
+    """An index without commands: here nothing runs them, and nobody can say --allow-pipes."""
+    files = read_scp(scp, open_pipe=open_pipe)
+    for name, file in files.items():
+        if is_pipe(file):
+            raise InputError(f"{scp}: {name} is the command {file!r}; write its output to a file")
+    return files
+
+
 def readable(files: dict[str, str], folder: Path) -> Iterator[tuple[str, str]]:
     """Absolute names of the files, in `folder` those that had to be converted."""
     folder = folder.absolute()
     for name, file in files.items():
-        with Path(file).open("rb") as source:
-            riff = source.read(4) == b"RIFF"
-        target = Path(file).absolute() if riff else folder / f"{name}.wav"
-        if not riff:
-            folder.mkdir(exist_ok=True)
-            convert(Path(file), target)
+        if is_kaldis(file):
+            yield name, str(Path(file).absolute())
+            continue
+        folder.mkdir(exist_ok=True)
+        target = folder / f"{quote(name, safe='')}.wav"  # a recording may be called ../a/b
+        convert(Path(file), target)
         yield name, str(target)
 
 
-def convert(source: Path, target: Path) -> None:
-    """Write the sound as RIFF of 16 bits, a channel."""
-    from bayes_asr.sound.audio import read_audio  # slow to import, and seldom needed
+def is_kaldis(file: str) -> bool:
+    """Whether Kaldi reads the file as it is: RIFF of 16-bit linear samples."""
+    try:
+        with wave.open(file, "rb") as sound:
+            return sound.getsampwidth() == 2
+    except (wave.Error, EOFError):
+        return False
 
-    samples, rate = read_audio(source)
+
+def convert(source: Path, target: Path) -> None:
+    """Write the sound, all its channels, as RIFF of 16 bits."""
+    import numpy as np  # these are slow to import, and seldom needed
+
+    from bayes_asr.sound.audio import read_channels
+
+    samples, rate = read_channels(source)
+    whole = np.clip(np.rint(samples), -(2**15), 2**15 - 1).astype("<i2")
     with replacing(target) as temporary, wave.open(str(temporary), "wb") as file:
-        file.setnchannels(1)
+        file.setnchannels(whole.shape[1])
         file.setsampwidth(2)
         file.setframerate(rate)
-        file.writeframes(samples.astype("<i2").tobytes())
+        file.writeframes(whole.tobytes())
 
 
 if __name__ == "__main__":

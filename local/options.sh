@@ -10,9 +10,10 @@ if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then
     exit 1
 fi
 
+script=${0##*/} # how messages name it
 # refuse MESSAGE: a mistake on the command line.
 refuse() {
-    printf '%s: %s\n' "$(basename "$0")" "$1" >&2
+    printf '%s: %s\n' "$script" "$1" >&2
     exit 2
 }
 

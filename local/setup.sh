@@ -115,9 +115,25 @@ ready() {
     return 1
 }
 
+# refuse_early OPTION...: what needs no environment to be refused, before one is made.
+refuse_early() {
+    local python
+    [[ -z ${BAYES_ASR_PYTHON:-} ]] || return 0 # none is made: read_plan refuses at once
+    python=$(active_environment)
+    python=${python:-$root/.venv}/bin/python
+    new_enough "$python" || python=$(find_python)
+    PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} "$python" -P -m bayes_asr.stages "${script:?}" refuse "$root" "$@"
+}
+
 # set_up EXTRAS: an environment with this checkout and its extras, first on the PATH; quick when it is there.
+# `bayes-asr run` names its own Python instead, which has all that is going to be used.
 set_up() {
     local now
+    if [[ -n ${BAYES_ASR_PYTHON:-} ]]; then
+        export PATH="$root/local/bin:$PATH"
+        return
+    fi
+    [[ -f $root/setup.py ]] || fail "$root is no checkout: use bayes-asr run."
     find_environment
     now=$(fingerprint)
     if ! ready "$1" "$now"; then

@@ -3,7 +3,7 @@
 
 # ask QUESTION WORD...: what bayes_asr.stages answers.
 ask() {
-    "$VIRTUAL_ENV/bin/python" -P -m bayes_asr.stages "${0##*/}" "$@"
+    python -P -m bayes_asr.stages "${script:?}" "$@"
 }
 
 # read_plan OPTION...: check the options and set the variables that bayes_asr/stages/plan.py names. It prints the name
@@ -14,6 +14,16 @@ read_plan() {
         mapfile -d '' -t -n "$number" "$name"
     done < <(ask plan "${root:?}" "$@")
     wait $!
+}
+
+# recipe_file NAME: the path of a file of the recipe, its own or of a recipe that it builds on.
+# shellcheck disable=SC2154  # read_plan sets builds_on
+recipe_file() {
+    local folder
+    for folder in "${recipe_dir:?}" "${builds_on[@]}"; do
+        [[ -f $folder/$1 ]] && echo "$folder/$1" && return
+    done
+    echo "$recipe_dir/$1"
 }
 
 # run_logged LOG COMMAND...: run a command, adding what it prints to LOG. It runs beside this shell, which can so pass

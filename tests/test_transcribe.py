@@ -3,6 +3,8 @@
 import itertools
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.mdl import STATES, build_monophone_model
 from bayes_asr.targets.marks import find_frames, spread_states, write_alignments
-from tests.sound.test_audio import riff, sphere
+from tests.sound.test_audio import riff, sphere, written
 from tests.support.places import CONF
 
 pytest.importorskip("kaldi_native_fbank")
@@ -181,10 +183,58 @@ def test_files_of_one_speaker_are_normalised_together(
     assert [line.split(": ")[1] for line in heard] == [d.split(None, 1)[1] for d in decoded]
 
 
+def test_weight_of_another_graph_is_not_used_unsaid(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the graph of dev the chosen weight; with another that of the search, with a word."""
+    root, file = run.parent, run.parent / "data" / "dev" / "s0-0.wav"
+    copied = shutil.copytree(root / "exp" / "graph", tmp_path / "copied")
+    words = ("--lexicon", root / "dict" / "lexicon.txt", "--model", root / "exp/ali/final.mdl")
+    other, text = tmp_path / "other", tmp_path / "text"
+    text.write_text("u one two\n")
+    command("graph", *words, "--text", text, "--out", other)
+    record = json.loads((run / "decode_dev" / "decode.json").read_text())
+    score = json.loads((run / "score_dev.json").read_text())[0]
+    assert score["decoded"] == record
+    assert record["graph"] == str(root / "exp" / "graph")
+    assert record["acoustic_scale"] == 0.3
+    capsys.readouterr()
+    command("transcribe", run, file, "--graph", copied)
+    assert "dev chose" not in capsys.readouterr().err
+    command("transcribe", run, file, "--graph", other)
+    said = capsys.readouterr().err
+    assert "LM weight 3.33333 (1 / decode.acoustic_scale) and penalty 0 with" in said
+    assert f"dev chose {score['lm_weight']:g} with another graph, {root}/exp/graph" in said
+    command("transcribe", run, file, "--graph", other, "--lmwt", "2")
+    assert "dev chose" not in capsys.readouterr().err
+
+    again = shutil.copytree(run, tmp_path / "run")
+    config = (again / "config.yaml").read_text()
+    assert "- exp/graph" in config
+    (again / "config.yaml").write_text(config.replace("- exp/graph", f"- {other}"))
+    command("transcribe", again, file)
+    assert "with another graph" in capsys.readouterr().err
+    command("score", again)
+    said = capsys.readouterr().err
+    assert f"dev was decoded with other settings than the run's (graph {root}/exp/graph" in said
+    command("decode", again, "--on", "test", "--beam", "12")
+    said = capsys.readouterr().err
+    apart = f"graph {root}/exp/graph and {other}, beam 13.0 and 12.0"
+    assert f"dev was decoded with other settings than test ({apart})" in said
+    command("score", again)
+    said = capsys.readouterr().err
+    assert f"dev and test were decoded with different settings ({apart})" in said
+    (again / "score_dev.json").unlink()
+    assert main(["transcribe", str(again), str(file)]) == 1
+    assert "no LM weight is chosen on dev yet" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"MThd" * 99, "sound: neither RIFF nor NIST SPHERE"),
+        (b"MThd" * 99, "sound: is none of RIFF, NIST SPHERE"),
+        (b"", "sound: is empty"),
+        (riff(np.ones((1, 1), np.int16)), "sound: 0.000 s of sound hold no frame of 0.025 s"),
         (riff(np.zeros((300, 1), np.int16)), "sound: 0.019 s of sound hold no frame of 0.025 s"),
     ],
 )
@@ -195,6 +245,68 @@ def test_files_that_hold_nothing_are_named(
     file.write_bytes(content)
     assert main(["transcribe", str(run), str(file)]) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["text", "--json", "--one-speaker"])
+def test_good_files_are_printed_beside_bad_ones(
+    form: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoken = speak(["six", "one", "two", "two"], np.random.default_rng(99))
+    nan = np.full(RATE, np.nan, np.float32)
+    contents = {
+        "first.wav": riff(spoken.samples),
+        "empty.wav": b"",
+        "text.wav": b"Dear diary",
+        "cut.wav": riff(spoken.samples)[:-7],
+        "nothing.wav": riff(spoken.samples[:0]),
+        "sample.wav": riff(spoken.samples[:1]),
+        "nan.wav": written(nan, "WAV", "FLOAT"),
+        "fast.wav": riff(spoken.samples, 2**31 - 1),
+        "last.flac": written(spoken.samples, "FLAC", "PCM_16"),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    files = [tmp_path / name for name in [*contents, "absent.wav", "."]]
+    capsys.readouterr()
+    options = [] if form == "text" else [form]
+    assert main(["transcribe", *map(str, [run, *files, *options, "--ctm", tmp_path / "ctm"])]) == 1
+    printed = capsys.readouterr()
+    said = printed.err.splitlines()
+    for file in files:
+        good = file.name in ("first.wav", "last.flac")
+        assert sum(line.startswith(f"{file}: ") for line in said) == (not good), file
+        assert (str(file) in printed.out) == good or file == tmp_path
+    assert said[-1].startswith("bayes-asr transcribe: error: nothing was heard in 9 of 11 files")
+    assert {line.split()[0] for line in (tmp_path / "ctm").read_text().splitlines()} == {
+        "first",
+        "last",
+    }
+    if form == "--json":
+        heard = json.loads(printed.out)
+        assert [one["file"] for one in heard] == [str(files[0]), str(files[8])]
+        assert heard[0]["words"] == heard[1]["words"]
+
+
+def test_standard_input_and_a_channel_are_heard(run: Path) -> None:
+    spoken = speak(["six", "one"], np.random.default_rng(98)).samples
+    stereo = np.concatenate([np.zeros_like(spoken), spoken], 1)
+    command = [sys.executable, "-m", "bayes_asr", "transcribe", str(run), "-", "--channel=1"]
+    content = written(stereo, "FLAC", "PCM_16")
+    done = subprocess.run(command, input=content, capture_output=True)
+    assert done.stdout.decode().splitlines()[0] == "-: six one"
+    assert done.returncode == 0
+    done = subprocess.run([*command, "--channel=7"], input=content, capture_output=True)
+    assert b"-: channel 7 is asked for, counted from 0; there are 2" in done.stderr
+    assert done.returncode == 1
+
+
+def test_an_absent_library_is_named_once(
+    small_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    assert main(["transcribe", str(small_run), "a.wav", "b.wav"]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "reading sound needs soundfile: pip install soundfile" in said
 
 
 def test_a_run_on_other_features_says_what_is_missing(

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,17 +14,19 @@ import numpy as np
 from bayes_asr.align.transcript import Speech, align_evenly, read_speech
 from bayes_asr.align.utterance import Alignment, AlignOptions, Result, Source, align_one
 from bayes_asr.config import load as load_config
-from bayes_asr.corpus.sets import NAMED, data_dir, locate, report_skipped
+from bayes_asr.corpus.sets import NAMED, data_dir, locate, locate_model, report_skipped
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.features.stored import Features
-from bayes_asr.files import replacing
-from bayes_asr.forward.directory import log_likelihoods
+from bayes_asr.files import replacing, settle, together
+from bayes_asr.forward.directory import log_likelihoods, open_features, share_log_likelihoods
 from bayes_asr.forward.log_likelihoods import load
 from bayes_asr.graph.lang import build_monophones, find_phones_file, read_lang
+from bayes_asr.lock import alone_in
 from bayes_asr.log import LOGGER
 from bayes_asr.processes.pool import map_utterances
+from bayes_asr.shards import Way
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.mdl import write_transition_model
@@ -33,7 +34,7 @@ from bayes_asr.tables.text import DataDir, read_data_dir, write_mapping
 from bayes_asr.tables.tree import write_tree
 
 MAX_SKIPPED = 0.05  # as data.max_skipped of conf/base.yaml, where there is no run to say it
-LIMIT_OF_RUN, LIMIT_WITHOUT = "data.max_skipped", "the default of data.max_skipped"
+LIMIT = "--max-skipped"
 ALIGNMENTS, MARK = "ali.1.gz", "align.json"
 MODEL_FILES = ("final.mdl", "tree", "phones.txt")
 
@@ -61,34 +62,44 @@ def align_run(
     beam: float = AlignOptions.beam,
     retry_beam: float = AlignOptions.retry_beam,
     nj: int = 1,
+    max_skipped: float | None = None,
     open_pipe: OpenPipe | None = None,
+    way: Way | None = None,
 ) -> AlignSummary:
     """Align the Kaldi directory `data`, or the run's own set `on`, by the network of `run`.
 
     Writes what `data.SET.alignments` can name: `out`/{ali.1.gz,final.mdl,tree,phones.txt}, the
     model and tree those of the run's training alignments, and align.json, which tells how it was
     made. `lang` is by default the run's graph, the acoustic scale that of its decoding. Utterances
-    that cannot be aligned are counted and named, with the reason; InputError if they are more than
-    data.max_skipped allows, and where `out` holds such files that no align wrote.
+    that cannot be aligned are counted and named, with the reason; InputError if they are a larger
+    share than `max_skipped`, by default data.max_skipped of the run, and where `out` holds such
+    files that no align wrote. way: how shards are computed; None for here, in `nj` processes.
     """
     _refuse_others(out)
     config = load_config([run / "config.yaml"])
-    model = locate(config.data.train.alignments, config.data, "model") / "final.mdl"
+    model = locate_model(config)
     if out.resolve() == model.parent.resolve():
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
     source = (lang or locate(config.data.graph, config.data, "words"), model, unknown)
     scale = config.decode.acoustic_scale if acoustic_scale is None else acoustic_scale
     if data:
-        directory = read_data_dir(data, open_pipe=open_pipe)
+        directory = read_data_dir(data, open_pipe=open_pipe, moves=config.data.moves)
     else:
         directory = data_dir(config, on or "train", open_pipe)
     text = _read_transcripts(directory, read_speech(*source))
-    limit = config.data.max_skipped
-    loglikes = log_likelihoods(load(run), directory, limit, open_pipe, limited_by=LIMIT_OF_RUN)
+    limit = config.data.max_skipped if max_skipped is None else max_skipped
     options = AlignOptions(scale, beam, retry_beam)
     aligning = partial(align_one, source, options, choose_engine().name)
-    results = map_utterances(aligning, ((u, (text.get(u), x)) for u, x in loglikes), nj)
-    return _write(results, directory, source, out, (limit, LIMIT_OF_RUN), str(run))
+    network, limits = load(run), (limit, open_pipe, LIMIT)
+    if way:
+        features = open_features(network, directory, *limits)
+        results = share_log_likelihoods(
+            way, network, features, lambda utt, x: aligning(utt, (text.get(utt), x))
+        )
+    else:
+        loglikes = log_likelihoods(network, directory, *limits)
+        results = map_utterances(aligning, ((u, (text.get(u), x)) for u, x in loglikes), nj)
+    return _write(results, directory, source, out, limit, str(run))
 
 
 def align_flat(
@@ -97,6 +108,7 @@ def align_flat(
     out: Path,
     model: Path | None = None,
     unknown: str | None = None,
+    max_skipped: float = MAX_SKIPPED,
     open_pipe: OpenPipe | None = None,
 ) -> AlignSummary:
     """Give every state of a transcript as many frames as the others: what training can start from.
@@ -107,8 +119,8 @@ def align_flat(
     _refuse_others(out)
     directory = read_data_dir(data, open_pipe=open_pipe)
     features = Features(directory, FrontEnd(), open_pipe=open_pipe)
-    limit = (MAX_SKIPPED, LIMIT_WITHOUT)
-    report_skipped(f"no features in {data}", features.missing, len(directory.utt2spk), *limit)
+    total = len(directory.utt2spk)
+    report_skipped(f"no features in {data}", features.missing, total, max_skipped, LIMIT)
     with TemporaryDirectory() as made:
         source = (lang, model or _write_monophones(lang, Path(made)), unknown)
         speech = read_speech(*source)
@@ -117,7 +129,7 @@ def align_flat(
             _align_one_flat(utt, text.get(utt), len(features[utt]), speech)
             for utt in features.utterances
         )
-        return _write(results, directory, source, out, limit, "equal lengths")
+        return _write(results, directory, source, out, max_skipped, "equal lengths")
 
 
 def _align_one_flat(utt: str, words: list[str] | None, frames: int, speech: Speech) -> Result:
@@ -156,6 +168,7 @@ def _read_transcripts(data: DataDir, speech: Speech) -> dict[str, list[str]]:
 
 def _refuse_others(out: Path) -> None:
     """Models and alignments that are not ours stay as they are."""
+    settle(out)
     others = {path.name for path in out.glob("ali.*.gz")}
     if (out / MARK).exists():
         others -= {ALIGNMENTS}
@@ -173,16 +186,11 @@ def _write(
     data: DataDir,
     source: Source,
     out: Path,
-    limit: tuple[float, str],
+    max_skipped: float,
     aligner: str,
 ) -> AlignSummary:
-    """Write the alignment directory `out`; nothing of it if more than `limit` have failed.
-
-    Alignments never stand beside another model, however the process ends: new ones are complete
-    before the old ones go, and get their name when the model has its own.
-    """
+    """Write the alignment directory `out`; nothing of it if more than `limit` have failed."""
     summary = AlignSummary(len(data.utt2spk))
-    complete = out / f".new.{ALIGNMENTS}"
 
     def sift() -> Iterator[tuple[str, np.ndarray]]:
         for utt, result in results:
@@ -195,24 +203,16 @@ def _write(
             summary.frames += len(result.transition_ids)
             yield utt, result.transition_ids
         why = f"no alignment of {data.path}"
-        report_skipped(why, summary.failed, summary.utterances, *limit)
+        report_skipped(why, summary.failed, summary.utterances, max_skipped, LIMIT)
 
-    try:
-        write_int_vectors(sift(), complete)
-        _replace_model(source, out, {"by": aligner, "data": str(data.path), **asdict(summary)})
-        complete.replace(out / ALIGNMENTS)
-    finally:
-        complete.unlink(missing_ok=True)
-    return summary
-
-
-def _replace_model(source: Source, out: Path, made: dict[str, object]) -> None:
-    """Remove the old alignments and put their mark and the new model in place, the mark first."""
     lang, model, _ = source
     copies = (model, model.parent / "tree", find_phones_file(lang, model))
-    with ExitStack() as pending:  # renames the last that was entered first
+    with alone_in(out), together(out):
+        write_int_vectors(sift(), out / ALIGNMENTS)
         for path, name in zip(copies, MODEL_FILES, strict=True):
-            shutil.copyfile(path, pending.enter_context(replacing(out / name)))
-        mark = pending.enter_context(replacing(out / MARK))
-        mark.write_text(json.dumps(made) + "\n", encoding="utf-8")
-        (out / ALIGNMENTS).unlink(missing_ok=True)
+            with replacing(out / name) as temporary:
+                shutil.copyfile(path, temporary)
+        made = {"by": aligner, "data": str(data.path), **asdict(summary)}
+        with replacing(out / MARK) as temporary:
+            temporary.write_text(json.dumps(made) + "\n", encoding="utf-8")
+    return summary

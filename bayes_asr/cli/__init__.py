@@ -2,16 +2,23 @@
 
 import argparse
 import os
+import signal
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from types import ModuleType
+from types import FrameType
 
 from bayes_asr import __version__, log
-from bayes_asr.errors import InputError, StoppedError, complaint
+from bayes_asr.cli.arguments import Parser, is_text, repeat_set, suggest
+from bayes_asr.cli.streams import abandon, is_gone, prepare_streams, results_flushed, say
+from bayes_asr.errors import InputError, StoppedError, complaint, is_lack_of_memory
 
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 ABOUT = "Trains, decodes and scores hybrid speech recognisers with Bayesian recurrent units."
 VERBS = {
+    "run": "a whole recipe: from the corpus to the table of error rates",
     "features": "compute MFCC or filter banks of Kaldi data directories",
     "train": "train a network, or go on with a run",
     "forward": "compute log-likelihoods of a set or of any Kaldi data directory",
@@ -24,6 +31,7 @@ VERBS = {
     "graph": "build a decoding graph from a lexicon, a language model and a tree",
     "transcribe": "words or phones with times from sound files",
     "align": "align transcripts: with a trained network, or evenly to begin with",
+    "export": "write a trained network for other programs: ONNX, torch.export, TorchScript",
     "fold": "turn a network with trained activations into a plain one",
     "config": "print a configuration as it is understood, or explain a key",
     "status": "what the runs below a folder are doing",
@@ -32,39 +40,81 @@ VERBS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; returns 0 only on success, 1 for bad input, 129, 130 or 143 for a signal."""
-    words = sys.argv[1:] if argv is None else argv
-    parser = argparse.ArgumentParser(prog="bayes-asr", description=ABOUT, add_help=True)
-    parser.add_argument("--version", action="version", version=f"bayes-asr {__version__}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    modules: dict[str, ModuleType] = {}
-    for verb, what in VERBS.items():
-        chosen = verbs.add_parser(verb, help=what, description=what)
-        if words[:1] == [verb]:
-            modules[verb] = import_module(f"bayes_asr.cli.{verb}")
-            modules[verb].add_arguments(chosen)
-    args = parser.parse_args(words)
-    log.log_to_screen()
+    """Run one verb; returns 0 only on success, 1 for bad input, 129, 130, 141 or 143 for a signal.
+
+    Arguments that no verb takes end Python with the status 2.
+    """
+    prepare_streams()
+    words = repeat_set(sys.argv[1:] if argv is None else argv)
+    verb = next((word for word in words if not word.startswith("-")), "")
+    name = f"bayes-asr {verb}" if verb in VERBS else "bayes-asr"
     try:
-        modules[args.verb].run(args)
+        with results_flushed():
+            with _ended_by_interrupts():
+                args, run = read_arguments(words, verb)
+            log.log_to_screen()
+            run(args)
     except (InputError, OSError, MemoryError) as error:
-        _say(f"bayes-asr {args.verb}: error: {complaint(error)}")
+        if isinstance(error, BrokenPipeError) and is_gone(sys.stdout):
+            abandon(sys.stdout)
+            return 128 + signal.SIGPIPE
+        say(f"{name}: error: {complaint(error)}")
+        return 1
+    except RuntimeError as error:
+        if not is_lack_of_memory(error):
+            raise
+        say(f"{name}: error: {complaint(MemoryError(str(error)))}")
         return 1
     except StoppedError as stopped:
-        _say(f"bayes-asr {args.verb}: {stopped}")
+        say(f"{name}: {stopped}")
         return 128 + stopped.number
     except KeyboardInterrupt:
-        _say(f"bayes-asr {args.verb}: interrupted")
-        return 130
+        say(f"{name}: interrupted")
+        return INTERRUPTED
     return 0
 
 
-def _say(message: str) -> None:
-    """Print an error; where nothing takes it any more, the status that we end with still counts."""
+def read_arguments(
+    words: list[str], verb: str
+) -> tuple[argparse.Namespace, Callable[[argparse.Namespace], None]]:
+    """Parse a command line, `verb` its first word that is no option; returns what runs it too."""
+    chosen = parser = Parser(prog="bayes-asr", description=ABOUT)
+    parser.add_argument("--version", action="version", version=f"bayes-asr {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    parsers = {n: verbs.add_parser(n, help=what, description=what) for n, what in VERBS.items()}
+    for word in words:
+        if not is_text(word):
+            parser.error(f"{word!r} is not UTF-8 text; rename what is called so")
+    if verb and verb not in VERBS:
+        parser.error(f"argument VERB: invalid choice: {verb!r}{suggest(verb, VERBS)}")
+    if verb:
+        module = import_module(f"bayes_asr.cli.{verb}")
+        chosen = parsers[verb]
+        module.add_arguments(chosen)
+    args, strange = parser.parse_known_args(words, argparse.Namespace(words=words))
+    chosen.refuse_strangers(strange)
+    return args, module.run
+
+
+@contextmanager
+def _ended_by_interrupts() -> Iterator[None]:
+    """End at once with one line on SIGINT: nothing is begun yet.
+
+    A KeyboardInterrupt would leave modules half imported, some of which make other errors of it.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        with suppress(OSError):
+            os.write(2, b"bayes-asr: interrupted\n")
+        os._exit(INTERRUPTED)
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or (
+        threading.current_thread() is not threading.main_thread()
+    ):
+        yield  # it is ignored, or handled by whoever calls us
+        return
+    signal.signal(signal.SIGINT, end)
     try:
-        print(message, file=sys.stderr, flush=True)
-    except OSError:  # Python ends with a status of its own if it cannot write what is left
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):
-                os.dup2(nowhere, stream.fileno())
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

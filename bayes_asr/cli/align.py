@@ -5,13 +5,17 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from bayes_asr.align.data_dir import align_flat, align_run
+from bayes_asr.align.data_dir import AlignSummary, align_flat, align_run
 from bayes_asr.align.utterance import AlignOptions
-from bayes_asr.cli.arguments import positive
+from bayes_asr.cli.arguments import acoustic_scale, beam, processes, share
+from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, list_inputs, sharing
+from bayes_asr.config import load
+from bayes_asr.corpus.sets import locate, locate_model
 from bayes_asr.errors import InputError
 from bayes_asr.programs import open_pipe
 
 OF_A_RUN = ("acoustic_scale", "beam", "retry_beam", "nj")
+OF_JOBS = ("cmd", "shard")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,10 +40,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--oov", metavar="WORD", help="stands for words without pronunciation; default: oov.txt"
     )
-    parser.add_argument("--acoustic-scale", type=float, help="default: that of the run's decoding")
-    parser.add_argument("--beam", type=float, help=f"default {default.beam:g}")
-    parser.add_argument("--retry-beam", type=float, help=f"default {default.retry_beam:g}")
-    parser.add_argument("--nj", type=positive, help="processes, default 1")
+    parser.add_argument(
+        "--acoustic-scale",
+        type=acoustic_scale,
+        help="default: that of the run's decoding",
+    )
+    parser.add_argument("--beam", type=beam, help=f"default {default.beam:g}")
+    parser.add_argument("--retry-beam", type=beam, help=f"default {default.retry_beam:g}")
+    parser.add_argument("--nj", type=processes, help="processes, or jobs of --cmd; default 1")
+    add_sharing_arguments(parser)
+    parser.add_argument(
+        "--max-skipped",
+        type=share,
+        metavar="SHARE",
+        help="of the utterances may stay unaligned (default: data.max_skipped of the run, or 0.05)",
+    )
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
@@ -48,16 +63,22 @@ def run(args: argparse.Namespace) -> None:
     """Align, and say how many utterances are aligned."""
     pipes = open_pipe if args.allow_pipes else None
     given = {name: vars(args)[name] for name in OF_A_RUN if vars(args)[name] is not None}
+    limit = {} if args.max_skipped is None else {"max_skipped": args.max_skipped}
     if args.flat:
         if args.run or args.on or args.lang is None:
             raise InputError("--flat takes --data DIR and --lang DIR, and no run")
-        if given:
-            useless = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-            raise InputError(f"{useless}: of no use with --flat, which does not search")
-        summary = align_flat(args.data, args.lang, args.out, args.model, args.oov, pipes)
-    else:
-        if args.run is None or args.model:
-            raise InputError("give the run to align with (--model goes with --flat)")
+        useless = [*given, *(name for name in OF_JOBS if vars(args)[name])]
+        if useless:
+            named = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
+            raise InputError(f"{named}: of no use with --flat, which does not search")
+        summary = align_flat(
+            args.data, args.lang, args.out, args.model, args.oov, open_pipe=pipes, **limit
+        )
+        _print_summary(args, summary)
+        return
+    if args.run is None or args.model:
+        raise InputError("give the run to align with (--model goes with --flat)")
+    with sharing(args, args.out, lambda: _list_inputs(args)) as way:
         summary = align_run(
             args.run,
             args.out,
@@ -66,8 +87,22 @@ def run(args: argparse.Namespace) -> None:
             lang=args.lang,
             unknown=args.oov,
             open_pipe=pipes,
+            way=way,
             **given,
+            **limit,
         )
+        _print_summary(args, summary)
+
+
+def _list_inputs(args: argparse.Namespace) -> Inputs:
+    config = load([args.run / "config.yaml"])
+    lang = args.lang or locate(config.data.graph, config.data, "words")
+    model = locate_model(config)
+    more = [model, model.parent / "tree", *sorted(lang.rglob("*.txt"))]
+    return list_inputs(args.run, args.data, args.on, more)
+
+
+def _print_summary(args: argparse.Namespace, summary: AlignSummary) -> None:
     if args.json:
         print(json.dumps(asdict(summary)))
         return

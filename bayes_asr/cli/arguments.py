@@ -1,17 +1,131 @@
-"""Kinds of arguments that several verbs take."""
+"""Kinds of arguments that several verbs take, and the parser that refuses others in one line."""
 
 import argparse
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, get_args
+
+from bayes_asr.config.schema import Within, iter_typed_keys
+
+SETTING = re.compile(r"[a-z_]+(\.[a-z_0-9]+)*=", re.ASCII)
+ALIKE = 0.7  # difflib's ratio, from which one word is taken for a slip of another
 
 
-def positive(text: str) -> int:
-    """A whole number of at least 1, such as a number of processes."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+@dataclass(frozen=True)
+class Number:
+    """The `type` of a numeric option: what reads it, and its range, which --help shows."""
+
+    kind: type[int] | type[float]
+    range: Within
+
+    def __call__(self, text: str) -> int | float:
+        """Read the number; ArgumentTypeError outside of the range."""
+        try:
+            number = self.kind(text)
+        except ValueError:  # also of more digits than Python reads
+            number = None
+        if number is None or not self.range.admits(number):
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {self.describe()}")
+        return number
+
+    def describe(self) -> str:
+        """The range in words."""
+        return self.range.describe("a whole number" if self.kind is int else "a number")
+
+
+def whole(low: int, high: int) -> Number:
+    """A whole number of this range."""
+    return Number(int, Within(low, high))
+
+
+def real(low: float, high: float) -> Number:
+    """A number of this range."""
+    return Number(float, Within(low, high))
+
+
+def key(name: str) -> Number:
+    """A number of the kind and range that a key of the configuration has, or each of its list."""
+    hint: Any = dict(iter_typed_keys())[name]
+    if get_args(hint)[1:] == (...,):
+        hint = get_args(hint)[0]
+    kind, limits = get_args(hint)
+    return Number(kind, limits)
+
+
+positive = whole(1, 1_000_000)
+processes = whole(1, 1000)  # or jobs, whose files are all open at once
+share = real(0, 1)
+frame_shift = real(1e-4, 1)
+acoustic_scale = key("decode.acoustic_scale")
+beam = key("decode.beam")
+lm_weight = key("decode.lm_weights")
+penalty = key("decode.insertion_penalties")
+seed = key("seed")
+
+
+def channel(text: str) -> int | Literal["mean"]:
+    """A channel of a sound, counted from 0, or `mean`."""
+    if text == "mean":
+        return "mean"
+    if not text.isdecimal() or len(text) > 4:
+        raise argparse.ArgumentTypeError(f"{text} is neither a channel, counted from 0, nor mean")
     return int(text)
 
 
-def share(text: str) -> float:
-    """A number from 0 to 1."""
-    if not 0 <= float(text) <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
-    return float(text)
+class Formatter(argparse.HelpFormatter):
+    """Help that says the range of each numeric option."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        said = super()._get_help_string(action) or ""
+        if not isinstance(action.type, Number):
+            return said
+        return f"{said}; {action.type.describe()}" if said else action.type.describe()
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that refuses in one line, and names what is spelt alike."""
+
+    def __init__(self, **options: Any) -> None:
+        """Make a parser as argparse does, with our form of help."""
+        super().__init__(**{"formatter_class": Formatter, **options})
+
+    def error(self, message: str) -> NoReturn:
+        """Say in one line what is wrong, and end with status 2."""
+        line = " ".join(message.split())
+        self.exit(2, f"{self.prog}: error: {line}; {self.prog} --help lists what there is\n")
+
+    def refuse_strangers(self, words: list[str]) -> None:
+        """Refuse words that no option or argument takes, with the option that is nearest."""
+        if words:
+            known = [option for action in self._actions for option in action.option_strings]
+            near = suggest(words[0].partition("=")[0], known)
+            self.error(f"unrecognized arguments: {' '.join(words)}{near}")
+
+
+def is_text(word: str) -> bool:
+    """Whether an argument can be written as UTF-8, as all that we write."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean X?" for the word of `known` that is nearest, or nothing."""
+    near = difflib.get_close_matches(word, list(known), 1, ALIKE)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def repeat_set(words: list[str]) -> list[str]:
+    """Return the command line with `--set a=1 b=2` written as `--set a=1 --set b=2`."""
+    repeated: list[str] = []
+    setting = False
+    for word in words:
+        if setting and SETTING.match(word) and repeated[-1] != "--set":
+            repeated.append("--set")
+        repeated.append(word)
+        setting = word.partition("=")[0] == "--set" or (setting and bool(SETTING.match(word)))
+    return repeated

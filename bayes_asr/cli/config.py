@@ -11,9 +11,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument("config", nargs="*", type=Path, help="YAML files, the later win")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
-    parser.add_argument("--explain", metavar="KEY", help="say what a key, or a section, means")
+    parser.add_argument(
+        "--explain",
+        nargs="?",
+        const="",
+        metavar="KEY",
+        help="say what a key, or a section, means; without KEY, list all",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Print every key with its value, or explain one."""
-    print(explain(args.explain) if args.explain else as_yaml(load(args.config, args.set)).rstrip())
+    if args.explain is not None:
+        print(explain(args.explain))
+    else:
+        print(as_yaml(load(args.config, args.set)).rstrip())

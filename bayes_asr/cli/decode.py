@@ -3,18 +3,27 @@
 import argparse
 import json
 import os
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.cli.arguments import positive
+from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
+from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.config import load
-from bayes_asr.corpus.sets import locate
+from bayes_asr.corpus.sets import locate, locate_model
 from bayes_asr.decode.archive import BACKENDS, decode_archive
 from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.decode.search_record import (
+    SEARCH,
+    describe_differences,
+    read_record,
+)
 from bayes_asr.errors import InputError
-
-SEARCH = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")
+from bayes_asr.files import is_there
+from bayes_asr.log import LOGGER
+from bayes_asr.tables.ark import RSPECIFIER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,24 +38,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in SEARCH:
         value = getattr(default, name)
         option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=type(value), help=f"without a run: {value}")
+        parser.add_argument(option, type=key(f"decode.{name}"), help=f"without a run: {value}")
     parser.add_argument(
         "--allow-partial",
         action="store_true",
         default=None,
         help="keep words that reach no final state; always so with a run",
     )
-    parser.add_argument("--lmwt", type=float, nargs="+", help="LM weights to try")
-    parser.add_argument("--wip", type=float, nargs="+", help="insertion penalties to try")
-    parser.add_argument("--nj", type=positive, default=1, help="processes, or Kaldi's jobs")
+    parser.add_argument("--lmwt", type=lm_weight, nargs="+", help="LM weights to try")
+    parser.add_argument(
+        "--wip",
+        type=penalty,
+        nargs="+",
+        help="insertion penalties to try",
+    )
+    parser.add_argument("--nj", type=processes, default=1, help="processes, or jobs of --cmd")
     parser.add_argument(
         "--backend", choices=BACKENDS, default="embedded", help="our search, or your Kaldi's"
     )
-    parser.add_argument(  # the variable is the one that Kaldi's cmd.sh exports
-        "--cmd",
-        default=os.environ.get("decode_cmd", ""),  # noqa: SIM112
-        help="how Kaldi's jobs are run: run.pl, queue.pl, slurm.pl and options ($decode_cmd)",
-    )
+    add_sharing_arguments(parser, cmd=None)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
@@ -59,26 +69,62 @@ def run(args: argparse.Namespace) -> None:
     missing = [f"--{key}" for key in ("loglikes", "graph", "model", "out") if key not in filled]
     if missing:
         raise InputError(f"give a run and --on SET, or {', '.join(missing)}")
-    summary = decode_archive(
-        filled["loglikes"],
-        filled["graph"],
-        filled["model"],
-        filled["out"],
-        DecodeOptions(
-            allow_partial=filled.get("allow_partial", False),
-            **{name: filled[name] for name in SEARCH if name in filled},
-        ),
-        lmwts=filled["lmwt"],
-        wips=filled["wip"],
-        nj=args.nj,
-        backend=args.backend,
-        cmd=args.cmd,
+    if args.run and not args.loglikes and not is_there(Path(filled["loglikes"])):
+        forward = f"bayes-asr forward {args.run} --on {args.on}"
+        raise InputError(f"{filled['loglikes']}: not there; run {forward} first")
+    if args.backend == "kaldi" and args.shard:
+        raise InputError("--shard is of the embedded backend; Kaldi's jobs have --nj and --cmd")
+    options = DecodeOptions(
+        allow_partial=filled.get("allow_partial", False),
+        **{name: filled[name] for name in SEARCH if name in filled},
     )
-    if args.json:
-        print(json.dumps(asdict(summary)))
-    else:
-        print(
-            f"decoded {summary.utterances} utterances, {summary.frames} frames into {filled['out']}"
+    # The variable is the one that Kaldi's cmd.sh exports.
+    cmd = os.environ.get("decode_cmd", "") if args.cmd is None else args.cmd  # noqa: SIM112
+    in_shards = sharing(args, filled["out"], lambda: _list_inputs(args.run, filled))
+    with nullcontext() if args.backend == "kaldi" else in_shards as way:
+        summary = decode_archive(
+            filled["loglikes"],
+            filled["graph"],
+            filled["model"],
+            filled["out"],
+            options,
+            lmwts=filled["lmwt"],
+            wips=filled["wip"],
+            nj=args.nj,
+            backend=args.backend,
+            cmd=cmd,
+            way=way,
+            recorded=bool(args.run),
+        )
+        if args.run:
+            _compare_with_dev(args.run, args.on, filled["out"])
+        if args.json:
+            print(json.dumps(asdict(summary)))
+        else:
+            print(
+                f"decoded {summary.utterances} utterances, {summary.frames} frames into"
+                f" {filled['out']}"
+            )
+
+
+def _list_inputs(run: Path | None, filled: Mapping[str, Any]) -> Inputs:
+    match = RSPECIFIER.fullmatch(filled["loglikes"])
+    source = Path(match["name"] if match else filled["loglikes"])
+    graph = [filled["graph"] / name for name in ("HCLG.fst", "words.txt")]
+    config = [run / "config.yaml"] if run else []
+    return Inputs([source, *graph, filled["model"], *config])
+
+
+def _compare_with_dev(run: Path, on: str, out: Path) -> None:
+    """Say where a set was decoded with other settings than dev."""
+    own = out == run / f"decode_{on}"  # which score will read
+    dev, search = read_record(run / "decode_dev") if own else None, read_record(out)
+    apart = describe_differences(dev, search) if dev and search else ""
+    if apart:
+        LOGGER.warning(
+            "dev was decoded with other settings than %s (%s): the LM weight that dev picks is not"
+            " tuned for it; decode both alike",
+            *(on, apart),
         )
 
 
@@ -87,11 +133,10 @@ def _from_run(run: Path, on: str | None) -> dict[str, Any]:
     if on is None:
         raise InputError(f"{run}: say which set to decode: --on dev or --on test")
     config = load([run / "config.yaml"])
-    alignments = locate(config.data.train.alignments, config.data, "model")
     return {
         "loglikes": str(run / f"forward_{on}" / "loglikes.ark"),
         "graph": locate(config.data.graph, config.data, "graph"),
-        "model": alignments / "final.mdl",
+        "model": locate_model(config),
         "out": run / f"decode_{on}",
         "lmwt": list(config.decode.lm_weights),
         "wip": list(config.decode.insertion_penalties),

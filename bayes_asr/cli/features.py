@@ -1,11 +1,15 @@
 """bayes-asr features: MFCC or filter banks of Kaldi data directories, without Kaldi."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
-from bayes_asr.cli.arguments import positive, share
-from bayes_asr.sound.spectrum import MAX_SKIPPED, Analysis, write_features
+from bayes_asr.cli.arguments import channel, share, whole
+from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
+from bayes_asr.programs import open_pipe
+from bayes_asr.sound.spectrum import MAX_SKIPPED, MOST_BANDS, SAMPLE_RATES, Analysis, write_features
 
+TABLES = ("wav.scp", "segments", "utt2spk", "reco2file_and_channel")
 BANDS = {"mfcc": 23, "fbank": 40}
 
 
@@ -16,13 +20,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kind", choices=BANDS, default="mfcc", help="default %(default)s")
     parser.add_argument(
-        "--bands", type=positive, metavar="N", help="mel bands (default: 23, of fbank 40)"
+        "--bands",
+        type=whole(1, MOST_BANDS),
+        metavar="N",
+        help="mel bands (default: 23, of fbank 40)",
     )
     parser.add_argument(
-        "--cepstra", type=positive, metavar="N", default=13, help="of mfcc (default %(default)s)"
+        "--cepstra",
+        type=whole(1, MOST_BANDS),
+        metavar="N",
+        default=13,
+        help="of mfcc (default %(default)s)",
     )
     parser.add_argument(
-        "--sample-rate", type=positive, metavar="HZ", default=16000, help="default %(default)s"
+        "--sample-rate",
+        type=whole(*SAMPLE_RATES),
+        metavar="HZ",
+        default=16000,
+        help="other sound is resampled (default %(default)s)",
+    )
+    parser.add_argument(
+        "--channel",
+        type=channel,
+        metavar="N",
+        help="of several, counted from 0, or `mean`, where segments names none (default: the"
+        " first, with a warning)",
     )
     parser.add_argument(
         "--max-skipped",
@@ -31,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="of the utterances may have no sound (default %(default)s)",
     )
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in wav.scp")
+    add_sharing_arguments(parser, jobs_only=True)
+
+
+def _list_inputs(data: Path) -> Inputs:
+    return Inputs([data / name for name in TABLES])
 
 
 def run(args: argparse.Namespace) -> None:
@@ -41,6 +69,15 @@ def run(args: argparse.Namespace) -> None:
         bands=args.bands or BANDS[args.kind],
         cepstra=args.cepstra,
     )
+    pipes = open_pipe if args.allow_pipes else None
     for data in args.data:
-        write_features(data, front_end, args.max_skipped)
-        print(f"wrote the {args.kind} features of {data}")
+        with sharing(args, data, partial(_list_inputs, data)) as way:
+            write_features(
+                data,
+                front_end,
+                args.max_skipped,
+                channel=args.channel,
+                open_pipe=pipes,
+                way=way,
+            )
+            print(f"wrote the {args.kind} features of {data}")

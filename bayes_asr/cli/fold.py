@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
+from bayes_asr.files import settle, together
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.fold import fold
 from bayes_asr.runs import checkpoint
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the configuration and the best network, which gives the same log-likelihoods."""
+    settle(args.out)
     if args.out.exists() and any(args.out.iterdir()):
         raise InputError(f"{args.out}: is not empty; choose another folder")
     trained = read_network(args.run)
@@ -33,8 +35,8 @@ def run(args: argparse.Namespace) -> None:
         norm="none",
         dropout=0.0,
     )
-    args.out.mkdir(parents=True, exist_ok=True)
-    replace(config, model=model).save(args.out / "config.yaml")
-    checkpoint.save(args.out / checkpoint.BEST, folded.content())
+    with together(args.out):
+        replace(config, model=model).save(args.out / "config.yaml")
+        checkpoint.save(args.out / checkpoint.BEST, folded.content())
     before, after = (sum(p.numel() for p in net.parameters()) for net in (trained.model, plain))
     LOGGER.info("%d parameters, %d before; written to %s", after, before, args.out)

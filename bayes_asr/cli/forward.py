@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import positive, share
+from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, list_inputs, sharing
 from bayes_asr.errors import InputError
 from bayes_asr.forward.directory import forward
 from bayes_asr.programs import open_pipe
@@ -30,22 +31,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="compute N frames at a time, in little memory; for networks that read forwards only",
     )
+    parser.add_argument(
+        "--onnx",
+        type=Path,
+        metavar="FILE",
+        help="what bayes-asr export wrote of the run; ONNX Runtime computes it",
+    )
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
+    add_sharing_arguments(parser, jobs_only=True)
 
 
 def run(args: argparse.Namespace) -> None:
     """Compute and write loglikes.{ark,scp}."""
     if args.out is None and args.on is None:
         raise InputError("--data needs --out, the folder to write")
+    if args.onnx and (args.counts or args.chunk):
+        raise InputError(
+            "--onnx goes without --chunk and --counts: the priors are in the file; give --counts to"
+            " bayes-asr export"
+        )
     out = args.out or args.run / f"forward_{args.on}"
     pipes = open_pipe if args.allow_pipes else None
-    forward(
-        args.run,
-        out,
-        data=args.data,
-        on=args.on,
-        counts=args.counts,
-        max_skipped=args.max_skipped,
-        open_pipe=pipes,
-        chunk=args.chunk,
-    )
+
+    def find_inputs() -> Inputs:
+        return list_inputs(args.run, args.data, args.on, filter(None, [args.counts, args.onnx]))
+
+    with sharing(args, out, find_inputs) as way:
+        forward(
+            args.run,
+            out,
+            data=args.data,
+            on=args.on,
+            counts=args.counts,
+            max_skipped=args.max_skipped,
+            open_pipe=pipes,
+            chunk=args.chunk,
+            way=way,
+            onnx=args.onnx,
+        )

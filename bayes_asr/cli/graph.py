@@ -5,7 +5,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayes_asr.errors import InputError
+from bayes_asr.cli.arguments import real, whole
+from bayes_asr.errors import InputError, printable
+from bayes_asr.files import together
 from bayes_asr.graph.build import build_graph, write_graph
 from bayes_asr.graph.lang import (
     SILENCE_PROBABILITY,
@@ -20,6 +22,8 @@ from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
 from bayes_asr.tables.tree import Tree, read_tree
 
+SCALE = real(0, 100)  # Kaldi takes 1 and 0.1
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -31,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--text", type=Path, help="Kaldi text to estimate a Witten-Bell model from (OUT/lm.arpa)"
     )
-    parser.add_argument("--order", type=int, default=2, help="of the estimated model (default 2)")
+    parser.add_argument(
+        "--order", type=whole(1, 10), default=2, help="of the estimated model (default 2)"
+    )
     parser.add_argument(
         "--model", type=Path, help="final.mdl; default: the monophones that align --flat makes"
     )
@@ -47,12 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--silence-prob",
-        type=float,
+        type=real(0, 0.999),
         metavar="P",
         help=f"of a pause between words (default {SILENCE_PROBABILITY}; 0 if each word is a phone)",
     )
-    parser.add_argument("--transition-scale", type=float, default=1.0)
-    parser.add_argument("--self-loop-scale", type=float, default=0.1)
+    parser.add_argument("--transition-scale", type=SCALE, default=1.0, help="default %(default)s")
+    parser.add_argument("--self-loop-scale", type=SCALE, default=0.1, help="default %(default)s")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
@@ -63,14 +69,13 @@ def run(args: argparse.Namespace) -> None:
     probability = args.silence_prob
     if probability is None:
         probability = pause_probability(lexicon)
-    elif not 0.0 <= probability < 1.0:
-        raise InputError(f"--silence-prob must be at least 0 and below 1, not {probability}")
     silence = _silence(args.silence, args.lexicon.parent, phones)
     if probability and not silence:
         raise InputError(f"{args.lexicon}: which phone is silence? Give --silence PHONE")
+    language_model = _language_model(args, lexicon)
     graph = build_graph(
         lexicon,
-        _language_model(args, lexicon),
+        language_model,
         phones,
         model,
         tree,
@@ -79,7 +84,10 @@ def run(args: argparse.Namespace) -> None:
         transition_scale=args.transition_scale,
         self_loop_scale=args.self_loop_scale,
     )
-    write_graph(graph, args.out, silence)
+    with together(args.out):
+        if args.text:
+            write_arpa(language_model, args.out / "lm.arpa")
+        write_graph(graph, args.out, silence)
     summary = {
         "states": graph.hclg.num_states,
         "arcs": graph.hclg.num_arcs,
@@ -93,7 +101,10 @@ def run(args: argparse.Namespace) -> None:
     print(f"{args.out}: " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in summary.items()))
     if graph.foreign_words:
         some = ", ".join(sorted(graph.foreign_words)[:5])
-        print(f"left out of the language model, because the lexicon has no such word: {some} ...")
+        print(
+            "left out of the language model, because the lexicon has no such word: "
+            f"{printable(some)} ..."
+        )
 
 
 def _model(
@@ -115,9 +126,7 @@ def _language_model(args: argparse.Namespace, lexicon: Sequence[Pronunciation]) 
     if args.lm:
         return read_arpa(args.lm)
     words = {entry.word for entry in lexicon}
-    model = estimate_witten_bell(read_text(args.text).values(), args.order, words)
-    write_arpa(model, args.out / "lm.arpa")
-    return model
+    return estimate_witten_bell(read_text(args.text).values(), args.order, words)
 
 
 def _silence(chosen: str | None, folder: Path, phones: dict[str, int]) -> list[str]:

@@ -3,9 +3,11 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.cli.arguments import positive
+from bayes_asr.cli.arguments import frame_shift, lm_weight, penalty, processes, whole
+from bayes_asr.files import find_files
 from bayes_asr.lattices.ctm import FRAME_SHIFT
 from bayes_asr.lattices.rescore import rescore_lattices
+from bayes_asr.tables.jobs import check_jobs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,18 +15,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lattices", nargs="+", required=True, type=Path, metavar="lat.N.gz")
     parser.add_argument("--graph", required=True, type=Path, help="folder of words.txt")
     parser.add_argument("--out", required=True, type=Path, help="folder for the results")
-    parser.add_argument("--lmwt", type=float, nargs="+", required=True, help="LM weights")
-    parser.add_argument("--wip", type=float, nargs="+", default=[0.0], help="insertion penalties")
-    parser.add_argument("--nbest", type=int, default=0, metavar="N", help="list the N best paths")
+    parser.add_argument("--lmwt", type=lm_weight, nargs="+", required=True, help="LM weights")
+    parser.add_argument(
+        "--wip",
+        type=penalty,
+        nargs="+",
+        default=[0.0],
+        help="insertion penalties",
+    )
+    parser.add_argument(
+        "--nbest", type=whole(0, 10_000), default=0, metavar="N", help="list the N best paths"
+    )
     parser.add_argument(
         "--mbr", action="store_true", help="words of least expected error; a CTM of them"
     )
-    parser.add_argument("--frame-shift", type=float, default=FRAME_SHIFT, help="seconds a frame")
-    parser.add_argument("--nj", type=positive, default=1, help="processes")
+    parser.add_argument(
+        "--frame-shift", type=frame_shift, default=FRAME_SHIFT, help="seconds a frame"
+    )
+    parser.add_argument("--nj", type=processes, default=1, help="processes")
 
 
 def run(args: argparse.Namespace) -> None:
     """Read the lattices and write what was asked for."""
+    for folder in {path.parent for path in args.lattices}:
+        there = find_files(folder, "lat.*.gz")
+        if (folder / "num_jobs").exists() and {*there} <= {*args.lattices}:
+            check_jobs(folder, "lat", there)
     count = rescore_lattices(
         args.lattices,
         args.graph / "words.txt",

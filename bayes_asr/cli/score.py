@@ -2,22 +2,44 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from bayes_asr.cli.arguments import positive
+from bayes_asr.cli.arguments import processes
+from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.config import Config, load
-from bayes_asr.corpus.sets import locate
+from bayes_asr.corpus.sets import data_with_stm, locate
+from bayes_asr.decode.search_record import (
+    Record,
+    describe_differences,
+    describe_search,
+    read_record,
+)
 from bayes_asr.errors import InputError
+from bayes_asr.files import together
+from bayes_asr.log import LOGGER
 from bayes_asr.programs import find_nist_program
 from bayes_asr.recordings import TimedSet
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.hubscr import describe_difference
 from bayes_asr.score.phones import timit_map
-from bayes_asr.score.scores import Score, pool, write_scores
-from bayes_asr.score.sweeps import SetPaths, Sweep, TextSweep, score_sweeps
+from bayes_asr.score.scores import (
+    CONVENTIONS,
+    Metric,
+    Score,
+    UtteranceScore,
+    pool,
+    write_scores,
+)
+from bayes_asr.score.sweeps import SetPaths, Sweep, TextSweep, Weights, score_sweeps
+from bayes_asr.shards import Way
 
+Counted = dict[tuple[Weights, frozenset[str]], list[UtteranceScore]]
 SETS = ("dev", "test")
+TABLES = ("text", "stm", "utt2spk", "segments", "reco2file_and_channel")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="with score.glm: count by NIST's hubscr.pl too if it is installed, never, or always",
     )
-    parser.add_argument("--nj", type=positive, default=1, help="processes, with score.glm")
+    parser.add_argument(
+        "--nj", type=processes, default=1, help="processes, with score.glm; or jobs of --cmd"
+    )
+    add_sharing_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the score files' entries")
 
 
@@ -46,29 +71,129 @@ def run(args: argparse.Namespace) -> None:
     decoded = [name for name in SETS if (args.run / f"decode_{name}").is_dir()]
     if "dev" not in decoded:
         raise InputError(f"{args.run}: no decode_dev; run bayes-asr decode first")
+    with (
+        TemporaryDirectory() as scratch,
+        sharing(args, args.run, partial(_list_inputs, args.run, config, decoded)) as way,
+    ):
+        out = Path(scratch) if args.shard else args.run
+        _score(args, config, decoded, out, way)
+
+
+def _score(
+    args: argparse.Namespace, config: Config, decoded: Sequence[str], out: Path, way: Way | None
+) -> None:
+    """Score the sets and print; CTMs are made in `out`."""
     how, timed, sweeps = config.score, dict[str, TimedSet](), dict[str, Sweep]()
     for name in decoded:
         if how.glm:
-            timed[name] = TimedSet(args.run, name, config, args.nj)
+            timed[name] = TimedSet(args.run, name, config, 1 if way else args.nj, out)
             sweeps[name] = timed[name].sweep
         else:
             sweeps[name] = _find_texts(args.run, name, config)
+    if way:
+        # Which weights of the other sets are looked at is known when dev is scored.
+        names = decoded if args.oracle_lmwt else ["dev"]
+        sweeps |= _count_in_shards(way, {name: sweeps[name] for name in names}, timed, how.metric)
     scored = score_sweeps(sweeps, how.metric, how.costs, glm=how.glm)
-    for name, scores in scored.items():
-        write_scores(scores, args.run / f"score_{name}.json")
+    records = {name: read_record(args.run / f"decode_{name}") for name in decoded}
+    with together(args.run):
+        for name, scores in scored.items():
+            known = [replace(score, decoded=records[name]) for score in scores]
+            write_scores(known, args.run / f"score_{name}.json")
     oracle: dict[str, list[Score]] = {}
     if args.oracle_lmwt:
         oracle = score_sweeps(sweeps, how.metric, how.costs, glm=how.glm, oracle=True)
     by_nist = _count_by_nist(timed, scored, args.scorer)
     if args.json:
-        print(json.dumps(_list_entries(scored, oracle, by_nist), indent=1, ensure_ascii=False))
+        print(json.dumps(_list_entries(scored, oracle, by_nist), indent=1))
     else:
         _print(scored, oracle, by_nist)
         _warn(scored["dev"], sweeps["dev"])
+    for line in _describe_other_searches(records, config):
+        LOGGER.warning("%s", line)
+
+
+def _describe_other_searches(records: Mapping[str, Record | None], config: Config) -> Iterator[str]:
+    """Say where dev picks the LM weight for another search than a set's, or the run's own."""
+    dev = records["dev"]
+    if dev is None:
+        return
+    for name, record in records.items():
+        apart = describe_differences(dev, record) if record else ""
+        if apart:
+            yield (
+                f"dev and {name} were decoded with different settings ({apart}): the LM weight that"
+                f" dev picks is not tuned for {name}; decode both alike"
+            )
+    try:
+        now = describe_search(locate(config.data.graph, config.data, "graph"), config.decode)
+    except (InputError, OSError):  # the graph may be gone: nothing needs it any more
+        return
+    apart = describe_differences(dev, now)
+    if apart:
+        yield (
+            f"dev was decoded with other settings than the run's ({apart}): the LM weight is for"
+            " the former; decode again for the latter"
+        )
+
+
+def _list_inputs(run: Path, config: Config, decoded: Sequence[str]) -> Inputs:
+    """What scores depend on."""
+    data, rules = config.data, config.score.glm
+    folders = [_find_reference(name, config) for name in decoded]
+    tables = [folder / table for folder in folders for table in TABLES]
+    by_time = (
+        [Path(data.dir, rules), locate(data.graph, data, "words") / "words.txt"] if rules else []
+    )
+    outputs = [
+        path
+        for name in decoded
+        for kind in ("words.lmwt*.txt", "lat.*.gz")
+        for path in sorted((run / f"decode_{name}").glob(kind))
+    ]
+    return Inputs([run / "config.yaml", *by_time, *tables, *outputs])
+
+
+class CountedSweep:
+    """A set whose errors at all weights are counted, by (weights, optional tokens)."""
+
+    def __init__(self, sweep: Sweep, counted: Counted) -> None:
+        self.name, self.weights, self._counted = sweep.name, sweep.weights, counted
+
+    def utterances(self, weights: Weights, optional: frozenset[str]) -> list[UtteranceScore]:
+        """Every utterance of the reference against its hypothesis at these weights."""
+        return self._counted[weights, optional]
+
+
+def _count_in_shards(
+    way: Way, sweeps: Mapping[str, Sweep], timed: Mapping[str, TimedSet], metric: Metric
+) -> dict[str, Sweep]:
+    """The sets with their errors at all weights; CTMs that this takes are put in their places."""
+    conventions = list(CONVENTIONS[metric].values())
+
+    def count(name: str, weights: Weights) -> tuple[list[list[UtteranceScore]], bytes]:
+        found = [sweeps[name].utterances(weights, optional) for optional in conventions]
+        return found, timed[name].ctms[weights].read_bytes() if timed else b""
+
+    items = [(name, weights) for name, sweep in sweeps.items() for weights in sweep.weights]
+    counted: dict[str, Counted] = {name: {} for name in sweeps}
+    for (name, weights), (found, ctm) in zip(items, way(count, items), strict=True):
+        keys = ((weights, optional) for optional in conventions)
+        counted[name].update(zip(keys, found, strict=True))
+        if timed:
+            timed[name].ctms.keep(weights, ctm)
+    return {name: CountedSweep(sweep, counted[name]) for name, sweep in sweeps.items()}
+
+
+def _find_reference(name: str, config: Config) -> Path:
+    """The data directory that a set is scored against."""
+    if config.score.glm:
+        return data_with_stm(config, name)
+    return locate(getattr(config.data, name).features, config.data, f"{name} reference")
 
 
 def _find_texts(run: Path, name: str, config: Config) -> TextSweep:
-    data = locate(getattr(config.data, name).features, config.data, f"{name} reference")
+    data = _find_reference(name, config)
     paths = SetPaths(data / "text", run / f"decode_{name}", data / "utt2spk")
     phones = timit_map(config.score.phone_map) if config.score.phone_map else {}
     return TextSweep(name, paths, config.score.costs, phones)

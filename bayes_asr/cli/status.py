@@ -6,9 +6,11 @@ from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
+from bayes_asr.errors import printable
 from bayes_asr.runs.status import RunStatus, runs_below
 
 HEADER = ("run", "state", "epoch", "dev error", "frames/s", "left", "why")
+LONGEST = 1e12  # seconds; a damaged history may promise more than a time can hold
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps([asdict(found) for found in runs], indent=1))
         return
-    rows = [HEADER, *(_format_row(found, args.folder) for found in runs)]
+    rows = [HEADER, *(tuple(map(printable, _format_row(r, args.folder))) for r in runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -39,6 +41,6 @@ def _format_row(found: RunStatus, folder: Path) -> tuple[str, ...]:
         f"{found.epoch}/{'?' if found.epochs is None else found.epochs}",
         "" if found.dev_error is None else f"{found.dev_error:.4f}",
         "" if found.frames_per_second is None else f"{found.frames_per_second:.0f}",
-        "" if left is None else str(timedelta(seconds=round(left))),
+        "" if left is None else str(timedelta(seconds=round(min(left, LONGEST)))),
         found.why or "",
     )

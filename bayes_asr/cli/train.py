@@ -5,8 +5,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from bayes_asr import log
-from bayes_asr.cli.arguments import positive
+from bayes_asr.cli.arguments import whole
 from bayes_asr.config import load
+from bayes_asr.config.changes import describe_changes
+from bayes_asr.log import LOGGER
 from bayes_asr.processes import group
 from bayes_asr.processes.launch import launch
 from bayes_asr.processes.malloc import keep_freed_memory
@@ -20,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
     parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="run directory")
     parser.add_argument("--new", action="store_true", help="discard a run that is there")
-    parser.add_argument("--nproc", type=positive, default=1, help="processes (default: 1)")
+    parser.add_argument("--nproc", type=whole(1, 64), default=1, help="processes (default: 1)")
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
 
 
@@ -32,6 +34,8 @@ def run(args: argparse.Namespace) -> None:
     with group.joined():
         config = load(args.config, args.set)
         with log.also_in(args.out / "train.log") if group.is_first() else nullcontext():
+            for line in describe_changes(args.config) if group.is_first() else ():
+                LOGGER.info("%s", line)
             train(config, args.out, new=args.new, open_pipe=open_pipe if args.allow_pipes else None)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from bayes_asr.errors import InputError
+from bayes_asr.cli.arguments import channel, lm_weight, penalty
+from bayes_asr.errors import InputError, printable
+from bayes_asr.log import LOGGER
 from bayes_asr.tables.text import write_lines
 from bayes_asr.transcribe import Transcript, transcribe
 
@@ -14,35 +16,75 @@ from bayes_asr.transcribe import Transcript, transcribe
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="run that was trained and scored")
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="RIFF or NIST SPHERE")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="sound: RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; - for standard input",
+    )
+    parser.add_argument(
+        "--channel",
+        type=channel,
+        metavar="N",
+        help="of several, counted from 0, or `mean` (default: the first, with a warning)",
+    )
     parser.add_argument(
         "--one-speaker",
         action="store_true",
         help="normalise over all files together, where the run normalises by speaker",
     )
-    parser.add_argument("--lmwt", type=float, help="LM weight; default: that chosen on dev")
-    parser.add_argument("--wip", type=float, help="insertion penalty with --lmwt; default 0")
+    parser.add_argument("--lmwt", type=lm_weight, help="LM weight; default: that chosen on dev")
+    parser.add_argument(
+        "--wip",
+        type=penalty,
+        help="insertion penalty with --lmwt; default 0",
+    )
+    parser.add_argument("--graph", type=Path, metavar="DIR", help="instead of the run's own")
     parser.add_argument("--ctm", type=Path, metavar="OUT", help="write a CTM as well")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print each file, and below it its words with begin, end and confidence."""
+    """Print each file, and below it its words with begin, end and confidence.
+
+    Files in which nothing can be heard are named at the end, which is then an error.
+    """
     if args.wip is not None and args.lmwt is None:
         raise InputError("--wip goes with --lmwt: dev chose its LM weight with another penalty")
     if args.ctm:
         _check_recordings(args.files)
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
-    heard = transcribe(args.run, args.files, one_speaker=args.one_speaker, weights=weights)
+    heard, refused = transcribe(
+        args.run,
+        args.files,
+        channel=args.channel,
+        one_speaker=args.one_speaker,
+        weights=weights,
+        graph=args.graph,
+    )
     if args.ctm:
         write_lines(_format_ctm(heard), args.ctm)
     if args.json:
-        print(json.dumps([asdict(one) for one in heard]))
-        return
+        print(json.dumps([asdict(one) for one in heard]), flush=True)
+    else:
+        _print_words(heard)
+    for message in refused:
+        LOGGER.error("%s", message)
+    if refused:
+        raise InputError(
+            f"nothing was heard in {len(refused)} of {len(args.files)} files, named above; the"
+            " others are complete"
+        )
+
+
+def _print_words(heard: list[Transcript]) -> None:
     for one in heard:
-        print(f"{one.file}: {' '.join(word.word for word in one.words)}")
+        print(printable(f"{one.file}: {' '.join(word.word for word in one.words)}"))
         for word in one.words:
-            print(f"{word.start:9.2f} {word.end:7.2f}  {word.word} ({word.confidence:.2f})")
+            print(
+                printable(f"{word.start:9.2f} {word.end:7.2f}  {word.word} ({word.confidence:.2f})")
+            )
 
 
 def _name_recording(file: Path) -> str:

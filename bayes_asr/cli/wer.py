@@ -4,8 +4,9 @@ import argparse
 import json
 from pathlib import Path
 
-from bayes_asr.errors import InputError
-from bayes_asr.score.glm import ENGLISH, read_glm
+from bayes_asr.cli.arguments import whole
+from bayes_asr.errors import InputError, printable
+from bayes_asr.score.glm import find_glm, read_glm
 from bayes_asr.score.nist import read_ctm, read_stm, score_segments
 from bayes_asr.score.phones import PhoneMap, fold, read_phone_map, timit_map
 from bayes_asr.score.scores import Score, UtteranceScore
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="alignment of NIST's sclite (4/3/3) or of Kaldi's compute-wer (1/1/1)",
     )
     parser.add_argument("--map", metavar="FILE", help="phone map in columns, or `timit`")
-    parser.add_argument("--to", type=int, default=39, help="fold to this many phones")
+    parser.add_argument("--to", type=whole(1, 100_000), default=39, help="fold to this many phones")
     parser.add_argument(
         "--forgive", metavar="TOKEN", action="append", help="may be missing, e.g. sil"
     )
@@ -67,13 +68,13 @@ def run(args: argparse.Namespace) -> None:
         for convention, optional in conventions.items()
     }
     if args.json:
-        print(json.dumps(_as_dict(scores[asked], args.by), indent=1, ensure_ascii=False))
+        print(json.dumps(_as_dict(scores[asked], args.by), indent=1))
         return
     for score in scores.values():
         print(score.line())
     if args.by:
         for speaker, counts in scores[asked].speakers.items():
-            print(f"{counts.kaldi_line()} {speaker}")
+            print(f"{counts.kaldi_line(scores[asked].metric)} {printable(speaker)}")
 
 
 def _phone_map(args: argparse.Namespace) -> PhoneMap:
@@ -95,7 +96,7 @@ def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[Utte
 
 
 def _score_stm(args: argparse.Namespace, optional: frozenset[str]) -> list[UtteranceScore]:
-    rules = ENGLISH if args.glm == "english" else args.glm
+    rules = find_glm(args.glm) if args.glm else None
     ref_glm, hyp_glm = (read_glm(rules, "ref"), read_glm(rules, "hyp")) if rules else (None, None)
     words = [word for word in read_ctm(args.hyp) if word.text not in (args.drop or ())]
     return score_segments(

@@ -4,18 +4,22 @@ from collections.abc import Iterator
 
 import yaml
 
-from bayes_asr.config.merge import CONF, compose, nearest
+from bayes_asr.config.merge import SYNONYMS, compose, nearest
 from bayes_asr.config.schema import iter_typed_keys
 from bayes_asr.config.values import describe
 from bayes_asr.errors import InputError
+from bayes_asr.installed import CONF
 
 
 def explain(wanted: str) -> str:
-    """Explain the key or every key of the section `wanted`; InputError where there is none."""
+    """Explain the key or every key of the section `wanted`, of "" all; InputError for none."""
+    *section, name = wanted.split(".")
+    wanted = ".".join((*section, SYNONYMS.get(name, name)))
     path = CONF / "base.yaml"
     lines = path.read_text(encoding="utf-8").splitlines()
     values = dict(_values(compose(path)))
-    chosen = [(k, hint) for k, hint in iter_typed_keys() if f"{k}.".startswith(f"{wanted}.")]
+    below = f"{wanted}." if wanted else ""
+    chosen = [(k, hint) for k, hint in iter_typed_keys() if f"{k}.".startswith(below)]
     if not chosen:
         raise InputError(f"there is no key {wanted}; {nearest(wanted)}")
     paragraphs = []

@@ -10,49 +10,58 @@ from typing import Any
 
 import yaml
 
+from bayes_asr.catalogue import nearest as suggest
 from bayes_asr.config.schema import Config, hints, keys
-from bayes_asr.config.values import convert, describe
+from bayes_asr.config.values import convert, describe, list_choices
 from bayes_asr.errors import InputError
 from bayes_asr.files import read_text
+from bayes_asr.installed import CONF, find_configuration
 
-PACKAGE = Path(__file__).resolve().parent.parent
-# An installed package carries conf/ inside; a checkout has it beside.
-CONF = next((d for d in (PACKAGE / "conf", PACKAGE.parent / "conf") if d.exists()), PACKAGE)
-
-
+SYNONYMS = {f"{kind}_first_of": kind for kind in ("features", "alignments")}
+# What a later file or setting says of one replaces what an earlier one said of the other.
+REPLACES = {kind: f"{kind}_all_of" for kind in SYNONYMS.values()}
+REPLACES |= {other: kind for kind, other in REPLACES.items()}
 LONGEST_FILE = 1 << 16  # bytes
 DEEPEST = 20
+ALIKE = 0.7  # names that are taken for slips of another
 MOST_SHOWN = 60  # characters of a value in a message
 
 
 @dataclass(frozen=True)
 class Located:
-    """A value and where it was written."""
+    """A value, where it was written, and in which file; None: not in a file."""
 
     value: Any
     where: str
+    file: Path | None = None
 
 
 def load(files: Sequence[Path], settings: Sequence[str] = ()) -> Config:
     """Merge base.yaml, `files` in order and `settings` (`a.b=c`, c is YAML) into a configuration.
 
-    A file's `include` (a name or a list) comes before the file. Raises InputError with the file and
-    line for a key that does not exist, a wrong type or a value out of range.
+    Files are those of `find_configuration`. A file's `include` (a name or a list) comes before the
+    file. Raises InputError with the file and line for a key that does not exist, a wrong type or a
+    value out of range.
     """
-    config: Config = _built(Config, _merge(files, settings), "")
+    config: Config = _built(Config, merge(files, settings), "")
     return config
 
 
 def load_section(name: str, files: Sequence[Path]) -> Any:
     """One section of what `load` gives; the others need not be complete without further files."""
-    return _built(hints(Config)[name], _merge(files, ())[name], f"{name}.")
+    return _built(hints(Config)[name], merge(files)[name], f"{name}.")
 
 
-def _merge(files: Sequence[Path], settings: Sequence[str]) -> dict[str, Any]:
+def list_files(path: Path) -> list[Path]:
+    """The files that make up a configuration: those that it includes, then itself."""
+    return [file for file, _ in _layers(path, ())]
+
+
+def merge(files: Sequence[Path], settings: Sequence[str] = ()) -> dict[str, Any]:
     """Nested located values of base.yaml, the files and the settings; the later win."""
     values: dict[str, Any] = {}
     for path in (CONF / "base.yaml", *files):
-        for layer in _layers(Path(path), ()):
+        for _, layer in _layers(find_configuration(Path(path)), ()):
             _overlay(values, layer)
     for setting in settings:
         _overlay(values, _parse_setting(setting))
@@ -71,11 +80,18 @@ def compose(path: Path) -> yaml.Node | None:
 
 def nearest(key: str) -> str:
     """Advice for a key that does not exist."""
-    known = list(keys())
-    near = difflib.get_close_matches(key, known, 1, 0.5) or [
-        other for other in known if other.rpartition(".")[2] == key.rpartition(".")[2]
-    ]
-    return f"did you mean {near[0]}?" if near else "conf/base.yaml lists all keys"
+    section, _, name = key.rpartition(".")
+    near = sorted(
+        (-alike, other.rpartition(".")[0] != section, other)
+        for other in keys()
+        if (alike := _likeness(name, other.rpartition(".")[2])) >= ALIKE
+    )
+    return f"did you mean {near[0][2]}?" if near else "bayes-asr config --explain lists all keys"
+
+
+def _likeness(one: str, other: str) -> float:
+    """From 0 to 1, for equal words; the names alone, as sections make all keys alike."""
+    return difflib.SequenceMatcher(None, one, other).ratio()
 
 
 class _Loader(yaml.SafeLoader):
@@ -116,8 +132,8 @@ def _problem(error: Exception) -> str:
     return " ".join(str(said).split())
 
 
-def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[dict[str, Any]]:
-    """The files that `path` includes, then itself, each as nested located values."""
+def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The files that `path` includes, then itself, each with its nested located values."""
     path = path.resolve()
     if path in including:
         raise InputError(f"{path}: includes itself through {' -> '.join(map(str, including))}")
@@ -132,7 +148,7 @@ def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[dict[str, Any]]
         raise InputError(f"{path}: include is a file name or a list of them")
     for name in names:
         yield from _layers(_find_include(name, path), (*including, path))
-    yield layer
+    yield path, layer
 
 
 def _find_include(name: str, path: Path) -> Path:
@@ -147,7 +163,7 @@ def _locate_values(node: yaml.Node, path: Path) -> Any:
     where = f"{path}, line {node.start_mark.line + 1}"
     if not isinstance(node, yaml.MappingNode):
         try:
-            return Located(_Loader("").construct_object(node, deep=True), where)
+            return Located(_Loader("").construct_object(node, deep=True), where, path)
         except (yaml.YAMLError, ValueError) as error:  # such as a date that does not exist
             raise InputError(f"{where}: not a value: {_problem(error)}") from None
     values: dict[str, Any] = {}
@@ -179,11 +195,17 @@ def _parse_setting(setting: str) -> dict[str, Any]:
 
 
 def _overlay(values: dict[str, Any], layer: Mapping[str, Any]) -> None:
-    for key, value in layer.items():
+    for name, value in layer.items():
+        key = SYNONYMS.get(name, name)
         if isinstance(value, dict) and isinstance(values.get(key), dict):
             _overlay(values[key], value)
-        else:
-            values[key] = value
+            continue
+        if key != name and key in layer and isinstance(value, Located):
+            raise InputError(f"{value.where}: {name} is another name of {key}; keep one of them")
+        values[key] = value
+        replaced = REPLACES.get(key)
+        if replaced in values and replaced not in layer and isinstance(value, Located):
+            values[replaced] = Located([], value.where)
 
 
 def _built(kind: type, values: Any, prefix: str) -> Any:
@@ -221,6 +243,7 @@ def _convert_leaf(hint: Any, located: Any, key: str) -> Any:
     except ValueError:
         raise InputError(
             f"{located.where}: {key} is {_shown(located.value)}; it must be {describe(hint)}"
+            f"{suggest(located.value, list_choices(hint))}"
         ) from None
 
 

@@ -49,6 +49,8 @@ Dropout = Annotated[float, Within(0, 0.95)]
 Units = Annotated[int, Within(1, 100_000)]
 Count = Annotated[int, Within(1, 10_000_000)]
 Context = Annotated[int, Within(0, 50)]
+LM_WEIGHTS = Within(1e-3, 1e3)
+PENALTIES = Within(-1e3, 1e3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,19 +62,50 @@ class SetConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainSetConfig(SetConfig):
+    """The training set, which may be of several directories taken together."""
+
+    features_all_of: tuple[str, ...]
+    alignments_all_of: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for key in ("features", "alignments"):
+            if getattr(self, key) and getattr(self, f"{key}_all_of"):
+                raise InputError(
+                    f"data.train.{key}_all_of takes directories together, but data.train.{key}"
+                    " names alternatives; keep one of the two"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """Corpus directories and what is expected of them."""
 
     dir: str
-    train: SetConfig
+    moved: tuple[str, ...]
+    train: TrainSetConfig
     dev: SetConfig
     test: SetConfig
     graph: tuple[str, ...]
-    expected_dims: tuple[int, ...]
+    expected_dims: tuple[Units, ...]
     held_out: Annotated[float, Within(0, 0.5)]
     max_skipped: Share
     index: str
     keep: Literal["none", "float32", "float16"]
+
+    def __post_init__(self) -> None:
+        for move in self.moved:
+            if "=" not in move.lstrip("="):
+                raise InputError(
+                    f"data.moved has {move!r}; write OLD=NEW: what names of files begin with, and"
+                    " where that is now"
+                )
+
+    @property
+    def moves(self) -> list[tuple[str, str]]:
+        """What names of files begin with, and what that is replaced with."""
+        parts = (move.partition("=") for move in self.moved)
+        return [(old.rstrip("/"), new.rstrip("/")) for old, _, new in parts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +187,10 @@ class DecodeConfig:
     acoustic_scale: Annotated[float, Within(1e-6, 1e3)]
     beam: Annotated[float, Within(1e-3, 1e6)]
     lattice_beam: Annotated[float, Within(1e-3, 1e6)]
-    max_active: Annotated[int, Within(1, 2**31 - 1)]
+    max_active: Annotated[int, Within(2, 2**31 - 1)]
     min_active: Annotated[int, Within(0, 2**31 - 1)]
-    lm_weights: tuple[Annotated[float, Within(1e-3, 1e3)], ...]
-    insertion_penalties: tuple[Annotated[float, Within(-1e3, 1e3)], ...]
+    lm_weights: tuple[Annotated[float, LM_WEIGHTS], ...]
+    insertion_penalties: tuple[Annotated[float, PENALTIES], ...]
 
     def __post_init__(self) -> None:
         if self.min_active > self.max_active:
@@ -186,14 +219,15 @@ class ScoreConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeConfig:
-    """How run.sh prepares the data of a recipe."""
+    """How run.sh prepares the data of a recipe, and by what it knows its corpus."""
 
     offers: tuple[Literal["corpus", "dim", "force"], ...]
+    known_by: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Everything a run depends on, and what its recipe offers, which no run compares or keeps."""
+    """Everything a run depends on, and what its recipe says, which no run compares or keeps."""
 
     seed: Annotated[int, Within(0, 2**31 - 1)]
     data: DataConfig

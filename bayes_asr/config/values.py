@@ -31,7 +31,10 @@ def convert(hint: Any, value: Any) -> Any:
         items = value if isinstance(value, list) else [value]
         return tuple(convert(arguments[0], item) for item in items)
     if hint is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # of over 308 digits
+            raise ValueError from None
     if value in arguments if origin is Literal else type(value) is hint:
         return value
     raise ValueError
@@ -50,6 +53,18 @@ def describe(hint: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(describe(option) for option in arguments)
     return NAMES[hint]
+
+
+def list_choices(hint: Any) -> tuple[Any, ...]:
+    """What the type `hint` may be, where that is a list of names."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return arguments
+    if origin is Annotated:
+        return tuple(arguments[1].table) if isinstance(arguments[1], OneOf) else ()
+    if origin in (Union, types.UnionType, tuple):
+        return tuple(choice for option in arguments for choice in list_choices(option))
+    return ()
 
 
 def _first_that_fits(options: tuple[Any, ...], value: Any) -> Any:

@@ -27,7 +27,7 @@ def hash_inputs(data: LabelledSet) -> dict[str, str]:
         for features in streams
         for path, content in _contents(features)
     }
-    return {**found, str(data.alignments.directory): data.alignments.digest}
+    return {**found, **{str(part.directory): part.digest for part in data.alignments.parts}}
 
 
 def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
@@ -47,7 +47,7 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
 
 def _contents(features: Features) -> Iterator[tuple[Path, Iterator[bytes]]]:
     """What is hashed of each file."""
-    for table in (features.directory / name for name in TABLES):
+    for table in (folder / name for folder in features.directories for name in TABLES):
         if table.exists():
             yield table, iter([table.read_bytes()])
     for archive in features.statistics_archives:

@@ -57,8 +57,8 @@ class LabelledSet:
             for utt in self.lengths:
                 if utt not in features:
                     raise InputError(
-                        f"{features.directory / 'feats.scp'}: {utt} is missing, which is aligned in"
-                        f" {self.alignments.directory}; extract its features"
+                        f"{features.directories[0] / 'feats.scp'}: {utt} is missing, which is"
+                        f" aligned in {self.alignments.where(utt)}; extract its features"
                     )
                 frames, columns = features.read_shape(utt) or (self.lengths[utt], width)
                 self._check_length(features, utt, frames)
@@ -69,6 +69,6 @@ class LabelledSet:
         if frames != self.lengths[utt]:
             raise InputError(
                 f"{features.where(utt)}: {utt} has {frames} frames of features, but"
-                f" {self.lengths[utt]} in the alignment of {self.alignments.directory}; make both"
+                f" {self.lengths[utt]} in the alignment of {self.alignments.where(utt)}; make both"
                 " from the same features"
             )

@@ -5,46 +5,98 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from bayes_asr.config import Config, DataConfig, FeatureConfig
 from bayes_asr.corpus.alignments_index import index_alignments
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.listing import index_utterances, list_utterances
-from bayes_asr.errors import InputError
+from bayes_asr.corpus.listing import index_utterances, join_listings, list_utterances
+from bayes_asr.errors import InputError, least_share
 from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.stored import Features
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.joined import check_statistics, join_data_dirs
 from bayes_asr.tables.text import DataDir, read_data_dir
-from bayes_asr.targets.alignments import Alignments
+from bayes_asr.targets.alignments import Alignments, JoinedAlignments, check_transitions
 
+MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
 NAMED = 5  # how many utterances a message names
 
 
-def locate(candidates: Sequence[str], data: DataConfig, what: str) -> Path:
+def locate(candidates: Sequence[str], data: DataConfig, what: str, several: str = "") -> Path:
     """Return the first of the candidate directories that exists, and say which it is.
 
-    `*` stands for any part of a name. Raises InputError where several directories fit that.
+    `*` stands for any part of a name. Raises InputError where several directories fit that. Those
+    that exist too and are passed over are said, with `several`: the key that would take them all.
     """
     paths = [Path(data.dir) / candidate for candidate in candidates]
-    for path in paths:
-        found = sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
-        if len(found) > 1:
-            names = " and ".join(match.name for match in found)
-            raise InputError(f"{path}: {names} are there; choose one of them as {what}")
-        if found and found[0].exists():
-            LOGGER.info("%s: %s", what, found[0])
-            return found[0]
-    tried = ", ".join(map(str, paths)) or "no directory is configured"
-    raise InputError(f"{what}: none of these exists: {tried}; set data.dir or name the directory")
+    there = [(path, found) for path in paths if (found := _existing(path))]
+    if not there:
+        tried = ", ".join(map(str, paths)) or "no directory is configured"
+        raise InputError(
+            f"{what}: none of these exists: {tried}; set data.dir or name the directory"
+        )
+    (path, found), *others = there
+    if len(found) > 1:
+        names = " and ".join(match.name for match in found)
+        raise InputError(f"{path}: {names} are there; choose one of them as {what}")
+    passed_over = [match for _, matches in others for match in matches]
+    LOGGER.info("%s: %s%s", what, found[0], _say_others(passed_over, several))
+    return found[0]
+
+
+def _existing(path: Path) -> list[Path]:
+    """The paths that a candidate means and that exist."""
+    if "*" in path.name:
+        return [match for match in sorted(path.parent.glob(path.name)) if match.exists()]
+    return [path] if path.exists() else []
+
+
+def _say_others(others: Sequence[Path], several: str) -> str:
+    if not others:
+        return ""
+    key = f" ({several} takes several together)" if several else ""
+    return f", the first that exists; not used: {', '.join(map(str, others))}{key}"
+
+
+def locate_all(config: Config, name: str, kind: str) -> list[Path]:
+    """The directories of the features or alignments (`kind`) of the set `name`.
+
+    All of those that are to be taken together, or else the first that exists.
+    """
+    where, what = getattr(config.data, name), f"{name} {kind}"
+    together = getattr(where, f"{kind}_all_of", ())
+    if together:
+        return [locate([candidate], config.data, what) for candidate in together]
+    several = f"data.{name}.{kind}_all_of" if hasattr(where, f"{kind}_all_of") else ""
+    return [locate(getattr(where, kind), config.data, what, several)]
+
+
+def locate_model(config: Config) -> Path:
+    """The final.mdl of the training alignments."""
+    return locate_all(config, "train", "alignments")[0] / "final.mdl"
 
 
 def data_dir(config: Config, name: str, open_pipe: OpenPipe | None = None) -> DataDir:
-    """Read the data directory of the set `name` (train, dev or test)."""
-    path = locate(getattr(config.data, name).features, config.data, f"{name} features")
-    return read_data_dir(path, open_pipe=open_pipe)
+    """Read the data directory of the set `name` (train, dev or test), or several as one."""
+    return join_data_dirs(
+        [
+            read_data_dir(path, open_pipe=open_pipe, moves=config.data.moves)
+            for path in locate_all(config, name, "features")
+        ]
+    )
+
+
+def data_with_stm(config: Config, name: str) -> Path:
+    """The first of a set's data directories that has an STM, which score.glm scores by."""
+    folders = getattr(config.data, name).features
+    for folder in folders:
+        if (Path(config.data.dir) / folder / "stm").exists():
+            return Path(config.data.dir) / folder
+    raise InputError(
+        f"score.glm is set, but none of {', '.join(folders)} in {config.data.dir} has an "
+        f"stm for {name}; make one, or set score.glm to null to score texts"
+    )
 
 
 def features_of(
@@ -85,24 +137,32 @@ def open_set(
     config: Config, name: str, open_pipe: OpenPipe | None = None, index: Index | None = None
 ) -> LabelledSet:
     """Open the features and alignments of a set, and report which utterances lack either."""
-    where, limit = getattr(config.data, name), config.data.max_skipped
-    directory = locate(where.features, config.data, f"{name} features")
-    path = locate(where.alignments, config.data, f"{name} alignments")
-    alignments = index_alignments(path, index) if index else Alignments(path)
-    if index:
-        found = index_utterances(directory, alignments, open_pipe, index)
-    else:
-        found = list_utterances(directory, alignments, open_pipe)
+    directories = locate_all(config, name, "features")
+    paths = locate_all(config, name, "alignments")
+    aligned = [index_alignments(path, index) if index else Alignments(path) for path in paths]
+    alignments = aligned[0] if len(aligned) == 1 else JoinedAlignments(aligned)
+    moves = config.data.moves
+    found = join_listings(
+        [
+            index_utterances(directory, alignments, open_pipe, index, moves)
+            if index
+            else list_utterances(directory, alignments, open_pipe, moves)
+            for directory in directories
+        ]
+    )
+    if config.features.cmvn != "none":
+        check_statistics(found.data.parts)
     features = features_of(found.data, config.features, open_pipe)
+    data, labels = (" and ".join(map(str, some)) for some in (directories, paths))
     for what, skipped in (
-        (f"features in {directory}", found.without_features),
-        (f"alignment in {path}", found.without_alignment),
+        (f"features in {data}", found.without_features),
+        (f"alignment in {labels}", found.without_alignment),
     ):
-        report_skipped(f"{name}: no {what}", skipped, found.total, limit)
+        report_skipped(f"{name}: no {what}", skipped, found.total, config.data.max_skipped)
     if not found.lengths:
         raise InputError(
-            f"{name}: none of the {found.total} utterances of {directory} has an alignment in"
-            f" {path}"
+            f"{name}: none of the {found.total} utterances of {data} has an alignment in {labels};"
+            f" name the alignments of these utterances as data.{name}.alignments"
         )
     return LabelledSet({FEATURES: features}, alignments.targets, alignments, found.lengths)
 
@@ -112,36 +172,39 @@ def report_skipped(
 ) -> None:
     """Name and count what is skipped of `total` utterances; InputError if it is above `limit`.
 
-    key: what sets the limit, for the message.
+    key: what sets the limit, a key of the configuration or an option, for the message.
     """
     if not skipped:
         return
     names = ", ".join(skipped[:NAMED]) + (", ..." if len(skipped) > NAMED else "")
     message = f"{why} for {len(skipped)} of {total} utterances: {names}"
-    if len(skipped) > limit * total:
-        raise InputError(f"{message}; more than {key} = {limit:g} allows")
+    if len(skipped) / total > limit:
+        enough = least_share(len(skipped), total)
+        remedy = f"{key} {enough:g}" if key.startswith("--") else f"--set {key}={enough:g}"
+        raise InputError(
+            f"{message}; more than {key} = {limit:g} allows: mend them, or skip them by {remedy}"
+        )
     LOGGER.warning("%s; they are skipped", message)
 
 
 def _announce_dimension(features: Features, data: DataConfig) -> None:
+    """Say it where the features are not what the recipe expects, and what raw ones want."""
     if data.expected_dims and features.dimensions not in data.expected_dims:
+        wanted = [] if features.front_end.cmvn != "none" else ["--set features.cmvn=mean-variance"]
+        if features.dimensions == MFCC and not features.front_end.deltas:
+            wanted.append("--set features.deltas=2")
         LOGGER.warning(
             "the training features have %d dimensions (%s), not %s as this recipe expects: they are"
-            " used as they are, but results are not comparable",
+            " used as they are, but results are not comparable%s",
             features.dimensions,
             features.where(features.utterances[0]),
             " or ".join(map(str, data.expected_dims)),
+            f"; MFCC and filter banks want {' '.join(wanted)}" if wanted else "",
         )
 
 
 def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
-    ours, theirs = train.alignments.model, dev.alignments.model
-    if not np.array_equal(ours.tuples, theirs.tuples):
-        raise InputError(
-            f"{dev.alignments.directory / 'final.mdl'} ({theirs.num_pdfs} pdfs) has other"
-            f" transitions than {train.alignments.directory / 'final.mdl'} ({ours.num_pdfs} pdfs);"
-            " align dev with the model of the training alignments"
-        )
+    check_transitions(train.alignments, dev.alignments)
     for name, features in dev.streams.items():
         expected = train.streams[name].dimensions
         if features.dimensions != expected:

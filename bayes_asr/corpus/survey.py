@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from bayes_asr.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of, state_of
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.features.front_end import Normalisation
 from bayes_asr.log import LOGGER
+from bayes_asr.progress import follow
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ def survey_stream(
     do not trust the commands of an scp to print what they did.
     """
     features = data.streams[stream]
-    of = name_of(features.directory, data.alignments.directory, features.front_end.preparation)
+    aligned = [part.directory for part in data.alignments.parts]
+    of = name_of(*features.directories, *aligned, features.front_end.preparation)
     made_from = {
         **noted,
         **{f"{path} (times)": state_of(path) for path in features.archives},
@@ -62,7 +63,7 @@ def survey_stream(
     try:
         return index.of(f"{name}-{of}", made_from, make, use)
     except NotKeptError as error:
-        LOGGER.warning("what is found in %s is not kept: %s", features.directory, error)
+        LOGGER.warning("what is found in %s is not kept: %s", features.directories[0], error)
         return _read(name, data, stream)
 
 
@@ -73,7 +74,7 @@ def _read(name: str, data: LabelledSet, stream: str) -> Survey:
     total = hashlib.sha256()  # twice as fast as blake2b where the processor has instructions for it
 
     def matrices() -> Iterator[np.ndarray]:
-        for utt in tqdm(data.lengths, f"reading {name}", unit="utt", leave=False, disable=None):
+        for utt in follow(data.lengths, f"reading {name}"):
             stored = data.read(utt, stream)
             total.update(f"{utt} {len(stored)} ".encode())
             total.update(stored.data)

@@ -8,15 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from bayes_asr.decode.job import Decoded, Decoder, Job, Summary
 from bayes_asr.decode.kaldi import KaldiDecoder
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.workers import EmbeddedDecoder
+from bayes_asr.decode.search_record import NAME, describe_search, write_record
+from bayes_asr.decode.workers import EmbeddedDecoder, start_decoding
 from bayes_asr.errors import InputError
+from bayes_asr.files import discard, replacing, together
 from bayes_asr.lattices.paths import pair_weights
 from bayes_asr.lock import alone_in
+from bayes_asr.progress import follow
+from bayes_asr.shards import Way
 from bayes_asr.tables.text import Spelling, write_text
 
 LOG = logging.getLogger(__name__)
@@ -44,6 +47,8 @@ def decode_archive(
     nj: int = 1,
     backend: str = "embedded",
     cmd: str = "",
+    way: Way | None = None,
+    recorded: bool = False,
 ) -> Summary:
     """Decode every utterance of an ark or scp of log-likelihoods [T, num_pdfs], unscaled.
 
@@ -52,20 +57,28 @@ def decode_archive(
     acoustic costs) and a words.lmwtW.wipP.txt for each pair of weights.  Every utterance appears in
     every text file; one without a surviving path has no words and infinite costs.  Raises
     InputError at once for a graph, model and width that do not fit, and at the end, when all the
-    others are written, for utterances that could not be decoded, which it names.
+    others are written, for utterances that could not be decoded, which it names.  By a `way` the
+    embedded decoder computes in shards.  recorded: whether what the best weights depend on is noted
+    beside the words.
     """
     out, grid = Path(out), tuple(pair_weights(lmwts, wips))
     job = Job(str(loglikes), Path(graph), Path(model), options, grid, nj)
     decoder = choose_decoder(backend, out / "log", cmd)
+    if way:
+        decoder = EmbeddedDecoder(start_decoding(job, way))
     symbols = Spelling(job.graph / "words.txt")
     summary, done = Summary(), []
     with alone_in(out), _scratch(out) as folder:
         decoding = decoder.decode(job, folder)
-        for decoded in tqdm(decoding, desc="decode", unit="utt", leave=False, disable=None):
+        for decoded in follow(decoding, "decode"):
             count(summary, decoded)
             done.append(decoded)
-        write_hypotheses(done, job, symbols, out)
-        put_lattices(folder, out)
+        with together(out):
+            discard(out / NAME)  # what it says is not of these words
+            if recorded:
+                write_record(describe_search(job.graph, options), out)
+            write_hypotheses(done, job, symbols, out)
+            put_lattices(folder, out)
     if summary.failed:
         named = "; ".join(summary.failed[:MOST_NAMED])
         more = " and others, see the log" if len(summary.failed) > MOST_NAMED else ""
@@ -89,9 +102,10 @@ def put_lattices(folder: Path, out: Path) -> None:
     fresh = {lattices.name: lattices for lattices in folder.glob("lat.*.gz")}
     for stale in out.glob("lat.*.gz"):
         if stale.name not in fresh:
-            stale.unlink()
+            discard(stale)
     for name, lattices in fresh.items():
-        lattices.replace(out / name)
+        with replacing(out / name) as temporary:
+            lattices.replace(temporary)
 
 
 def write_hypotheses(done: list[Decoded], job: Job, symbols: Spelling, out: Path) -> None:
@@ -110,7 +124,7 @@ def write_hypotheses(done: list[Decoded], job: Job, symbols: Spelling, out: Path
         for k, (lmwt, wip) in enumerate(job.grid)
     ]
     for stale in set(out.glob("words.lmwt*.wip*.txt")) - set(fresh):
-        stale.unlink()
+        discard(stale)
 
 
 def count(summary: Summary, decoded: Decoded) -> None:

@@ -87,6 +87,7 @@ def decode_utterance(
     words, tids = lattice.olabel[arcs], lattice.ilabel[arcs]
     graph = lattice.graph[arcs].sum(dtype=np.float64) + lattice.final_graph[last]
     acoustic = lattice.acoustic[arcs].sum(dtype=np.float64) / float(scale)
+    check_precision(lattice, arcs, options.lattice_beam, f"{network.name}: {utt}")
     compact = engine.determinize(lattice, network.phone_start, options.lattice_beam)
     return DecodeResult(
         utt,
@@ -97,3 +98,17 @@ def decode_utterance(
         reached,
         scale_acoustic(compact, 1.0 / float(scale)),
     )
+
+
+def check_precision(lattice: Lattice, best: np.ndarray, beam: float, name: str) -> None:
+    """Refuse costs whose differences within the beam are lost in float32; `best`: a path's arcs.
+
+    Determinization might then lose the best path.
+    """
+    size = np.abs(lattice.graph.astype(np.float64)) + np.abs(lattice.acoustic)
+    largest = max(size.max(initial=0.0), size[best].sum())
+    if np.spacing(np.float32(largest)) > max(beam, 1.0):
+        raise InputError(
+            f"{name}: costs of {largest:.3g} are too large to be compared; look at the weights of"
+            " the graph, the log-likelihoods and the acoustic scale"
+        )

@@ -15,7 +15,7 @@ from bayes_asr.decode.search_graph import Network
 from bayes_asr.decode.utterances import is_index, read_utterances
 from bayes_asr.errors import InputError
 from bayes_asr.lattices.paths import Weights
-from bayes_asr.programs import find_program, run_jobs
+from bayes_asr.programs import JOB, find_program, run_jobs
 from bayes_asr.tables.ark import iter_matrices, write_matrices
 from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import read_text, write_mapping
@@ -80,10 +80,10 @@ class KaldiDecoder:
             for name in ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")
         ]
         partial = f"--allow-partial={str(job.options.allow_partial).lower()}"
-        output = f"ark:|gzip -c > {shlex.quote(str(folder))}/lat.JOB.gz"
+        output = f"ark:|gzip -c > {shlex.quote(str(folder))}/lat.{JOB}.gz"
         graph = str(job.graph / "HCLG.fst")
         latgen = [programs["latgen-faster-mapped"], *options, partial, str(job.model), graph]
-        run_jobs([*latgen, inputs, output], jobs, self.logs / "decode.JOB.log", self.cmd)
+        run_jobs([*latgen, inputs, output], jobs, self.logs / f"decode.{JOB}.log", self.cmd)
 
     def best_paths(
         self, programs: dict[str, str], job: Job, folder: Path
@@ -129,7 +129,7 @@ def check_utterances(job: Job, network: Network) -> tuple[dict[str, int], dict[s
 
 
 def split_input(job: Job, excluded: set[str], folder: Path) -> tuple[str, int]:
-    """Return the rspecifier of the input, with JOB in it, and the number of jobs.
+    """Return the rspecifier of the input, with JOB for the number of a job, and how many there are.
 
     An scp is split into contiguous parts.  An archive has no index and is one job; one that Kaldi
     cannot read as it is, or that holds an excluded utterance, is copied.
@@ -146,7 +146,7 @@ def split_input(job: Job, excluded: set[str], folder: Path) -> tuple[str, int]:
     for number in range(jobs):
         part = table[bounds[number] : bounds[number + 1]]
         write_mapping(part, folder / f"loglikes.{number + 1}.scp")
-    return f"scp:{folder / 'loglikes.JOB.scp'}", jobs
+    return f"scp:{folder}/loglikes.{JOB}.scp", jobs
 
 
 def pipe_lattices(folder: Path, *commands: list[str]) -> str:

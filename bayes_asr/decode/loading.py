@@ -8,6 +8,7 @@ from bayes_asr.decode.search_graph import Arcs, Network
 from bayes_asr.errors import InputError
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+from bayes_asr.tables.openfst import LARGEST
 
 
 def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
@@ -78,6 +79,8 @@ def load_network(graph_dir: Path, model: Path) -> Network:
 def check_loglikes(network: Network, name: str, loglikes: np.ndarray | InputError) -> np.ndarray:
     """Return `loglikes` as float32 [T, num_pdfs], or refuse a wrong width, emptiness, NaN, +inf.
 
+    Finite ones beyond LARGEST are refused too: their sums would leave float32.
+
     Messages begin with `name`; an error that reading them gave is raised.
     """
     if isinstance(loglikes, InputError):
@@ -89,7 +92,7 @@ def check_loglikes(network: Network, name: str, loglikes: np.ndarray | InputErro
         )
     if not len(loglikes):
         raise InputError(f"{name}: log-likelihoods without frames")
-    bad = ~(loglikes < np.inf)
+    bad = ~((np.abs(loglikes) <= LARGEST) | (loglikes == -np.inf))
     if bad.any():
         frame, pdf = np.argwhere(bad)[0]
         raise InputError(

@@ -1,7 +1,9 @@
 """How to search: names, meanings and defaults of Kaldi's decoders."""
 
 from dataclasses import dataclass
+from typing import get_args
 
+from bayes_asr.config.schema import DecodeConfig, hints
 from bayes_asr.errors import InputError
 
 UNLIMITED = 2**31 - 1
@@ -22,12 +24,19 @@ class DecodeOptions:
     prune_interval: int = 25
 
     def __post_init__(self) -> None:
-        """Refuse values that no search can run with."""
-        for name in ("acoustic_scale", "beam", "lattice_beam", "beam_delta", "prune_interval"):
+        """Refuse what no search can run with, or no configuration may say."""
+        for name, hint in hints(DecodeConfig).items():
+            value = getattr(self, name, None)
+            if value is None:
+                continue
+            kind, limits = get_args(hint)
+            if not limits.admits(value):
+                said = limits.describe("a whole number" if kind is int else "a number")
+                raise InputError(f"decode: {name} is {value:g}; it must be {said}")
+        for name in ("beam_delta", "prune_interval"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(f"decode: {name} must be positive, not {getattr(self, name)}")
-        if not (1 < self.max_active <= UNLIMITED and 0 <= self.min_active <= self.max_active):
+        if self.min_active > self.max_active:
             raise InputError(
-                f"decode: max_active must be above 1, up to {UNLIMITED} and at least min_active, "
-                f"not {self.max_active} and {self.min_active}"
+                f"decode: min_active is {self.min_active}, more than max_active, {self.max_active}"
             )

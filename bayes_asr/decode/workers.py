@@ -14,24 +14,27 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import name_file
 from bayes_asr.lattices.paths import sweep_words
 from bayes_asr.processes.pool import map_utterances
+from bayes_asr.shards import Way
 from bayes_asr.tables.lattice import lattice_bytes
 
+Result = tuple[Decoded, bytes]  # of an utterance: its record and its gzipped lattice
 COMPRESSION = 3  # of the lattices: half the time of gzip's own 6, one per cent more bytes
 
 
 class EmbeddedDecoder:
-    """Decodes with the search of this package, in C++ or NumPy."""
+    """Decodes with the search of this package, in C++ or NumPy.
+
+    results: what `start_decoding` returned, where it is called before.
+    """
+
+    def __init__(self, results: Iterator[Result] | None = None) -> None:
+        self._results = results
 
     def decode(self, job: Job, folder: Path) -> Iterator[Decoded]:
         """Decode every utterance, in order, and write lattices as `folder`/lat.1.gz."""
-        network, engine = load_network(job.graph, job.model), choose_engine().name
-        utterances = read_utterances(job.loglikes, network)
-        here = partial(decode_one, network, job, engine)
-        elsewhere = partial(decode_elsewhere, job, engine)  # the graph does not travel
-        decode = here if job.nj == 1 else elsewhere
         try:
             with (folder / "lat.1.gz").open("wb") as lattices:
-                for decoded, lattice in map_utterances(decode, utterances, job.nj):
+                for decoded, lattice in self._results or start_decoding(job):
                     lattices.write(lattice)
                     yield decoded
         except OSError as error:
@@ -47,7 +50,18 @@ class EmbeddedDecoder:
         return ""
 
 
-def decode_elsewhere(job: Job, engine: str, utt: str, loglikes: Loglikes) -> tuple[Decoded, bytes]:
+def start_decoding(job: Job, way: Way | None = None) -> Iterator[Result]:
+    """Decode every utterance, in order, here or in shards; what does not fit is refused at once."""
+    network, engine = load_network(job.graph, job.model), choose_engine().name
+    utterances = read_utterances(job.loglikes, network)
+    here = partial(decode_one, network, job, engine)
+    if way:
+        return way(here, utterances)
+    elsewhere = partial(decode_elsewhere, job, engine)  # the graph does not travel
+    return map_utterances(here if job.nj == 1 else elsewhere, utterances, job.nj)
+
+
+def decode_elsewhere(job: Job, engine: str, utt: str, loglikes: Loglikes) -> Result:
     """Decode one utterance in a worker process."""
     return decode_one(load_job_network(job), job, engine, utt, loglikes)
 
@@ -58,9 +72,7 @@ def load_job_network(job: Job) -> Network:
     return load_network(job.graph, job.model)
 
 
-def decode_one(
-    network: Network, job: Job, engine: str, utt: str, loglikes: Loglikes
-) -> tuple[Decoded, bytes]:
+def decode_one(network: Network, job: Job, engine: str, utt: str, loglikes: Loglikes) -> Result:
     """Decode one utterance: its record and its gzipped lattice; its faults are in the record."""
     frames = 0 if isinstance(loglikes, InputError) else len(loglikes)
     try:

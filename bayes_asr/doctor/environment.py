@@ -3,7 +3,6 @@
 import os
 import platform
 import shutil
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -12,16 +11,12 @@ from bayes_asr.decode import compiled as decoder
 from bayes_asr.decode.archive import BACKENDS, choose_decoder
 from bayes_asr.decode.kaldi import PROGRAMS
 from bayes_asr.doctor.check import LEAST_FREE, Check
+from bayes_asr.doctor.extras import EXTRAS, find_missing
 from bayes_asr.errors import InputError
 from bayes_asr.interface import fault
 from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.programs import explain_failure, find_nist_program, find_program
 
-EXTRAS = {
-    "decode": ("kaldifst",),
-    "report": ("matplotlib",),
-    "mini": ("espeakng_loader", "kaldi_native_fbank"),
-}
 COMPILERS = (os.environ.get("CXX", "c++"), "g++", "clang++")
 GMM_SCRIPTS = (  # of Kaldi's egs/wsj/s5: what local/kaldi_gmm.sh calls
     *("steps/make_mfcc.sh", "steps/compute_cmvn_stats.sh", "steps/train_mono.sh"),
@@ -40,7 +35,7 @@ def check_environment() -> list[Check]:
     """Python, torch, native code, optional packages, other programs, disk."""
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     devices = f"{', '.join(names) or 'no GPU'}, {torch.get_num_threads()} threads"
-    compiler = next((where for where in map(shutil.which, COMPILERS) if where), "no compiler")
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), "")
     free = shutil.disk_usage(Path.cwd()).free
     return [
         Check("python", "ok", f"{platform.python_version()} on {platform.machine()}"),
@@ -62,11 +57,9 @@ def check_environment() -> list[Check]:
 def _check_decoder(compiler: str) -> Check:
     """Whether decoding is compiled."""
     if decoder.library() is not None:
-        return Check("native decoder", "ok", f"built; {compiler}")
-    missing = fault(decoder.LIBRARY, *decoder.INTERFACE)
-    return Check(
-        "native decoder", "warning", f"{missing} ({compiler}), so decoding is slow; install again"
-    )
+        return Check("native decoder", "ok", "built")
+    said = _explain_absence(fault(decoder.LIBRARY, *decoder.INTERFACE), compiler)
+    return Check("native decoder", "warning", f"{said}: decoding takes about 15 times as long")
 
 
 def _check_recurrence(compiler: str) -> Check:
@@ -79,17 +72,22 @@ def _check_recurrence(compiler: str) -> Check:
         return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
     if recurrence.library() is not None:
         return Check("recurrence", "ok", f"torch alone, as {recurrence.CHOICE} says")
-    missing = fault(recurrence.LIBRARY, *recurrence.INTERFACE)
-    return Check(
-        "recurrence", "warning", f"{missing} ({compiler}), so torch alone trains; install again"
-    )
+    said = _explain_absence(fault(recurrence.LIBRARY, *recurrence.INTERFACE), compiler)
+    cost = "torch alone trains, which takes up to twice as long"
+    return Check("recurrence", "warning", f"{said}: {cost}")
+
+
+def _explain_absence(missing: str, compiler: str) -> str:
+    """Why a library is not there, and how it would be."""
+    if compiler:
+        return f"{missing}; install again, {compiler} will build it"
+    return f"{missing}, and no C++ compiler is here; install g++ or clang, then this package again"
 
 
 def _check_import(extra: str) -> Check:
-    missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
+    missing = find_missing(extra)
     if missing:
-        lacking = f"without {', '.join(missing)}: pip install -e '.[{extra}]'"
-        return Check(f"extra {extra}", "absent", lacking)
+        return Check(f"extra {extra}", "absent", f"lacking: pip install {' '.join(missing)}")
     return Check(f"extra {extra}", "ok", "there")
 
 

@@ -1,10 +1,8 @@
 """Whether a training would start: the sets of a configuration, looked at in seconds."""
 
-import logging
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -14,28 +12,27 @@ import torch
 from bayes_asr.config import Config
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import (
-    NAMED,
     data_dir,
     features_of,
-    locate,
     training_and_dev,
 )
-from bayes_asr.doctor.check import LEAST_FREE, Check, State
-from bayes_asr.errors import InputError, explain
-from bayes_asr.log import LOGGER
+from bayes_asr.doctor.check import (
+    CHECKPOINTS,
+    HERE,
+    LEAST_FREE,
+    Check,
+    collect_messages,
+    describe_lacking,
+    format_gib,
+)
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.fst import read_fst
-from bayes_asr.tables.mdl import read_transition_model
-from bayes_asr.tables.text import DataDir
 from bayes_asr.train.components import architecture, plan_network
 
-HERE = Path()
 SAMPLE = 10  # utterances of a set that are read
 UPDATED = 5  # what is held of each weight: itself, its gradient, two moments, a temporary
 VALUES_PER_UNIT = 16  # and frame, until the backward pass: measured with lstm; li-bru takes 10
-CHECKPOINTS = 4 * 3  # last, the one before, unfinished and best: weights and two moments
 
 
 def check_corpus(
@@ -46,40 +43,16 @@ def check_corpus(
     out: an existing folder on the disk that a run would be written to.
     """
     checks: list[Check] = []
-    with _collect_messages(checks, "training data", blocking=True):
+    with collect_messages(checks, "training data", blocking=True):
         architecture(config.model, {"features": 1}, {"pdfs": 1})
         train, dev = training_and_dev(config, open_pipe)
         for name, data in (("train", train), ("dev", dev)):
             checks.append(Check(name, "ok", _describe(data)))
         checks += _estimate_resources(config, train, dev, out)
     for name in ("train", "dev", "test"):
-        with _collect_messages(checks, f"{name} set"):
+        with collect_messages(checks, f"{name} set"):
             checks.extend(_check_set(config, name, open_pipe))
-    with _collect_messages(checks, "graph"):
-        checks.append(Check("graph", "ok", _check_graph(config)))
     return checks
-
-
-@contextmanager
-def _collect_messages(checks: list[Check], name: str, *, blocking: bool = False) -> Iterator[None]:
-    """Turn what is logged, and bad input, into checks."""
-    states: dict[str, State] = {"INFO": "ok", "WARNING": "warning"}
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            checks.append(Check(name, states[record.levelname], record.getMessage()))
-
-    handlers, LOGGER.handlers = LOGGER.handlers, [Collector()]
-    level = LOGGER.level
-    LOGGER.setLevel(logging.INFO)
-    try:
-        yield
-    except (InputError, OSError) as error:
-        said = explain(error) if isinstance(error, OSError) else str(error)
-        checks.append(Check(name, "error" if blocking else "warning", said))
-    finally:
-        LOGGER.handlers = handlers
-        LOGGER.setLevel(level)
 
 
 def _describe(data: LabelledSet) -> str:
@@ -102,7 +75,7 @@ def _check_set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterato
         missing = [utt for utt in data.utt2spk if utt not in there]
         counts.append(f"{len(data.utt2spk) - len(missing)} with {what}")
         if missing:
-            yield Check(f"{name} set", "warning", _describe_lacking(data, missing, what))
+            yield Check(f"{name} set", "warning", describe_lacking(data, missing, what))
     for utt in features.utterances:
         frames, columns = features.read_shape(utt) or (1, features.dimensions)
         if not frames or columns != features.dimensions:
@@ -112,11 +85,6 @@ def _check_set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterato
         features[utt]
     counts.append(f"all headers and {len(sample)} matrices read")
     yield Check(f"{name} set", "ok", ", ".join(counts))
-
-
-def _describe_lacking(data: DataDir, missing: list[str], what: str) -> str:
-    names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
-    return f"{data.path}: {len(missing)} of {len(data.utt2spk)} lack {what}: {names}"
 
 
 def _estimate_resources(
@@ -136,16 +104,16 @@ def _estimate_resources(
     yield Check(
         "memory",
         "warning" if free is not None and needed > free else "ok",
-        f"about {_format_gib(needed)} for {weights // 4} parameters and a batch of {frames} frames,"
-        f" beside the program; {'unknown' if free is None else _format_gib(free)} free",
+        f"about {format_gib(needed)} for {weights // 4} parameters and a batch of {frames} frames,"
+        f" beside the program; {'unknown' if free is None else format_gib(free)} free",
     )
     written = CHECKPOINTS * weights + 4 * outputs["pdfs"] * sum(dev.lengths.values())
     free_disk = shutil.disk_usage(out).free
     yield Check(
         "disk",
         "warning" if written + LEAST_FREE > free_disk else "ok",
-        f"about {_format_gib(written)} for checkpoints and the log-likelihoods of dev;"
-        f" {_format_gib(free_disk)} free in {out.absolute()}",
+        f"about {format_gib(written)} for checkpoints and the log-likelihoods of dev;"
+        f" {format_gib(free_disk)} free in {out.absolute()}",
     )
 
 
@@ -159,35 +127,7 @@ def _find_free_memory() -> int | None:
         return None
 
 
-def _format_gib(size: int) -> str:
-    return f"{size / 2**30:.3g} GiB"
-
-
 def _pick_spread(utterances: list[str]) -> list[str]:
     """Some utterances from the beginning to the end."""
     places = np.linspace(0, len(utterances) - 1, min(SAMPLE, len(utterances)))
     return [utterances[place] for place in places.round().astype(int)]
-
-
-def _check_graph(config: Config) -> str:
-    """Compare the transition-ids of the graph with those of the training alignments' model."""
-    folder = locate(config.data.graph, config.data, "decoding graph")
-    aligned = locate(config.data.train.alignments, config.data, "train alignments")
-    model = read_transition_model(aligned / "final.mdl")
-    graph = read_fst(folder / "HCLG.fst")
-    last = int(graph.ilabel.max(initial=0))
-    if last > model.num_transition_ids:
-        raise InputError(
-            f"{folder / 'HCLG.fst'} has transition-id {last}, but {aligned / 'final.mdl'} has 1 to"
-            f" {model.num_transition_ids}; build the graph with that model"
-        )
-    recorded = folder / "num_pdfs"  # written by Kaldi's mkgraph.sh
-    said = recorded.read_text(encoding="utf-8", errors="replace") if recorded.exists() else None
-    if said is not None and said.split() != [str(model.num_pdfs)]:
-        raise InputError(
-            f"{recorded} says {said.strip()!r}, but {aligned / 'final.mdl'} has"
-            f" {model.num_pdfs} pdfs; build the graph with that model"
-        )
-    if not (folder / "words.txt").exists():
-        raise InputError(f"{folder / 'words.txt'} is missing; copy it from the language directory")
-    return f"{len(graph.final)} states, {len(graph.ilabel)} arcs, {model.num_pdfs} pdfs"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.errors import InputError
+from bayes_asr.files import is_there
 
 FEATURES = "features"  # the only stream that a configuration has
 Cmvn = Literal["none", "mean", "mean-variance"]
@@ -67,18 +68,28 @@ class Normalisation:
 def deltas(matrix: np.ndarray, order: int) -> np.ndarray:
     """Append `order` derivatives over +-2 frames [T, F * (order + 1)], as add-deltas.
 
-    Frames beyond an end repeat the frame at the end. Derivative i+1 applies the regression weights
-    to those of derivative i (Kaldi's feature-functions.cc, DeltaFeatures).
+    Frames beyond an end repeat the frame at the end.
     """
-    offsets = np.arange(-DELTA_WINDOW, DELTA_WINDOW + 1)
-    step = offsets / np.square(offsets).sum()
-    weights, parts = np.ones(1), [matrix]
-    for _ in range(order):
-        weights = np.convolve(weights, step)
+    parts = [matrix]
+    for weights in regression_weights(order):
         reach = len(weights) // 2
         padded = np.pad(matrix, ((reach, reach), (0, 0)), mode="edge")
         parts.append(sliding_window_view(padded, len(weights), axis=0) @ weights)
     return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def regression_weights(order: int) -> list[np.ndarray]:
+    """Return the weights of the frames around one for each derivative, the first one first.
+
+    Derivative i+1 applies the regression weights to those of derivative i (Kaldi's
+    feature-functions.cc, DeltaFeatures).
+    """
+    offsets = np.arange(-DELTA_WINDOW, DELTA_WINDOW + 1)
+    step = offsets / np.square(offsets).sum()
+    weights = [np.ones(1)]
+    for _ in range(order):
+        weights.append(np.convolve(weights[-1], step))
+    return weights[1:]
 
 
 def splice(matrix: np.ndarray, left: int, right: int) -> np.ndarray:
@@ -201,7 +212,7 @@ class FrontEnd:
 def read_analysis(directory: Path) -> dict[str, Any] | None:
     """What made the features of a data directory from sound; None where it does not say."""
     path = directory / "frontend.json"
-    if not path.exists():
+    if not is_there(path):
         return None
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))

@@ -2,15 +2,15 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FrontEnd, statistics
+from bayes_asr.features.front_end import FrontEnd, read_analysis, statistics
 from bayes_asr.tables.ark import read_matrix, read_shape
 from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.scp import is_pipe, list_archives
+from bayes_asr.tables.scp import absent_file, is_pipe, list_archives
 from bayes_asr.tables.text import DataDir
 
 
@@ -32,14 +32,29 @@ class Features:
         self._data, self._feats, self._open_pipe = data, data.feats, open_pipe
         self.front_end = front_end
         self._speakers: dict[str, np.ndarray] = {}
+        self._check_files()
 
     def __contains__(self, utt: str) -> bool:
         return utt in self._feats
 
     @property
-    def directory(self) -> Path:
-        """The data directory."""
-        return self._data.path
+    def directories(self) -> list[Path]:
+        """The data directory, or those that are joined."""
+        return [part.path for part in self._data.parts]
+
+    @cached_property
+    def sound(self) -> dict[str, Any] | None:
+        """What made the features of sound; None where a directory does not say."""
+        made = [read_analysis(directory) for directory in self.directories]
+        if None in made:
+            return None
+        for directory, analysis in zip(self.directories, made, strict=True):
+            if analysis != made[0]:
+                raise InputError(
+                    f"{directory / 'frontend.json'}: is not that of {self.directories[0]}; extract"
+                    " all features alike"
+                )
+        return made[0]
 
     @property
     def speakers(self) -> dict[str, str]:
@@ -115,6 +130,17 @@ class Features:
             " extract all features alike"
         )
 
+    def _check_files(self) -> None:
+        """InputError for the first file that a table names and that does not exist."""
+        used = [*self.archives, *self.statistics_archives]
+        if not (absent := {path for path in used if _is_absent(path)}):
+            return
+        for part in self._data.parts:
+            for name, table in (("feats.scp", part.feats), ("cmvn.scp", part.cmvn)):
+                for key, where in (table or {}).items():
+                    if absent.intersection(archives := list_archives([where])):
+                        raise absent_file(part.path / name, key, str(archives[0]))
+
     def _statistics(self, utt: str) -> np.ndarray:
         speaker = self._data.utt2spk[utt]
         if speaker not in self._speakers:
@@ -124,8 +150,8 @@ class Features:
     def _speaker_statistics(self, speaker: str) -> np.ndarray:
         if self._data.cmvn is None:
             return statistics(self.read(utt) for utt in self._utterances_of[speaker])
-        scp = self._data.path / "cmvn.scp"
         if speaker not in self._data.cmvn:
+            scp = self._data.path / "cmvn.scp"
             raise InputError(f"{scp}: speaker {speaker} is missing; compute its statistics")
         where = self._data.cmvn[speaker]
         stats = read_matrix(where, speaker, open_pipe=self._open_pipe, dtype=np.float64)
@@ -143,3 +169,14 @@ class Features:
         for utt in self._feats:
             by_speaker.setdefault(self._data.utt2spk[utt], []).append(utt)
         return by_speaker
+
+
+def _is_absent(path: Path) -> bool:
+    """Whether nothing is there; any other trouble is told when the file is read."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False

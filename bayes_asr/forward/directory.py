@@ -1,24 +1,34 @@
 """The log-likelihoods of all utterances of a data directory."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
-from tqdm import tqdm
 
 from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import data_dir, report_skipped
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, needing_memory
 from bayes_asr.features.stored import Features
+from bayes_asr.files import is_there, together
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
+from bayes_asr.forward.onnx_network import OnnxNetwork
 from bayes_asr.lock import alone_in
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.network import States
+from bayes_asr.progress import follow
+from bayes_asr.shards import Way
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.text import DataDir, read_data_dir
 
 BATCH_SEQUENCES, BATCH_FRAMES = 64, 10_000
+Item = TypeVar("Item", np.ndarray, range)  # has as many elements as the utterance frames
+Output = TypeVar("Output")
+
+Network = LogLikelihoods | OnnxNetwork
 
 
 def forward(
@@ -31,27 +41,36 @@ def forward(
     max_skipped: float = 0.0,
     open_pipe: OpenPipe | None = None,
     chunk: int | None = None,
+    way: Way | None = None,
+    onnx: Path | None = None,
 ) -> int:
     """Write `out`/loglikes.{ark,scp} for the Kaldi directory `data` or the run's own set `on`.
 
     Every utterance is computed, aligned or not. Of those of utt2spk a share of `max_skipped` may
     lack features; they are named. chunk: how many frames are computed at a time, in networks that
-    do not look ahead. Returns how many are written.
+    do not look ahead; onnx: what `bayes-asr export` has written of the run, to compute with; way:
+    how shards are computed, None for here. Returns how many are written.
     """
-    network = load(run, counts)
-    if data:
-        directory = read_data_dir(data, open_pipe=open_pipe)
+    network = OnnxNetwork(onnx) if onnx else load(run, counts)
+    recorded = run / "config.yaml"
+    if data:  # for which the network alone would do
+        moves = load_config([recorded]).data.moves if is_there(recorded) else ()
+        directory = read_data_dir(data, open_pipe=open_pipe, moves=moves)
     else:
-        directory = data_dir(load_config([run / "config.yaml"]), on or "dev", open_pipe)
-    items = log_likelihoods(network, directory, max_skipped, open_pipe, chunk=chunk)
-    with alone_in(out):
+        directory = data_dir(load_config([recorded]), on or "dev", open_pipe)
+    if way:
+        features = open_features(network, directory, max_skipped, open_pipe)
+        items = share_log_likelihoods(way, network, features, lambda utt, x: (utt, x), chunk)
+    else:
+        items = log_likelihoods(network, directory, max_skipped, open_pipe, chunk=chunk)
+    with alone_in(out), together(out):
         written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
     LOGGER.info("wrote the log-likelihoods of %d utterances to %s", written, out / "loglikes.scp")
     return written
 
 
 def log_likelihoods(
-    network: LogLikelihoods,
+    network: Network,
     data: DataDir,
     max_skipped: float,
     open_pipe: OpenPipe | None = None,
@@ -64,12 +83,56 @@ def log_likelihoods(
     Those of utt2spk that lack features are named first; InputError if they are a larger share than
     `max_skipped`, the message calling that limit `limited_by`.
     """
+    features = open_features(network, data, max_skipped, open_pipe, limited_by)
+    yield from _compute(network, features, follow(features.utterances, "forward"), chunk)
+
+
+def open_features(
+    network: Network,
+    data: DataDir,
+    max_skipped: float,
+    open_pipe: OpenPipe | None = None,
+    limited_by: str = "--max-skipped",
+) -> Features:
+    """The features that a network reads; the limits are those of `log_likelihoods`."""
     features = Features(data, network.front_end, open_pipe=open_pipe)
     why, total = f"no features in {data.path}", len(data.utt2spk)
     report_skipped(why, features.missing, total, max_skipped, limited_by)
-    utterances = tqdm(features.utterances, desc="forward", unit="utt", leave=False, disable=None)
+    return features
+
+
+def share_log_likelihoods(
+    way: Way,
+    network: Network,
+    features: Features,
+    use: Callable[[str, np.ndarray], Output],
+    chunk: int | None = None,
+) -> Iterator[Output]:
+    """What `use` makes of utterances and their log-likelihoods [T, P], computed in shards.
+
+    What is computed together is what would be here, so the numbers are the same to the last bit.
+    """
+
+    def compute(_: str, utterances: Sequence[str]) -> list[Output]:
+        computed = _compute(network, features, utterances, chunk)
+        return [use(utt, loglikes) for utt, loglikes in computed]
+
+    sizes = ((utt, range(_count_frames(features, utt))) for utt in features.utterances)
+    groups = ([utt for utt, _ in group] for group in _groups(sizes))
+    return chain.from_iterable(way(compute, ((group[0], group) for group in groups)))
+
+
+def _count_frames(features: Features, utt: str) -> int:
+    return (features.read_shape(utt) or features.read(utt).shape)[0]
+
+
+def _compute(
+    network: Network, features: Features, utterances: Iterable[str], chunk: int | None
+) -> Iterator[tuple[str, np.ndarray]]:
     matrices = ((utt, _read_input(features, utt, network.front_end.size)) for utt in utterances)
-    yield from in_chunks(network, matrices, chunk) if chunk else in_batches(network, matrices)
+    if chunk and isinstance(network, LogLikelihoods):
+        return in_chunks(network, matrices, chunk)
+    return in_batches(network, matrices)
 
 
 def _read_input(features: Features, utt: str, expected: int) -> np.ndarray:
@@ -96,26 +159,38 @@ def in_chunks(
         states: States = []
         for start in range(0, len(matrix), chunk):
             some = slice(start, start + chunk)
-            computed, states = network.advance(matrix[some], states)
+            with needing_memory(partial(_describe, [(utt, matrix[some])])):
+                computed, states = network.advance(matrix[some], states)
             loglikes[some] = computed.numpy()
         yield utt, loglikes
 
 
 def in_batches(
-    network: LogLikelihoods, utterances: Iterable[tuple[str, np.ndarray]]
+    network: Network, utterances: Iterable[tuple[str, np.ndarray]]
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield log-likelihoods [T, P] of prepared utterances [T, F'], many computed together.
 
     Up to BATCH_SEQUENCES utterances and BATCH_FRAMES frames, or one that is longer.
     """
     for group in _groups(utterances):
-        computed = network.of_prepared([matrix for _, matrix in group])
+        with needing_memory(partial(_describe, group)):
+            computed = network.of_prepared([matrix for _, matrix in group])
         for (utt, _), loglikes in zip(group, computed, strict=True):
             yield utt, loglikes.numpy()
 
 
-def _groups(utterances: Iterable[tuple[str, np.ndarray]]) -> Iterator[list[tuple[str, np.ndarray]]]:
-    group: list[tuple[str, np.ndarray]] = []
+def _describe(group: list[tuple[str, np.ndarray]]) -> str:
+    """Utterances that lack memory together, and what to do."""
+    longest, matrix = max(group, key=lambda item: len(item[1]))
+    return (
+        f"for {len(group)} utterances of {sum(len(x) for _, x in group)} frames, {longest} with"
+        f" {len(matrix)}; close other programs, raise the limit on memory (ulimit -v), or cut long"
+        " recordings into segments"
+    )
+
+
+def _groups(utterances: Iterable[tuple[str, Item]]) -> Iterator[list[tuple[str, Item]]]:
+    group: list[tuple[str, Item]] = []
     frames = 0
     for item in utterances:
         if group and (len(group) == BATCH_SEQUENCES or frames + len(item[1]) > BATCH_FRAMES):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from bayes_asr.errors import InputError
 from bayes_asr.features.arriving import Arriving
 from bayes_asr.features.front_end import FrontEnd
+from bayes_asr.forward.plain import PlainStep, PlainUtterance
 from bayes_asr.forward.stream import Stream
 from bayes_asr.nn.frames import pack, unpack
 from bayes_asr.nn.network import AcousticModel, States
@@ -65,6 +66,15 @@ class LogLikelihoods(nn.Module):
             return self.front_end.without_speaker(self._check_features(features), cmvn)
 
         return Stream(self.advance, without_speaker, Arriving(**self.front_end.shape))
+
+    def plain(self) -> PlainUtterance:
+        """The same as plain torch in single precision, which `torch.export` can write down."""
+        return PlainUtterance(self.model, self.stream_name, self.front_end, self.log_priors)
+
+    def plain_step(self) -> PlainStep:
+        """The same for a few frames at a time; InputError where the network looks ahead."""
+        self.check_causal()
+        return PlainStep(self.model, self.stream_name, self.front_end, self.log_priors)
 
     @torch.no_grad()
     def of_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:

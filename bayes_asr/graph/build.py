@@ -118,7 +118,6 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
     """
     out = Path(out)
     folder = out / "phones"
-    folder.mkdir(parents=True, exist_ok=True)
     write_mapping(graph.words.items(), out / "words.txt")
     write_mapping(graph.phones.items(), out / "phones.txt")
     write_lines([graph.num_pdfs], out / "num_pdfs")

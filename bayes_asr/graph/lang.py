@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.errors import InputError
+from bayes_asr.files import is_there
 from bayes_asr.graph.lexicon import Pronunciation, mark_positions, read_lexicon
 from bayes_asr.graph.symbols import EPSILON
 from bayes_asr.tables.binary import iter_lines
@@ -38,7 +39,7 @@ def read_lang(folder: Path, unknown: str | None = None) -> Lang:
     The lexicon is the first that is there of lexiconp.txt, lexicon.txt, phones/align_lexicon.txt.
     `unknown`: another word than that of oov.txt.
     """
-    found = [folder / name for name in LEXICONS if (folder / name).exists()]
+    found = [folder / name for name in LEXICONS if is_there(folder / name)]
     if not found:
         raise InputError(f"{folder}: has no lexicon (looked for {', '.join(LEXICONS)})")
     align = found[0] == folder / ALIGN_LEXICON
@@ -59,7 +60,7 @@ def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
 
 def read_silence_phones(folder: Path) -> list[str]:
     """The silence phones that a lang, dict or graph folder lists, the optional one first."""
-    files = [folder / name for name in SILENCE_FILES if (folder / name).exists()]
+    files = [folder / name for name in SILENCE_FILES if is_there(folder / name)]
     return list(dict.fromkeys(word for file in files for word in _read_words(file)))
 
 
@@ -70,7 +71,7 @@ def _read_words(path: Path) -> list[str]:
 def find_phones_file(folder: Path, model: Path) -> Path:
     """The phones.txt of a lang folder, or else that of `model`."""
     own = folder / "phones.txt"
-    return own if own.exists() else find_phone_table(model, folder / "lexicon.txt")
+    return own if is_there(own) else find_phone_table(model, folder / "lexicon.txt")
 
 
 def find_phone_table(model: Path, lexicon: Path) -> Path:
@@ -78,7 +79,7 @@ def find_phone_table(model: Path, lexicon: Path) -> Path:
     lang = [parent / "lang" / "phones.txt" for parent in list(lexicon.resolve().parents)[1:3]]
     candidates = [model.parent / "phones.txt", model.parent / "graph" / "phones.txt", *lang]
     for candidate in candidates:
-        if candidate.exists():
+        if is_there(candidate):
             return candidate
     tried = ", ".join(map(str, candidates))
     raise InputError(f"{model}: no phones.txt belongs to it (tried {tried}): give --phones FILE")
@@ -91,7 +92,7 @@ def build_monophones(
 
     The phones are those of the lang folder's phones.txt, or else of the lexicon, silence first.
     """
-    if (folder / "phones.txt").exists():
+    if is_there(folder / "phones.txt"):
         table = read_symbols(folder / "phones.txt")
     else:
         said = {phone for entry in lexicon for phone in entry.phones}

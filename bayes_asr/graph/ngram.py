@@ -18,6 +18,7 @@ from bayes_asr.tables.fst import Fst
 LOG = logging.getLogger(__name__)
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts
+LARGEST = 1000  # log10 of a probability or a backoff weight; determinization would not end
 Ngram = tuple[str, ...]
 
 
@@ -166,8 +167,10 @@ def _parse_entry(fields: Sequence[str], order: int, where: str) -> tuple[Ngram, 
             f"{where}: not a log probability, {order} words and perhaps a backoff weight: "
             f"{' '.join(fields)}"
         ) from error
-    if not all(math.isfinite(value) for value in numbers) or numbers[0] > 0:
-        raise InputError(f"{where}: no finite log probability: {' '.join(fields)}")
+    if not all(abs(value) <= LARGEST for value in numbers) or numbers[0] > 0:
+        raise InputError(
+            f"{where}: no log10 probability and backoff weight within {LARGEST}: {' '.join(fields)}"
+        )
     if {EPSILON, BACKOFF} & {*fields[1:]}:
         raise InputError(f"{where}: {BACKOFF} and {EPSILON} are no words: {' '.join(fields)}")
     return tuple(fields[1 : order + 1]), numbers[0], numbers[1] if len(numbers) == 2 else 0.0

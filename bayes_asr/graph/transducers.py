@@ -67,7 +67,7 @@ def load_kaldifst() -> Any:
         import kaldifst
     except ImportError as error:
         raise InputError(
-            f"building a graph needs kaldifst: pip install -e '.[decode]' ({error})"
+            f"building a graph needs kaldifst: pip install kaldifst ({error})"
         ) from error
     return kaldifst
 

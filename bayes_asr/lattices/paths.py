@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from bayes_asr.config.schema import LM_WEIGHTS, PENALTIES
 from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice
 
@@ -25,14 +26,17 @@ class Path:
 def pair_weights(lmwts: Sequence[float], wips: Sequence[float]) -> list[Weights]:
     """Return every pair (LM weight, word insertion penalty), in the order of the arguments.
 
-    Raises InputError for a weight that is not positive, and for a penalty of more than one decimal,
-    the number of those that stand in the name of a file of hypotheses.
+    Raises InputError for a weight or a penalty out of the range of `decode.lm_weights` or
+    `decode.insertion_penalties`, and for a penalty of more than one decimal, the number of those
+    that stand in the name of a file of hypotheses.
     """
     for lmwt in lmwts:
-        if not 0 < lmwt < np.inf:
-            raise InputError(f"LM weight {lmwt:g}: it must be positive")
+        if not LM_WEIGHTS.admits(lmwt):
+            raise InputError(f"LM weight {lmwt:g}: give {LM_WEIGHTS.describe('a number')}")
     for wip in wips:
-        if not abs(wip - round(wip, 1)) < 1e-9:  # nan too
+        if not PENALTIES.admits(wip):
+            raise InputError(f"insertion penalty {wip:g}: give {PENALTIES.describe('a number')}")
+        if not abs(wip - round(wip, 1)) < 1e-9:
             raise InputError(f"insertion penalty {wip:g}: write it with one decimal, as {wip:.1f}")
     return list(product(lmwts, wips))
 

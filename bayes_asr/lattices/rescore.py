@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tqdm import tqdm
-
 from bayes_asr.errors import InputError
+from bayes_asr.files import together
 from bayes_asr.lattices.ctm import FRAME_SHIFT, Place, write_ctm
 from bayes_asr.lattices.mbr import TimedWord, decode_risk
 from bayes_asr.lattices.paths import Weights, best_paths, pair_weights, sweep_words
 from bayes_asr.processes.pool import map_utterances
+from bayes_asr.progress import follow
 from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices
 from bayes_asr.tables.text import Spelling, write_mapping, write_text
 
@@ -58,23 +58,30 @@ def rescore_lattices(
     readings = Readings(tuple(pair_weights(lmwts, wips)), nbest, mbr)
     symbols = Spelling(words)
     found = map_utterances(partial(read_lattice, readings), read_all(lattices), nj)
-    done = list(tqdm(found, desc="rescore", unit="utt", leave=False, disable=None))
+    done = list(follow(found, "rescore"))
     if not done:
         raise InputError(f"{', '.join(map(str, lattices))}: hold no lattice")
-    for k, (lmwt, wip) in enumerate(readings.grid):
-        name = f"lmwt{lmwt:g}.wip{wip:.1f}"
-        write_readings([row[k] for row in done], symbols, Path(out), name, frame_shift, readings)
+    with together(Path(out)):
+        for k, (lmwt, wip) in enumerate(readings.grid):
+            name = f"lmwt{lmwt:g}.wip{wip:.1f}"
+            found_here = [row[k] for row in done]
+            write_readings(found_here, symbols, Path(out), name, frame_shift, readings)
     return len(done)
 
 
 def read_all(lattices: Iterable[Path]) -> Iterator[tuple[str, CompactLattice]]:
-    """Stream the word lattices of several archives."""
+    """Stream the word lattices of several archives; InputError for one without a path."""
     for path in lattices:
         for utt, lattice in iter_lattices(Path(path)):
             if isinstance(lattice, Lattice):
                 raise InputError(
                     f"{path}: {utt} is a state-level lattice; lattice-determinize-pruned makes "
                     "word lattices"
+                )
+            if not lattice.num_states:
+                raise InputError(
+                    f"{path}: {utt} has no path from its start to an end; decode it again, with a"
+                    " wider beam"
                 )
             yield utt, lattice
 
@@ -136,7 +143,7 @@ def write_ctm_at(
     """
     symbols = Spelling(words)
     found = map_utterances(partial(time_words, weights), read_all(lattices), nj)
-    shown = tqdm(found, desc=path.name, unit="utt", leave=False, disable=None)
+    shown = follow(found, path.name)
     write_ctm(shown, symbols, path, places=places)
 
 

@@ -1,8 +1,8 @@
 """Dropout masks that depend on the sequence and on nothing else.
 
-A mask is a hash of (key of the sequence, stream, position). It has no generator state: the same
-utterance in the same epoch gets the same mask whatever its batch, its neighbours or the process
-that trains it, and a resumed run needs nothing restored.
+A mask is a hash of (key of the sequence or of its frame, stream, position). It has no generator
+state: the same utterance in the same epoch gets the same mask whatever its batch, its neighbours or
+the process that trains it, and a resumed run needs nothing restored.
 """
 
 import math
@@ -10,9 +10,11 @@ import math
 import torch
 from torch import Tensor
 
+from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.kernels import library
 
 _GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed 64-bit integer
+_FRAME = 0x2545F4914F6CDD1D  # an odd number that is no small multiple of it: frames differ
 _MIX = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # the multipliers of splitmix64, likewise
 _BITS = 24  # of a hash that are compared with the probability
 
@@ -20,7 +22,7 @@ _BITS = 24  # of a hash that are compared with the probability
 def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: float) -> Tensor:
     """Return dropout masks [B, *shape]: 0 with probability `dropout`, otherwise 1.
 
-    keys_B: one 64-bit integer for each sequence.
+    keys_B: one 64-bit integer for each sequence, or for each frame (`frame_keys`).
     stream: tells apart the masks of one sequence, such as those of different layers.
     """
     size = torch.Size(shape).numel()
@@ -31,6 +33,11 @@ def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: floa
         position = torch.arange(first, first + size, device=keys_B.device)
         mask = _hash(keys_B[:, None] + _GOLDEN * position[None, :]) >= least
     return mask.to(torch.get_default_dtype()).view(len(keys_B), *shape)
+
+
+def frame_keys(keys_B: Tensor, frames: Frames) -> Tensor:
+    """Return a key for each frame [N], from those of the sequences and the time in them."""
+    return keys_B[frames.sequence] + _FRAME * frames.time
 
 
 def _hash(x: Tensor) -> Tensor:

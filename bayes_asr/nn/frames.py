@@ -56,9 +56,16 @@ class Frames:
     @cached_property
     def _time_and_sequence(self) -> tuple[Tensor, Tensor]:
         """Time step and sequence of every frame, two tensors [N]."""
+        if len(self.lengths) == 1:  # a length that an exporter leaves open goes into no list
+            return torch.arange(self.count), torch.zeros(self.count, dtype=torch.long)
         sizes, starts = (torch.tensor(n, dtype=torch.long) for n in (self.sizes, self.starts))
         time = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
         return time, torch.arange(len(time)) - starts[time]
+
+    @cached_property
+    def time(self) -> Tensor:
+        """The time step of each frame in its sequence [N]."""
+        return self._time_and_sequence[0].to(self.device)
 
     @cached_property
     def sequence(self) -> Tensor:
@@ -72,6 +79,8 @@ class Frames:
         It is its own inverse, and the reversed sequences have the same sizes and starts.
         """
         time, sequence = self._time_and_sequence
+        if len(self.lengths) == 1:
+            return time.flip(0).to(self.device)
         mirrored = torch.tensor(self.lengths)[sequence] - 1 - time
         return (torch.tensor(self.starts)[mirrored] + sequence).to(self.device)
 
@@ -81,7 +90,7 @@ class Frames:
         backwards: for each direction, whether it reads time backwards; sets: D, or 1 where all
         directions read the same rows.
         """
-        forwards = torch.arange(len(self.sequence), device=self.device)
+        forwards = torch.arange(self.count, device=self.device)
         orders = [self.reverse if back else forwards for back in backwards]
         return torch.stack([sets * order + d % sets for d, order in enumerate(orders)], 1).flatten()
 

@@ -31,6 +31,10 @@ class Layer(nn.Module):
         """
         raise NotImplementedError
 
+    def begin(self) -> State:
+        """Return the state of one sequence before its first frame; () for a layer without one."""
+        return ()
+
     def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
         """Outputs [T, outputs] of the next frames of one sequence, and the state after them.
 

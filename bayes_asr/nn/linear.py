@@ -25,7 +25,12 @@ class Linear(nn.Linear):
         return super().forward(x_NF)
 
     def _gains(self, x_NF: Tensor) -> bool:
-        if x_NF.device.type != "cpu" or x_NF.dim() != 2 or self.weight.dtype != torch.float32:
+        if (
+            torch.compiler.is_exporting()
+            or x_NF.device.type != "cpu"
+            or x_NF.dim() != 2
+            or self.weight.dtype != torch.float32
+        ):
             return False
         dtype = factor_type("cpu")
         by_autocast = torch.is_autocast_enabled("cpu")

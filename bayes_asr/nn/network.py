@@ -79,6 +79,10 @@ class AcousticModel(nn.Module):
         """Whether outputs depend on later frames."""
         return any(layer.looks_ahead for layer in self.layers)
 
+    def begin(self) -> States:
+        """Return the states of one sequence before its first frame."""
+        return [cast(Layer, layer).begin() for layer in self.layers]
+
     def advance(self, streams: Streams, states: States) -> tuple[Tensor, States]:
         """Return what the heads read [T, H] at the next frames of one sequence, and the states
         after them.
@@ -88,7 +92,7 @@ class AcousticModel(nn.Module):
         """
         known, after = dict(streams), States()
         first = next(iter(known.values()))
-        frames = Frames((len(first),), first.device)
+        frames = Frames((first.shape[0],), first.device)
         pairs = zip(self.layers, states or [()] * len(self.layers), strict=True)
         for number, (layer, before) in enumerate(pairs):
             x_TF = self._inputs(number, known)

@@ -145,7 +145,7 @@ class LayerNorm(nn.Module):
 
     def forward(self, x_NX: Tensor) -> Tensor:
         """Normalise [N, groups*H]."""
-        x = x_NX.view(len(x_NX), *self.weight.shape)
+        x = x_NX.view(x_NX.shape[0], *self.weight.shape)
         return (layer_norm(x, x.shape[-1:]) * self.weight + self.bias).flatten(1)
 
 

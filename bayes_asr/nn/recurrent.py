@@ -1,13 +1,14 @@
 """A recurrent layer: input products, normalisation, both directions, the recurrence."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from bayes_asr.errors import InputError
-from bayes_asr.nn.dropout import keep_mask
+from bayes_asr.nn.dropout import frame_keys, keep_mask
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.kernels.recurrence import kernel_of
 from bayes_asr.nn.layer import Layer, State
@@ -32,11 +33,11 @@ class RecurrentLayer(Layer):
     bidirectional: ignored by feed-forward layers, which have no direction.
     tied_directions: both directions share W, V and the normalisation, as in pytorch-kaldi.
     norm: `batch`, `batch-shared`, `layer` (`norm`) or `none` (a bias instead).
-    dropout: probability with which a candidate is dropped for a whole sequence.
+    dropout: probability with which a candidate is dropped, for a whole sequence where cells have
+    states, else for a frame.
     dropout_scaling: `inverted` scales the other candidates up in training; `pytorch-kaldi` scales
     all of them down in evaluation.
-    input_dropout: probability with which an input is dropped for a whole sequence; the others are
-    scaled up.
+    input_dropout: likewise for an input; the others are scaled up.
     initial_state: `fixed` (`Cell.start` of 0) or `trained`.
     hand_on: what units that compute probabilities hand on, `log` or `prob`.
     input_init: `xavier` or `uniform` (torch's default) weights W of each gate; V is orthogonal for
@@ -83,6 +84,8 @@ class RecurrentLayer(Layer):
             for gate in self.W.weight.data.view(-1, units, inputs):
                 nn.init.xavier_uniform_(gate)
         self.norm = build_norm(norm, sets, self.cell.gates, units)
+        if not self.cell.states:
+            self._leave_to_activation()
         self.V = nn.Parameter(torch.empty(sets, units, width)) if self.cell.recurrent else None
         if self.V is not None:
             for gate in self.V.data.split(units, dim=2):
@@ -101,13 +104,21 @@ class RecurrentLayer(Layer):
 
     def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs of all directions side by side [N, D*H]."""
-        if keys_B is not None and self.input_dropout:
-            mask = keep_mask(keys_B, 2 * self.number + 1, x_NF.shape[1:], self.input_dropout)
-            x_NF = x_NF * (mask / (1 - self.input_dropout))[frames.sequence]
+        keys = keys_B if keys_B is None or self.cell.states else frame_keys(keys_B, frames)
+        if keys is not None and self.input_dropout:
+            kept = keep_mask(keys, 2 * self.number + 1, x_NF.shape[1:], self.input_dropout)
+            kept = kept / (1 - self.input_dropout)
+            x_NF = x_NF * (kept[frames.sequence] if self.cell.states else kept)
         terms = self._terms(x_NF)
-        mask_BDH = self._mask(frames, keys_B)
-        with torch.autocast(terms.device.type, enabled=False):
-            return self._hand_on(self._states(terms, mask_BDH, frames))
+        mask = self._mask(frames, keys)
+        device = terms.device.type  # programs of torch.export that enter autocast cannot be saved
+        reduced = torch.is_autocast_enabled(device)
+        with torch.autocast(device, enabled=False) if reduced else nullcontext():
+            return self._hand_on(self._states(terms, mask, frames))
+
+    def begin(self) -> State:
+        """Return each state before the first frame [1, D, H]."""
+        return self._initial(self.cell, 1)
 
     def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
         """Outputs [T, H] of the next frames of one sequence, and the state after them."""
@@ -115,12 +126,20 @@ class RecurrentLayer(Layer):
         mask = self._mask(frames, None)
         if not self.cell.states:
             return self._hand_on(self._states(terms, mask, frames)), ()
-        state = state or self._initial(self.cell, 1)
-        if self.cell.states == 1 and len(x_TF) >= SHORTEST_RUN:
+        state = state or self.begin()
+        exporting = torch.compiler.is_exporting()
+        if self.cell.states == 1 and not exporting and len(x_TF) >= SHORTEST_RUN:
             h = self._run(self.cell, terms, mask, frames, (False,), state)
             return self._hand_on(h), (h[-1:],)
         h, state = step_through(self.cell, terms, self.V, mask, frames, state)
         return self._hand_on(h), state
+
+    def _leave_to_activation(self) -> None:
+        """Keep 1 and 0 as scale and shift of the norm where gamma and theta do the same."""
+        own = dict(self.cell.named_parameters())
+        for name, parameter in self.norm.named_parameters():
+            twin = {"weight": "gamma", "bias": "theta"}[name.rpartition(".")[2]]
+            parameter.requires_grad_(f"activation.{twin}" not in own)
 
     def _terms(self, x_NF: Tensor) -> Tensor:
         """The normalised feed-forward terms [N, S, G*H], in the type of factors for a kernel."""
@@ -135,23 +154,23 @@ class RecurrentLayer(Layer):
         convert = self.cell.probability if self.as_probability else self.cell.hand_on
         return convert(h_NDH).flatten(1)
 
-    def _states(self, terms_NSX: Tensor, mask_BDH: Tensor | None, frames: Frames) -> Tensor:
+    def _states(self, terms_NSX: Tensor, mask: Tensor | None, frames: Frames) -> Tensor:
         """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H]."""
         if not frames.lengths:  # the norm alone has work to do, for the frames of other processes
             return terms_NSX[:, :, : self.units].expand(-1, self.directions, -1)
         if not self.cell.states:
             a = terms_NSX.unflatten(-1, (self.cell.gates, -1))
-            return self.cell(a, (), None if mask_BDH is None else mask_BDH[frames.sequence])[0]
+            return self.cell(a, (), mask)[0]
         backwards = (False, True)[: self.directions]
         B = len(frames.lengths)
         initial = self._initial(self.cell, B)
-        h = self._run(self.cell, terms_NSX, mask_BDH, frames, backwards, initial)
+        h = self._run(self.cell, terms_NSX, mask, frames, backwards, initial)
         later = self.cell.later()
         if later is None:
             return h
         forwards = tuple(not back for back in backwards)
         initial = self._initial(later, B)
-        return h + self._run(later, terms_NSX, mask_BDH, frames, forwards, initial)
+        return h + self._run(later, terms_NSX, mask, frames, forwards, initial)
 
     def _run(
         self,
@@ -172,17 +191,20 @@ class RecurrentLayer(Layer):
         shape = (sequences, self.directions, self.units)
         return tuple(cell.start(t).expand(shape).contiguous() for t in theta)
 
-    def _mask(self, frames: Frames, keys_B: Tensor | None) -> Tensor | None:
-        """What candidates are multiplied by: 0 or 1 with keys, otherwise the mean of that.
+    def _mask(self, frames: Frames, keys: Tensor | None) -> Tensor | None:
+        """What candidates are multiplied by [B, D, H], or [N, D, H] where cells have no states.
+
+        0 or 1 with keys, otherwise the mean of that.
 
         By default not scaled by 1 / (1 - dropout) in training, as in pytorch-kaldi: candidates that
         are linear for large inputs feed back on themselves, and a gain above 1 in that loop grows
         without bound over a few hundred frames.
         """
         shape = (self.directions, self.units)
-        if not self.dropout or (keys_B is None and self.inverted):
+        if not self.dropout or (keys is None and self.inverted):
             return None
-        if keys_B is None:
-            return self.W.weight.new_full((len(frames.lengths), *shape), 1 - self.dropout)
-        mask = keep_mask(keys_B, 2 * self.number, shape, self.dropout)
+        if keys is None:
+            count = len(frames.lengths) if self.cell.states else 1
+            return self.W.weight.new_full((count, *shape), 1 - self.dropout)
+        mask = keep_mask(keys, 2 * self.number, shape, self.dropout)
         return (mask / (1 - self.dropout) if self.inverted else mask).to(self.W.weight.dtype)

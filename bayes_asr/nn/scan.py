@@ -21,11 +21,25 @@ def scan(step: Step, state: State, inputs_NDX: Tensor, frames: Frames) -> tuple[
     Returns the first state tensor at every frame [N, D, H], in the order of `inputs_NDX`, and the
     state after the last time step.
     """
+    if torch.compiler.is_exporting():
+        return _scan_one(step, state, inputs_NDX)
     outputs = []
     for start, n in zip(frames.starts, frames.sizes, strict=True):
         state = step(inputs_NDX[start : start + n], tuple(s[:n] for s in state), n)
         outputs.append(state[0])
     return torch.cat(outputs), state
+
+
+def _scan_one(step: Step, state: State, inputs_TDX: Tensor) -> tuple[Tensor, State]:
+    """The same for one sequence, as a loop that exporters write down for any length."""
+    from torch._higher_order_ops.scan import scan as exported_scan  # not needed for training
+
+    def advance(before: State, x_DX: Tensor) -> tuple[State, Tensor]:
+        after = step(x_DX.unsqueeze(0), before, 1)
+        return after, after[0].squeeze(0).clone()  # what goes on and what comes out are two values
+
+    last, outputs_TDH = exported_scan(advance, state, inputs_TDX)
+    return outputs_TDH, last
 
 
 def order_directions(x_NSX: Tensor, frames: Frames, backwards: Sequence[bool]) -> Tensor:

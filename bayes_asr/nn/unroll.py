@@ -32,6 +32,7 @@ def unroll(
     hand-written backward pass, where there is one; without it the same equations run through
     `scan`, against which both are tested.
     """
+    fused = fused and not torch.compiler.is_exporting()
     if fused and V is not None and (kernel := kernel_of(cell, V)):
         return CompiledRecurrence.apply(
             kernel, frames, backwards, torch.is_grad_enabled(), terms_NSX, V, mask_BDH, *initial
@@ -61,6 +62,8 @@ def step_through(
         weights = cast(Tensor, V).unflatten(2, (cell.gates, -1))[:, :, gates].flatten(2)
         if len(weights) == 1:
             terms = h @ weights[0]
+        elif torch.compiler.is_exporting():  # matrices can be quantised, batches of them cannot
+            terms = torch.stack([h[:, d] @ matrix for d, matrix in enumerate(weights)], 1)
         else:
             terms = torch.bmm(h.transpose(0, 1), weights).transpose(0, 1)
         return terms.unflatten(2, (-1, h.shape[-1]))

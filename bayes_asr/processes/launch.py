@@ -37,7 +37,8 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
     # What is ignored, as in background jobs of a script or by nohup, stays ignored.
     config.signals_to_handle = ",".join(n.name for n in SIGNALS if getsignal(n) is not SIG_IGN)
     try:
-        elastic_launch(config, sys.executable)("-m", "bayes_asr", *arguments)
+        # -P: a file of the working directory is no module of ours.
+        elastic_launch(config, sys.executable)("-P", "-m", "bayes_asr", *arguments)
     except ChildFailedError as error:
         status = error.get_first_failure()[1].exitcode
         return status if status > 0 else 128 - status

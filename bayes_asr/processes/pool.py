@@ -1,13 +1,18 @@
 """One function over many utterances, in order, by processes."""
 
+import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
-from typing import TypeVar
+from contextlib import contextmanager
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any, TypeVar
 
 from bayes_asr.errors import InputError
+
+SAFE_PATH = "PYTHONSAFEPATH"
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
@@ -24,20 +29,57 @@ def map_utterances(
     if nj == 1:
         yield from (function(*utterance) for utterance in utterances)
         return
-    with ProcessPoolExecutor(nj, get_context("spawn")) as pool:
-        ahead: deque[tuple[str, Future[Output]]] = deque()
-        for utt, given in utterances:
-            ahead.append((utt, pool.submit(function, utt, given)))
-            if len(ahead) > 2 * nj:
-                yield _await_result(*ahead.popleft())
-        while ahead:
-            yield _await_result(*ahead.popleft())
-
-
-def _await_result(utt: str, future: Future[Output]) -> Output:
+    context = _Context()
+    with _safe_path():  # which starts a process that tracks resources
+        pool = ProcessPoolExecutor(nj, context)
+    utt = ""
     try:
-        return future.result()
-    except BrokenProcessPool:
-        raise InputError(
-            f"{utt}: a decoding process died, perhaps for lack of memory; try a smaller nj"
-        ) from None
+        with pool:
+            ahead: deque[tuple[str, Future[Output]]] = deque()
+            for utt, given in utterances:
+                with _safe_path():
+                    ahead.append((utt, pool.submit(function, utt, given)))
+                if len(ahead) > 2 * nj:
+                    utt, future = ahead.popleft()
+                    yield future.result()
+            while ahead:
+                utt, future = ahead.popleft()
+                yield future.result()
+    except BrokenProcessPool:  # here all workers have ended: the pool has waited for them
+        raise InputError(f"{utt}: {context.say_how_one_died()}; try a smaller nj") from None
+
+
+class _Context(SpawnContext):
+    """Starts the workers of a pool, and knows them after their end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._workers: list[SpawnProcess] = []
+
+    def Process(self, *args: Any, **named: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        worker = SpawnProcess(*args, **named)
+        self._workers.append(worker)
+        return worker
+
+    def say_how_one_died(self) -> str:
+        """What became of the worker that died; the pool ends the others by SIGTERM."""
+        statuses = {worker.exitcode for worker in self._workers} - {None, 0, -signal.SIGTERM}
+        if statuses == {-signal.SIGKILL}:
+            return (
+                "a worker process was killed (status -9), as the kernel does where memory runs out"
+            )
+        said = ", ".join(map(str, sorted(status for status in statuses if status is not None)))
+        return f"a worker process died with status {said or 'unknown'}"
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Start no Python that would import files of the working directory."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(SAFE_PATH)
+        if before is not None:
+            os.environ[SAFE_PATH] = before

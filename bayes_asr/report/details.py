@@ -2,13 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from bayes_asr.errors import printable
 from bayes_asr.report.runs import System
 from bayes_asr.report.table import NONE
-from bayes_asr.score.counts import Edit
+from bayes_asr.score.counts import Edit, ErrorCounts
 from bayes_asr.score.scores import Score
 
 NOTHING = "–"
@@ -62,15 +64,28 @@ def rank_errors(edits: Iterable[Edit], most: int = 20) -> pd.DataFrame:
     return pd.DataFrame(rows[:most], columns=["said", "recognised", "times"])
 
 
-def list_errors(score: Score) -> Iterator[str]:
-    """Every utterance with an error, the most errors first: REF, HYP and the kinds of errors."""
+class WrongUtterance(NamedTuple):
+    """An utterance with errors: its name, its counts and its alignment."""
+
+    name: str
+    counts: ErrorCounts
+    edits: Sequence[Edit]
+
+
+def find_wrong(score: Score) -> Iterator[WrongUtterance]:
+    """Every utterance with an error, the most errors first."""
     for u in sorted(score.utterances, key=lambda u: (-u.counts.errors, u.utterance)):
         if u.counts.errors:
-            c = u.counts
-            yield (
-                f"{u.utterance}: {c.errors} errors of {c.tokens}, {c.insertions} ins, "
-                f"{c.deletions} del, {c.substitutions} sub\n{format_alignment(score.alignment(u))}"
-            )
+            yield WrongUtterance(u.utterance, u.counts, score.alignment(u))
+
+
+def list_errors(score: Score) -> Iterator[str]:
+    """The same as text: REF, HYP and the kinds of errors."""
+    for name, c, edits in find_wrong(score):
+        yield (
+            f"{printable(name)}: {c.errors} errors of {c.tokens}, {c.insertions} ins, "
+            f"{c.deletions} del, {c.substitutions} sub\n{format_alignment(edits)}"
+        )
 
 
 def format_alignment(edits: Sequence[Edit]) -> str:
@@ -78,8 +93,9 @@ def format_alignment(edits: Sequence[Edit]) -> str:
     marks = {"correct": "", "substitution": "S", "insertion": "I", "deletion": "D"}
     lines = [["REF:"], ["HYP:"], ["    "]]
     for edit in edits:
-        width = max(len(edit.ref or ""), len(edit.hyp or ""))
-        cells = edit.ref or "*" * width, edit.hyp or "*" * width, marks[edit.kind]
+        ref, hyp = printable(edit.ref or ""), printable(edit.hyp or "")
+        width = max(len(ref), len(hyp))
+        cells = ref or "*" * width, hyp or "*" * width, marks[edit.kind]
         for line, cell in zip(lines, cells, strict=True):
             line.append(cell.ljust(width))
     return "".join(f"{' '.join(line).rstrip()}\n" for line in lines)

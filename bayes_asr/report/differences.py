@@ -1,19 +1,31 @@
-"""Is any system better than the others? Paired tests against the one that is best on dev."""
+"""Is any system better than the others? Each against the best on dev, as `compare` does it."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
+from bayes_asr.errors import InputError
 from bayes_asr.report.details import Key
 from bayes_asr.report.runs import System
-from bayes_asr.score.statistics import (
-    EXACT_LIMIT,
-    holm,
-    matched_pairs,
-    paired_bootstrap,
-    wilcoxon,
+from bayes_asr.report.table import NONE
+from bayes_asr.score.comparison import Comparison, adjust_over, compare, format_p
+
+JUDGING = "MAPSSWE, segments"
+SHOWN = (  # tests of compare, each with its p; that which judges also adjusted for the systems
+    JUDGING,
+    "matched pairs, utterances",
+    "matched pairs, Student's t, speakers",
+    "Wilcoxon, exact, speakers",
 )
+
+
+class Differences(NamedTuple):
+    """Comparisons of systems with the best on dev, as a table, and why others are left out."""
+
+    comparisons: Sequence[Comparison]
+    table: pd.DataFrame
+    left_out: Sequence[str]
 
 
 def find_best_on_dev(systems: Sequence[System], convention: str) -> System:
@@ -23,53 +35,37 @@ def find_best_on_dev(systems: Sequence[System], convention: str) -> System:
     return min(scored, key=lambda s: float(s.rates(key).mean())) if scored else systems[0]
 
 
-def compare_with_best(systems: Sequence[System], key: Key) -> pd.DataFrame:
-    """Each system against the best on dev: difference, interval, and p by matched pairs.
+def compare_with_best(systems: Sequence[System], key: Key) -> Differences:
+    """Each system against the best on dev: difference, interval, and p of each test by its name.
 
-    Errors of an utterance are means over seeds. The interval is a bootstrap over utterances, p is
-    by matched pairs over utterances, adjusted by Holm for the number of rows, and by Wilcoxon's
-    test over speakers, exact for up to 500. Systems scored on other utterances are left out.
+    The numbers are those of `bayes-asr compare SYSTEM BEST`. Systems scored on other references
+    are left out.
     """
     best = find_best_on_dev(systems, key[1])
-    reference = [u.utterance for u in best.runs[0].scores[key].utterances]
-    rows = []
+    comparisons, left_out = [], []
     for system in systems:
         if system is best or key not in system.keys:
             continue
-        if [u.utterance for u in system.runs[0].scores[key].utterances] != reference:
-            continue
-        rows.append(_compare_row(system, best, key))
-    table = pd.DataFrame(
-        rows, columns=["system", "against", "points more", "95 %", "p", "p by speaker"]
-    )
-    table.insert(5, "p (Holm)", [_format_p(p) for p in holm([row[4] for row in rows])])
-    for column in ("p", "p by speaker"):
-        table[column] = [_format_p(p) for p in table[column]]
-    return table
+        a, b = ([run.scores[key] for run in runs] for runs in (system.runs, best.runs))
+        try:
+            comparisons.append(compare(a, b, (system.name, best.name)))
+        except InputError as error:
+            left_out.append(str(error))
+    adjusted = adjust_over(comparisons)
+    rows = [_tabulate(c, a) for c, a in zip(comparisons, adjusted, strict=True)]
+    columns = ["system", "against", "points more", "95 %"]
+    columns += [f"p {title}" for title in SHOWN]
+    columns.insert(5, f"p {JUDGING} (Holm over systems)")
+    return Differences(comparisons, pd.DataFrame(rows, columns=columns), left_out)
 
 
-def _compare_row(system: System, best: System, key: Key) -> tuple[str, str, str, str, float, float]:
-    tokens = np.array([u.counts.tokens for u in best.runs[0].scores[key].utterances])
-    errors, fewest = _mean_errors(system, key), _mean_errors(best, key)
-    difference = paired_bootstrap(errors, fewest, tokens).difference
-    low, high = difference.interval
-    points = 100 * (errors.sum() - fewest.sum()) / tokens.sum()
-    speakers = np.array([u.speaker for u in best.runs[0].scores[key].utterances])
-    names = [name for name in dict.fromkeys(speakers) if tokens[speakers == name].sum()]
-    first, second = (
-        np.array([column[speakers == n].sum() / tokens[speakers == n].sum() for n in names])
-        for column in (errors, fewest)
-    )
-    p = matched_pairs(errors, fewest).p if len(tokens) > 1 else 1.0
-    by_speaker = wilcoxon(first, second, "exact" if len(names) <= EXACT_LIMIT else "normal").p
-    return system.name, best.name, f"{points:+.2f}", f"[{low:+.2f}, {high:+.2f}]", p, by_speaker
-
-
-def _mean_errors(system: System, key: Key) -> np.ndarray:
-    """Errors of each utterance [S], mean over seeds."""
-    seeds = [[u.counts.errors for u in run.scores[key].utterances] for run in system.runs]
-    return np.array(seeds, dtype=float).mean(axis=0)
-
-
-def _format_p(p: float) -> str:
-    return "< 0.0001" if p < 1e-4 else f"{p:.4f}"
+def _tabulate(comparison: Comparison, adjusted: dict[str, float]) -> list[str]:
+    """A row of the table; a test that the numbers of speakers do not allow is a dash."""
+    low, high = comparison.difference.difference.interval
+    a, b = comparison.a, comparison.b
+    found = {test.title: format_p(test.p) for test in comparison.tests}
+    judging, *others = (found.get(title, NONE) for title in SHOWN)
+    points = f"{a.counts.rate - b.counts.rate:+.2f}"
+    interval = f"[{low:+.2f}, {high:+.2f}]"
+    p_values = [judging, format_p(adjusted[JUDGING]), *others]
+    return [a.name, b.name, points, interval, *p_values]

@@ -9,11 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
+from bayes_asr.errors import printable
+from bayes_asr.report.charts import average_curves
 from bayes_asr.report.details import Key
 from bayes_asr.report.runs import System
 
 BLUE = "#4477aa"
+LEAST_WIDTH = 3  # bars that a figure has room for, so that a single one is no block
 mpl.rcParams["svg.hashsalt"] = "bayes_asr"  # the same figure is the same file
+mpl.rcParams["text.parse_math"] = False  # names and words may hold a dollar
 
 
 def draw_bars(systems: Sequence[System], key: Key) -> Figure:
@@ -41,8 +45,10 @@ def draw_bars(systems: Sequence[System], key: Key) -> Figure:
         ha="right" if turned else "center",
         rotation_mode="anchor",
     )
-    axes.set_ylim(0, 1.12 * max(tops))
-    axes.set_ylabel(f"{key[0]} {metric} ({key[1]}) / %")
+    middle, half = (len(scored) - 1) / 2, max(len(scored), LEAST_WIDTH) / 2
+    axes.set_xlim(middle - half, middle + half)
+    axes.set_ylim(0, 1.12 * max(tops) or 1)
+    axes.set_ylabel(printable(f"{key[0]} {metric} ({key[1]}) / %"))
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -65,19 +71,18 @@ def _draw_interval(axes: Axes, x: int, system: System, key: Key) -> float:
 
 def draw_learning_curves(systems: Sequence[System]) -> Figure | None:
     """Frame error by epoch on training data and on dev, mean over seeds; None without a history."""
-    trained = [s for s in systems if all(run.history for run in s.runs)]
-    if not trained:
+    errors = average_curves(systems)
+    if not errors:
         return None
-    figure = Figure(figsize=(9, 3.6 + 0.12 * len(trained)), layout="constrained")
+    figure = Figure(figsize=(9, 3.6 + 0.12 * len(errors)), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
-    for i, system in enumerate(trained):
-        epochs = min(len(run.history) for run in system.runs)
+    for i, (name, parts) in enumerate(errors.items()):
         style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
         for axes, part in zip(panels, ("train", "dev"), strict=True):
-            errors = [[h[f"{part}_error"] for h in run.history[:epochs]] for run in system.runs]
-            mean = 100 * np.mean(errors, axis=0)
-            label = system.name if part == "dev" else None
-            axes.plot(range(1, epochs + 1), mean, label=label, linewidth=1.4, **style)
+            label = name if part == "dev" else None
+            axes.plot(
+                range(1, len(parts[part]) + 1), parts[part], label=label, linewidth=1.4, **style
+            )
     for axes, part in zip(panels, ("training data", "dev"), strict=True):
         axes.set_title(part, fontsize=10)
         axes.set_xlabel("epoch")
@@ -100,9 +105,10 @@ def draw_confusions(table: pd.DataFrame, title: str) -> Figure:
     axes = figure.add_subplot()
     image = axes.imshow(100 * shares, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=100))
     figure.colorbar(image, ax=axes, shrink=0.7, label="share of the row / %")
-    axes.set_xticks(range(len(table)), table.columns, rotation=90, fontsize=7)
-    axes.set_yticks(range(len(table)), table.index, fontsize=7)
+    names = [printable(name) for name in table.columns]
+    axes.set_xticks(range(len(table)), names, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(table)), names, fontsize=7)
     axes.set_xlabel("recognised (last: deleted)")
     axes.set_ylabel("said (last: inserted)")
-    axes.set_title(title, fontsize=10)
+    axes.set_title(printable(title), fontsize=10)
     return figure

@@ -1,27 +1,37 @@
 """All of a report on disk: one self-contained page, and its tables and figures as files."""
 
-import base64
 import re
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from bayes_asr.files import replacing
+from bayes_asr.report.charts import (
+    chart_confusions,
+    chart_curves,
+    chart_keys,
+    chart_speakers,
+    chart_systems,
+    divide_errors,
+)
+from bayes_asr.report.configurations import tabulate_configurations
 from bayes_asr.report.details import (
     Key,
     count_confusions,
+    find_wrong,
     iter_edits,
     list_errors,
     rank_errors,
     tabulate_speakers,
 )
 from bayes_asr.report.differences import compare_with_best, find_best_on_dev
+from bayes_asr.report.html import render
 from bayes_asr.report.runs import System
-from bayes_asr.report.table import as_html, as_latex, as_markdown, tabulate_results
+from bayes_asr.report.table import NONE, as_latex, as_markdown, list_rows, tabulate_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,48 +40,106 @@ LARGEST_MATRIX = 80
 """More tokens than these have no confusion matrix: their names could not be read."""
 
 LISTED = 100
-"""Utterances on the page, those with the most errors; the text file has all."""
+"""Utterances on the page, those with the most errors, of all systems together; files have all."""
 
+LEAST_LISTED = 10
+"""Utterances of each system, however many systems there are."""
+
+CHARTED_SPEAKERS = 40
+"""More speakers than these have no chart, but a table."""
+
+FEW = 6
+"""More systems than these are compared in a table alone, without a sentence for each."""
+
+LONGEST_NAME = 100  # bytes of the part of a file's name that comes out of data
+HUES = (212, 25, 140, 350, 275, 180, 45, 95, 310, 235)
 NOTES = (
     "LM weights are picked on dev. ± is the standard deviation over seeds; [low, high] is the 95 % "
-    "beta interval of one run. A phone error rate is strict, or forgives missing silences; compare "
-    "only rates of one convention."
+    "beta interval of one run."
 )
-STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em }
-table { border-collapse: collapse; margin: 1em 0 } td, th { padding: .2em .8em; text-align: left }
-thead { border-bottom: 1px solid #888 } tbody tr:nth-child(even) { background: #f4f4f4 }
-img { max-width: 100% } pre { overflow-x: auto; background: #f4f4f4; padding: 1em }
-.wide { overflow-x: auto }
-"""
+CONVENTIONS = (
+    " A phone error rate is strict, or forgives missing silences; compare only rates of one "
+    "convention."
+)
+TESTS = (
+    "The column 95 % is a bootstrap, as in bayes-asr compare, and each p is of the test that its "
+    "heading names, two-sided. MAPSSWE judges; Holm's correction is for the number of systems."
+)
+MADE_BY = ("bayes_asr", "python", "torch", "numpy", "device", "threads", "kernels")
+"""What the page says of each run, out of its env.json."""
 
 
-def write_report(systems: Sequence[System], out: Path) -> bool:
-    """Write report.html, tables and figures below `out`; returns whether there are figures.
+def write_report(systems: Sequence[System], out: Path, command: str, version: str) -> bool:
+    """Write report.html, tables and figures below `out`; returns whether there are figure files.
 
-    Figures need matplotlib (the extra `report`); everything else is written without it.
+    command, version: what made the report, and of which version. Figure files need matplotlib (the
+    extra `report`); everything else is written without it.
     """
     drawn = find_spec("matplotlib") is not None
-    table = tabulate_results(systems)
-    _write(out / "table.md", as_markdown(table))
-    _write(out / "table.tex", as_latex(table))
-    sections = [f"<p>{escape(NOTES)}</p>", _wrap_wide(table)]
+    results = tabulate_results(systems)
+    _write(out / "table.md", as_markdown(results))
+    _write(out / "table.tex", as_latex(results))
     if drawn:
-        sections += _write_curves(systems, out)
+        _save_curves(systems, out)
     keys = _list_keys(systems)
-    for key in keys:
-        sections += _write_section(systems, key, out, drawn)
-    sections.append("<h2>Errors</h2>")
-    for system in systems:
-        if keys[0] in system.keys:
-            sections += _write_errors(system, keys[0], out, drawn)
-    body = "\n".join(sections)
-    _write(
-        out / "report.html",
-        f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>Error rates</title>'
-        f"<style>{STYLE}</style></head>\n<body>\n<h1>Error rates</h1>\n{body}\n</body>\n</html>\n",
+    sections = [
+        _write_section(systems, key, name, out, drawn)
+        for key, name in zip(keys, name_files(keys), strict=True)
+    ]
+    with_errors = [system for system in systems if keys[0] in system.keys]
+    names = name_files((system.name, *keys[0]) for system in with_errors)
+    listed = max(LEAST_LISTED, LISTED // len(with_errors))
+    errors = [
+        _write_errors(system, keys[0], name, out, drawn, listed)
+        for system, name in zip(with_errors, names, strict=True)
+    ]
+    configurations = tabulate_configurations(systems)
+    page = render(
+        "report.html",
+        title=", ".join(system.name for system in systems[:4]) + (" …" if len(systems) > 4 else ""),
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        command=command,
+        version=version,
+        hues=HUES,
+        few=FEW,
+        notes=explain(systems),
+        tests=TESTS,
+        cards=[_make_card(systems, key) for key in keys],
+        results=list_rows(results),
+        single=chart_keys(systems[0]) if len(systems) == 1 else None,
+        sections=sections,
+        curves=chart_curves(systems),
+        configurations=len(systems) > 1
+        and {"rows": list_rows(configurations.table), "missing": configurations.missing},
+        errors=errors,
+        runs=list_rows(_tabulate_runs(systems)),
     )
+    _write(out / "report.html", page)
     return drawn
+
+
+def name_files(parts: Iterable[Sequence[str]]) -> list[str]:
+    """A name for a file of each, made of these parts, that leads nowhere else and is its own.
+
+    Parts come out of data: a slash, a space and the like become `_`. Names that would be the same,
+    were capitals small, get numbers.
+    """
+    names: list[str] = []
+    for part in parts:
+        plain = re.sub(r"[^\w.-]+", "_", "_".join(part))
+        plain = plain.encode()[:LONGEST_NAME].decode(errors="ignore")
+        name, number = plain, 1
+        while name.lower() in {other.lower() for other in names}:
+            number += 1
+            name = f"{plain}-{number}"
+        names.append(name)
+    return names
+
+
+def explain(systems: Sequence[System]) -> str:
+    """What the table of results means; conventions are told apart where there are several."""
+    several = len({convention for system in systems for _, convention in system.keys}) > 1
+    return NOTES + CONVENTIONS * several
 
 
 def _list_keys(systems: Sequence[System]) -> list[Key]:
@@ -80,68 +148,102 @@ def _list_keys(systems: Sequence[System]) -> list[Key]:
     return [key for key in keys if key[0] == "test"] or keys
 
 
-def _write_section(systems: Sequence[System], key: Key, out: Path, drawn: bool) -> Iterator[str]:
-    """One set and convention: bars, differences, speakers."""
+def _make_card(systems: Sequence[System], key: Key) -> dict[str, Any]:
+    """The rate to see first: that of the system that is best on dev."""
     scored = [system for system in systems if key in system.keys]
-    name = "_".join(key)
-    yield f"<h2>{escape(key[0])}, {escape(key[1])}</h2>"
+    best = find_best_on_dev(scored, key[1])
+    metric = best.runs[0].scores[key].metric.upper()
+    return {
+        "rate_of": f"{key[0]} {metric}, {key[1]}",
+        "rate": best.rates(key).mean(),
+        "interval": best.interval(key),
+        "system": best.name,
+        "best": len(scored) > 1,
+    }
+
+
+def _write_section(
+    systems: Sequence[System], key: Key, name: str, out: Path, drawn: bool
+) -> dict[str, Any]:
+    """One set and convention: rates, kinds of errors, differences, speakers."""
+    scored = [system for system in systems if key in system.keys]
     if drawn:
         from bayes_asr.report.figures import draw_bars
 
-        yield _embed_figure(draw_bars(scored, key), out / "figures" / f"bars_{name}")
-    if len(scored) > 1:
-        compared = compare_with_best(scored, key)
-        _write(out / f"differences_{name}.md", as_markdown(compared))
-        best = find_best_on_dev(scored, key[1]).name
-        yield f"<h3>Against {escape(best)}, the best on dev</h3>\n{_wrap_wide(compared)}"
+        _save_figure(draw_bars(scored, key), out / "figures" / f"bars_{name}")
     speakers = tabulate_speakers(scored, key)
     _write(out / f"speakers_{name}.md", as_markdown(speakers))
-    yield f"<h3>Error rates by speaker / %</h3>\n{_wrap_wide(speakers)}"
+    section: dict[str, Any] = {
+        "title": f"{key[0]}, {key[1]}",
+        "parts": divide_errors(scored, key),
+        "speakers": list_rows(speakers),
+        "rates": None,
+        "by_speaker": None,
+        "differences": None,
+    }
+    if len(scored) == 1 and 1 < len(speakers) <= CHARTED_SPEAKERS:
+        section["by_speaker"] = chart_speakers(scored[0], key)
+    if len(scored) > 1:
+        differences = compare_with_best(scored, key)
+        _write(out / f"differences_{name}.md", as_markdown(differences.table))
+        section |= {
+            "rates": chart_systems(scored, key),
+            "best": find_best_on_dev(scored, key[1]).name,
+            "differences": list_rows(differences.table),
+            "sentences": [comparison.sentence() for comparison in differences.comparisons],
+            "left_out": differences.left_out,
+        }
+    return section
 
 
-def _write_errors(system: System, key: Key, out: Path, drawn: bool) -> Iterator[str]:
+def _write_errors(
+    system: System, key: Key, name: str, out: Path, drawn: bool, listed: int
+) -> dict[str, Any]:
     """Confusions over all seeds of a system, and the listing of its first seed."""
     edits = list(iter_edits(run.scores[key] for run in system.runs))
-    file = re.sub(r"[^\w.-]+", "_", "_".join([system.name, *key]))
-    utterances = list(list_errors(system.runs[0].scores[key]))
-    _write(out / "errors" / f"{file}.txt", "\n".join(utterances))
-    yield f"<details><summary>Errors of {escape(system.name)}</summary>"
-    yield as_html(rank_errors(edits))
+    score = system.runs[0].scores[key]
+    _write(out / "errors" / f"{name}.txt", "\n".join(list_errors(score)))
     matrix = count_confusions(edits)
-    if drawn and len(matrix) <= LARGEST_MATRIX:
+    fits = len(matrix) <= LARGEST_MATRIX
+    title = f"{system.name}, {key[0]}, {key[1]}"
+    if drawn and fits:
         from bayes_asr.report.figures import draw_confusions
 
-        title = f"{system.name}, {key[0]}, {key[1]}"
-        figure = draw_confusions(matrix, title)
-        yield _embed_figure(figure, out / "figures" / f"confusions_{file}", "png")
-    yield f"<p>The worst {LISTED} utterances of {escape(str(system.runs[0].path))}:</p>"
-    lines = "\n".join(utterances[:LISTED])
-    yield f"<pre>{escape(lines)}</pre></details>"
+        _save_figure(draw_confusions(matrix, title), out / "figures" / f"confusions_{name}")
+    wrong = list(find_wrong(score))
+    return {
+        "title": title,
+        "frequent": list_rows(rank_errors(edits)),
+        "matrix": chart_confusions(matrix) if fits else None,
+        "utterances": wrong[:listed],
+        "number": len(wrong),
+        "run": str(system.runs[0].path),
+        "file": f"errors/{name}.txt",
+    }
 
 
-def _write_curves(systems: Sequence[System], out: Path) -> Iterator[str]:
+def _tabulate_runs(systems: Sequence[System]) -> pd.DataFrame:
+    rows = [
+        [system.name, str(run.path), *(str(run.environment.get(key, NONE)) for key in MADE_BY)]
+        for system in systems
+        for run in system.runs
+    ]
+    return pd.DataFrame(rows, columns=["system", "folder", *MADE_BY])
+
+
+def _save_curves(systems: Sequence[System], out: Path) -> None:
     from bayes_asr.report.figures import draw_learning_curves
 
     figure = draw_learning_curves(systems)
     if figure:
-        yield "<h2>Training</h2>"
-        yield _embed_figure(figure, out / "figures" / "learning_curves")
+        _save_figure(figure, out / "figures" / "learning_curves")
 
 
-def _embed_figure(figure: "Figure", path: Path, embedded: str = "svg") -> str:
-    """Save a figure as PNG and SVG, and embed one of them."""
-    files = {}
+def _save_figure(figure: "Figure", path: Path) -> None:
+    """Save a figure as PNG and SVG."""
     for kind, options in {"png": {"dpi": 150}, "svg": {"metadata": {"Date": None}}}.items():
-        files[kind] = path.with_name(f"{path.name}.{kind}")
-        with replacing(files[kind]) as temporary:
+        with replacing(path.with_name(f"{path.name}.{kind}")) as temporary:
             figure.savefig(temporary, **options)  # type: ignore[arg-type]
-    kind = {"svg": "image/svg+xml", "png": "image/png"}[embedded]
-    data = base64.b64encode(files[embedded].read_bytes()).decode()
-    return f'<p><img alt="{escape(path.name)}" src="data:{kind};base64,{data}"></p>'
-
-
-def _wrap_wide(table: pd.DataFrame) -> str:
-    return f'<div class="wide">{as_html(table)}</div>'
 
 
 def _write(path: Path, text: str) -> None:

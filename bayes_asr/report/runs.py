@@ -1,6 +1,5 @@
 """Scored runs below some folders, gathered into systems: the seeds of one configuration."""
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, printable
+from bayes_asr.files import find_below
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.scores import Score, read_scores
-from bayes_asr.score.statistics import Interval, beta_interval
+from bayes_asr.score.statistics import Interval, beta_of_runs
+from bayes_asr.tables.side_files import check, read_history, read_json, take
 
 SETS = ("dev", "test")
+CURVES = ("epoch", "train_error", "dev_error")  # in each line of the history
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Run:
     parameters: int | None
     front_end: str | None
     """The built-in front end that made the features (mfcc, fbank), where it did."""
+    environment: dict[str, Any]
+    """Versions and machine of the training, as `env.json` has them."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +55,8 @@ class System:
         return np.array([counts.rate for counts in self.counts(key)])
 
     def interval(self, key: tuple[str, str]) -> Interval | None:
-        """The 95 % beta interval of a run with the mean number of errors.
-
-        Seeds share their test set, so more of them do not make it narrower. None where insertions
-        take the rate beyond 100 %.
-        """
-        counts = self.counts(key)
-        errors = round(sum(c.errors for c in counts) / len(counts))
-        if errors > counts[0].tokens:
-            return None
-        return beta_interval(errors, counts[0].tokens)
+        """The 95 % beta interval of a run with the mean number of errors, if there is one."""
+        return beta_of_runs(self.counts(key))
 
 
 def find_systems(paths: Iterable[Path]) -> list[System]:
@@ -70,9 +66,8 @@ def find_systems(paths: Iterable[Path]) -> list[System]:
     """
     folders: dict[Path, list[Path]] = {}
     for path in paths:
-        found = sorted(
-            {file.parent for file in Path(path).rglob("score_*.json")}, key=_split_numbers
-        )
+        scored = {file.parent for file in find_below(Path(path), "score_*.json")}
+        found = sorted(scored, key=_split_numbers)
         if not found:
             raise InputError(f"{path}: no scored run here; run bayes-asr score first")
         for run in found:
@@ -82,7 +77,8 @@ def find_systems(paths: Iterable[Path]) -> list[System]:
                 runs.append(run)
     names = _shorten_names(list(folders))
     return [
-        System(names[folder], [_read_run(run) for run in runs]) for folder, runs in folders.items()
+        System(printable(names[folder]), [_read_run(run) for run in runs])
+        for folder, runs in folders.items()
     ]
 
 
@@ -110,32 +106,32 @@ def _read_run(path: Path) -> Run:
         if (path / f"score_{name}.json").exists()
         for score in read_scores(path / f"score_{name}.json")
     }
-    environment = _read_environment(path)
+    environment = _read_environment(path / "env.json")
+    frontend = environment.get("frontend") or {}
     return Run(
         path,
         scores,
-        history=_read_history(path),
+        history=read_history(path, CURVES),
         parameters=environment.get("parameters"),
-        front_end=environment["frontend"].get("kind"),
+        front_end=frontend.get("kind"),
+        environment=environment,
     )
 
 
-def _read_history(path: Path) -> list[dict[str, Any]]:
-    file = path / "history.jsonl"
+def _read_environment(file: Path) -> dict[str, Any]:
+    """What env.json says; empty where there is none."""
     if not file.exists():
-        return []
+        return {}
     try:
-        return [dict(json.loads(line)) for line in file.read_text("utf-8").splitlines()]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not lines of JSON ({error}); train the run again") from error
-
-
-def _read_environment(path: Path) -> dict[str, Any]:
-    file = path / "env.json"
-    if not file.exists():
-        return {"frontend": {}}
-    try:
-        environment: dict[str, Any] = dict(json.loads(file.read_text(encoding="utf-8")))
-        return environment | {"frontend": dict(environment.get("frontend") or {})}
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not a JSON object ({error})") from error
+        environment: dict[str, Any] = check(read_json(file), "the file", "an object")
+        for entry, key, kind in (
+            (environment, "parameters", "a whole number"),
+            (environment, "frontend", "an object"),
+            (environment.get("frontend") or {}, "kind", "a text"),
+        ):
+            if key in entry:
+                take(entry, key, kind, "null")
+    except InputError as error:
+        said = str(error).removeprefix(f"{file}: ")
+        raise InputError(f"{file}: not as train writes it: {said}; train the run again") from None
+    return environment

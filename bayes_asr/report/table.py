@@ -1,10 +1,12 @@
-"""The table of error rates, as text, Markdown, LaTeX and HTML."""
+"""The table of error rates, as text, Markdown and LaTeX."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 
 import pandas as pd
 
+from bayes_asr.errors import printable
 from bayes_asr.report.runs import System
 
 NONE = "–"
@@ -74,19 +76,30 @@ def _format_interval(system: System, key: tuple[str, str]) -> str:
     return f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else NONE
 
 
+def list_rows(table: pd.DataFrame) -> list[list[str]]:
+    """The names of the columns, then the rows; control characters of files are escapes."""
+    rows = [list(table.columns), *table.to_numpy().tolist()]
+    return [[printable(cell) for cell in row] for row in rows]
+
+
 def as_text(table: pd.DataFrame) -> str:
     """Columns padded to one width each."""
-    cells = [list(table.columns), *table.to_numpy().tolist()]
+    cells = list_rows(table)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(line.rstrip() for line in lines)
 
 
 def as_markdown(table: pd.DataFrame) -> str:
-    """A GitHub table."""
-    rows = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
-    escaped = ([cell.replace("|", "\\|") for cell in row] for row in rows)
-    return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
+    """A GitHub table, in whose cells nothing is markup: no column, no HTML, no link."""
+    header, *rows = [[_escape_markdown(cell) for cell in row] for row in list_rows(table)]
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in lines)
+
+
+def _escape_markdown(cell: str) -> str:
+    marked = re.sub(r"[\\|]|](?=[(\[])", lambda found: "\\" + found[0], cell)
+    return re.sub(r"&(?=#?\w+;)|<(?=[a-zA-Z/!?])", lambda found: escape(found[0]), marked)
 
 
 _LATEX = str.maketrans(
@@ -104,19 +117,8 @@ _LATEX = str.maketrans(
 def as_latex(table: pd.DataFrame) -> str:
     """A tabular of the booktabs package."""
     header, *body = (
-        " & ".join(cell.translate(_LATEX) for cell in row) + r" \\"
-        for row in [list(table.columns), *table.to_numpy().tolist()]
+        " & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in list_rows(table)
     )
     columns = "l" * len(table.columns)
     top = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", header, r"\midrule"]
     return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def as_html(table: pd.DataFrame) -> str:
-    """An HTML table, every cell escaped."""
-    header = "".join(f"<th>{escape(cell)}</th>" for cell in table.columns)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in table.to_numpy().tolist()
-    )
-    return f"<table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"

@@ -8,15 +8,14 @@ import errno
 import io
 import os
 import pickle
-import re
 import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
 
-from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
+from bayes_asr.errors import InputError, is_lack_of_memory
+from bayes_asr.files import is_there, open_to_read, replacing
 from bayes_asr.log import LOGGER
 
 FORMAT = 2
@@ -25,8 +24,6 @@ BEST = "best.pt"  # the network with the lowest dev frame error
 LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
 RESUMED = (UNFINISHED, LAST, PREVIOUS)  # what a run can go on from
 FIRST = "first.pt"  # what last.pt is called while the run that was there is discarded
-
-NO_MEMORY = re.compile("allocate memory|not enough memory")  # in a RuntimeError of torch
 
 
 class DamagedError(InputError):
@@ -61,7 +58,7 @@ def read(path: Path) -> dict[str, Any]:
     OSError or MemoryError where the file may be whole, but cannot be read here and now.
     """
     try:
-        with path.open("rb") as file:  # opened once: torch makes a RuntimeError of a failure
+        with open_to_read(str(path)) as file:  # once: torch makes a RuntimeError of a failure
             _check_sums(file)
             file.seek(0)
             content = torch.load(file, map_location="cpu", weights_only=True)
@@ -82,7 +79,7 @@ def _refuse_if_whole(path: Path, error: Exception) -> None:
     damage = (None, errno.EINVAL)  # a place before the beginning, which a damaged index named
     if isinstance(error, OSError) and error.errno not in damage:
         raise OSError(error.errno, error.strerror, str(path)) from None
-    if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
+    if is_lack_of_memory(error):
         raise MemoryError(
             f"{path}: {path.stat().st_size} bytes cannot be loaded; close other programs, or raise"
             " the limit on memory (ulimit -v), and give the same command again"
@@ -112,7 +109,7 @@ def newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
     found, damaged = [], []
     for path in (run / name for name in names):
         try:
-            found += [_without_history(read(path))] if path.exists() else []
+            found += [_without_history(read(path))] if is_there(path) else []
         except DamagedError as error:
             damaged.append(path)
             aside = path.replace(path.with_name(f"{path.name}.damaged"))

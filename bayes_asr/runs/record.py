@@ -15,13 +15,14 @@ from bayes_asr.catalogue import SCHEDULES
 from bayes_asr.config import Config, differences
 from bayes_asr.config import load as load_config
 from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
+from bayes_asr.files import replacing, settle
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.kernels import library
 from bayes_asr.processes import group
 from bayes_asr.runs import checkpoint, state, tensorboard
+from bayes_asr.tables import side_files
 
-CONFIG, HISTORY, LOCK = "config.yaml", "history.jsonl", "train.log"
+CONFIG, HISTORY = "config.yaml", side_files.HISTORY
 RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
     *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST),
     *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
@@ -79,7 +80,8 @@ def _check_nothing_learnt(run: Path) -> None:
 
 
 def discard(run: Path) -> None:
-    """Remove what a run has learnt."""
+    """Remove what a run has learnt, and what was still to be put in place beside it."""
+    settle(run)
     for name in RECORDS:
         (run / name).unlink(missing_ok=True)
     for damaged in run.glob("*.damaged"):
@@ -88,9 +90,8 @@ def discard(run: Path) -> None:
 
 
 def remove_leftovers(run: Path) -> None:
-    """Remove files that a process left when it was killed."""
-    for leftover in (*run.glob(".*.partial*"), run / checkpoint.FIRST):
-        leftover.unlink(missing_ok=True)
+    """Remove what a process left when it was killed."""
+    (run / checkpoint.FIRST).unlink(missing_ok=True)
 
 
 def add_to_history(run: Path, entry: Mapping[str, Any]) -> None:
@@ -125,21 +126,7 @@ def end_history(run: Path, last: Mapping[str, Any] | None) -> None:
 
 def read_history(run: Path) -> list[dict[str, Any]]:
     """Read history.jsonl; empty where there is none."""
-    path = run / HISTORY
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        entries = [json.loads(line) for line in lines]
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: not a JSON object on each line") from None
-    for number, entry in enumerate(entries, start=1):
-        found = entry if isinstance(entry, dict) else {}
-        lacking = [key for key in MEASURED if not isinstance(found.get(key), int | float)]
-        if lacking:
-            raise InputError(
-                f"{path}: not a JSON object on each line with {', '.join(MEASURED)}: line {number}"
-                f" has no number {lacking[0]}"
-            )
-    return entries
+    return side_files.read_history(run, MEASURED)
 
 
 def versions(device: torch.device) -> dict[str, Any]:

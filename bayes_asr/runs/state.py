@@ -15,6 +15,7 @@ from typing import Any
 
 from bayes_asr.errors import StoppedError, complaint
 from bayes_asr.files import replacing
+from bayes_asr.lock import LostLockError
 from bayes_asr.log import LOGGER
 
 NAME = "state.json"
@@ -55,6 +56,8 @@ def recorded(run: Path) -> Iterator[None]:
         yield
     except StoppedError as error:
         write(run, "stopped", why=str(error))
+        raise
+    except LostLockError:  # the folder may be another one's
         raise
     except (Exception, KeyboardInterrupt) as error:
         if read(run).get("state") != "finished":

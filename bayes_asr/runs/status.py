@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 from bayes_asr.config import load
 from bayes_asr.errors import InputError, complaint
-from bayes_asr.lock import is_held
+from bayes_asr.files import find_below, is_there
+from bayes_asr.lock import MARK, is_held
 from bayes_asr.runs import record, state
+from bayes_asr.tables.side_files import KINDS
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
 RECENT = 3  # epochs whose mean duration is that of those to come
@@ -37,7 +39,7 @@ def runs_below(folder: Path) -> list[RunStatus]:
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder")
     marks = (state.NAME, record.HISTORY)
-    runs = sorted({file.parent for mark in marks for file in folder.rglob(mark)})
+    runs = sorted({file.parent for file in find_below(folder, *marks)})
     if not runs:
         raise InputError(f"{folder}: no run at or below this folder; train one into it")
     return [status(run) for run in runs]
@@ -51,10 +53,10 @@ def status(run: Path) -> RunStatus:
     try:
         history = record.read_history(run)
         epoch = history[-1]["epoch"] if history else 0
-        epochs = load([config]).train.epochs if config.exists() else None
+        epochs = load([config]).train.epochs if is_there(config) else None
     except (InputError, OSError) as error:
         why = complaint(error)
-    now = _state(said.get("state"), epoch == epochs, is_held(run / record.LOCK))
+    now = _state(said.get("state"), epoch == epochs, is_held(run / MARK))
     return RunStatus(
         run=str(run),
         state=now,
@@ -81,7 +83,9 @@ def _seconds_left(
 ) -> float | None:
     """Epochs to come at the pace of the last ones, or of the batches of the first so far."""
     noted = [position.get(key) for key in ("batch", "batches", "seconds")]
-    batch, batches, spent = (x if isinstance(x, int | float) else 0 for x in noted)
+    batch, batches, spent = (
+        x if isinstance(x, int | float) and KINDS["a number"](x) else 0 for x in noted
+    )
     if position.get("epoch") != epoch + 1:
         spent = 0  # noted in an epoch that is over
     recent = [float(entry["seconds"]) for entry in history[-RECENT:]]

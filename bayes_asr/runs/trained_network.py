@@ -12,6 +12,7 @@ from torch import Tensor
 from bayes_asr.config import load as load_config
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES, FrontEnd
+from bayes_asr.files import is_there
 from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.runs import checkpoint
 
@@ -73,7 +74,7 @@ def _pack_front_ends(front_ends: Mapping[str, FrontEnd]) -> dict[str, dict[str, 
 
 def read_network(run: Path) -> TrainedNetwork:
     """The best network of a run; InputError where there is none, or it is not what it says."""
-    if not (run / "config.yaml").exists():
+    if not is_there(run / "config.yaml"):
         raise InputError(f"{run}: not a run directory, it has no config.yaml; train first")
     content = checkpoint.read(run / checkpoint.BEST)
     try:

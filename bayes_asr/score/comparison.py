@@ -1,24 +1,30 @@
-"""Two systems on the same utterances: rates, intervals, paired tests, and what they say."""
+"""Two systems on the same utterances: rates, intervals, paired tests, and what they say.
 
-from collections.abc import Iterable, Sequence
+A system is one run or several: seeds of one configuration, or a group of configurations as in
+section 5.1 of Bittar and Garner (2021). The errors of a unit are then those of all its runs.
+"""
+
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, printable
 from bayes_asr.score.counts import ErrorCounts
-from bayes_asr.score.scores import Score
+from bayes_asr.score.scores import Score, pool
 from bayes_asr.score.statistics import (
     EXACT_LIMIT,
+    Alternative,
     Bootstrap,
     Interval,
+    Marks,
     PairedBootstrap,
-    beta_interval,
+    beta_of_runs,
     bootstrap,
     holm,
     mapsswe_segments,
-    mark,
     matched_pairs,
     mcnemar,
     paired_bootstrap,
@@ -40,11 +46,21 @@ class PairedTest:
     p: float
     adjusted: float
 
+    @property
+    def title(self) -> str:
+        """The test and what it is over."""
+        return f"{self.test}, {self.unit}s"
+
 
 class System(NamedTuple):
-    """One side of a comparison; the beta interval is None where insertions exceed all tokens."""
+    """One side of a comparison: the counts are of all its runs.
+
+    The beta interval is that of one run, because runs share their test set; it is None where
+    insertions exceed all tokens.
+    """
 
     name: str
+    runs: int
     counts: ErrorCounts
     beta: Interval | None
     bootstrap: Bootstrap
@@ -55,11 +71,13 @@ class Comparison:
     """Systems A and B on one set under one convention; `difference` is rate A minus rate B.
 
     Replicates draw `resampled` (speakers, or utterances where there are fewer than 10 speakers).
+    `alternative` is what all tests ask: whether A has other than, less or greater errors than B.
     """
 
     set: str | None
     metric: str
     convention: str
+    alternative: Alternative
     a: System
     b: System
     resampled: str
@@ -72,7 +90,7 @@ class Comparison:
         points = self.a.counts.rate - self.b.counts.rate
         low, high = self.difference.difference.interval
         better, worse = (self.b, self.a) if points > 0 else (self.a, self.b)
-        on = f"{self.set} {self.metric.upper()} ({self.convention})"
+        on = printable(f"{self.set} {self.metric.upper()} ({self.convention})")
         if points == 0:
             claim = (
                 f"{self.a.name} and {self.b.name} have the same {on}, {self.a.counts.rate:.2f} %"
@@ -83,10 +101,15 @@ class Comparison:
                 f"{worse.counts.rate:.2f} % of {worse.name}, {abs(points):.2f} points less"
             )
         verdict = "" if judged.p < 1 - LEVEL else "not "
+        tested = {
+            "two-sided": "the difference",
+            "less": f"that {self.a.name} has fewer errors",
+            "greater": f"that {self.a.name} has more errors",
+        }[self.alternative]
         return (
-            f"{claim} (95 % interval of A - B {low:.2f} to {high:.2f}, bootstrap over "
-            f"{self.resampled}); by MAPSSWE the difference is {verdict}significant "
-            f"at the 5 % level (p {_format_p(judged.p)})."
+            f"{claim} (95 % interval of {self.a.name} minus {self.b.name} {low:.2f} to {high:.2f}, "
+            f"bootstrap over {self.resampled}); by MAPSSWE {tested} is {verdict}significant "
+            f"at the 5 % level (p {format_p(judged.p, '= ')})."
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -94,6 +117,7 @@ class Comparison:
         systems = {
             key: {
                 "name": system.name,
+                "runs": system.runs,
                 **system.counts.as_dict(),
                 "rate": system.counts.rate,
                 "beta_interval": system.beta,
@@ -106,6 +130,7 @@ class Comparison:
             "set": self.set,
             "metric": self.metric,
             "convention": self.convention,
+            "alternative": self.alternative,
             **systems,
             "resampled": self.resampled,
             "difference": self.a.counts.rate - self.b.counts.rate,
@@ -117,36 +142,71 @@ class Comparison:
 
 
 def compare(
-    a: Score, b: Score, names: tuple[str, str], replicates: int = 10_000, seed: int = 0
+    a: Score | Sequence[Score],
+    b: Score | Sequence[Score],
+    names: tuple[str, str],
+    replicates: int = 10_000,
+    seed: int = 0,
+    alternative: Alternative = "two-sided",
 ) -> Comparison:
-    """Compare two scores of one set under one convention, utterance by utterance.
+    """Compare two systems on one set under one convention, utterance by utterance.
 
-    Raises InputError where they are not scores of the same references.
+    Each is the score of a run, or those of several. Raises InputError where they are not scores
+    of the same references.
     """
-    _check_comparable(a, b, names)
-    by_speaker = len(a.speakers) >= 10
-    units = _collect_speakers(a, b) if by_speaker else _collect_utterances(a, b)
+    runs_a, runs_b = ([x] if isinstance(x, Score) else list(x) for x in (a, b))
+    for runs, name in ((runs_a, names[0]), (runs_b, names[1])):
+        for run in runs:
+            check_comparable(runs_a[0], run, (names[0], name))
+    first = runs_a[0]
+    by_speaker = len(first.speakers) >= 10
+    units = _collect_speakers(runs_a, runs_b) if by_speaker else _collect_utterances(runs_a, runs_b)
     return Comparison(
-        set=a.set,
-        metric=a.metric,
-        convention=a.convention,
-        a=_summarise_system(names[0], a, units.a, units.tokens, replicates, seed),
-        b=_summarise_system(names[1], b, units.b, units.tokens, replicates, seed),
+        set=first.set,
+        metric=first.metric,
+        convention=first.convention,
+        alternative=alternative,
+        a=_summarise_system(names[0], runs_a, units.a, units.tokens, replicates, seed),
+        b=_summarise_system(names[1], runs_b, units.b, units.tokens, replicates, seed),
         resampled="speakers" if by_speaker else "utterances",
         difference=paired_bootstrap(units.a, units.b, units.tokens, replicates, seed, LEVEL),
-        tests=_run_paired_tests(a, b),
+        tests=_run_paired_tests(runs_a, runs_b, alternative),
     )
 
 
+def adjust_over(comparisons: Sequence[Comparison]) -> list[dict[str, float]]:
+    """For each comparison, p of each test by Holm over these comparisons, by the test's title.
+
+    A test that some of them lack is adjusted over those that have it.
+    """
+    adjusted: list[dict[str, float]] = [{} for _ in comparisons]
+    for title in dict.fromkeys(test.title for c in comparisons for test in c.tests):
+        found = [
+            (i, test.p)
+            for i, comparison in enumerate(comparisons)
+            for test in comparison.tests
+            if test.title == title
+        ]
+        for (i, _), p in zip(found, holm([p for _, p in found]), strict=True):
+            adjusted[i][title] = float(p)
+    return adjusted
+
+
 def _summarise_system(
-    name: str, score: Score, errors: np.ndarray, tokens: np.ndarray, replicates: int, seed: int
+    name: str,
+    runs: Sequence[Score],
+    errors: np.ndarray,
+    tokens: np.ndarray,
+    replicates: int,
+    seed: int,
 ) -> System:
-    counts = score.counts
-    beta = beta_interval(counts.errors, counts.tokens, LEVEL) if counts.rate <= 100 else None
-    return System(name, counts, beta, bootstrap(errors, tokens, replicates, seed, LEVEL))
+    counts = [run.counts for run in runs]
+    drawn = bootstrap(errors, tokens, replicates, seed, LEVEL)
+    return System(name, len(runs), pool(counts), beta_of_runs(counts, LEVEL), drawn)
 
 
-def _check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
+def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
+    """Raise InputError where two scores are not of the same references, counted alike."""
     for key in ("set", "metric", "convention", "optional", "costs", "glm"):
         if getattr(a, key) != getattr(b, key):
             raise InputError(
@@ -160,60 +220,117 @@ def _check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
             f"{names[0]} and {names[1]} do not score the same {a.set} references: "
             f"{len(different)} utterances differ, such as {min(different, default='their order')}"
         )
+    by_another = [
+        u.utterance
+        for u, v in zip(a.utterances, b.utterances, strict=True)
+        if u.speaker != v.speaker
+    ]
+    if by_another:
+        raise InputError(
+            f"{names[0]} and {names[1]} name other speakers of {len(by_another)} utterances, such "
+            f"as {by_another[0]}; score both with the same utt2spk"
+        )
 
 
 class _Units(NamedTuple):
-    """Errors of A and of B, and reference tokens, of each unit [S]."""
+    """Errors of A and of B, and reference tokens, of each unit [S].
+
+    All are whole multiples of those of one run, so that what is equal stays equal.
+    """
 
     a: np.ndarray
     b: np.ndarray
     tokens: np.ndarray
 
 
-def _collect_units(a: Iterable[ErrorCounts], b: Iterable[ErrorCounts]) -> _Units:
-    rows = [(x.errors, y.errors, x.tokens) for x, y in zip(a, b, strict=True)]
-    return _Units(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
+def _weigh(a: Sequence[Score], b: Sequence[Score]) -> tuple[int, int]:
+    """How often the errors of a run of A, and of B, count, for both to be of as many tokens."""
+    every = math.lcm(len(a), len(b))
+    return every // len(a), every // len(b)
 
 
-def _collect_utterances(a: Score, b: Score) -> _Units:
-    return _collect_units((u.counts for u in a.utterances), (u.counts for u in b.utterances))
+def _collect_units(
+    a: Sequence[Sequence[ErrorCounts]], b: Sequence[Sequence[ErrorCounts]], weights: tuple[int, int]
+) -> _Units:
+    errors_a, errors_b = (
+        weight * np.array([[c.errors for c in run] for run in runs]).sum(axis=0)
+        for weight, runs in zip(weights, (a, b), strict=True)
+    )
+    return _Units(errors_a, errors_b, weights[0] * len(a) * np.array([c.tokens for c in a[0]]))
 
 
-def _collect_speakers(a: Score, b: Score) -> _Units:
-    return _collect_units(a.speakers.values(), b.speakers.values())
+def _collect_utterances(a: Sequence[Score], b: Sequence[Score]) -> _Units:
+    of_a, of_b = ([[u.counts for u in score.utterances] for score in runs] for runs in (a, b))
+    return _collect_units(of_a, of_b, _weigh(a, b))
 
 
-def _run_paired_tests(a: Score, b: Score) -> list[PairedTest]:
-    """All tests that the numbers of utterances and speakers allow, MAPSSWE first."""
-    pairs = zip(a.utterances, b.utterances, strict=True)
-    segments = mapsswe_segments([(mark(a.alignment(u)), mark(b.alignment(v))) for u, v in pairs])
+def _collect_speakers(a: Sequence[Score], b: Sequence[Score]) -> _Units:
+    of_a, of_b = ([list(score.speakers.values()) for score in runs] for runs in (a, b))
+    return _collect_units(of_a, of_b, _weigh(a, b))
+
+
+def _collect_segments(a: Sequence[Score], b: Sequence[Score]) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of A and of B in the segments of MAPSSWE, which end where all runs are right.
+
+    Where runs took different alternatives of a reference, the utterance is one segment.
+    """
+    weights = _weigh(a, b)
+    pairs = []
+    for marks in zip(*(run.marks for run in (*a, *b)), strict=True):
+        if len({len(mark.wrong) for mark in marks}) > 1:
+            marks = tuple(Marks([sum(m.wrong) + sum(m.inserted)], [0, 0]) for m in marks)
+        pairs.append(
+            (_add_marks(marks[: len(a)], weights[0]), _add_marks(marks[len(a) :], weights[1]))
+        )
+    return mapsswe_segments(pairs)
+
+
+def _add_marks(marks: Sequence[Marks], weight: int) -> Marks:
+    wrong, inserted = (
+        [weight * sum(column) for column in zip(*rows, strict=True)]
+        for rows in zip(*marks, strict=True)
+    )
+    return Marks(wrong, inserted)
+
+
+def _run_paired_tests(
+    a: Sequence[Score], b: Sequence[Score], alternative: Alternative
+) -> list[PairedTest]:
+    """All tests that the numbers of runs, utterances and speakers allow, MAPSSWE first."""
+    segments = _collect_segments(a, b)
     utterances, speakers = _collect_utterances(a, b), _collect_speakers(a, b)
     rows: list[tuple[str, str, int, float, float]] = []
 
     def add_pairs(test: str, unit: str, x: np.ndarray, y: np.ndarray, student: bool) -> None:
         z, p = 0.0, 1.0
         if len(x) > 1:
-            result = matched_pairs(x, y)
+            result = matched_pairs(x, y, alternative)
             z, p = result.z, result.p_student if student else result.p
         rows.append((test, unit, len(x), z, p))
 
     add_pairs("MAPSSWE", "segment", *segments, student=False)
     add_pairs("matched pairs", "utterance", utterances.a, utterances.b, student=False)
-    n = len(utterances.tokens)
-    rows.append(("McNemar, exact", "utterance", n, *mcnemar(utterances.a > 0, utterances.b > 0)))
+    if len(a) == len(b) == 1:  # of several runs, an utterance is seldom right in all
+        wrong = utterances.a > 0, utterances.b > 0
+        n = len(utterances.tokens)
+        rows.append(("McNemar, exact", "utterance", n, *mcnemar(*wrong, alternative)))
     spoken = speakers.tokens > 0
     if spoken.sum() > 1:
         x, y, tokens = (column[spoken] for column in speakers)
         add_pairs("matched pairs, Student's t", "speaker", x, y, student=True)
-        rates = 100 * x / tokens, 100 * y / tokens
+        # Of whole numbers, equal differences of rates are rounded alike, and so stay ties.
+        rates = 100 * (x - y) / tokens, np.zeros(len(tokens))
         n = len(tokens)
-        rows.append(("Wilcoxon, normal as sc_stats", "speaker", n, *wilcoxon(*rates)))
+        normal = wilcoxon(*rates, alternative=alternative)
+        rows.append(("Wilcoxon, normal as sc_stats", "speaker", n, *normal))
         if n <= EXACT_LIMIT:
-            rows.append(("Wilcoxon, exact", "speaker", n, *wilcoxon(*rates, method="exact")))
-        rows.append(("sign, exact", "speaker", n, *sign_test(*rates)))
+            exact = wilcoxon(*rates, method="exact", alternative=alternative)
+            rows.append(("Wilcoxon, exact", "speaker", n, *exact))
+        rows.append(("sign, exact", "speaker", n, *sign_test(*rates, alternative)))
     adjusted = holm([p for *_, p in rows])
     return [PairedTest(*row, float(holm_p)) for row, holm_p in zip(rows, adjusted, strict=True)]
 
 
-def _format_p(p: float) -> str:
-    return "< 0.0001" if p < 1e-4 else f"= {p:.4f}"
+def format_p(p: float, equals: str = "") -> str:
+    """A p-value with four digits behind the point, `equals` before it."""
+    return "< 0.0001" if p < 1e-4 else f"{equals}{p:.4f}"

@@ -48,11 +48,14 @@ class ErrorCounts:
         names = ("errors", "tokens", "substitutions", "insertions", "deletions")
         return {name: getattr(self, name) for name in names}
 
-    def kaldi_line(self) -> str:
-        """The line that Kaldi's compute-wer prints; `nan` where nothing was said."""
+    def kaldi_line(self, metric: str = "wer") -> str:
+        """The line that Kaldi's compute-wer prints, %PER for "per"; `nan` where nothing was said.
+
+        Kaldi says %WER of phones too.
+        """
         rate = self.rate if self.tokens else math.nan
         return (
-            f"%WER {rate:.2f} [ {self.errors} / {self.tokens}, {self.insertions} ins, "
+            f"%{metric.upper()} {rate:.2f} [ {self.errors} / {self.tokens}, {self.insertions} ins, "
             f"{self.deletions} del, {self.substitutions} sub ]"
         )
 

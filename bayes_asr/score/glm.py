@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Literal
 
 from bayes_asr.errors import InputError
+from bayes_asr.tables.binary import BLANKS, split_words
 
 ENGLISH = Path(__file__).with_name("english.glm")
 """The project's own rules."""
 
 Purpose = Literal["ref", "hyp"]
 _PURPOSE_FORMAT = {"ref": "stm", "hyp": "ctm"}
+_SECOND = re.compile(r"(\(\s+[^()\s]+\s+)([^()\s]+)", re.ASCII)
+_INSIDE = re.compile(r"(\()\s+|\s+(\))", re.ASCII)
 _APPLIES = re.compile(r';;\s+INPUT_DEPENDENT_APPLICATION\s*=\s*"([^"]*)"')
 _SETTING = re.compile(r"""\*\s*(?P<key>\w+)\s*=?\s*["'](?P<value>[^"']*)["']""")
 
@@ -60,24 +63,32 @@ class Glm:
         return None
 
 
+def find_glm(named: str | Path, folder: Path = Path()) -> Path:
+    """The rules that `score.glm` names: the project's own, `english`, or a file in `folder`."""
+    return ENGLISH if str(named) == "english" else folder / named
+
+
 def read_glm(path: Path, purpose: Purpose) -> Glm:
     """Read the rules that apply to references (stm) or to hypotheses (ctm).
 
     Raises InputError naming file and line for what is not a rule.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; give the GLM file by --glm") from error
-    comment = lines[0].split(maxsplit=1)[0] if lines and lines[0].strip() else ""
+        raise InputError(f"{path}: {error.strerror}; name a GLM file, or english") from error
+    comment = next(iter(split_words(lines[0])), "")
     settings = {"case_sensitive": "T"}
     rules: list[Rule] = []
     applies = True
     for number, line in enumerate(lines, 1):
         if only := _APPLIES.match(line):
             kinds = (purpose, _PURPOSE_FORMAT[purpose])
-            applies = any(re.search(only[1].lower(), kind) for kind in kinds)
-        if not applies or number == 1 or not line.strip():
+            try:
+                applies = any(re.search(only[1].lower(), kind) for kind in kinds)
+            except re.error as error:
+                raise InputError(f"{path}, line {number}: {only[1]!r}: {error}") from None
+        if not applies or number == 1 or not split_words(line):
             continue
         if line.startswith("*"):
             setting = _SETTING.match(line)
@@ -86,7 +97,7 @@ def read_glm(path: Path, purpose: Purpose) -> Glm:
             settings[setting["key"].lower()] = setting["value"]
             continue
         data = line.split(comment, 1)[0] if comment else line
-        if data.strip():
+        if split_words(data):
             rules.append(_parse_rule(data, path, number))
     return _index_rules(rules, case_sensitive=settings["case_sensitive"].upper().startswith("T"))
 
@@ -106,7 +117,7 @@ def _parse_rule(line: str, path: Path, number: int) -> Rule:
     source, arrow, rest = line.partition("=>")
     source = _unwrap(source)
     if not arrow or not source:
-        raise InputError(f"{path}, line {number}: not a rule `a => b / [ ] __ [ ]`: {line.strip()}")
+        raise InputError(f"{path}, line {number}: not a rule `a => b / [ ] __ [ ]`: {line}")
     target, slash, context = rest.rpartition("/")
     left, slot, right = context.partition("_")
     if not (slash and slot):
@@ -119,7 +130,7 @@ def _unwrap(part: str) -> str:
 
     A bracket that does not close (english.glm has one) is dropped.
     """
-    part = part.strip()
+    part = part.strip(BLANKS)
     if part.startswith("[") and "]" not in part:
         return part[1:]
     if len(part) >= 2 and part[0] + part[-1] in ("[]", '""'):
@@ -137,14 +148,14 @@ def filter_words(text: str, glm: Glm | None) -> list[str]:
     Words in parentheses may be missing, `(a b)` becomes `(a) (b)`; braces and slashes of an
     alternation `{a b/c}` are words of their own.
     """
-    spaced = f" {text.strip()} ".translate(_UPPER).replace("(", "( ").replace(")", " )")
+    spaced = f" {text.strip(BLANKS)} ".translate(_UPPER).replace("(", "( ").replace(")", " )")
     if glm:
         spaced = glm.apply(f" {spaced} ")
     spaced = re.sub(r"\{[^}]*\}", lambda m: re.sub(r"([{}/])", r" \1 ", m[0]), spaced)
     spaced = re.sub(r"([^( ])-(?=[^) ])", r"\1 ", spaced)
-    while (split := re.sub(r"(\(\s+[^()\s]+\s+)([^()\s]+)", r"\1) ( \2", spaced)) != spaced:
+    while (split := _SECOND.sub(r"\1) ( \2", spaced)) != spaced:
         spaced = split
-    joined = re.sub(r"\s+\)", ")", re.sub(r"\(\s+", "(", spaced))
+    joined = _INSIDE.sub(lambda m: m[1] or m[2], spaced)
     # Where a rule deletes a word in parentheses, or makes it an alternation of such words.
     joined = re.sub(r"\(([{}/]?)\)", r"\1", joined)
-    return joined.translate(_LOWER).split()
+    return split_words(joined.translate(_LOWER))

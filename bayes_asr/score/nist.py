@@ -15,7 +15,7 @@ from bayes_asr.score.glm import Glm, filter_words
 from bayes_asr.score.phones import PhoneMap, fold
 from bayes_asr.score.scores import UtteranceScore
 from bayes_asr.score.word_network import align_marked
-from bayes_asr.tables.binary import iter_lines
+from bayes_asr.tables.binary import iter_lines, split_words
 
 IGNORED = ("ignore_time_segment_in_scoring", "ignoretimesegmentinscoring")
 Channel = tuple[str, str]
@@ -124,7 +124,7 @@ def filter_ctm(words: Sequence[Word], glm: Glm | None) -> list[TimedTokens]:
 
 def _spread_tokens(word: Word, tokens: Sequence[str]) -> Iterator[TimedTokens]:
     if "{" in tokens:
-        longest = max(1, *(len(a.split()) for a in re.split(r"[{}/]", " ".join(tokens))))
+        longest = max(1, *(len(split_words(a)) for a in re.split(r"[{}/]", " ".join(tokens))))
         yield TimedTokens(word.channel, _middle(word, longest - 1, longest), tuple(tokens))
         return
     for i, token in enumerate(tokens):

@@ -4,13 +4,17 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
+from bayes_asr.errors import InputError, printable
+from bayes_asr.files import is_there, replacing
 from bayes_asr.score.counts import Costs, Edit, ErrorCounts, align, tally
+from bayes_asr.score.statistics import Marks, mark
 from bayes_asr.score.word_network import align_marked
+from bayes_asr.tables.binary import split_words
+from bayes_asr.tables.side_files import check, read_json, take
 
 Metric = Literal["per", "wer"]
 
@@ -49,6 +53,7 @@ class Score:
 
     `optional` are the reference tokens that may be missing without an error. `glm` are the rules
     that words scored by time went through; then the texts hold NIST's `(x)`, `x-`, `{ x / y }`.
+    `decoded` says with what the set was decoded, where that is known.
     """
 
     set: str | None
@@ -60,6 +65,7 @@ class Score:
     insertion_penalty: float | None
     utterances: Sequence[UtteranceScore]
     glm: str | None = None
+    decoded: dict[str, Any] | None = None
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -88,6 +94,11 @@ class Score:
             return align_marked(*texts, self.optional)
         return align(*texts, self.costs, self.optional)
 
+    @cached_property
+    def marks(self) -> list[Marks]:
+        """The errors of each utterance at the words of its reference."""
+        return [mark(self.alignment(u)) for u in self.utterances]
+
     def as_dict(self) -> dict[str, Any]:
         """The entry of a score file; `rate` is per cent."""
         return {
@@ -101,15 +112,17 @@ class Score:
             "insertion_penalty": self.insertion_penalty,
             **self.counts.as_dict(),
             "rate": self.counts.rate,
+            **({"decoded": self.decoded} if self.decoded else {}),
             "utterances": [u.as_dict() for u in self.utterances],
         }
 
     def line(self) -> str:
         """Kaldi's line, with the convention and the weights it was counted at."""
-        where = [f"{self.set} " if self.set else "", self.metric.upper(), f" ({self.convention})"]
+        name, convention = printable(self.set or ""), printable(self.convention)
+        where = [f"{name} " if name else "", self.metric.upper(), f" ({convention})"]
         if self.lm_weight is not None:
             where.append(f", LM weight {self.lm_weight:g}, penalty {self.insertion_penalty:.1f}")
-        return f"{self.counts.kaldi_line()} {''.join(where)}"
+        return f"{self.counts.kaldi_line(self.metric)} {''.join(where)}"
 
 
 def pool(counts: Iterable[ErrorCounts]) -> ErrorCounts:
@@ -126,37 +139,57 @@ def write_scores(scores: Sequence[Score], path: Path) -> None:
 
 def read_scores(path: Path) -> list[Score]:
     """Read a score file, checking that its counts are those of its alignments."""
-    if not Path(path).exists():
+    if not is_there(Path(path)):
         raise InputError(f"{path}: not there; run bayes-asr score first")
     try:
-        entries = json.loads(Path(path).read_text(encoding="utf-8"))
+        entries = check(read_json(Path(path)), "the file", "a list")
         if not entries:
             raise InputError("it has no entries")
-        return [_read_entry(entry) for entry in entries]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        said = error if isinstance(error, InputError) else repr(error)[:100]
-        raise InputError(f"{path}: not a score file ({said}); score the run again") from error
+        scores = [_read_entry(entry) for entry in entries]
+        if len({score.convention for score in scores}) < len(scores):
+            raise InputError("it has a convention twice")
+        return scores
+    except InputError as error:
+        said = str(error).removeprefix(f"{path}: ")
+        raise InputError(f"{path}: not a score file ({said}); score the run again") from None
 
 
-def _read_entry(entry: dict[str, Any]) -> Score:
+def _read_entry(entry: Any) -> Score:
+    optional = [check(token, "optional", "a text") for token in take(entry, "optional", "a list")]
     read = Score(
-        set=entry["set"],
-        metric=entry["metric"],
-        convention=entry["convention"],
-        optional=frozenset(entry["optional"]),
-        costs=entry["costs"],
-        lm_weight=entry["lm_weight"],
-        insertion_penalty=entry["insertion_penalty"],
-        utterances=[_read_utterance(u) for u in entry["utterances"]],
-        glm=entry.get("glm"),
+        set=take(entry, "set", "a text", "null"),
+        metric=_choose(entry, "metric", get_args(Metric)),
+        convention=take(entry, "convention", "a text"),
+        optional=frozenset(optional),
+        costs=_choose(entry, "costs", get_args(Costs)),
+        lm_weight=take(entry, "lm_weight", "a number", "null"),
+        insertion_penalty=take(entry, "insertion_penalty", "a number", "null"),
+        utterances=[
+            _read_utterance(check(u, f"utterances[{i}]", "an object"))
+            for i, u in enumerate(take(entry, "utterances", "a list"))
+        ],
+        glm=take(entry, "glm", "a text") if "glm" in entry else None,
+        decoded=take(entry, "decoded", "an object") if "decoded" in entry else None,
     )
     counted = [replace(u, counts=tally(read.alignment(u))) for u in read.utterances]
     score = replace(read, utterances=counted)
-    if score.as_dict() != entry:
-        raise InputError(f"the {score.convention} counts are not those of the texts")
+    for key, value in score.as_dict().items():
+        if key not in entry:
+            raise InputError(f"{key} is missing")
+        if entry[key] != value:
+            raise InputError(f"{key}: the {score.convention} counts are not those of the texts")
     return score
 
 
-def _read_utterance(u: dict[str, str]) -> UtteranceScore:
-    reference, hypothesis = tuple(u["reference"].split()), tuple(u["hypothesis"].split())
-    return UtteranceScore(u["utterance"], u["speaker"], ErrorCounts(), reference, hypothesis)
+def _choose(entry: Any, key: str, known: Sequence[str]) -> Any:
+    value = take(entry, key, "a text")
+    if value not in known:
+        raise InputError(f"{key} is {value!r}; known: {', '.join(known)}")
+    return value
+
+
+def _read_utterance(u: Any) -> UtteranceScore:
+    keys = ("utterance", "speaker", "reference", "hypothesis")
+    utterance, speaker, *texts = (take(u, key, "a text") for key in keys)
+    reference, hypothesis = (tuple(split_words(text)) for text in texts)
+    return UtteranceScore(utterance, speaker, ErrorCounts(), reference, hypothesis)

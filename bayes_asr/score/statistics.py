@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from bayes_asr.errors import InputError
-from bayes_asr.score.counts import Edit
+from bayes_asr.score.counts import Edit, ErrorCounts
 
 Prior = Literal["uniform", "jeffreys", "clopper-pearson", "wald"]
 Alternative = Literal["two-sided", "less", "greater"]
@@ -51,6 +51,17 @@ def beta_interval(
             f"unknown prior {prior!r}; known: uniform, jeffreys, clopper-pearson, wald"
         )
     return Interval(100 * float(low), 100 * float(high))
+
+
+def beta_of_runs(counts: Sequence[ErrorCounts], level: float = 0.95) -> Interval | None:
+    """The beta interval of a run with the mean number of errors of some runs.
+
+    Runs share their test set, so more of them do not make it narrower. None where insertions take
+    the rate beyond 100 %.
+    """
+    errors = round(sum(c.errors for c in counts) / len(counts))
+    tokens = counts[0].tokens
+    return beta_interval(errors, tokens, level) if errors <= tokens else None
 
 
 class Bootstrap(NamedTuple):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bayes_asr.errors import InputError
+from bayes_asr.files import find_files
 from bayes_asr.score.counts import Costs, count_errors
 from bayes_asr.score.glm import read_glm
 from bayes_asr.score.nist import read_ctm, read_stm, score_segments
@@ -34,7 +35,7 @@ class SetPaths:
 def find_hypotheses(decode: Path) -> dict[Weights, Path]:
     """The files `words.lmwtW.wipP.txt` of a decode folder by (LM weight, penalty), ascending."""
     found = {}
-    for path in Path(decode).glob("words.lmwt*.wip*.txt"):
+    for path in find_files(Path(decode), "words.lmwt*.wip*.txt"):
         match = _HYPOTHESES.fullmatch(path.name)
         if match is None:
             raise InputError(f"{path}: expected a name like words.lmwt5.wip0.0.txt")

@@ -1,42 +1,120 @@
-"""Samples from RIFF (.wav) and NIST SPHERE files of 16-bit linear PCM, the kinds that Kaldi reads.
+"""Samples from sound files: RIFF, NIST SPHERE, AIFF, FLAC, Ogg (Vorbis, Opus) and MP3.
 
-A general library (libsndfile) reads both, but takes a truncated file for a shorter one.
+libsndfile decodes them, through soundfile; `containers` finds out whether they are complete.
 """
 
-import re
+import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 from scipy.signal import resample_poly
 
+from bayes_asr.errors import InputError, reason
 from bayes_asr.log import LOGGER
-from bayes_asr.tables.binary import ByteReader, open_bytes
+from bayes_asr.sound.containers import NEEDED, check_complete, is_known
+from bayes_asr.tables.binary import CHUNK, DAMAGED, ByteReader, OpenPipe, open_bytes
+from bayes_asr.tables.scp import is_pipe, refuse_pipe
 
-PCM, EXTENSIBLE = 1, 0xFFFE  # format tags of RIFF
-STREAMED = (0, 0x7FFFF000, 0xFFFFFFFF)  # sizes that say "to the end": written into a pipe
-SPHERE_FIELD = re.compile(rb"^(\w+) -(?:i|r|s\d+) (.*?)\s*$", re.M)
-SPHERE_HEADER = 1 << 16  # bytes; NIST's are of 1024
-SPHERE_COUNTS = ("sample_count", "sample_rate", "channel_count", "sample_n_bytes")
+STDIN = "-"
 RATES = range(1000, 400_001)  # Hz
+FULL_SCALE = np.float32(2**15)  # libsndfile's samples reach from -1 to 1, Kaldi's are of int16
+LOUDEST = 1e6  # times full scale: more is damage, and its energy no float
+BLOCK = 1 << 18  # samples that are decoded at once: a forged length costs no memory
+LONGEST = 1 << 30  # samples of a file: 18 hours at 16 kHz
+UNTOLD = 2**63 - 1  # samples that a file promises that was written into a pipe
+LARGEST = 1 << 32  # bytes, as of RIFF
+
+Channel = int | Literal["mean"]
+Announce = Callable[[str, str], None]
 
 
-def read_audio(path: Path | str, channel: int | None = None) -> tuple[np.ndarray, int]:
+def warn(name: str, remark: str) -> None:
+    """Say in the log what was done to a file."""
+    LOGGER.warning("%s: %s", name, remark)
+
+
+def load_library() -> Any:
+    """Import soundfile, or raise InputError that says how to get it."""
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # OSError: the library inside is of another machine
+        raise InputError(
+            f"reading sound needs soundfile: pip install soundfile ({error})"
+        ) from error
+    return soundfile
+
+
+def read_audio(
+    path: Path | str, channel: Channel | None = None, *, announce: Announce = warn
+) -> tuple[np.ndarray, int]:
     """Read one channel of a file: samples float32 [N] in the range of int16, and their rate in Hz.
 
-    channel: counted from 0; None is the first, with a warning where there are more. Raises
-    InputError for other encodings, truncated files and files without samples.
+    channel: counted from 0, or their mean; None is the first, announced where there are more.
+    Raises InputError as `read_channels`, and for a channel that is not there.
     """
-    with open_bytes(path) as source:
-        magic = source.take(4, "the header") if source.size else b""
-        if magic in (b"RIFF", b"RIFX"):
-            samples, rate = _read_riff(source, ">" if magic == b"RIFX" else "<")
-        elif magic == b"NIST":
-            samples, rate = _read_sphere(source)
-        else:
-            raise source.fail("neither RIFF nor NIST SPHERE; convert it: sox IN -b 16 OUT.wav")
-        if rate not in RATES or not samples.size:
+    samples, rate = read_channels(path)
+    return take_channel(samples, channel, str(path), announce), rate
+
+
+def read_channels(path: Path | str, *, open_pipe: OpenPipe | None = None) -> tuple[np.ndarray, int]:
+    """Read a file, or standard input (-): float32 [N, channels] as int16 has it, and the rate.
+
+    open_pipe: runs what is a command; without it commands are refused. Raises InputError for what
+    cannot be opened or decoded, truncated files, samples that are no numbers, and no samples.
+    """
+    with _open(str(path), open_pipe) as source:
+        content = bytearray(source.some(NEEDED))
+        if not content:
+            raise source.fail("is empty; make it again")
+        if not is_known(content):
+            raise source.fail(
+                "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox IN OUT.wav"
+            )
+        while part := source.some(CHUNK):
+            content += part
+            if len(content) > LARGEST:
+                raise source.fail(f"has more than {LARGEST} bytes; cut it into shorter files")
+        possible = check_complete(content, source.name)
+        samples, rate = _decode(content, source)
+        if rate not in RATES or not len(samples):
             raise source.fail(f"{len(samples)} samples at {rate} Hz: an empty or damaged file")
-        return _select_channel(samples, channel, source), rate
+        if len(samples) not in possible:
+            due = possible[0] if len(samples) < possible[0] else possible[-1]
+            raise source.fail(
+                f"{len(samples)} samples are decoded, but by its size {due} are due: {DAMAGED}, or"
+                " convert it: sox IN OUT.wav"
+            )
+        return samples, rate
+
+
+def take_channel(
+    samples: np.ndarray, channel: Channel | None, name: str, announce: Announce = warn
+) -> np.ndarray:
+    """One channel [N] of samples [N, channels], or the mean of all."""
+    channels = samples.shape[1]
+    if channel == "mean":
+        return samples.mean(axis=1)
+    if channel is None and channels > 1:
+        announce(name, f"has {channels} channels; the first is taken")
+    if channel is not None and not channel < channels:
+        raise InputError(
+            f"{name}: channel {channel} is asked for, counted from 0; there are {channels}: take"
+            " another, or a file that has it"
+        )
+    return np.ascontiguousarray(samples[:, channel or 0])
+
+
+def bring_to_rate(
+    samples: np.ndarray, rate: int, wanted: int, name: str, announce: Announce = warn
+) -> np.ndarray:
+    """Samples [N] at `rate` Hz as they are at `wanted` Hz, announced where that changes them."""
+    if rate == wanted:
+        return samples
+    empty = f"; there is nothing above {rate // 2} Hz in it: expect errors" * (rate < wanted)
+    announce(name, f"resampled from {rate} to {wanted} Hz{empty}")
+    return resample(samples, rate, wanted)
 
 
 def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
@@ -45,90 +123,46 @@ def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
     return resample_poly(samples, wanted // divisor, rate // divisor).astype(np.float32)
 
 
-def _select_channel(samples: np.ndarray, channel: int | None, source: ByteReader) -> np.ndarray:
-    channels = samples.shape[1]
-    if channel is None and channels > 1:
-        LOGGER.warning("%s: has %d channels; the first is taken", source.name, channels)
-    if channel is not None and not channel < channels:
-        raise source.fail(f"channel {channel} is asked for, counted from 0; there are {channels}")
-    return samples[:, channel or 0].astype(np.float32)
+def _open(name: str, open_pipe: OpenPipe | None) -> ByteReader:
+    try:
+        if name == STDIN:  # may be read once more, and be empty then
+            return ByteReader(cast(BinaryIO, open(0, "rb", closefd=False)), "standard input", None)
+        if is_pipe(name):
+            refuse_pipe(name, "the sound", open_pipe)
+            return ByteReader(cast(OpenPipe, open_pipe)(name.strip().strip("|")), name, None)
+        return open_bytes(name)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be opened: {reason(error)}") from None
 
 
-def _unpack_samples(raw: bytes, channels: int, dtype: str, source: ByteReader) -> np.ndarray:
-    """Interleaved bytes as int16 [N, channels]."""
-    if not channels or len(raw) % (2 * channels):
-        raise source.fail(f"{len(raw)} bytes of sound are no whole samples of {channels} channels")
-    return np.frombuffer(raw, dtype).reshape(-1, channels)
+def _decode(content: bytearray, source: ByteReader) -> tuple[np.ndarray, int]:
+    """Samples float32 [N, channels] and their rate."""
+    soundfile = load_library()
 
+    class OneWay(soundfile.SoundFile):  # type: ignore[name-defined]
+        """A file that is read once: soundfile seeks after each read, which some FLAC refuses."""
 
-def _read_riff(source: ByteReader, order: str) -> tuple[np.ndarray, int]:
-    """Walk the chunks up to the sound; 'fmt ' says what it is."""
-    endian = "little" if order == "<" else "big"
-    size = _read_number(source, 4, endian)
-    if source.take(4, "the form") != b"WAVE":
-        raise source.fail("a RIFF file, but not of sound")
-    channels = rate = 0
-    while True:
-        name, length = source.take(4, "the next chunk"), _read_number(source, 4, endian)
-        if name == b"data":
-            break
-        body = source.take(length + length % 2, f"the chunk {name!r}")
-        if name == b"fmt ":
-            channels, rate = _read_riff_format(body, endian, source)
-    if not channels:
-        raise source.fail("the sound comes before its format: damaged, make it again")
-    streamed = length in STREAMED or size in STREAMED
-    raw = source.rest() if streamed else source.take(length, "the sound")
-    return _unpack_samples(raw, channels, f"{order}i2", source), rate
+        def seekable(self) -> bool:
+            return False
 
-
-def _read_riff_format(body: bytes, endian: str, source: ByteReader) -> tuple[int, int]:
-    """Channels and rate of a 'fmt ' chunk; InputError unless it is 16-bit PCM."""
-    if len(body) < 16:
-        raise source.fail(f"the chunk 'fmt ' has {len(body)} bytes, not 16")
-    fields = np.frombuffer(body[:16], "<u2" if endian == "little" else ">u2")
-    tag, channels, bits = int(fields[0]), int(fields[1]), int(fields[7])
-    if tag == EXTENSIBLE and len(body) >= 26:
-        tag = int.from_bytes(body[24:26], endian)  # type: ignore[arg-type]
-    if tag != PCM or bits != 16:
-        raise source.fail(
-            f"encoding {tag} of {bits} bits, but only 16-bit PCM ({PCM}) is read; convert it:"
-            " sox IN.wav -b 16 -e signed OUT.wav"
-        )
-    return channels, int.from_bytes(body[4:8], endian)  # type: ignore[arg-type]
-
-
-def _read_number(source: ByteReader, width: int, endian: str) -> int:
-    return int.from_bytes(source.take(width, "a size"), endian)  # type: ignore[arg-type]
-
-
-def _read_sphere(source: ByteReader) -> tuple[np.ndarray, int]:
-    """Read the text header and the samples after it (SPHERE 2.7, sp.doc of NIST)."""
-    head = source.line() + source.line()
-    size = head.removeprefix(b"_1A\n").strip()
-    if not head.startswith(b"_1A\n") or not size.isdigit() or int(size) > SPHERE_HEADER:
-        raise source.fail("the header of a NIST SPHERE file is damaged")
-    text = source.take(int(size) - source.position, "the header")
-    fields = dict(SPHERE_FIELD.findall(text.partition(b"end_head")[0]))
-    counts = {name: _parse_sphere_count(fields, name, source) for name in SPHERE_COUNTS}
-    coding = fields.get(b"sample_coding", b"pcm").decode("latin-1")
-    if coding != "pcm" or counts["sample_n_bytes"] != 2:
-        raise source.fail(
-            f"{counts['sample_n_bytes']}-byte samples coded as {coding!r}, but only 2-byte 'pcm'"
-            " is read; convert it: sph2pipe -f wav IN OUT.wav"
-        )
-    order = {b"01": "<i2", b"10": ">i2"}.get(fields.get(b"sample_byte_format", b""))
-    if order is None:
-        raise source.fail(f"byte order {fields.get(b'sample_byte_format')!r}, not '01' or '10'")
-    length = 2 * counts["sample_count"] * counts["channel_count"]
-    samples = _unpack_samples(
-        source.take(length, "the sound"), counts["channel_count"], order, source
-    )
-    return samples, counts["sample_rate"]
-
-
-def _parse_sphere_count(fields: dict[bytes, bytes], name: str, source: ByteReader) -> int:
-    value = fields.get(name.encode(), b"")
-    if not value.isdigit() or len(value) > 12:
-        raise source.fail(f"the header has no whole number {name}, but {value[:20]!r}")
-    return int(value)
+    try:
+        with OneWay(io.BytesIO(content)) as file:
+            size, blocks, count = max(1, BLOCK // file.channels), [], 0
+            while len(block := file.read(size, "float32", always_2d=True)):
+                blocks.append(block)
+                count += block.size
+                if count > LONGEST:
+                    raise source.fail(f"has more than {LONGEST} samples; cut it into shorter files")
+            rate, promised = file.samplerate, file.frames
+            samples = np.concatenate([*blocks, np.zeros((0, file.channels), np.float32)])
+    except soundfile.SoundFileError as error:
+        said = getattr(error, "error_string", str(error)).strip(" .")
+        raise source.fail(f"cannot be decoded: {said}; {DAMAGED}") from None
+    if len(samples) < promised < UNTOLD:
+        raise source.fail(f"{len(samples)} of its {promised} samples can be decoded: {DAMAGED}")
+    wrong = ~(np.abs(samples) <= LOUDEST)
+    if wrong.any():
+        where = int(np.argwhere(wrong)[0][0])
+        raise source.fail(f"sample {where} is {samples[wrong][0]:g} times full scale: {DAMAGED}")
+    samples *= FULL_SCALE
+    return samples, rate

@@ -1,29 +1,37 @@
 """MFCC and log mel energies equal to Kaldi's, of sound and of the sound of a data directory."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby, starmap
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from tqdm import tqdm
 
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, least_share
 from bayes_asr.features.front_end import statistics
-from bayes_asr.files import replacing
+from bayes_asr.files import replacing, settle, together
 from bayes_asr.log import LOGGER
-from bayes_asr.sound.audio import read_audio
+from bayes_asr.progress import follow
+from bayes_asr.shards import Way
+from bayes_asr.sound.audio import Announce, Channel, bring_to_rate, read_channels, take_channel
 from bayes_asr.tables.ark import write_matrices
-from bayes_asr.tables.binary import iter_lines
+from bayes_asr.tables.binary import OpenPipe, iter_lines
 from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import read_mapping
 
 Kind = Literal["mfcc", "fbank"]
+Segment = tuple[str, str, int | None, float, float]
+"""Utterance, recording, channel or None, start and end in seconds (-1: to the end)."""
+Remark = tuple[str, str]  # a sound, and what was done to it
 FRAME_SHIFT = 0.01  # seconds; a frame sees 25 ms
 SHORTEST = float(np.float32(0.1))  # seconds of a segment, in the precision of extract-segments
 OVERSHOOT = 0.5  # seconds of a segment past its recording, as there
 MAX_SKIPPED = 0.05  # share of utterances without sound: as data.max_skipped of conf/base.yaml
+FIRST_SIDES = ("A", "a", "0", "1")
+MOST_BANDS = 200
+SAMPLE_RATES = (1000, 1_000_000)  # Hz
 NAMED = 5  # how many utterances a message names
 
 
@@ -45,10 +53,12 @@ class Analysis:
         """Refuse what no features can be computed with."""
         if self.kind not in get_args(Kind):
             raise InputError(f"front end {self.kind!r}; known: {', '.join(get_args(Kind))}")
-        if not (1 <= self.cepstra <= self.bands <= 200 and self.sample_rate >= 1000):
+        low, high = SAMPLE_RATES
+        if not (1 <= self.cepstra <= self.bands <= MOST_BANDS and low <= self.sample_rate <= high):
             raise InputError(
                 f"front end: {self.cepstra} cepstra of {self.bands} mel bands at"
-                f" {self.sample_rate} Hz: up to 200 bands, and no more cepstra than bands"
+                f" {self.sample_rate} Hz: up to {MOST_BANDS} bands, no more cepstra than bands, and"
+                f" {low} to {high} Hz"
             )
 
     def __call__(self, samples: np.ndarray) -> np.ndarray:
@@ -64,7 +74,7 @@ class Analysis:
             import kaldi_native_fbank as knf
         except ImportError as error:
             raise InputError(
-                f"computing features needs kaldi-native-fbank: pip install -e '.[audio]' ({error})"
+                f"computing features needs a package: pip install kaldi-native-fbank ({error})"
             ) from error
         options = knf.MfccOptions() if self.kind == "mfcc" else knf.FbankOptions()
         options.frame_opts.samp_freq = self.sample_rate
@@ -76,38 +86,65 @@ class Analysis:
         return knf.OnlineMfcc(options)
 
 
-def write_features(data_dir: Path, front_end: Analysis, max_skipped: float = MAX_SKIPPED) -> None:
+def write_features(
+    data_dir: Path,
+    front_end: Analysis,
+    max_skipped: float = MAX_SKIPPED,
+    *,
+    channel: Channel | None = None,
+    open_pipe: OpenPipe | None = None,
+    way: Way | None = None,
+) -> None:
     """Write feats.{ark,scp}, cmvn.{ark,scp} by speaker and frontend.json in a Kaldi data directory.
 
     Reads wav.scp, segments where there is one, and utt2spk. Utterances of utt2spk that are not
     there, are too short or outside their recording get no features: they are counted and named.
-    Raises InputError if they are a larger share than `max_skipped`, or all, and for sound that
-    cannot be read or has another rate than the front end's; what was there then stays.
+    Sound of another rate is resampled, and of several channels the first is taken unless `segments`
+    or `channel` names another; both are announced. open_pipe: runs the commands of wav.scp, which
+    are refused without it. Raises InputError if a larger share than `max_skipped`, or all, get no
+    features, and for sound that cannot be read; what was there then stays, all of it. way: how
+    shards are computed, None for here.
     """
     data_dir = Path(data_dir)
+    settle(data_dir)
     utt2spk = read_mapping(data_dir / "utt2spk")
     stats: dict[str, np.ndarray] = {}
     left = dict.fromkeys(utt2spk)
+    sounds = Recordings(data_dir, front_end.sample_rate, channel, open_pipe)
 
-    def compute() -> Iterator[tuple[str, np.ndarray]]:
-        for utt, samples in _read_utterances(data_dir, front_end.sample_rate):
-            if utt not in utt2spk:
-                raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
-            matrix = front_end(samples)
-            if len(matrix):
-                left.pop(utt, None)  # a second one is refused where it is written
-                speaker = utt2spk[utt]
-                stats[speaker] = stats.get(speaker, 0.0) + statistics([matrix])
-                yield utt, matrix
+    def compute(
+        recording: str, segments: Sequence[Segment]
+    ) -> tuple[list[tuple[str, np.ndarray]], list[Remark]]:
+        remarks: list[Remark] = []
+        found = _read_utterances(
+            sounds, recording, segments, lambda sound, remark: remarks.append((sound, remark))
+        )
+        return [(utt, front_end(samples)) for utt, samples in found], remarks
+
+    recordings = _list_recordings(data_dir, sounds)
+    computed = way(compute, recordings) if way else starmap(compute, recordings)
+
+    def sift() -> Iterator[tuple[str, np.ndarray]]:
+        remarks: list[Remark] = []
+        for matrices, noted in computed:
+            remarks += noted
+            for utt, matrix in matrices:
+                if utt not in utt2spk:
+                    raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
+                if len(matrix):
+                    left.pop(utt, None)  # a second one is refused where it is written
+                    speaker = utt2spk[utt]
+                    stats[speaker] = stats.get(speaker, 0.0) + statistics([matrix])
+                    yield utt, matrix
+        _report_remarks(remarks)
         _report_left(data_dir, [*left], len(utt2spk), max_skipped)
-        for name in ("frontend.json", "cmvn.scp"):  # of the features that are now replaced
-            (data_dir / name).unlink(missing_ok=True)
 
-    matrices = tqdm(compute(), "features", len(utt2spk), unit="utt", leave=False, disable=None)
-    write_matrices(matrices, data_dir / "feats.ark", data_dir / "feats.scp")
-    write_matrices(stats.items(), data_dir / "cmvn.ark", data_dir / "cmvn.scp")
-    with replacing(data_dir / "frontend.json") as temporary:
-        temporary.write_text(json.dumps(asdict(front_end)) + "\n", encoding="utf-8")
+    with together(data_dir):
+        matrices = follow(sift(), "features", total=len(utt2spk))
+        write_matrices(matrices, data_dir / "feats.ark", data_dir / "feats.scp")
+        write_matrices(stats.items(), data_dir / "cmvn.ark", data_dir / "cmvn.scp")
+        with replacing(data_dir / "frontend.json") as temporary:
+            temporary.write_text(json.dumps(asdict(front_end)) + "\n", encoding="utf-8")
 
 
 def _report_left(data_dir: Path, left: list[str], total: int, limit: float) -> None:
@@ -120,44 +157,88 @@ def _report_left(data_dir: Path, left: list[str], total: int, limit: float) -> N
     if len(left) == total:
         raise InputError(f"{message}; nothing is left to write")
     if len(left) > limit * total:
-        raise InputError(f"{message}; more than --max-skipped = {limit:g} allows")
+        raise InputError(
+            f"{message}; more than --max-skipped = {limit:g} allows: mend them, or skip them by"
+            f" --max-skipped {least_share(len(left), total):g}"
+        )
     if left:
         LOGGER.warning("%s", message)
 
 
-def _read_utterances(data_dir: Path, rate: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the samples [N] of each recording, or of each segment where `segments` is there."""
-    sounds = read_scp(data_dir / "wav.scp")
+class Recordings:
+    """The sound of a data directory's wav.scp at one rate."""
+
+    def __init__(
+        self, data_dir: Path, rate: int, channel: Channel | None, open_pipe: OpenPipe | None
+    ) -> None:
+        """Read the tables."""
+        self.table = data_dir / "wav.scp"
+        self.files = read_scp(self.table, open_pipe=open_pipe)
+        self.rate, self.channel, self.open_pipe = rate, channel, open_pipe
+        self.sides = _read_sides(data_dir / "reco2file_and_channel")
+
+    def read(self, name: str, channel: int | None, announce: Announce) -> np.ndarray:
+        """Samples [N] of a recording; channel: of `segments`, which precedes the general one."""
+        file = self.files[name]
+        what = f"{file} ({name})"
+        try:
+            samples, rate = read_channels(file, open_pipe=self.open_pipe)
+        except InputError as error:
+            raise InputError(f"{self.table}: {name}: {error}") from None
+        chosen = self.channel if channel is None else channel
+        if chosen is None and samples.shape[1] > 1 and name in self.sides:
+            raise InputError(
+                f"{what}: has {samples.shape[1]} channels, and reco2file_and_channel says"
+                f" {self.sides[name]}, which only scoring reads; name the channel, from 0, in the"
+                " fifth column of segments, or by --channel"
+            )
+        mono = take_channel(samples, chosen, what, announce)
+        return bring_to_rate(mono, rate, self.rate, what, announce)
+
+
+def _report_remarks(remarks: Iterable[Remark]) -> None:
+    """Say what was done, and to how many recordings."""
+    sounds: dict[str, list[str]] = {}
+    for sound, remark in remarks:
+        sounds.setdefault(remark, []).append(sound)
+    for remark, names in sounds.items():
+        others = f" (and {len(names) - 1} more)" * (len(names) > 1)
+        LOGGER.warning("%s%s: %s", names[0], others, remark)
+
+
+def _read_sides(path: Path) -> dict[str, str]:
+    """The sides of a conversation (reco2file_and_channel) other than the first, by recording."""
+    if not path.exists():
+        return {}
+    lines = (fields for _, fields in iter_lines(path))
+    return {fields[0]: fields[-1] for fields in lines if fields[-1] not in FIRST_SIDES}
+
+
+def _list_recordings(data_dir: Path, sounds: Recordings) -> Iterator[tuple[str, list[Segment]]]:
+    """Yield each recording and, where `segments` is there, those that follow one another in it."""
     if not (data_dir / "segments").exists():
-        yield from ((utt, _read_recording(utt, sounds, rate)) for utt in sounds)
+        yield from ((utt, []) for utt in sounds.files)
         return
-    there: tuple[str, int | None] = ("", None)
-    for utt, recording, channel, start, end in read_segments(data_dir / "segments"):
-        if recording not in sounds:
-            raise InputError(f"{data_dir / 'wav.scp'}: lacks {recording}, of the segment {utt}")
-        if (recording, channel) != there:
-            there = recording, channel
-            samples = _read_recording(recording, sounds, rate, channel)
-        yield utt, _cut(samples, rate, start, end)
+    segments = read_segments(data_dir / "segments")
+    for (recording, _), some in groupby(segments, key=lambda segment: segment[1:3]):
+        of_it = list(some)
+        if recording not in sounds.files:
+            raise InputError(f"{sounds.table}: lacks {recording}, of the segment {of_it[0][0]}")
+        yield recording, of_it
 
 
-def _read_recording(
-    name: str, sounds: dict[str, str], rate: int, channel: int | None = None
-) -> np.ndarray:
-    try:
-        samples, found = read_audio(sounds[name], channel)
-    except OSError as error:
-        raise InputError(f"{sounds[name]}: cannot open {name}: {error.strerror}") from None
-    if found != rate:
-        raise InputError(
-            f"{sounds[name]}: {name} has {found} samples a second, the front end {rate}; convert"
-            f" it: sox IN.wav OUT.wav rate {rate}"
-        )
-    return samples
+def _read_utterances(
+    sounds: Recordings, recording: str, segments: Sequence[Segment], announce: Announce
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the samples [N] of a recording, or of its segments where there are some."""
+    samples = sounds.read(recording, segments[0][2] if segments else None, announce)
+    yield from ((utt, _cut(samples, sounds.rate, start, end)) for utt, _, _, start, end in segments)
+    if not segments:
+        yield recording, samples
 
 
-def read_segments(path: Path) -> Iterator[tuple[str, str, int | None, float, float]]:
-    """Yield utterance, recording, channel or None, start and end in seconds (-1: to the end)."""
+def read_segments(path: Path) -> Iterator[Segment]:
+    """Yield the segments of a file, which have a place in a recording."""
     for number, fields in iter_lines(path):
         try:
             utt, recording, start, end = fields[0], fields[1], float(fields[2]), float(fields[3])

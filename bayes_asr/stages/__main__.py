@@ -1,5 +1,8 @@
 """What the shell asks, as `python -m bayes_asr.stages SCRIPT QUESTION ...`."""
 
+import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+
+# isort: split
 import os
 import sys
 from collections.abc import Sequence
@@ -17,9 +20,19 @@ def main(script: str, question: str, *words: str) -> int:
     except (InputError, OSError) as error:
         print(f"{script}: {complaint(error)}", file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
-    except KeyboardInterrupt:
-        return 130
     return 0
+
+
+def refuse(words: Sequence[str]) -> None:
+    """ROOT OPTION...: nothing; the standard library alone finds these mistakes."""
+    from bayes_asr.stages.checks import check_alone
+    from bayes_asr.stages.recipe import locate_recipe
+    from bayes_asr.stages.systems import choose_systems
+
+    root, *given = words
+    options = parse(given)
+    check_alone(options)
+    choose_systems(options, locate_recipe(options.recipe, Path(root)).name, Path(root))
 
 
 def plan(words: Sequence[str]) -> None:
@@ -47,7 +60,7 @@ def _stage(words: Sequence[str]) -> tuple[Path, Sequence[str], Sequence[str]]:
     return Path(words[0]), words[1:end], words[end + 1 :]
 
 
-QUESTIONS = {"plan": plan, "is-complete": is_complete, "completed": mark_complete}
+QUESTIONS = {"refuse": refuse, "plan": plan, "is-complete": is_complete, "completed": mark_complete}
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))

@@ -1,25 +1,35 @@
 """What a recipe, or this version, has no use for is refused, never ignored."""
 
+import os
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
+from bayes_asr.installed import find_configuration
 from bayes_asr.stages.choices import OptionError, Options
 from bayes_asr.stages.recipe import CONFIG, Recipe
 
 LAST = 7  # stage
 
 
+def check_alone(options: Options) -> None:
+    """Raise OptionError for the first mistake that shows without reading the recipe."""
+    _refuse(_wrong_numbers(options), _wrong_folders(options), _wrong_settings(options))
+
+
 def check_options(options: Options, recipe: Recipe, *, by_kaldi: bool) -> None:
     """Raise OptionError for the first mistake; by_kaldi: stages 1 and 2 are Kaldi's."""
-    for mistakes in (
-        _wrong_numbers(options),
+    check_alone(options)
+    _refuse(
         _wrong_corpus(options, recipe),
         _wrong_dimension(options, recipe, by_kaldi),
         _nothing_to_start_from(options, recipe),
-        _wrong_settings(options),
-    ):
-        for mistake in mistakes:
-            raise OptionError(mistake)
+    )
+
+
+def _refuse(*kinds: Iterator[str]) -> None:
+    for mistake in chain(*kinds):
+        raise OptionError(mistake)
 
 
 def _wrong_numbers(options: Options) -> Iterator[str]:
@@ -31,14 +41,25 @@ def _wrong_numbers(options: Options) -> Iterator[str]:
         yield f"--stage {first} --stop-stage {last}: no stage of 0 to {LAST} is between them"
 
 
-def _wrong_corpus(options: Options, recipe: Recipe) -> Iterator[str]:
-    if not options.corpus:
-        return
-    if options.kaldi_dir:
+def _wrong_folders(options: Options) -> Iterator[str]:
+    if options.kaldi_dir and options.corpus:
         yield "--corpus and --kaldi-dir exclude each other"
-    if not Path(options.corpus).is_dir():
-        yield f"--corpus {options.corpus}: there is no such folder"
-    if "corpus" not in recipe.offers:
+    if options.kaldi_dir and options.dim is not None:
+        yield "--dim and --kaldi-dir exclude each other"
+    for name in ("kaldi_dir", "corpus"):
+        folder = getattr(options, name)
+        if folder and not Path(folder).is_dir():
+            yield f"--{name.replace('_', '-')} {folder}: there is no such folder"
+    if options.out:
+        out = Path(options.out).absolute()
+        there = next(path for path in (out, *out.parents) if path.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            what = "may not be written to" if there.is_dir() else "is no folder"
+            yield f"--out {options.out}: {there} {what}; name another place"
+
+
+def _wrong_corpus(options: Options, recipe: Recipe) -> Iterator[str]:
+    if options.corpus and "corpus" not in recipe.offers:
         yield (
             f"--corpus {options.corpus}: preparing a corpus for the recipe {recipe.name} is not"
             f" available: recipe.offers in {recipe.file(CONFIG)} does not name it"
@@ -46,11 +67,7 @@ def _wrong_corpus(options: Options, recipe: Recipe) -> Iterator[str]:
 
 
 def _wrong_dimension(options: Options, recipe: Recipe, by_kaldi: bool) -> Iterator[str]:
-    if options.dim is None:
-        return
-    if options.kaldi_dir:
-        yield "--dim and --kaldi-dir exclude each other"
-    if not by_kaldi and "dim" not in recipe.offers:
+    if options.dim is not None and not by_kaldi and "dim" not in recipe.offers:
         yield (
             f"--dim {options.dim}: choosing the feature dimension is not available for the recipe"
             f" {recipe.name} without Kaldi: recipe.offers in {recipe.file(CONFIG)} does not name it"
@@ -59,8 +76,6 @@ def _wrong_dimension(options: Options, recipe: Recipe, by_kaldi: bool) -> Iterat
 
 def _nothing_to_start_from(options: Options, recipe: Recipe) -> Iterator[str]:
     if options.kaldi_dir:
-        if not Path(options.kaldi_dir).is_dir():
-            yield f"--kaldi-dir {options.kaldi_dir}: there is no such folder"
         return
     if not recipe.has("prepare.py"):
         yield (
@@ -83,5 +98,5 @@ def _wrong_settings(options: Options) -> Iterator[str]:
             " (complete stages are quick)"
         )
     for file in options.config:
-        if not Path(file).is_file():
+        if not find_configuration(Path(file)).is_file():
             yield f"--config {file}: there is no such file"

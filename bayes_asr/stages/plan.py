@@ -1,30 +1,37 @@
 """What run.sh does, decided before any stage has begun."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bayes_asr.config import load
+from bayes_asr.config.changes import describe_changes
 from bayes_asr.stages.checks import check_options
 from bayes_asr.stages.choices import Options
 from bayes_asr.stages.preparation import Preparation, has_kaldi, plan_preparation
-from bayes_asr.stages.recipe import CONFIG, Recipe, find_recipe
+from bayes_asr.stages.recipe import CONFIG
+from bayes_asr.stages.recipes import find_recipe, recognise_corpus
 from bayes_asr.stages.stamps import has_changed
 from bayes_asr.stages.systems import Systems, choose_systems
+
+WITHOUT_KALDI = "without_kaldi.yaml"
 
 
 @dataclass(frozen=True)
 class Plan:
     """The variables of run.sh: these, and what the last three are made of.
 
-    recipe_dir: the recipe's folder; data_dir: what is trained on; changed: says that stage 0 is no
-    longer complete, if so.
+    recipe_dir: the recipe's folder; builds_on: those of the recipes that have what it lacks;
+    data_dir: what is trained on; notices: what to know before it begins; changed: says that stage 0
+    is no longer complete, if so.
     """
 
     recipe_dir: str
+    builds_on: tuple[str, ...]
     data_dir: str
+    notices: tuple[str, ...]
     changed: str
     options: Options
     preparation: Preparation
@@ -45,11 +52,18 @@ def make_plan(options: Options, root: Path) -> Plan:
     systems = choose_systems(options, recipe.name, root)
     by_kaldi = has_kaldi(recipe, options.out, root)
     check_options(options, recipe, by_kaldi=by_kaldi)
-    check_settings(options, recipe, systems)
     preparation = plan_preparation(options, recipe, root, by_kaldi=by_kaldi)
+    own = [recipe.file(CONFIG)]
+    if preparation.without_kaldi and recipe.has(WITHOUT_KALDI):
+        own.append(recipe.file(WITHOUT_KALDI))
+    notices = [*check_settings(options, own, systems)]
+    if options.corpus:
+        notices += recognise_corpus(Path(options.corpus), recipe, root)
     return Plan(
         recipe_dir=recipe.folder,
+        builds_on=recipe.builds_on,
         data_dir=options.kaldi_dir or options.out,
+        notices=tuple(dict.fromkeys(notices)),
         changed=_say_change(options, preparation),
         options=options,
         preparation=preparation,
@@ -64,11 +78,15 @@ def absolute(folder: str) -> str:
     return os.path.join(here, folder)
 
 
-def check_settings(options: Options, recipe: Recipe, systems: Systems) -> None:
-    """Raise InputError for what is wrong in a configuration or a setting of any system."""
+def check_settings(options: Options, recipe: Sequence[str], systems: Systems) -> Iterator[str]:
+    """Say what a configuration of any system changes that the recipe's files set.
+
+    Raises InputError for what is wrong in a configuration or a setting.
+    """
     for system in systems.system_files or ("",):
-        files = (recipe.file(CONFIG), *filter(None, [system]), *options.config)
-        load([Path(file) for file in files], options.set)
+        files = [Path(file) for file in (*recipe, *filter(None, [system]), *options.config)]
+        load(files, options.set)
+        yield from describe_changes(files)
 
 
 def _say_change(options: Options, preparation: Preparation) -> str:

@@ -58,8 +58,8 @@ def plan_preparation(
 
 def _files(recipe: Recipe, out: str) -> Iterator[str]:
     """What stage 0 reads and writes; a recipe names its test set test or eval."""
-    scripts = sorted(file.name for file in Path(recipe.folder).glob("[!.]*.py"))
-    yield from map(recipe.file, scripts)
+    scripts = {file.name for folder in recipe.folders for file in Path(folder).glob("[!.]*.py")}
+    yield from map(recipe.file, sorted(scripts))
     yield from (f"{out}/data/{name}/text" for name in ("train", "dev", "test", "eval"))
     yield f"{out}/data/local/lm.arpa"
 
@@ -67,7 +67,8 @@ def _files(recipe: Recipe, out: str) -> Iterator[str]:
 def _train_gmms(options: Options, recipe: Recipe, root: Path) -> Iterator[str]:
     """The command by which Kaldi does stages 1 and 2."""
     yield f"{root}/local/kaldi_gmm.sh"
-    yield from ("--recipe", recipe.folder, "--out", options.out, "--nj", str(options.nj))
+    folder = str(Path(recipe.file("kaldi.sh")).parent)
+    yield from ("--recipe", folder, "--out", options.out, "--nj", str(options.nj))
     yield from _dimension(options)
     if options.force:
         yield "--force"

@@ -1,9 +1,8 @@
-"""A recipe: a folder that holds a config.yaml, which says what it offers."""
+"""A recipe: a folder that holds a config.yaml, which says what it offers and builds on."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.config.merge import load_section
 from bayes_asr.stages.choices import OptionError
 
 CONFIG = "config.yaml"
@@ -11,29 +10,39 @@ CONFIG = "config.yaml"
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe's folder, as it was spelled, and the options that its prepare.py takes."""
+    """A recipe's folder, as it was spelled, and the options that its prepare.py takes.
+
+    builds_on: the folders of the recipes that have what it lacks, the nearest first.
+    """
 
     folder: str
     offers: tuple[str, ...] = ()
+    builds_on: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The name of the folder, and of the results by default."""
         return Path(self.folder).name
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where its files are looked for, in this order."""
+        return self.folder, *self.builds_on
+
     def file(self, name: str) -> str:
-        """The path of a file, there or not."""
-        return f"{self.folder}/{name}"
+        """The path of a file, its own or of a recipe that it builds on, there or not."""
+        found = (f"{folder}/{name}" for folder in self.folders if Path(folder, name).is_file())
+        return next(found, f"{self.folder}/{name}")
 
     def has(self, name: str) -> bool:
         """Say whether there is such a file."""
-        return Path(self.folder, name).is_file()
+        return Path(self.file(name)).is_file()
 
 
-def find_recipe(named: str, root: Path) -> Recipe:
+def locate_recipe(named: str, root: Path) -> Recipe:
     """The recipe of this name in `root`/recipes, or in a folder, whose path has a slash.
 
-    Raises OptionError where there is none, and InputError for a damaged config.yaml.
+    Raises OptionError where there is none.
     """
     recipe = Recipe(named if "/" in named else f"{root}/recipes/{named}")
     if not recipe.has(CONFIG):
@@ -41,8 +50,7 @@ def find_recipe(named: str, root: Path) -> Recipe:
             f"--recipe {named}: there is no {recipe.file(CONFIG)}"
             f" (known recipes: {folders_in(root / 'recipes')})"
         )
-    section = load_section("recipe", [Path(recipe.file(CONFIG))])
-    return Recipe(recipe.folder, section.offers)
+    return recipe
 
 
 def folders_in(folder: Path) -> str:

@@ -24,6 +24,8 @@ UNSIGNED = 256 - 4  # Kaldi marks a number's width, and that it is unsigned by t
 LONGEST_TOKEN = 4096
 LONGEST_LINE = 1 << 24
 BLOCK = 1 << 16  # bytes of lines that are split together
+BLANKS = " \t\n\v\f\r"
+WORD = re.compile(f"[^{BLANKS}]+")
 NOT_IN_TEXT = re.compile(rb"[\0\x1c-\x1f]")  # zero, and what only str takes for white space
 # Tables shrink to a fifth or, where all is silence, to a hundredth: what claims more is a bomb.
 MOST_EXPANSION, ALWAYS_ALLOWED = 200, 1 << 24
@@ -185,12 +187,15 @@ class ByteReader:
 def open_bytes(path: Path | str) -> ByteReader:
     """Open a plain file, or a gzipped one if its name ends in .gz, as a ByteReader."""
     name = str(path)
-    status = os.stat(name)
+    file = open_to_read(name)
+    status = os.fstat(file.fileno())  # of this file, whatever has its name meanwhile
     if name.endswith(".gz"):
         if not status.st_size:
+            file.close()
             raise InputError(f"{name}: is empty, which no gzipped file is: {DAMAGED}")
-        return ByteReader(cast(BinaryIO, gzip.open(name)), name, None, packed=status.st_size)
-    file = open_to_read(name)
+        packed = gzip.GzipFile(fileobj=file)
+        packed.myfileobj = file  # type: ignore[assignment]  # which closes with it
+        return ByteReader(cast(BinaryIO, packed), name, None, packed=status.st_size)
     size = status.st_size if stat.S_ISREG(status.st_mode) else None  # /dev/fd/N has none
     return ByteReader(file, name, size)
 
@@ -202,6 +207,14 @@ def check_name(utt: str, written: set[str], ark: Path) -> None:
     if utt in written:
         raise InputError(f"{ark}: {utt} is there a second time")
     written.add(utt)
+
+
+def split_words(text: str) -> list[str]:
+    """Split at ASCII white space alone, as Kaldi does and as bytes do.
+
+    `str.split` also splits at U+00A0, U+0085, U+2028, U+3000 and 0x1C, which words may hold.
+    """
+    return WORD.findall(text)
 
 
 def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
@@ -274,7 +287,7 @@ class KaldiReader:
         self.binary = head == b"\0B"
         self._words: deque[str] = deque()
         if not self.binary:
-            self._words.extend(self._decode(head + source.line()).split())
+            self._words.extend(split_words(self._decode(head + source.line())))
 
     def fail(self, message: str) -> InputError:
         """Return the error that says `message` about this file; the caller raises it."""
@@ -288,7 +301,7 @@ class KaldiReader:
             line = self.source.line()
             if not line:
                 raise self.fail(f"the file ends at {self.source.position} where a token is due")
-            self._words.extend(self._decode(line).split())
+            self._words.extend(split_words(self._decode(line)))
         return self._words.popleft()
 
     def expect(self, *tokens: str) -> str:

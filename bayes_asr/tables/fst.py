@@ -9,7 +9,7 @@ import numpy as np
 
 from bayes_asr.files import replacing
 from bayes_asr.tables.binary import DAMAGED, ByteReader, open_bytes
-from bayes_asr.tables.openfst import EXPANDED, HEADER, MAGIC, MUTABLE
+from bayes_asr.tables.openfst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE
 
 SYMBOLS_MAGIC = 2125658996
 HAS_SYMBOLS, IS_ALIGNED = (1, 2), 4
@@ -164,7 +164,7 @@ def _check(fst: Fst, source: ByteReader) -> None:
                 f"arc {wrong[0]} has the {name} {values[wrong[0]]} of {limit}: {DAMAGED}"
             )
     for name, weights in (("arc", fst.weight), ("state", fst.final)):
-        wrong = np.flatnonzero(np.isnan(weights) | (weights == -np.inf))
+        wrong = np.flatnonzero(~((np.abs(weights) <= LARGEST) | (weights == np.inf)))
         if len(wrong):
             found = f"{name} {wrong[0]} has the weight {weights[wrong[0]]}"
             raise source.fail(f"{found}: {DAMAGED}")

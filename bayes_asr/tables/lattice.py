@@ -17,7 +17,7 @@ import numpy as np
 
 from bayes_asr.files import replacing
 from bayes_asr.tables.binary import ByteReader, open_bytes
-from bayes_asr.tables.openfst import EXPANDED, HEADER, MAGIC, MUTABLE
+from bayes_asr.tables.openfst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE
 
 STATE_LEVEL, WORD_LEVEL = b"lattice4", b"compactlattice44"
 ARC = np.dtype(
@@ -152,8 +152,9 @@ def _word_rows(lattice: CompactLattice) -> Iterator[bytes]:
 def iter_lattices(path: Path) -> Iterator[tuple[str, Lattice | CompactLattice]]:
     """Stream (utterance, lattice) from a binary archive of either kind, gzipped if named .gz.
 
-    States come out topologically sorted, those that the start does not reach left out.  Raises
-    InputError, naming file and utterance, where it is truncated, of another type, or cyclic.
+    States come out topologically sorted, and all lie on finite paths from the start to an end: a
+    lattice without such a path has no states.  Raises InputError, naming file and utterance, where
+    it is truncated, of another type, or cyclic.
     """
     with open_bytes(Path(path)) as source:
         while utt := source.word()[0].decode(errors="replace"):
@@ -173,8 +174,8 @@ def _read_lattice(source: ByteReader, utt: str) -> Lattice | CompactLattice:
     if header["flags"] or not (0 <= start < states or (start, states) == (-1, 0)):
         raise source.fail(f"{utt} starts in state {start} of {states}, flags {header['flags']}")
     if arc == STATE_LEVEL:
-        return _sort(_read_states(source, utt, states), start, source, utt)
-    return _sort(_read_words(source, utt, states), start, source, utt)
+        return _trim(_read_states(source, utt, states), start, source, utt)
+    return _trim(_read_words(source, utt, states), start, source, utt)
 
 
 def _read_states(source: ByteReader, utt: str, states: int) -> Lattice:
@@ -236,22 +237,39 @@ def _check(lattice: Lattice | CompactLattice, source: ByteReader, utt: str) -> N
         raise source.fail(f"{utt} has an arc to state {after.max()} of {states}")
     for field in fields(lattice):
         values = getattr(lattice, field.name)
-        if values.dtype.kind == "f" and (np.isnan(values) | (values == -np.inf)).any():
-            raise source.fail(f"{utt} has {values.min()} among its {field.name} costs")
+        if values.dtype.kind == "f":
+            wrong = values[~((np.abs(values) <= LARGEST) | (values == np.inf))]
+            if len(wrong):
+                raise source.fail(f"{utt} has {wrong[0]} among its {field.name} costs")
         if values.dtype.kind == "i" and values.min(initial=0) < 0:
             raise source.fail(f"{utt} has {values.min()} among its {field.name}")
+    if (np.isinf(lattice.final_graph) != np.isinf(lattice.final_acoustic)).any():
+        raise source.fail(f"{utt} has a final cost of which one half is infinite")
 
 
-def _sort(lattice: AnyLattice, start: int, source: ByteReader, utt: str) -> AnyLattice:
-    """Return the lattice checked, with its states in topological order, the start first."""
+def _trim(lattice: AnyLattice, start: int, source: ByteReader, utt: str) -> AnyLattice:
+    """Return the lattice checked, its states sorted and all on paths, the start first."""
     _check(lattice, source, utt)
-    owner = np.repeat(np.arange(lattice.num_states), np.diff(lattice.offsets))
-    if start <= 0 and (lattice.nextstate > owner).all():
+    if start <= 0 and _is_trim(lattice):
         return lattice
     order = topological_order(lattice.offsets, lattice.nextstate, start)
     if order is None:
         raise source.fail(f"{utt} has a cycle; a lattice has none")
-    return select_states(lattice, order)
+    return connect(select_states(lattice, order))
+
+
+def _is_trim(lattice: Lattice | CompactLattice) -> bool:
+    """Whether all arcs lead forward at a finite cost, into and out of each state but the ends."""
+    states, counts = lattice.num_states, np.diff(lattice.offsets)
+    forward = (lattice.nextstate > np.repeat(np.arange(states), counts)).all()
+    entered = np.bincount(lattice.nextstate, minlength=states)[1:].all()
+    left = ((counts > 0) | np.isfinite(lattice.final_graph)).all()
+    return bool(forward and entered and left and _is_finite(lattice).all())
+
+
+def _is_finite(lattice: Lattice | CompactLattice) -> np.ndarray:
+    """Whether a path may take each arc, bool [A]."""
+    return np.isfinite(lattice.graph) & np.isfinite(lattice.acoustic)
 
 
 def topological_order(offsets: np.ndarray, nextstate: np.ndarray, start: int) -> np.ndarray | None:
@@ -294,11 +312,11 @@ def connect(lattice: AnyLattice) -> AnyLattice:
 
 
 def select_states(lattice: AnyLattice, order: np.ndarray) -> AnyLattice:
-    """Return the lattice with the states `order`, in that order, and the arcs between them."""
+    """Return the lattice with the states `order`, in that order, and the finite arcs between."""
     number = np.full(lattice.num_states, -1)
     number[order] = np.arange(len(order))
     kept, offsets = _take_rows(lattice.offsets, order)
-    inside = number[lattice.nextstate[kept]] >= 0
+    inside = (number[lattice.nextstate[kept]] >= 0) & _is_finite(lattice)[kept]
     owner = np.repeat(np.arange(len(order)), np.diff(offsets))[inside]
     kept = kept[inside]
     changed = {

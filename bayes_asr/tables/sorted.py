@@ -1,9 +1,14 @@
 """A table of millions of lines in two arrays, where a dict takes seconds and hundreds of MB."""
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bayes_asr.errors import InputError
+
+Tables = Sequence[tuple[Path, Mapping[str, Any]]]
 
 
 class SortedTable(Mapping[str, Any]):
@@ -65,3 +70,33 @@ def encode(strings: Iterable[str]) -> np.ndarray:
 def decode(strings: np.ndarray) -> list[str]:
     """Strings from an array of UTF-8 [N]."""
     return [raw.decode() for raw in strings.tolist()]
+
+
+def join_tables(tables: Tables, what: str) -> Mapping[str, Any]:
+    """All lines of tables, by the file or folder that each is of, in byte order of the names.
+
+    InputError for a name that is in two of them; what: is said of it there.
+    """
+    columns = [table for _, table in tables if isinstance(table, SortedTable)]
+    if len(columns) == len(tables):
+        names = np.concatenate([table.names for table in columns])
+        order = np.argsort(names, kind="stable")
+        ordered = names[order]
+        repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
+        if len(repeated):
+            _refuse_repeated(ordered[repeated[0]].decode(), tables, what)
+        return SortedTable(ordered, np.concatenate([t.column for t in columns])[order])
+    joined: dict[str, Any] = {}
+    for _, table in tables:
+        if not joined.keys().isdisjoint(table):
+            _refuse_repeated(next(name for name in table if name in joined), tables, what)
+        joined.update(table.items())
+    return dict(sorted(joined.items()))
+
+
+def _refuse_repeated(name: str, tables: Tables, what: str) -> None:
+    first, second, *_ = (path for path, table in tables if name in table)
+    raise InputError(
+        f"{second}: {name} {what} in {first} too; rename it in one of them (Kaldi's"
+        " utils/copy_data_dir.sh --utt-prefix), or leave one of them out"
+    )

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 
 from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
+from bayes_asr.files import is_there, replacing
 from bayes_asr.tables.binary import OpenPipe, iter_lines, read_pairs
-from bayes_asr.tables.scp import read_scp
+from bayes_asr.tables.scp import Moves, read_scp
 
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
 
@@ -135,6 +135,11 @@ class DataDir:
     feats: Mapping[str, str] | None
     cmvn: dict[str, str] | None
 
+    @property
+    def parts(self) -> "tuple[DataDir, ...]":
+        """The directories that this one stands for: itself, or several."""
+        return (self,)
+
     @cached_property
     def utt2spk(self) -> dict[str, str]:
         """The speaker of each utterance."""
@@ -144,7 +149,7 @@ class DataDir:
     def text(self) -> dict[str, list[str]] | None:
         """The transcripts, read when they are asked for: training needs none."""
         file = self.path / "text"
-        if not file.exists():
+        if not is_there(file):
             return None
         table = read_text(file)
         _refuse_strangers(file, table, self.utt2spk)
@@ -152,18 +157,23 @@ class DataDir:
 
 
 def read_data_dir(
-    path: Path, *, open_pipe: OpenPipe | None = None, feats: Mapping[str, str] | None = None
+    path: Path,
+    *,
+    open_pipe: OpenPipe | None = None,
+    feats: Mapping[str, str] | None = None,
+    moves: Moves = (),
 ) -> DataDir:
     """Read the tables of a Kaldi data directory; utt2spk must be there.
 
     Every utterance of feats.scp and text must be in utt2spk. Which utterances a later stage needs
     is its own business. Pipes in feats.scp and cmvn.scp are refused unless `open_pipe` is given.
-    feats: what feats.scp is known to say, so that it and utt2spk are not read for it.
+    feats: what feats.scp is known to say, so that it and utt2spk are not read for it. moves: as in
+    `read_scp`.
     """
 
     def scp(name: str) -> dict[str, str] | None:
         file = Path(path) / name
-        return read_scp(file, open_pipe=open_pipe) if file.exists() else None
+        return read_scp(file, open_pipe=open_pipe, moves=moves) if is_there(file) else None
 
     data = DataDir(Path(path), scp("feats.scp") if feats is None else feats, scp("cmvn.scp"))
     if feats is None:

@@ -1,14 +1,19 @@
 """Kaldi alignments: the pdf and the phone of every frame."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from bayes_asr.errors import InputError
+from bayes_asr.files import find_files
 from bayes_asr.tables.ark import iter_int_vectors, read_vector
+from bayes_asr.tables.jobs import find_jobs
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+from bayes_asr.tables.sorted import join_tables
 from bayes_asr.tables.vectors import StoredVectors
 from bayes_asr.targets.target import Target
 
@@ -24,7 +29,7 @@ class Alignments:
     """
 
     def __init__(
-        self, directory: Path, stored: StoredVectors | None = None, digest: str = ""
+        self, directory: Path, stored: "StoredVectors | _Joined | None" = None, digest: str = ""
     ) -> None:
         """Read the alignments into memory, or use those that are `stored`, with their digest."""
         self.directory = Path(directory)
@@ -51,6 +56,15 @@ class Alignments:
     def items(self) -> Iterable[tuple[str, np.ndarray]]:
         """Utterances and their transition-ids, int32 [T]."""
         return self._transition_ids.items()
+
+    @property
+    def parts(self) -> "tuple[Alignments, ...]":
+        """The alignments that these stand for: themselves, or those of several directories."""
+        return (self,)
+
+    def where(self, utt: str) -> Path:
+        """The directory that has an utterance, for messages."""
+        return next((p.directory for p in self.parts if utt in p), self.directory)
 
     @property
     def num_monophones(self) -> int:
@@ -85,13 +99,54 @@ class Alignments:
         return counts
 
 
+class _Joined(ChainMap[str, np.ndarray]):
+    """Transition-ids of several directories, int32 [T], and how many each utterance has."""
+
+    lengths: Mapping[str, int]
+
+
+class JoinedAlignments(Alignments):
+    """The alignments of several directories by one model, as if they were one's."""
+
+    def __init__(self, parts: Sequence[Alignments]) -> None:
+        """Join them; InputError for other models, and for an utterance that two of them have."""
+        lengths = join_tables([(p.directory, p.lengths) for p in parts], "is aligned")
+        for part in parts[1:]:
+            check_transitions(parts[0], part)
+        joined = _Joined(*(cast(dict, part._transition_ids) for part in parts))  # only read
+        joined.lengths = lengths
+        digest = hashlib.blake2b(" ".join(part.digest for part in parts).encode(), digest_size=16)
+        super().__init__(parts[0].directory, joined, digest.hexdigest())
+        self._parts = tuple(parts)
+
+    @property
+    def parts(self) -> tuple[Alignments, ...]:
+        """The alignments of each directory."""
+        return self._parts
+
+
+def check_transitions(ours: Alignments, theirs: Alignments) -> None:
+    """InputError where the models of alignments differ in their transitions."""
+    if not np.array_equal(ours.model.tuples, theirs.model.tuples):
+        raise InputError(
+            f"{theirs.directory / 'final.mdl'} ({theirs.model.num_pdfs} pdfs) has other transitions"
+            f" than {ours.directory / 'final.mdl'} ({ours.model.num_pdfs} pdfs); align all sets"
+            " with one model"
+        )
+
+
 def read_counts(path: Path, pdfs: int) -> np.ndarray:
     """Pdf counts [P] from a file such as Kaldi's analyze-counts writes: [ 12.5 3.5 ... ]."""
     counts = read_vector(path)
     if len(counts) != pdfs:
-        raise InputError(f"{path}: {len(counts)} counts, but the network has {pdfs} pdfs")
+        raise InputError(
+            f"{path}: {len(counts)} counts, but the network has {pdfs} pdfs; count"
+            " the pdfs of the alignments that it was trained on"
+        )
     if not (np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() > 0):
-        raise InputError(f"{path}: counts must be finite, not negative and not all 0")
+        raise InputError(
+            f"{path}: counts must be finite, not negative and not all 0; count the pdfs again"
+        )
     return counts
 
 
@@ -129,11 +184,10 @@ def iter_alignments(directory: Path, model: TransitionModel) -> Iterator[tuple[s
 
 
 def find_archives(directory: Path) -> list[Path]:
-    """`ali.*.gz` in the order of their job numbers."""
-    paths = sorted(directory.glob("ali.*.gz"), key=lambda p: (len(p.name), p.name))
-    if not paths:
+    """`ali.*.gz` in the order of their job numbers; InputError unless they are complete."""
+    if not find_files(directory, "ali.*.gz"):
         raise InputError(f"{directory}: there is no ali.*.gz; align the data first")
-    return paths
+    return find_jobs(directory, "ali")
 
 
 def begin_hash(model: TransitionModel) -> "hashlib.blake2b":

@@ -2,19 +2,20 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from bayes_asr.corpus.batches import batches_of, in_order, read_ahead
 from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.errors import needing_memory
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
+from bayes_asr.progress import Progress
 from bayes_asr.runs import state
 from bayes_asr.train.batch import Batch, Loader
 from bayes_asr.train.step import NotFiniteError, Step
@@ -83,6 +84,7 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
         batches,
         load,
         title=f"epoch {epoch}",
+        lengths=data.lengths,
         step=step,
         totals=totals,
         after_batch=after_batch,
@@ -104,6 +106,7 @@ def validate(training: Training, data: LabelledSet) -> Totals:
         ),
         _make_loader(training, data, seed=0, epoch=0),
         title=f"epoch {training.epoch} dev",
+        lengths=data.lengths,
         after_batch=lambda _: training.stop_if_asked(),
     )
     if not math.isfinite(validated.loss):
@@ -130,6 +133,7 @@ def run_batches(
     load: Callable[[list[str]], Batch],
     *,
     title: str,
+    lengths: Mapping[str, int] | None = None,
     step: Step | None = None,
     totals: Totals | None = None,
     after_batch: Callable[[Totals], None] | None = None,
@@ -137,29 +141,32 @@ def run_batches(
     """Run the model over all batches, training it if there is a `step`.
 
     A batch that it cannot be trained on, as loss or gradient is not finite, is skipped, named and
-    counted. totals: of the batches that are over already, from which the pass goes on.
-    after_batch: called with the totals so far. A progress bar on the screen shows loss, frame error
-    and frames per second.
+    counted. lengths: frames of each utterance, for what a MemoryError says. totals: of the batches
+    that are over already, from which the pass goes on. after_batch: called with the totals so far.
+    A progress bar on the screen shows loss, frame error and frames per second; in a log lines do.
     """
+
+    def naming(utterances: list[str]) -> AbstractContextManager[None]:
+        return needing_memory(lambda: _describe(title, utterances, lengths or {}))
+
+    def load_named(utterances: list[str]) -> Batch:
+        with naming(utterances):
+            return load(utterances)
+
     model.train(step is not None)
     totals = totals or Totals()
     start = time.perf_counter() - totals.seconds
     left = batches[totals.position :]
     with (
         nullcontext() if step else torch.no_grad(),
-        tqdm(
-            total=len(batches),
-            initial=totals.position,
-            desc=title,
-            unit="batch",
-            leave=False,
-            disable=None if group.is_first() else True,
-        ) as bar,
+        Progress(
+            title, "batches", len(batches), initial=totals.position, shown=group.is_first()
+        ) as progress,
     ):
-        for utterances, batch in zip(left, read_ahead(left, load), strict=True):
+        for utterances, batch in zip(left, read_ahead(left, load_named), strict=True):
             (frames,) = group.total(batch.frames.count)
             try:
-                with step.undone_if_not_finite() if step else nullcontext():
+                with naming(utterances), step.undone_if_not_finite() if step else nullcontext():
                     loss, errors, norm = _compute(model, criterion, batch, frames, step)
             except NotFiniteError as error:
                 totals.skip(utterances, str(error), title)
@@ -167,10 +174,22 @@ def run_batches(
                 loss, wrong = group.total(loss, errors)
                 totals.add(frames, loss, wrong, norm)
             totals.seconds = time.perf_counter() - start
-            _show(bar, totals)
+            _show(progress, totals)
             if after_batch:
                 after_batch(totals)
     return totals
+
+
+def _describe(title: str, utterances: list[str], lengths: Mapping[str, int]) -> str:
+    """A batch that lacks memory, and what to do."""
+    frames = {utt: int(lengths[utt]) for utt in utterances if utt in lengths}
+    longest = max(frames, key=frames.__getitem__, default="")
+    of = f" of {sum(frames.values())} frames, {longest} with {frames[longest]}," if frames else ""
+    return (
+        f"for a batch in {title}: {len(utterances)} utterances{of} are too many;"
+        " give the same command where more memory is free, which goes on from the last checkpoint,"
+        " or lower train.batch_frames or train.batch_sequences and start over with --new"
+    )
 
 
 def _compute(
@@ -192,12 +211,13 @@ def _outputs(model: AcousticModel, batch: Batch, step: Step | None) -> dict[str,
         return model(batch.streams, batch.frames, batch.keys_B)
 
 
-def _show(bar: Any, totals: Totals) -> None:
-    bar.update()
-    if totals.frames:
-        shown = totals.metrics()
-        bar.set_postfix(
-            loss=f"{shown['loss']:.3f}",
-            error=f"{shown['error']:.3f}",
-            frames_per_s=f"{shown['frames_per_second']:.0f}",
-        )
+def _show(progress: Progress, totals: Totals) -> None:
+    if not totals.frames:
+        progress.advance()
+        return
+    shown = totals.metrics()
+    progress.advance(
+        loss=f"{shown['loss']:.3f}",
+        error=f"{shown['error']:.3f}",
+        frames_per_s=f"{shown['frames_per_second']:.0f}",
+    )

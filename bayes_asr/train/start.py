@@ -15,8 +15,9 @@ from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import open_sets
 from bayes_asr.corpus.survey import Survey, survey_stream
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FrontEnd, read_analysis
-from bayes_asr.lock import in_use
+from bayes_asr.features.front_end import FrontEnd
+from bayes_asr.files import settle
+from bayes_asr.lock import Lock, alone_in
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
@@ -40,21 +41,25 @@ def train(
     where the run there has another configuration or other data, or is being trained by another
     process. StoppedError after SIGTERM, SIGINT or SIGHUP: all is saved, and the same call goes on.
     """
-    with _occupied(run):
-        _train(config, run, new, open_pipe)
+    with _occupied(run) as lock:
+        _train(config, run, new, open_pipe, lock)
 
 
 @contextmanager
-def _occupied(run: Path) -> Iterator[None]:
+def _occupied(run: Path) -> Iterator[Lock | None]:
     """Keep other trainings out of `run`, and say there what becomes of this one."""
     if not group.is_first():
-        yield
+        yield None
         return
-    with in_use(run / record.LOCK), state.recorded(run):
-        yield
+    with alone_in(run) as lock:
+        settle(run)  # what a stopped score or fold puts in place is of the run that is there
+        with state.recorded(run):
+            yield lock
 
 
-def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> None:
+def _train(
+    config: Config, run: Path, new: bool, open_pipe: OpenPipe | None, lock: Lock | None
+) -> None:
     # What is recorded must not depend on the working directory.
     located = str(Path(config.data.dir).absolute())
     config = replace(config, data=replace(config.data, dir=located))
@@ -65,9 +70,12 @@ def _train(config: Config, run: Path, new: bool, open_pipe: OpenPipe | None) -> 
         tensorboard.check_available()
     if not new:
         group.from_first(lambda: record.check_same_configuration(config, run))
-    index = Index(Path(config.data.dir) / config.data.index, run / "index")
+    index = Index(run.absolute().parent / config.data.index, run / "index")
     train_set, dev_set = group.after_first(lambda: open_sets(config, open_pipe, index))
+    if lock:
+        lock.check()
     training = _begin(config, run, train_set, dev_set, index, device, new=new)
+    training.lock = lock
     if training.left:  # else env.json says what the run came from
         if group.is_first():
             parameters = sum(p.numel() for p in training.model.parameters())
@@ -138,7 +146,7 @@ def _front_ends(
         name: replace(
             features.front_end,
             normalisation=(begun or surveys)[name].normalisation,
-            sound=read_analysis(features.directory),
+            sound=features.sound,
         )
         for name, features in data.streams.items()
     }
@@ -188,8 +196,8 @@ def _look_at_data(
     }
     for name, labelled in sets.items():
         for stream, survey in found[name].items():
-            directory = labelled.streams[stream].directory
-            seen[f"{directory} (frames of {name})"] = survey.digest
+            directories = " and ".join(map(str, labelled.streams[stream].directories))
+            seen[f"{directories} (frames of {name})"] = survey.digest
     if saved:
         check_same(before, seen)
     return seen, found["train"]

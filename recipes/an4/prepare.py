@@ -5,6 +5,9 @@ CORPUS holds etc/ and, as CMU publishes the corpus, either wav/ (NIST SPHERE) or
 cepstra, 13 a frame, which then are the features). Six of the training speakers make the dev set.
 """
 
+import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+
+# isort: split
 import argparse
 import json
 import re

@@ -1,7 +1,7 @@
 """What the mini corpus says, who says it, and how it sounds: speakers, sentences, phones, noise."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,6 +155,14 @@ def speak(
     samples = in_noise(samples, rng)
     words = [word.strip(".,?!").lower() for word in text.split()]
     return Utterance(name, speaker.name, samples, phones, starts, words)
+
+
+def pronounce(synthesiser: Synthesiser, words: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each word and the phones by which it is said alone, for a lexicon."""
+    reader = Speaker("reader", VARIANTS["train"].split()[0])
+    for word in words:
+        phones, _ = map_phonemes(synthesiser.speak(word, reader))
+        yield word, [phone for phone in phones if phone != SILENCE]
 
 
 def map_phonemes(speech: Speech) -> tuple[list[str], np.ndarray]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 
-INSTALL = "pip install -e '.[mini]'"
+INSTALL = "pip install espeakng-loader"
 LONGEST_DATA_PATH = 120  # the library copies it, with a file name appended, into 160 bytes
 
 # espeak/speak_lib.h

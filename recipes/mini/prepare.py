@@ -3,9 +3,12 @@
 
 Writes below OUT what a user of Kaldi has before training a network: wav/, data/{train,dev,test},
 exp/ali{,_dev,_test} (exact alignments, monophone model and tree), data/dict, data/lm.arpa and
-exp/graph. The same seed gives the same files.
+exp/graph; for a graph of words, data/words_dict. The same seed gives the same files.
 """
 
+import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+
+# isort: split
 import argparse
 import json
 import sys
@@ -16,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from corpus import PHONES, SAMPLE_RATE, SILENCE, Utterance, utterances
+from corpus import PHONES, SAMPLE_RATE, SILENCE, Utterance, pronounce, utterances
 from espeak import Synthesiser
 
+from bayes_asr.doctor.extras import find_missing
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.graph.build import build_graph, write_graph
@@ -87,6 +91,9 @@ def version() -> int:
 
 def prepare(out: Path, seed: int, bands: int) -> None:
     """Write the whole corpus below `out`, with features of so many mel bands."""
+    missing = find_missing("mini")
+    if missing:  # said before a minute of synthesis
+        raise InputError(f"the recipe needs packages: pip install {' '.join(missing)}")
     synthesiser = Synthesiser(seed)
     sets = {}
     for name, count in PER_SPEAKER.items():
@@ -107,6 +114,10 @@ def prepare(out: Path, seed: int, bands: int) -> None:
     language_model = estimate_witten_bell(transcripts, 2, PHONES)
     write_dictionary(((p, [p]) for p in PHONES), out / "data" / "dict", silence=[SILENCE])
     write_arpa(language_model, out / "data" / "lm.arpa")
+    words = {word for some in sets.values() for a in some for word in a.utterance.words}
+    said = pronounce(synthesiser, sorted(words))  # after all speech, whose noise depends on it
+    write_dictionary(said, out / "data" / "words_dict", silence=[SILENCE])
+    print(f"lexicon of {len(words)} words: recipes/mini/README.md decodes words instead of phones")
     tree = read_tree(out / "exp" / "ali" / "tree")
     graph = build_graph(lexicon, language_model, PHONE_IDS, model, tree)
     write_graph(graph, out / "exp" / "graph", [SILENCE])

@@ -5,6 +5,9 @@ Reads OUT/data as prepare.py wrote it, with features. Writes alignments from the
 to OUT/exp/marks_ali{,_dev,_test}, and the graph of the phone bigram to OUT/exp/marks/graph.
 """
 
+import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+
+# isort: split
 import argparse
 import sys
 from collections.abc import Mapping, Sequence

@@ -5,6 +5,9 @@ Writes below OUT data/{train,dev,test}, data/local/dict and data/local/lm.arpa, 
 egs/timit/s5 does; in each set also the hand-marked times of the phones, phones.ctm.
 """
 
+import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+
+# isort: split
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,16 +2,16 @@
 # Stages 1 and 2 without Kaldi: MFCC; alignments from the hand-marked times and the graph of a phone bigram; then a
 # small network is trained on these alignments and aligns the transcripts anew.
 # run.sh sets these, and $configuration, which grows; $force may be empty.
-: "${recipe_dir:?}" "${out:?}" "${nj:?}"
+: "${out:?}" "${nj:?}"
 
 aligner=$out/exp/aligner
-configuration+=("$recipe_dir/without_kaldi.yaml")
+configuration+=("$(recipe_file without_kaldi.yaml)")
 run_stage 1 features "$out" "$out"/data/{train,dev,test}/{utt2spk,wav.scp,frontend.json} -- \
     bayes-asr features "$out"/data/{train,dev,test}
 run_stage 2 alignments "$out" "$out"/data/{train,dev,test}/{phones.ctm,frontend.json} "$out"/data/local/lm.arpa \
     "$out"/exp/{marks_ali{,_dev,_test}/final.mdl,marks/graph/HCLG.fst} -- \
-    python "$recipe_dir/align.py" --out "$out"
-run_stage 2 aligner "$aligner" -- bayes-asr train "${configuration[@]}" "$recipe_dir/aligner.yaml" \
+    python "$(recipe_file align.py)" --out "$out"
+run_stage 2 aligner "$aligner" -- bayes-asr train "${configuration[@]}" "$(recipe_file aligner.yaml)" \
     --set=data.dir="$out" --out "$aligner" ${force:+--new}
 for part in train dev; do
     realigned=$out/exp/realigned_ali

@@ -189,7 +189,7 @@ def test_alignments_never_stand_beside_another_model(
 
     def watched(self: Path, target: Path) -> Path:
         replaced = replace(self, target)
-        seen.append(contents(out))
+        seen.append({p.name: p.read_bytes() for p in out.iterdir() if p.is_file()})
         return replaced
 
     monkeypatch.setattr(Path, "replace", watched)
@@ -197,12 +197,10 @@ def test_alignments_never_stand_beside_another_model(
     assert flat(corpus, "dev", f"--out={out}", f"--lang={lang}") == 0
     new = contents(out)
     assert new["final.mdl"] != old["final.mdl"]
-    assert [now["final.mdl"] for now in seen].count(old["final.mdl"]) > 1
+    assert sum(now.get("final.mdl") == old["final.mdl"] for now in seen) > 1
     for now in seen:
-        assert "align.json" in now
-        wanted = old if now["final.mdl"] == old["final.mdl"] else new
-        assert now.get("ali.1.gz") in (None, wanted["ali.1.gz"])
-        assert "ali.1.gz" not in now or now["tree"] == wanted["tree"]
+        now.pop(".in_use", None)
+        assert now.items() <= old.items() or now.items() <= new.items()
 
 
 def test_utterances_without_features_are_held_to_the_limit(
@@ -213,11 +211,14 @@ def test_utterances_without_features_are_held_to_the_limit(
     first, *others = (data / "feats.scp").read_text().splitlines(keepends=True)
     (data / "feats.scp").write_text("".join(others))
     message = f"no features in {data} for 1 of 4 utterances: {first.split()[0]}; more than"
+    refused = "--max-skipped = 0.05 allows: mend them, or skip them by --max-skipped 0.25"
     given = [f"--data={data}", f"--lang={corpus / 'dict'}", f"--out={tmp_path / 'ali'}"]
     assert main(["align", "--flat", *given]) == 1
-    assert f"{message} the default of data.max_skipped = 0.05" in capsys.readouterr().err
+    assert f"{message} {refused}" in capsys.readouterr().err
     assert main(["align", str(run), *given]) == 1
-    assert f"{message} data.max_skipped = 0.05" in capsys.readouterr().err
+    assert f"{message} {refused}" in capsys.readouterr().err
+    assert main(["align", "--flat", *given, "--max-skipped=0.25"]) == 0
+    assert main(["align", str(run), *given, "--max-skipped=0.25"]) == 0
 
 
 def test_a_first_alignment_reads_pipes_on_request(corpus: Path, tmp_path: Path) -> None:

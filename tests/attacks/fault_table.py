@@ -80,7 +80,8 @@ def meet(fault: Fault, lab: Path) -> Row:
             assert (lab / fault.same[0]).read_bytes() == wanted
     assert not list(lab.rglob(".*.partial*"))
     changed = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
-    complaint = re.sub(r"\d+", "…", said.complaint) if fault.measured else said.complaint
+    complaint = said.complaint.replace(str(lab), "HERE")
+    complaint = re.sub(r"\d+", "…", complaint) if fault.measured else complaint
     return Row(fault.broken, fault.verb, said.status, complaint, tuple(changed))
 
 

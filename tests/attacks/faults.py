@@ -110,7 +110,7 @@ class Fault:
         return self.command.split()[0]
 
 
-LEFT = f"out/.loglikes.{platform.node()}.99999999.partial.ark"
+LEFT = f"out/.{platform.node()}.99999999.0123456789abcdef.partial"
 
 FAULTS = [
     # --- archives of features
@@ -473,7 +473,7 @@ FAULTS = [
         FEATURES,
         sounds(overwrite("data/sound/a.wav", 40, b"\xfe" * 4)),
     ),
-    Fault("a sound of 8 bits", FEATURES, sounds(overwrite("data/sound/a.wav", 34, b"\x08"))),
+    Fault("a sound of 0 bits", FEATURES, sounds(overwrite("data/sound/a.wav", 34, b"\0"))),
     Fault("an empty sound", FEATURES, sounds(write("data/sound/a.wav", b""))),
     Fault(
         "a text in the place of a sound", FEATURES, sounds(write("data/sound/a.wav", "Dear diary"))
@@ -490,9 +490,9 @@ FAULTS = [
         sounds(change("data/sound/b.sph", "count -i 16000", "count -i 1000000000000")),
     ),
     Fault(
-        "a sampling rate that the front end does not want",
+        "a sampling rate of a hertz",
         FEATURES,
-        sounds(overwrite("data/sound/a.wav", 24, b"\x40\x1f\0\0")),
+        sounds(overwrite("data/sound/a.wav", 24, b"\1\0\0\0")),
     ),
     Fault(
         "a command in wav.scp",
@@ -566,7 +566,7 @@ FAULTS = [
     Fault(
         "files that a killed job left unfinished",
         FORWARD,
-        both(lambda lab: (lab / "out").mkdir(), write(LEFT, "half")),
+        both(lambda lab: (lab / LEFT).mkdir(parents=True), write(f"{LEFT}/loglikes.ark", "half")),
         SOUND,
     ),
     Fault(

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import kaldiio
 import numpy as np
+import soundfile
 import torch
 
 from bayes_asr.config import load
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, printable
 from bayes_asr.forward.log_likelihoods import load as load_run
 from bayes_asr.graph.lexicon import read_lexicon
 from bayes_asr.graph.ngram import read_arpa
@@ -230,6 +231,16 @@ def riff(path: Path) -> None:
         sound.writeframes(bytes(range(100)))
 
 
+def sound_of(form: str) -> Callable[[Path], None]:
+    """Write a tone of a fifth of a second as libsndfile does."""
+
+    def write(path: Path) -> None:
+        tone = np.sin(0.2 * np.arange(3200)) / 2
+        soundfile.write(path, tone, 16000, format=form.upper())
+
+    return write
+
+
 def sphere(path: Path) -> None:
     fields = "sample_count -i 50\nsample_rate -i 16000\nchannel_count -i 1\nsample_n_bytes -i 2\n"
     head = f"NIST_1A\n   1024\n{fields}sample_byte_format -s2 01\nend_head\n"
@@ -283,6 +294,10 @@ FORMATS = [
     Format("best.pt", checkpoint, network),
     Format("sound.wav", riff, read_audio),
     Format("sound.sph", sphere, read_audio),
+    *(
+        Format(f"sound.{form}", sound_of(form), read_audio)
+        for form in ("aiff", "flac", "ogg", "mp3")
+    ),
 ]
 
 
@@ -385,7 +400,7 @@ def read_all(form: Format, folder: Path, contents: Iterator[bytes]) -> Found:
 
 def assert_readable(message: str, name: str) -> None:
     """One line that names the file, or for an index the archive that it points to."""
-    assert message.isprintable()
+    assert message == printable(message)
     assert len(message) < 1000
     assert name in message or name in ("feats.scp", "config.yaml")
 

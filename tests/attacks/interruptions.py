@@ -205,6 +205,37 @@ INTERRUPTIONS = (
         ("train/test_run.py::test_run_that_another_process_trains_is_refused",),
     ),
     Interruption(
+        "`.in_use` or the run directory is removed under a training, and a second one begins there",
+        "1 of the first",
+        "`run/.in_use: was removed, or its folder was, while a process was at work there; ...`",
+        "all of the second",
+        ("train/test_run.py::test_two_trainings_never_write_into_one_folder",),
+    ),
+    Interruption(
+        "memory runs out in training",
+        "1",
+        (
+            "`not enough memory: 9 bytes were wanted for a batch in epoch 2: 8 utterances of ... "
+            "frames, ... are too many; ...`"
+        ),
+        "all up to the last checkpoint",
+        ("train/test_memory.py::test_lack_of_memory_names_the_batch_and_the_run_goes_on",),
+    ),
+    Interruption(
+        "SIGKILL of a worker of `decode` or `align` (out of memory)",
+        "1",
+        "`utt: a worker process was killed (status -9), ...; try a smaller nj`",
+        "what was there",
+        ("decode/test_archive.py::test_death_of_a_worker_names_the_utterance",),
+    ),
+    Interruption(
+        "SIGINT while the arguments of a verb are parsed",
+        "130",
+        "`bayes-asr: interrupted`",
+        "all: nothing was begun",
+        (("cli/test_interrupts.py::test_interrupt_while_arguments_are_parsed_is_one_line"),),
+    ),
+    Interruption(
         "`forward` or `decode` writes into a folder where another one does",
         "1",
         "`out: another process is at work in this folder; ...`",
@@ -232,6 +263,16 @@ INTERRUPTIONS = (
                 "house/test_one_job_in_a_folder.py::test_what_a_killed_job_left_goes_at_the_next_start"
             ),
         ),
+    ),
+    Interruption(
+        (
+            "`forward`, `decode`, `rescore`, `graph`, `align`, `score` or `report` is killed, or"
+            " refused by the disk, at any change of a file"
+        ),
+        "137, or 1",
+        "nothing, or the file and the system's error",
+        "all old files or all new ones, at the latest once they are read",
+        ("house/test_interference.py::test_files_that_belong_together_are_all_old_or_all_new",),
     ),
     Interruption(
         "the disk is full for a checkpoint inside an epoch",

@@ -113,5 +113,5 @@ def contents(folder: Path) -> dict[str, bytes]:
         and not path.is_symlink()
         and path.suffix != ".log"
         and path.name != "state.json"
-        and path.parent != folder / "exp" / "index"
+        and path.parent != folder / "index"
     }

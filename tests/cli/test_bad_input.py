@@ -1,6 +1,7 @@
 """Bad input through the command line: one line that names it, status 1, old results untouched."""
 
 import gzip
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -174,10 +175,6 @@ def test_forward_names_what_is_wrong_and_keeps_the_old_archive(
         (["forward", "damaged", "--on=dev"], ("damaged/best.pt", "cannot be read as a checkpoint")),
         (["forward", "without", "--on=dev"], ("without/best.pt", "there is no checkpoint")),
         (
-            ["decode", "--loglikes=x", "--graph=x", "--model=x", "--out=new", "--lmwt=0"],
-            ("LM weight 0:",),
-        ),
-        (
             ["decode", "--loglikes=x", "--graph=x", "--model=x", "--out=new", "--wip=0.25"],
             ("insertion penalty 0.25: write it with one decimal",),
         ),
@@ -227,3 +224,20 @@ def test_run_of_another_configuration_is_kept(
     assert main(["train", str(CONF / "base.yaml"), *options, f"--out={run}"]) == 1
     assert "model.units is 8 in this run, but 9 now" in complaint(capsys, "train")
     assert contents(run) == before
+
+
+def test_decode_names_the_forward_that_it_needs(
+    small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run", ignore=shutil.ignore_patterns("forward_*"))
+    graph = tmp_path / "graph"
+    graph.mkdir()
+    given = [f"--graph={graph}", f"--model={graph}", f"--out={tmp_path / 'out'}"]
+    config = run / "config.yaml"
+    graphs = f"  graph: ['{graph}']"
+    text = config.read_text()
+    config.write_text(re.sub(r"^  graph:.*(?:\n  - .*)*", graphs, text, flags=re.MULTILINE))
+    assert main(["decode", str(run), "--on=dev", *given]) == 1
+    said = complaint(capsys, "decode")
+    assert f"loglikes.ark: not there; run bayes-asr forward {run} --on dev first" in said
+    assert not (tmp_path / "out").exists()

@@ -12,7 +12,7 @@ from bayes_asr.cli import VERBS, main
 from tests.support.places import ROOT
 
 
-@pytest.mark.parametrize("count", ["0", "-1", "two", "1.5"])
+@pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", "2147483648"])
 @pytest.mark.parametrize("verb", ["decode", "rescore"])
 def test_number_of_processes_is_positive(
     verb: str, count: str, capsys: pytest.CaptureFixture[str]
@@ -20,7 +20,8 @@ def test_number_of_processes_is_positive(
     with pytest.raises(SystemExit) as stopped:
         main([verb, f"--nj={count}"])
     assert stopped.value.code == 2
-    assert f"{count} is not a whole number of at least 1" in capsys.readouterr().err
+    (said,) = capsys.readouterr().err.splitlines()
+    assert f"--nj: {count!r} is not a whole number between 1 and 1000; " in said
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -13,6 +13,7 @@ from bayes_asr.cli import main
 from bayes_asr.config import differences, keys, load
 from bayes_asr.config.explain import explain
 from bayes_asr.errors import InputError
+from bayes_asr.stages.recipes import find_recipe
 from tests.support.places import ROOT
 
 RECIPES = sorted(ROOT.glob("recipes/*/config.yaml"))
@@ -81,7 +82,7 @@ def test_recipe_is_valid_and_comes_back_from_its_saved_form(path: Path, tmp_path
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.parent.name)
 def test_recipe_offers_the_options_that_its_preparation_takes(path: Path) -> None:
-    command = [sys.executable, path.with_name("prepare.py"), "--help"]
+    command = [sys.executable, find_recipe(path.parent.name, ROOT).file("prepare.py"), "--help"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     taken = set(re.findall(r"^ +--([a-z]+)", said, re.MULTILINE))
     assert set(load([path]).recipe.offers) == taken & {"corpus", "dim", "force"}
@@ -111,7 +112,7 @@ def test_differences_name_the_keys_and_both_values() -> None:
             r"c.yaml, line 2: there is no key train.epoch; did you mean train.e",
         ),
         ("modle: {units: 3}\n", r"line 1: there is no key modle.units; did you mean model.units\?"),
-        ("zzz: 1\n", r"there is no key zzz; conf/base.yaml lists all keys"),
+        ("zzz: 1\n", r"there is no key zzz; bayes-asr config --explain lists all keys"),
         ("train: {epochs: many}\n", r"train.epochs is 'many'; it must be a whole number between 1"),
         ("train: {epochs: 1.5}\n", r"train.epochs is 1.5; it must be a whole number"),
         ("train: {epochs: true}\n", r"train.epochs is True; it must be a whole number"),
@@ -160,6 +161,32 @@ def test_bad_file_is_refused_with_its_line(text: str, message: str, tmp_path: Pa
 def test_bad_setting_is_refused(setting: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         load([], [setting])
+
+
+@pytest.mark.parametrize(
+    ("settings", "nearest"),
+    [
+        (["model.unit=liGRU"], "li-gru"),
+        (["model.unit=rnn", "model.activation=leaky_relu"], "relu"),
+        (["model.unit=rnn", "model.activation=SoftPlus"], "softplus"),
+        (["model.form=probs"], "prob"),
+        (["model.norm=batchnorm"], "batch"),
+        (["model.dropout_scaling=pytorch_kaldi"], "pytorch-kaldi"),
+        (["train.optimizer=RMSProp"], "rmsprop"),
+        (["train.schedule=new_bob"], "newbob"),
+        (["train.criterion=cross_entropy"], "cross-entropy"),
+        (["train.precision=bf16"], "bfloat16"),
+        (["features.cmvn=meanvariance"], "mean-variance"),
+        (["score.metric=PER"], "per"),
+        (["score.costs=nist-sclite"], "sclite"),
+        (["data.keep=float"], "float32"),
+    ],
+)
+def test_name_that_is_not_known_is_refused_with_the_nearest(
+    settings: list[str], nearest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["config", *(f"--set={setting}" for setting in settings)]) == 1
+    assert capsys.readouterr().err.endswith(f"; did you mean {nearest}?\n")
 
 
 def test_nothing_in_a_configuration_is_executed(tmp_path: Path) -> None:

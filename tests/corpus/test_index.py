@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bayes_asr import log
@@ -31,6 +31,7 @@ from tests.support.small_corpus import made_up, write_alignments, write_corpus
 from tests.support.training_runs import assert_same, config_of, states
 
 words = st.text(st.characters(codec="utf-8", exclude_characters=" \t\n\r\v\f\0"), min_size=1)
+MADE = {"names": np.array([b"a", b"bc"]), "lengths": np.arange(2), "digest": np.array("x")}
 vectors = st.lists(st.integers(-(2**31), 2**31 - 1)).map(lambda x: np.array(x, np.int32))
 
 
@@ -55,9 +56,16 @@ def surveys(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.fixture
+def index_file(tmp_path: Path) -> Path:
+    """A file of an index, of MADE."""
+    Index(tmp_path / "made").of("name", {}, lambda _: MADE, lambda *_: None)
+    return tmp_path / "made/name.npz"
+
+
 def kept(root: Path, name: str) -> Path:
     """The file of the index that has this name."""
-    (path,) = (root / "exp" / "index").glob(name)
+    (path,) = (root / "index").glob(name)
     return path
 
 
@@ -151,7 +159,11 @@ def other_alignment(root: Path) -> None:
         (touched, ["train"], "feats.ark (times) has changed"),
         (other_table, ["train"], "utt2spk has changed"),
         (other_alignment, ["train"], "exp/ali has changed"),
-        (lambda root: shutil.rmtree(root / "exp/index"), ["dev", "train"], "not there yet"),
+        (
+            lambda root: shutil.rmtree(root.parent / "index"),
+            ["dev", "train"],
+            "reading all features of 4 dev",
+        ),
     ],
 )
 def test_what_changed_is_read_again_and_said(
@@ -279,7 +291,7 @@ def test_damaged_index_is_made_again(
 ) -> None:
     config = config_of(corpus, "train.epochs=1", "data.dev.alignments=[]", "data.held_out=0.25")
     train(config, tmp_path / "first")
-    path = kept(corpus, name)
+    path = kept(tmp_path, name)
     raw = path.read_bytes()
     if damage == "removed":
         path.unlink()
@@ -287,29 +299,62 @@ def test_damaged_index_is_made_again(
         path.write_bytes({"empty": b"", "cut": raw[:-20], "other": b"x" + raw}[damage])
     train(config, tmp_path / "second")
     assert path.stat().st_size == len(raw)
-    why = "not there yet" if damage == "removed" and name.endswith("npz") else "damaged"
-    assert f"{path.with_suffix('.npz')}: {why}" in messages()
+    never_made = damage == "removed" and name.endswith("npz")
+    assert (f"{path.with_suffix('.npz')}: damaged" in messages()) == (not never_made)
     assert_same(states(tmp_path / "second"), states(tmp_path / "first"))
 
 
-def test_index_is_in_the_run_where_the_data_cannot_be_written_to(
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_file_of_the_index_with_any_other_byte_is_made_again(
+    data: st.DataObject, index_file: Path
+) -> None:
+    """Among them the version of the zip file, and the names and types in NumPy's headers."""
+    raw = bytearray(index_file.read_bytes())
+    place = data.draw(st.integers(0, len(raw) - 1))
+    raw[place] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.just(len(raw)) | st.integers(0, len(raw)))
+    damaged = index_file.with_name("damaged.npz")
+    damaged.write_bytes(raw[:cut] + data.draw(st.binary(max_size=20)))
+    made = Index(damaged.parent).of("damaged", {}, lambda _: MADE, lambda _, found: found)
+    assert made is MADE
+    found = Index(damaged.parent).of("damaged", {}, pytest.fail, lambda _, found: found)
+    assert found.keys() == MADE.keys()
+    for name, array in MADE.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [{}, {"made_from": np.array("[]")}, {"made_from": np.array([None])}, {"a": np.array([{}])}],
+)
+def test_file_of_the_index_that_another_program_wrote_is_made_again(
+    arrays: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "name.npz", **arrays)  # type: ignore[arg-type]
+    made = Index(tmp_path).of("name", {}, lambda _: MADE, lambda _, found: found)
+    assert made is MADE
+
+
+def test_index_is_in_the_run_where_nothing_can_be_written_beside_it(
     corpus: Path, tmp_path: Path, surveys: list[str]
 ) -> None:
-    (corpus / "exp").chmod(0o555)
-    run = tmp_path / "run"
+    run = tmp_path / "runs/run"
+    run.mkdir(parents=True)
+    run.parent.chmod(0o555)
     with unprivileged():
         train(config_of(corpus, "train.epochs=1"), run)
         train(config_of(corpus, "train.epochs=1"), run, new=True)
     assert surveys == ["dev", "train"]
     assert len(list((run / "index").glob("*.npz"))) == 6
-    assert not (corpus / "exp/index").exists()
+    assert not (run.parent / "index").exists()
 
 
 def test_index_that_may_only_be_read_is_used(
     corpus: Path, tmp_path: Path, surveys: list[str]
 ) -> None:
     train(config_of(corpus, "train.epochs=1"), tmp_path / "first")
-    (corpus / "exp/index").chmod(0o555)
+    (tmp_path / "index").chmod(0o555)
     with unprivileged():
         train(config_of(corpus, "train.epochs=1"), tmp_path / "second")
     assert surveys == ["dev", "train"]
@@ -323,7 +368,7 @@ def test_index_for_which_there_is_no_room_is_done_without(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     train(config_of(corpus, "train.epochs=1"), tmp_path / "first")
-    shutil.rmtree(corpus / "exp/index")
+    shutil.rmtree(tmp_path / "index")
     monkeypatch.setattr(np, "savez", full)
     train(config_of(corpus, "train.epochs=1"), tmp_path / "second")
     assert "alignments, which are held in memory: [Errno 28] No space left" in messages()
@@ -362,4 +407,4 @@ def test_of_trainings_that_start_together_one_makes_the_index(
         thread.join()
     assert surveys == ["dev", "train"]
     assert all((run / "best.pt").exists() for run in runs)
-    assert index_alignments(corpus / "exp/ali", Index(corpus / "exp/index")).lengths
+    assert index_alignments(corpus / "exp/ali", Index(tmp_path / "index")).lengths

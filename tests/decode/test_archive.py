@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -151,13 +153,31 @@ def test_word_that_has_no_symbol_is_named(graph: Path) -> None:
 def test_death_of_a_worker_names_the_utterance(
     graph: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "decode_elsewhere", die)
-    with pytest.raises(InputError, match="u: a decoding process died"):
-        decode(graph, {"u": loglikes(3)}, nj=2)
+    for how, said in ((die, "died with status 3"), (be_killed, r"was killed \(status -9\), as")):
+        monkeypatch.setattr(workers, "decode_elsewhere", how)
+        with pytest.raises(InputError, match=f"u: a worker process {said}"):
+            decode(graph, {"u": loglikes(3)}, nj=2)
 
 
 def die(*_: object) -> None:
-    os._exit(1)
+    os._exit(3)
+
+
+def be_killed(*_: object) -> None:
+    """End as the kernel ends a process where memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_workers_import_nothing_of_the_working_directory(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("yaml", "pickle", "socket"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    decode(graph, {"u": loglikes(3), "v": loglikes(4)}, nj=2)
+    assert not (tmp_path / "executed").exists()
+    assert "PYTHONSAFEPATH" not in os.environ
 
 
 def test_lack_of_memory_fails_one_utterance(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,5 +198,5 @@ def test_command_line(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*map(str, command), "--wip", "0.5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["utterances"] == 1
     assert (graph.parent / "out" / "words.lmwt2.wip0.5.txt").exists()
-    assert main([*map(str, command), "--beam", "-1"]) == 1
-    assert "error: decode: beam must be positive, not -1.0" in capsys.readouterr().err
+    assert main([*map(str, command), "--min-active=9", "--max-active=8"]) == 1
+    assert "decode: min_active is 9, more than max_active, 8" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 from bayes_asr.decode.archive import choose_decoder, decode_archive
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
-from bayes_asr.programs import find_program, run_jobs
+from bayes_asr.programs import JOB, find_program, run_jobs
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.lattice import iter_lattices
 from bayes_asr.tables.text import read_text
 from tests.support.decode_cases import CASES, golden_case, write_small_graph
+from tests.support.kaldi_jobs import write_run
 
 OPTIONS = DecodeOptions(0.1, beam=13.0, max_active=7000, lattice_beam=8.0, allow_partial=True)
 
@@ -41,20 +43,6 @@ printf 'a -10 \\nb -20 \\n' > "${5#ark,t:}"
 """,
     "lattice-best-path": READ + "printf 'a 2 \\nb \\n' > \"${2#ark,t:}\"\n",
 }
-# As Kaldi's run.pl, queue.pl and slurm.pl take their arguments and quote the command for the shell.
-RUN_PL = """#!/bin/sh
-printf "%s\\n" "$@" >> "$CALLS/$(basename "$0")"
-while case $1 in -*) true;; *) false;; esac; do shift 2; done
-last=${1#JOB=1:}; log=$2; shift 2
-for job in $(seq "$last"); do
-  line=
-  for word; do
-    case $word in *\\"*) word="'$word'";; *" "*) word="\\"$word\\"";; esac
-    line="$line $(printf %s "$word" | sed s/JOB/$job/g)"
-  done
-  eval "$line" > $(printf %s $log | sed s/JOB/$job/) 2>&1 || exit 1
-done
-"""
 QUEUE = "queue.pl -l arch=*64* --mem 2G --max-jobs-run 10"
 SLURM = "slurm.pl --config conf/slurm.conf --time 4:00:00"
 
@@ -72,10 +60,8 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         place.write_text("#!/bin/sh\n" + SAY + body)
         place.chmod(0o755)
     scripts = root / "egs" / "wsj" / "s5" / "utils" / "parallel"
-    scripts.mkdir(parents=True)
     for name in ("run.pl", "queue.pl", "slurm.pl"):
-        (scripts / name).write_text(RUN_PL)
-        (scripts / name).chmod(0o755)
+        write_run(scripts, name, note=SAY)
     return folder
 
 
@@ -146,7 +132,8 @@ def test_scp_is_split_into_jobs(
         assert first[: len(options)] == options
         jobs, log, program, *_ = first[len(options) :]
         assert (jobs, log) == ("JOB=1:3", str(inputs["out"] / "log" / "decode.JOB.log"))
-        assert program.endswith("/kaldi root/src/bin/latgen-faster-mapped")
+        said = subprocess.check_output(["bash", "-c", f"printf %s {program}"], text=True)
+        assert said.endswith("/kaldi root/src/bin/latgen-faster-mapped")
 
 
 def test_white_space_that_kaldis_scripts_cannot_take_is_refused(
@@ -176,9 +163,7 @@ def test_failed_job_names_its_log(
     broken = tmp_path / "broken.mdl"
     broken.write_bytes(inputs["model"].read_bytes())
     inputs["out"] = inputs["out"] if not cmd else tmp_path / "out"
-    with pytest.raises(
-        InputError, match=r"latgen.* failed with status .*decode\.(1|JOB)\.log: ERR"
-    ):
+    with pytest.raises(InputError, match=r"latgen.* failed with status .*decode\.[1*]\.log: ERR"):
         decode({**inputs, "model": broken}, cmd=cmd)
     assert [path.name for path in inputs["out"].iterdir()] == ["log"]
 
@@ -205,11 +190,25 @@ def test_unknown_backend_is_refused() -> None:
 
 
 def test_each_job_has_its_log(tmp_path: Path) -> None:
-    run_jobs(["echo", "job JOB"], 2, tmp_path / "log" / "echo.JOB.log")
+    run_jobs(["echo", f"job {JOB}"], 2, tmp_path / "log" / f"echo.{JOB}.log")
     logs = [(tmp_path / "log" / f"echo.{job}.log").read_text() for job in (1, 2)]
     assert logs == [f"# echo 'job {job}'\njob {job}\n" for job in (1, 2)]
+    said = f"[ {JOB} = 1 ] || {{ echo two; exit 7; }}"
     with pytest.raises(InputError, match=r"sh failed with status 7, see .*sh\.2\.log: two"):
-        run_jobs(["sh", "-c", "[ JOB = 1 ] || { echo two; exit 7; }"], 2, tmp_path / "sh.JOB.log")
+        run_jobs(["sh", "-c", said], 2, tmp_path / f"sh.{JOB}.log")
+
+
+@pytest.mark.parametrize("cmd", ["", "run.pl", "run.pl --queue JOB_"])
+def test_the_word_job_in_a_path_stays(cmd: str, calls: Path, tmp_path: Path) -> None:
+    """Kaldi's scripts replace the name of the number wherever it stands."""
+    folder = tmp_path / "JOBS" / "JOB"
+    run_jobs(["echo", str(folder), JOB], 2, folder / f"echo.{JOB}.log", cmd)
+    for job in "12":
+        said = (folder / f"echo.{job}.log").read_text().splitlines()
+        assert [line for line in said if line[:1] != "#"] == [f"{folder} {job}"]
+    if cmd:
+        name = "JOB__" if "JOB_" in cmd else "JOB_"
+        assert f"{name}=1:2" in (calls / "run.pl").read_text()
 
 
 @pytest.mark.kaldi

@@ -14,7 +14,7 @@ from bayes_asr.cli import main
 from bayes_asr.decode import compiled as decoder
 from bayes_asr.decode import kaldi
 from bayes_asr.decode.kaldi import PROGRAMS
-from bayes_asr.doctor import environment, training_data
+from bayes_asr.doctor import environment, extras, training_data
 from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.tables.fst import Fst, write_fst
 from tests.cli.test_bad_input import (
@@ -45,7 +45,7 @@ def test_environment_alone_needs_nothing(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("KALDI_ROOT", raising=False)
-    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
     status, found = checks_of(capsys)
     assert status == 0
     assert found["decoding by embedded"] == [("ok", "usable")]
@@ -54,9 +54,9 @@ def test_environment_alone_needs_nothing(
     assert "KALDI_ROOT is not set" in found["Kaldi's GMMs"][0][1]
     absent = {name for name, checks in found.items() if checks[0][0] == "absent"}
     absent -= {"scoring by NIST"}  # Debian has it beside the PATH
-    extras = {f"extra {extra}" for extra in environment.EXTRAS}
-    assert absent == {"decoding by kaldi", "Kaldi's GMMs", *extras}
-    said = "without espeakng_loader, kaldi_native_fbank: pip install -e '.[mini]'"
+    kinds = {f"extra {extra}" for extra in extras.EXTRAS}
+    assert absent == {"decoding by kaldi", "Kaldi's GMMs", *kinds}
+    said = "lacking: pip install espeakng-loader kaldi-native-fbank soundfile kaldifst"
     assert found["extra mini"] == [("absent", said)]
     assert {"python", "torch", "native decoder", "recurrence", "disk"} <= found.keys()
 
@@ -80,6 +80,7 @@ def test_code_of_recurrences_is_named(
     assert found.message.startswith(says)
 
 
+@pytest.mark.parametrize("compiler", ["", "c++"])
 @pytest.mark.parametrize(("there", "says"), [(False, "is not built"), (True, "does not load: ")])
 @pytest.mark.parametrize(
     ("native", "name"), [(recurrence, "recurrence"), (decoder, "native decoder")]
@@ -89,6 +90,7 @@ def test_code_that_is_not_compiled_or_not_anew_is_said(
     name: str,
     there: bool,
     says: str,
+    compiler: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -98,10 +100,14 @@ def test_code_that_is_not_compiled_or_not_anew_is_said(
     monkeypatch.setattr(native, "LIBRARY", library)
     monkeypatch.setattr(native, "library", lambda: None)
     monkeypatch.setattr(recurrence, "path", lambda: "torch")
+    monkeypatch.setattr(environment.shutil, "which", lambda name: compiler or None)
     (found,) = [check for check in environment.check_environment() if check.name == name]
     assert found.state == "warning"
     assert found.message.startswith(f"{library} {says}")
-    assert found.message.endswith("; install again")
+    remedy = "; install again" if compiler else "; install g++ or clang, then this package again: "
+    assert remedy in found.message
+    assert ("no C++ compiler is here" in found.message) == (not compiler)
+    assert found.message.endswith(" as long"), "what it costs"
 
 
 def test_programs_are_found_below_kaldi_root(

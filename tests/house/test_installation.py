@@ -2,9 +2,11 @@
 
 import ctypes
 import os
+import pty
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +73,24 @@ def test_native_code_that_cannot_be_built_is_left_out(
     assert done.returncode == 0, done.stderr
     assert f"bayes_asr.decode._decoder is left out: {reason}" in done.stdout
     assert not list(tmp_path.rglob("*.so"))
+
+
+@pytest.mark.skipif(not Path("/dev/ptmx").exists(), reason="no terminals")
+def test_missing_compiler_is_said_on_the_terminal_though_pip_hides_it(tmp_path: Path) -> None:
+    """What is printed goes to a file here, as to pip; the session has a terminal beside."""
+    build_in = (
+        "import sys; from pathlib import Path; from tests.house.test_installation import *;"
+        f"build(Path({str(tmp_path)!r}), WORKING, 'no-such-compiler')"
+    )
+    child, terminal = pty.fork()
+    if not child:
+        os.chdir(ROOT)
+        os.execv(sys.executable, [sys.executable, "-c", build_in])  # noqa: S606
+    said = b""
+    with suppress(OSError):  # which Linux gives at the end
+        while read := os.read(terminal, 1000):
+            said += read
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(terminal)
+    assert said.count(b"bayes_asr.decode._decoder is left out: no C++ compiler") == 1
+    assert b"without it decoding takes 15 times as long" in said

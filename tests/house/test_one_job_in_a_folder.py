@@ -43,7 +43,7 @@ def test_what_a_killed_job_left_goes_at_the_next_start(
     verb: str, laboratory: Path, tmp_path: Path
 ) -> None:
     lab = copy(laboratory, tmp_path / "lab")
-    partial = f".loglikes.{HOST}.1234567.partial.ark"
+    partial = f".{HOST}.99999999.0123456789abcdef.partial/loglikes.ark"
     left = {"forward": partial, "decode": ".decode.x1y2/lat.1.gz"}[verb]
     with inside(lab):
         assert bayes_asr(COMMANDS[verb]).status == 0

@@ -1,6 +1,7 @@
 """Rescoring lattices writes the files that Kaldi's lattice programs write."""
 
 import argparse
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +36,22 @@ def run(*arguments: object) -> None:
     parser = argparse.ArgumentParser()
     rescore.add_arguments(parser)
     rescore.run(parser.parse_args([str(argument) for argument in arguments]))
+
+
+def test_lattices_of_a_job_that_are_missing_are_named(
+    golden: Golden, decoded: Path, tmp_path: Path
+) -> None:
+    """Unless some are chosen of those that are there."""
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    (jobs / "num_jobs").write_text("3\n")
+    for job in (1, 2):
+        shutil.copy(decoded / "lat.1.gz", jobs / f"lat.{job}.gz")
+    given = ("--graph", golden.graph, "--out", tmp_path / "out", "--lmwt", 1)
+    with pytest.raises(InputError, match=r"jobs: lat.3.gz is missing: num_jobs says 3, but only 2"):
+        run("--lattices", *sorted(jobs.glob("lat.*.gz")), *given)
+    run("--lattices", jobs / "lat.1.gz", *given)
+    assert (tmp_path / "out/words.lmwt1.wip0.0.txt").exists()
 
 
 @pytest.mark.parametrize("nj", [1, pytest.param(2, marks=pytest.mark.slow)])

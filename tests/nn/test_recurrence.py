@@ -33,6 +33,10 @@ every_causal_unit = pytest.mark.parametrize("unit", CAUSAL, ids=name)
 every_direction = pytest.mark.parametrize("directions", DIRECTIONS, ids=name)
 
 
+def trained(net: RecurrentLayer) -> list[Tensor]:
+    return [parameter for parameter in net.parameters() if parameter.requires_grad]
+
+
 def gradients(
     net: RecurrentLayer, x: Tensor, frames: Frames, keys: Tensor | None
 ) -> tuple[Tensor, list[Tensor]]:
@@ -40,7 +44,7 @@ def gradients(
     x = x.clone().requires_grad_()
     y = net(x, frames, keys)
     torch.manual_seed(3)
-    wanted = [x, *net.parameters()]
+    wanted = [x, *trained(net)]
     return y.detach(), list(torch.autograd.grad((y * torch.randn_like(y)).sum(), wanted))
 
 
@@ -54,7 +58,7 @@ def test_gradients_are_those_of_finite_differences(
     x, frames = batch()
     x.requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda x, *_: net(x, frames, KEYS), (x, *net.parameters()), fast_mode=True
+        lambda x, *_: net(x, frames, KEYS), (x, *trained(net)), fast_mode=True
     )
 
 
@@ -119,6 +123,37 @@ def test_dropout_in_a_batch_is_that_of_the_sequence_alone(unit: dict[str, Any]) 
         mine = frames.sequence == i
         alone = pdf_logits(net, x[mine], Frames((length,)), KEYS[i : i + 1])
         torch.testing.assert_close(alone, together[mine], rtol=0, atol=1e-12)
+
+
+def test_frames_of_an_mlp_are_dropped_one_by_one() -> None:
+    """As torch.nn.Dropout does: with a mask for whole utterances one frame is all frames."""
+    net = layer(unit="mlp", norm="none", dropout=0.5, input_dropout=0.0, bidirectional=False)
+    frames = Frames((200, 200))
+    same = torch.ones(1, 3, dtype=torch.float64).expand(frames.count, 3)
+    kept = (net(same, frames, KEYS[:2]) != 0).double()
+    for unit in kept.unbind(1):  # 5 standard deviations of 400 independent coins are 0.125
+        assert abs(unit.mean() - 0.5) < 0.125
+        assert abs((unit[2:] == unit[:-2]).double().mean() - 0.5) < 0.125  # the next frame
+        assert abs((unit[::2] == unit[1::2]).double().mean() - 0.5) < 0.18  # the other utterance
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"activation": "p-sigmoid"}, []),
+        ({"activation": "p-sigmoid", "activation_trains": ["eta", "theta"]}, ["weight"]),
+        ({"activation": "p-sigmoid", "activation_trains": ["gamma"]}, ["bias"]),
+        ({"activation": "p-relu"}, ["bias", "weight"]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("norm", ["batch", "batch-shared", "layer"])
+def test_a_norm_trains_nothing_that_the_activation_trains(
+    norm: str, options: dict[str, Any], kept: list[str]
+) -> None:
+    net = layer(unit="mlp", options=options, norm=norm)
+    trains = {name.rpartition(".")[2] for name, p in net.norm.named_parameters() if p.requires_grad}
+    assert sorted(trains) == kept
 
 
 @every_recurrent_unit

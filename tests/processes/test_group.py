@@ -299,3 +299,14 @@ def test_processes_are_started_and_end_with_the_status_of_one(trainings: Trainin
     done = subprocess.run([*command, "--set=model.unit=gru"], capture_output=True, text=True)
     assert done.returncode == 1
     assert len(re.findall("error: .*model.unit is li-bru in this run", done.stderr)) == 1
+
+
+def test_started_processes_import_nothing_of_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "yaml.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    command = [sys.executable, "-P", "-m", "bayes_asr", "train", "missing.yaml", "--out=run"]
+    done = subprocess.run(
+        [*command, "--nproc=2"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "missing.yaml: No such file" in done.stderr
+    assert not (tmp_path / "executed").exists()

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bayes_asr.cli import main
+from bayes_asr.doctor import extras
 from bayes_asr.errors import InputError
 from bayes_asr.sound.spectrum import Analysis
 from bayes_asr.tables.ark import iter_int_vectors, read_matrix
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import read_transition_model
-from bayes_asr.tables.text import read_data_dir, read_mapping, read_text
+from bayes_asr.tables.text import read_data_dir, read_mapping, read_symbols, read_text
 from bayes_asr.tables.tree import read_tree
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded
@@ -91,8 +93,21 @@ def test_a_missing_library_says_what_to_install(
     recipe: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
-    with pytest.raises(InputError, match=r"pip install -e '\.\[mini\]'"):
+    with pytest.raises(InputError, match=r"pip install espeakng-loader"):
         recipe("espeak").Synthesiser(1)
+
+
+def test_all_missing_packages_are_named_before_the_synthesis(
+    recipe: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    assert recipe("prepare").main(["--out", str(tmp_path / "out")]) == 1
+    said = "needs packages: pip install espeakng-loader kaldi-native-fbank soundfile kaldifst\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_library_of_another_machine_says_what_to_do(
@@ -130,6 +145,15 @@ def prepare_in(folder: Path) -> str:
         env={**os.environ, "PYTHONPATH": str(RECIPE.parents[1])},
     )
     return done.stdout
+
+
+def test_words_are_pronounced_in_the_phones_of_the_corpus(
+    recipe: Callable[[str], ModuleType], synthesiser: Any
+) -> None:
+    said = dict(recipe("corpus").pronounce(synthesiser, ["seven", "ships", "the"]))
+    assert said["seven"] == ["s", "eh", "v", "ax", "n"]
+    assert said["ships"] == ["sh", "ih", "p", "s"]
+    assert {phone for phones in said.values() for phone in phones} <= {*recipe("corpus").PHONES}
 
 
 @pytest.fixture(scope="module")
@@ -209,3 +233,18 @@ def test_the_same_seed_gives_the_same_files(prepared: tuple[Path, str], tmp_path
     for path in folder.rglob("*"):
         if path.is_file() and path.suffix not in (".scp", ".gz"):  # these hold paths and dates
             assert path.read_bytes() == (tmp_path / path.relative_to(folder)).read_bytes(), path
+
+
+@pytest.mark.slow
+def test_lexicon_has_every_word_for_a_graph_of_words(
+    prepared: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, _ = prepared
+    lexicon = folder / "data" / "words_dict" / "lexicon.txt"
+    said = {w for name in SETS for ws in read_text(folder / "data" / name / "words").values()
+            for w in ws}  # fmt: skip
+    assert {line.split()[0] for line in lexicon.read_text().splitlines()} == said
+    given = ("--lexicon", lexicon, "--text", folder / "data/train/words", "--out", tmp_path)
+    model = ("--model", folder / "exp/ali/final.mdl", "--tree", folder / "exp/ali/tree")
+    assert main(["graph", *map(str, (*given, *model))]) == 0
+    assert said <= read_symbols(tmp_path / "words.txt").keys()

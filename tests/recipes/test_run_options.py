@@ -1,11 +1,13 @@
 """run.sh: its options, what it refuses, and how they reach the commands."""
 
 import re
+import sys
 
 import pytest
 
 from tests.support.script_stubs import Checkout
 
+NEEDS_RECIPE = re.compile("preparing a corpus|--dim 50|needs its corpus|without Kaldi|name it by")
 OPTIONS = [  # a promise to the users' scripts
     *("recipe", "kaldi-dir", "corpus", "config", "set", "out", "stage", "stop-stage"),
     *("nj", "nproc", "seeds", "experiment", "dim", "force"),
@@ -69,9 +71,13 @@ def test_what_is_no_option_is_refused_before_there_is_an_environment(
 def test_mistakes_are_refused_in_one_line(
     checkout: Checkout, arguments: list[str], message: str
 ) -> None:
-    checkout.set_up()
+    before_an_environment = not NEEDS_RECIPE.search(message)
+    if not before_an_environment:
+        checkout.set_up()
     done = checkout.run("./run.sh", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
+    if before_an_environment:
+        assert not [call for call in checkout.calls("python") if "pip" in call]
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not checkout.calls("bayes-asr")
@@ -124,7 +130,8 @@ def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
     assert checkout.calls("bayes-asr") == [
         [
             *("train", *files),
-            *(f"--set=data.dir={checkout.folder}/my kaldi", f"--set=seed={seed}"),
+            f"--set=data.dir={checkout.folder}/my kaldi",
+            *(f"--set=data.index={checkout.folder}/my runs/index", f"--set=seed={seed}"),
             *("--set=model.layers=2", "--set=data.index=two words"),
             *("--out", f"{checkout.folder}/my runs/li-gru/seed{seed}"),
         ]
@@ -136,6 +143,8 @@ def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
     ("arguments", "message"),
     [
         (["--set", "foo=1"], "run.sh: --set foo=1: there is no key foo"),
+        (["--set", "model.unit=liGRU"], "did you mean li-gru?"),
+        (["--config", "leaky.yaml"], "did you mean relu?"),
         (["--set", "train.epochs=0"], "train.epochs is 0; it must be a whole number between 1"),
         (["--config", "wrong.yaml"], "wrong.yaml, line 1: there is no key trains"),
         (["--recipe", "broken"], "config.yaml, line 1: recipe.offers is 'speed'; it must be"),
@@ -146,6 +155,8 @@ def test_settings_are_checked_before_any_stage(
 ) -> None:
     checkout.set_up()
     (checkout.folder / "wrong.yaml").write_text("trains: {epochs: 2}\n")
+    leaky = "model: {unit: rnn, activation: leaky_relu}\n"
+    (checkout.folder / "leaky.yaml").write_text(leaky)
     broken = checkout.folder / "recipes" / "broken"
     broken.mkdir()
     (broken / "config.yaml").write_text("recipe: {offers: speed}\n")
@@ -155,3 +166,36 @@ def test_settings_are_checked_before_any_stage(
     assert done.stderr.count("\n") == 1
     assert not checkout.calls("bayes-asr")
     assert not (checkout.folder / "exp").exists()
+
+
+def test_refusing_early_needs_the_standard_library_alone(checkout: Checkout) -> None:
+    """As on a machine where nothing is installed yet: -S leaves all packages out."""
+    words = ("-P", "-S", "-m", "bayes_asr.stages", "run.sh", "refuse", str(checkout.folder))
+    for options, status in ((["--recipe", "nosuch"], 2), (["--experiment", "pair"], 0)):
+        recipe = [] if options[0] == "--recipe" else ["--recipe", "made"]
+        done = checkout.run(sys.executable, *words, *recipe, *options)
+        assert done.returncode == status, done.stderr
+        assert done.stderr.count("\n") == (status > 0)
+
+
+def test_what_stages_will_lack_is_asked_before_any_training(checkout: Checkout) -> None:
+    """Of every system of an experiment; a lack ends it before hours are spent."""
+    options = ("./run.sh", "--recipe", "made", "--experiment", "pair", "--set=train.epochs=3")
+    done = checkout.run(*options, "--stop-stage", "6", FAILING="doctor")
+    assert done.returncode == 3
+    assert "Stage 3 (doctor) failed with status 3" in done.stderr
+    assert not checkout.calls("bayes-asr")
+    assert checkout.run(*options, "--stop-stage", "6").returncode == 0
+    out, root = checkout.folder / "exp/made", checkout.folder
+    asked = checkout.calls("doctor")[1:]
+    for call, system in zip(asked, ("gru", "lstm"), strict=True):
+        assert call == [
+            *(str(root / "recipes/made/config.yaml"),),
+            *(str(root / f"conf/experiments/pair/{system}.yaml"), f"--set=data.dir={out}"),
+            *("--set=train.epochs=3", "--until", "6", "--out", str(out)),
+        ]
+    lines = checkout.calls_file.read_text().splitlines()
+    verbs = [line.split("\t")[1] for line in lines if line.startswith("bayes-asr")]
+    assert verbs[1:5] == ["doctor", "doctor", "train", "forward"]
+    checkout.run("./run.sh", "--recipe", "made", "--stage", "4")
+    assert len(checkout.calls("doctor")) == 3

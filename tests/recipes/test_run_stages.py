@@ -21,7 +21,10 @@ def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
     assert [call for call in checkout.calls("python") if call[0] == prepare[0]] == [prepare]
     config = str(checkout.folder / "recipes/made/config.yaml")
     assert checkout.calls("bayes-asr") == [
-        ["train", config, f"--set=data.dir={out}", "--set=seed=1", "--nproc", "2", "--out", run],
+        [
+            *("train", config, f"--set=data.dir={out}", f"--set=data.index={out}/index"),
+            *("--set=seed=1", "--nproc", "2", "--out", run),
+        ],
         ["forward", run, "--on", "dev"],
         ["decode", run, "--on", "dev", "--nj", "3"],
         ["forward", run, "--on", "test"],
@@ -171,7 +174,8 @@ def test_signal_to_end_reaches_the_stage_and_is_waited_for(checkout: Checkout) -
     """The stub asks run.sh to end, as a queue does, and saves before it ends itself."""
     executable(
         checkout.environment / "bin" / "bayes-asr",
-        "#!/usr/bin/env bash\ntrap 'sleep 0.3; echo saved; exit 143' TERM\n"
+        "#!/usr/bin/env bash\n[[ $1 = doctor ]] && exit\n"
+        "trap 'sleep 0.3; echo saved; exit 143' TERM\n"
         'kill "$PPID"\nfor i in {1..100}; do sleep 0.1; done\n',
     )
     done = checkout.run("./run.sh", "--recipe", "given", "--kaldi-dir", ".")
@@ -189,7 +193,8 @@ def test_signal_to_all_processes_lets_the_stage_save(
         pytest.skip("the tests run where this signal is ignored")
     executable(
         checkout.environment / "bin" / "bayes-asr",
-        f"#!/usr/bin/env bash\ntrap 'sleep 0.3; echo saved; exit {status}' INT HUP TERM\n"
+        "#!/usr/bin/env bash\n[[ $1 = doctor ]] && exit\n"
+        f"trap 'sleep 0.3; echo saved; exit {status}' INT HUP TERM\n"
         "echo begun\nfor i in {1..100}; do sleep 0.1; done\n",
     )
     process = checkout.start("./run.sh", "--recipe", "given", "--kaldi-dir", ".")

@@ -10,7 +10,7 @@ import pytest
 
 from bayes_asr.errors import InputError
 from bayes_asr.report.runs import find_systems
-from bayes_asr.report.table import as_html, as_latex, as_markdown, as_text, tabulate_results
+from bayes_asr.report.table import as_latex, as_markdown, as_text, tabulate_results
 from bayes_asr.score.counts import count_errors
 from bayes_asr.score.scores import Score, UtteranceScore, read_scores, write_scores
 from bayes_asr.score.statistics import beta_interval
@@ -127,10 +127,29 @@ def test_text_is_aligned(out: Path) -> None:
     assert len(columns) == 1
 
 
-def test_markdown_escapes_bars() -> None:
+def test_markdown_escapes_bars_and_html() -> None:
     assert (
-        as_markdown(AWKWARD) == "| a_b | c |\n| --- | --- |\n| 50 % | <td> |\n| x\\|y | 1 ± 2 |\n"
+        as_markdown(AWKWARD)
+        == "| a_b | c |\n| --- | --- |\n| 50 % | &lt;td> |\n| x\\|y | 1 ± 2 |\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [
+        ("< 0.0001", "< 0.0001"),
+        ("a & b", "a & b"),
+        ("&lt;b>", "&amp;lt;b>"),
+        ("a\\|b", "a\\\\\\|b"),
+        ("one\ntwo", "one\\\\ntwo"),
+        ("![x](http://x)", "![x\\](http://x)"),
+        ("[1.0, 2.0]", "[1.0, 2.0]"),
+        ("\x1b[2J", "\\\\x1b[2J"),
+        ("<!-- x -->", "&lt;!-- x -->"),
+    ],
+)
+def test_nothing_in_a_cell_of_markdown_is_markup(cell: str, written: str) -> None:
+    assert as_markdown(pd.DataFrame({"a": [cell]})).splitlines()[2:] == [f"| {written} |"]
 
 
 def test_latex_escapes_its_own_characters() -> None:
@@ -139,9 +158,48 @@ def test_latex_escapes_its_own_characters() -> None:
     assert lines[4:6] == [r"50 \% & <td> \\", r"x|y & 1 $\pm$ 2 \\"]
 
 
-def test_html_escapes_markup() -> None:
-    assert "<td>&lt;td&gt;</td>" in as_html(AWKWARD)
-
-
 def test_text_of_no_rows_is_the_header() -> None:
     assert as_text(AWKWARD.iloc[:0]) == "a_b  c"
+
+
+def test_text_for_a_terminal_has_no_control_characters() -> None:
+    text = as_text(pd.DataFrame({"a": ["x\x1b]0;t\x07", "two\nlines", "\u202eright", "\udcff"]}))
+    assert text.splitlines() == ["a", r"x\x1b]0;t\x07", r"two\nlines", r"\u202eright", r"\udcff"]
+
+
+NUMBERS = ("epoch", "train_error", "dev_error")
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("value", [None, "0.5", True, [], float("nan"), float("inf"), 10**400])
+def test_history_of_another_type_is_named(out: Path, key: str, value: object) -> None:
+    path = out / "gru" / "seed1" / "history.jsonl"
+    first, *others = path.read_text().splitlines()
+    lines = [json.dumps(json.loads(first) | {key: value}), *others]
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError, match=rf"gru/seed1/history.jsonl: .*line 1: {key} is "):
+        find_systems([out])
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_history_without_a_key_is_named(out: Path, key: str) -> None:
+    path = out / "gru" / "seed1" / "history.jsonl"
+    path.write_text(path.read_text().replace(f'"{key}"', '"other"'))
+    with pytest.raises(InputError, match=rf"gru/seed1/history.jsonl: .*line 1: {key} is missing"):
+        find_systems([out])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "the file is "),
+        ('{"parameters": "many"}', "parameters is 'many', not a whole number or null"),
+        ('{"parameters": 1e999}', "parameters is inf"),
+        ('{"frontend": "mfcc"}', "frontend is 'mfcc', not an object or null"),
+        ('{"frontend": {"kind": 3}}', "kind is 3, not a text or null"),
+    ],
+)
+def test_environment_of_another_type_is_named(out: Path, content: str, said: str) -> None:
+    (out / "gru" / "seed1" / "env.json").write_text(content)
+    with pytest.raises(InputError, match=rf"gru/seed1/env.json: .*{said}"):
+        find_systems([out])

@@ -186,7 +186,7 @@ def full_disk(name: str, times: int = 1) -> Iterator[list[str]]:
     write, failed = Path.write_bytes, []
 
     def failing(path: Path, content: bytes) -> int:
-        if path.name.startswith(f".{name}.") and len(failed) < times:
+        if path.name == f"{name}.pt" and len(failed) < times:
             failed.append(path.name)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         return write(path, content)

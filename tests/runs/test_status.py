@@ -60,7 +60,7 @@ def test_status_shows_every_state(
         lines = [json.dumps(entry | {"seconds": 2.0}) for entry in entries]
         (runs[name] / "history.jsonl").write_text("\n".join(lines) + "\n")
     (runs["old"] / "state.json").unlink()
-    with lock.in_use(runs["running"] / "train.log"):
+    with lock.alone_in(runs["running"]):
         found = {Path(run["run"]).name: run for run in seen(tmp_path, capsys)}
     assert {name: run["state"] for name, run in found.items()} == {
         **{name: name for name in found},
@@ -83,7 +83,7 @@ def test_status_in_the_first_epoch_and_before_it(
     small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state.write(tmp_path / "run", "running")
-    with lock.in_use(tmp_path / "run" / "train.log"):
+    with lock.alone_in(tmp_path / "run"):
         (run,) = seen(tmp_path, capsys)
         assert (run["state"], run["epoch"], run["epochs"]) == ("running", 0, None)
         config_of(small_corpus, "train.epochs=3").save(tmp_path / "run" / "config.yaml")
@@ -125,7 +125,7 @@ def test_status_of_a_state_that_nobody_wrote(
 ) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/state.json").write_text(content)
-    with lock.in_use(tmp_path / "run/train.log"):
+    with lock.alone_in(tmp_path / "run"):
         (found,) = seen(tmp_path, capsys)
         assert main(["status", str(tmp_path)]) == 0
     assert (found["state"], found["seconds_left"], found["why"]) == ("running", None, None)
@@ -135,8 +135,8 @@ def test_looking_at_a_run_does_not_keep_it_from_being_trained(
     small_corpus: Path, tmp_path: Path
 ) -> None:
     """`status` takes the lock for an instant; a training that begins then waits for it."""
-    (tmp_path / "train.log").touch()
-    held = f"import fcntl, time; f = open({str(tmp_path / 'train.log')!r}); fcntl.flock(f, 1)"
+    (tmp_path / lock.MARK).touch()
+    held = f"import fcntl, time; f = open({str(tmp_path / lock.MARK)!r}); fcntl.flock(f, 1)"
     with subprocess.Popen(
         [sys.executable, "-c", f"{held}; print(flush=True); time.sleep(0.2)"],
         stdout=subprocess.PIPE,

@@ -100,5 +100,5 @@ def test_bad_rules_are_named(tmp_path: Path, rules: str, message: str) -> None:
 
 
 def test_missing_file_says_how_to_name_it(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file or directory; give the GLM file by --glm"):
+    with pytest.raises(InputError, match="No such file or directory; name a GLM file, or english"):
         read_glm(tmp_path / "glm", "ref")

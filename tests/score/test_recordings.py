@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayes_asr import shards
 from bayes_asr.cli import main
 from bayes_asr.cli import score as verb
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.score.scores import read_scores
 from bayes_asr.tables.lattice import CompactLattice, write_lattices
+from tests.support.kaldi_jobs import CMD, Jobs
 
 WORDS = {"yes": 1, "no": 2, "um": 3, "cannot": 4, "hello": 5}
 SEGMENTS = "u1 r 10.0 11.0\nu2 r 11.0 12.5\nu3 q 0.5 1.5\n"
@@ -121,6 +123,28 @@ def test_words_are_counted_in_the_segments_of_recordings(run: Path) -> None:
     )
     (entry,) = json.loads((run / "score_dev.json").read_text())
     assert set(keys.split()) <= entry.keys()
+
+
+@pytest.mark.parametrize("more", [[], ["--oracle-lmwt"]])
+def test_jobs_score_as_one_process(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    """The same counts, CTMs and lines; a job touches nothing of the run."""
+    results: list[dict[str, bytes]] = []
+    lines: list[str] = []
+    jobs = Jobs()
+    monkeypatch.setattr(shards, "run_array", jobs)
+    for shared in ([], [f"--cmd={CMD}", "--nj=2"]):
+        assert main(["score", str(run), "--scorer=native", *more, *shared]) == 0
+        lines.append(capsys.readouterr().out)
+        written = [*run.glob("score_*.json"), *run.glob("ctm_*/*")]
+        results.append({str(path): path.read_bytes() for path in written})
+        for path in written:
+            path.unlink()
+    assert jobs.calls == [(1, 2)]
+    assert results[0] == results[1]
+    assert len(results[0]) == (6 if more else 5)
+    assert lines[0] == lines[1]
 
 
 def test_test_is_scored_at_the_weights_of_dev(

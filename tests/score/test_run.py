@@ -55,7 +55,7 @@ def test_oracle_is_printed_and_never_written(run: Path, capsys: pytest.CaptureFi
     run_score(run, "--oracle-lmwt")
     oracle = [line for line in capsys.readouterr().out.splitlines() if "oracle" in line]
     assert len(oracle) == 4
-    assert oracle[2].startswith("%WER 0.00 [ 0 / 6")
+    assert oracle[2].startswith("%PER 0.00 [ 0 / 6")
     assert oracle[2].endswith(
         "LM weight 1, penalty 0.0, oracle: picked on test itself, not a result"
     )

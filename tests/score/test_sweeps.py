@@ -89,7 +89,7 @@ def test_score_files_keep_everything(sets: dict[str, SetPaths], tmp_path: Path) 
     ("old", "new", "message"),
     [
         ('"errors": 2', '"errors": 3', "forgiving counts are not those of the texts"),
-        ('"convention"', '"konvention"', "KeyError.*convention"),
+        ('"convention"', '"konvention"', "convention is missing"),
         ("[", "", "not a score file"),
     ],
 )
@@ -111,7 +111,7 @@ def test_empty_score_file_is_refused(tmp_path: Path) -> None:
 
 def test_lines_name_the_convention_and_the_weights(sets: dict[str, SetPaths]) -> None:
     strict, forgiving = score_run(sets, "per")["test"]
-    assert strict.line().startswith("%WER 66.67 [ 4 / 6, 1 ins, 2 del, 1 sub ] test PER (strict)")
+    assert strict.line().startswith("%PER 66.67 [ 4 / 6, 1 ins, 2 del, 1 sub ] test PER (strict)")
     assert forgiving.line().endswith("test PER (forgiving), LM weight 3, penalty 0.0")
 
 

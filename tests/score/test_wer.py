@@ -32,8 +32,8 @@ def pair(tmp_path: Path) -> list[str | Path]:
 
 def test_both_conventions_equal_hubscr(run_wer: Callable[..., str], pair: list[str]) -> None:
     strict, forgiving = run_wer(*pair, "--forgive", "sil").splitlines()
-    assert strict == "%WER 20.00 [ 3 / 15, 0 ins, 2 del, 1 sub ] PER (strict)"
-    assert forgiving == "%WER 6.67 [ 1 / 15, 0 ins, 0 del, 1 sub ] PER (forgiving)"
+    assert strict == "%PER 20.00 [ 3 / 15, 0 ins, 2 del, 1 sub ] PER (strict)"
+    assert forgiving == "%PER 6.67 [ 1 / 15, 0 ins, 0 del, 1 sub ] PER (forgiving)"
 
 
 def test_json_has_the_keys_of_a_score_file(run_wer: Callable[..., str], pair: list[str]) -> None:

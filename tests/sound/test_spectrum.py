@@ -1,8 +1,12 @@
 """The front end against Kaldi's programs, and the files that it writes in a data directory."""
 
+import errno
+import itertools
 import json
 import logging
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +14,9 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import deltas, statistics
-from bayes_asr.sound.audio import read_audio
+from bayes_asr.features.front_end import deltas, read_analysis, statistics
+from bayes_asr.files import settle
+from bayes_asr.sound.audio import read_audio, resample
 from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices, read_matrix
 from bayes_asr.tables.text import read_data_dir
@@ -128,7 +133,12 @@ def test_utterances_without_features_are_named(
 @pytest.mark.parametrize(
     ("late", "options", "message"),
     [
-        ("b1", [], "1 of 2 utterances have too little sound, or none, and get no features: b1;"),
+        (
+            "b1",
+            [],
+            "1 of 2 utterances have too little sound, or none, and get no features: b1; more than"
+            " --max-skipped = 0.05 allows: mend them, or skip them by --max-skipped 0.5",
+        ),
         ("a1 b1", ["--max-skipped=1"], "features: a1, b1; nothing is left to write"),
     ],
 )
@@ -150,13 +160,87 @@ def test_features_of_too_few_are_refused_and_the_old_ones_stay(
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+TABLES = ("feats.scp", "cmvn.scp")
+CHANGES = ("fsync", "replace", "rename", "unlink", "rmdir")  # what os does to files
+
+
+def read_all(folder: Path) -> list[dict]:
+    """Features, statistics and what made them, as a reader finds them."""
+    tables = [{u: m.tolist() for u, m in iter_matrices(folder / f)} for f in TABLES]
+    return [*tables, read_analysis(folder) or {}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["killed", "refused"])
+def test_features_of_two_commands_are_never_mixed(how: str, tmp_path: Path) -> None:
+    """Stopped at its n-th change of a file, for all n: all old features, or all new ones."""
+    folder, fbank = corpus(tmp_path / "d", {"a1": 0.1, "b1": 0.1}), Analysis("fbank")
+    write_features(folder, fbank)
+    new = read_all(folder)
+    outcomes = []
+    for last in range(100):
+        write_features(folder, Analysis())
+        old = read_all(folder)
+        status = in_a_process_of_its_own(lambda: write_features(folder, fbank), how, last)
+        with suppress(InputError, FileNotFoundError):  # readers may have to wait
+            assert read_all(folder) in (old, new)
+        settle(folder)
+        outcomes.append((found := read_all(folder)) == new)
+        assert found in (old, new)
+        if not status:
+            break
+    assert outcomes[0] is False
+    assert outcomes[-1] is True
+    assert len(outcomes) > 20
+    assert how == "refused" or outcomes == sorted(outcomes)
+
+
+def in_a_process_of_its_own(work: Callable[[], None], how: str, last: int) -> int:
+    """Do it in a copy of this process that is killed, or refused, at a change of a file.
+
+    Returns 0 if it ended well without that many changes.
+    """
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    count = itertools.count()
+
+    def stopping(change: Callable) -> Callable:
+        def changed(*arguments: object, **options: object) -> object:
+            if next(count) == last:
+                if how == "killed":
+                    os._exit(9)
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return change(*arguments, **options)
+
+        return changed
+
+    for name in CHANGES:
+        setattr(os, name, stopping(getattr(os, name)))
+    try:
+        work()
+        os._exit(next(count) > last)
+    except BaseException:  # pytest must not go on in the copy
+        os._exit(1)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("utt2spk", "a1 a\n", "lacks the utterance b1"),
-        ("wav.scp", "a1 a1.wav\nb1 nowhere.wav\n", "nowhere.wav: cannot open b1: No such file"),
+        (
+            "wav.scp",
+            "a1 a1.wav\nb1 nowhere.wav\n",
+            "b1: nowhere.wav: cannot be opened: No such file",
+        ),
+        ("wav.scp", "a1 a1.wav\nb1 utt2spk\n", "wav.scp: b1: .*utt2spk: is none of RIFF"),
         ("wav.scp", "a1 a1.wav\nb1 touch boom |\n", "refusing to run the command"),
         ("segments", "b1 c 0 1\n", "wav.scp: lacks c, of the segment b1"),
+        (
+            "segments",
+            "b1 a1 0 0.5 1\n",
+            r"a1.wav \(a1\): channel 1 is asked for, counted from 0; there are 1: take another",
+        ),
         ("segments", "b1 a1 0.5 0.4\n", "line 1: b1 from 0.5 to 0.4 s"),
         ("segments", "b1 a1 0 0.5 -2\n", "line 1: b1 from 0 to 0.5 s"),
         ("segments", "b1 a1 0 0.5\nb1 a1 0 0.4\n", "b1 is there a second time"),
@@ -173,7 +257,77 @@ def test_faults_of_the_tables_are_named(
     assert not (folder / "feats.scp").exists()
 
 
-def test_another_rate_is_refused(tmp_path: Path) -> None:
-    folder = corpus(tmp_path / "d", {"a1": 0.5}, rate=8000)
-    with pytest.raises(InputError, match=r"a1 has 8000 samples a second, the front end 16000"):
+def test_another_rate_is_resampled_and_announced_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = corpus(tmp_path / "d", {"a1": 0.5, "b1": 0.5, "b2": 0.5}, rate=44100)
+    write_features(folder, Analysis())
+    (said,) = (record.message for record in caplog.records)
+    assert said == f"{folder}/a1.wav (a1) (and 2 more): resampled from 44100 to 16000 Hz"
+    sound = resample(read_audio(folder / "b1.wav")[0], 44100, 16000)
+    assert np.array_equal(read_matrix_of(folder, "b1"), Analysis()(sound))
+    corpus(folder, {"a1": 0.5}, rate=8000)
+    write_features(folder, Analysis())
+    assert "there is nothing above 4000 Hz in it: expect errors" in caplog.text
+
+
+def read_matrix_of(folder: Path, utt: str) -> np.ndarray:
+    return dict(iter_matrices(folder / "feats.scp"))[utt]
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"), [([], 0), (["--channel=1"], 1), (["--channel=mean"], "mean")]
+)
+def test_one_of_several_channels_is_taken(
+    options: list[str], chosen: int | str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = corpus(tmp_path / "d", {"a1": 0.5})
+    (folder / "a1.wav").write_bytes(riff(RNG.integers(-9000, 9000, (8000, 2))))
+    assert main(["features", str(folder), *options]) == 0
+    assert ("has 2 channels; the first is taken" in capsys.readouterr().err) == (not options)
+    sound = read_audio(folder / "a1.wav", chosen)[0]
+    assert np.array_equal(read_matrix_of(folder, "a1"), Analysis()(sound))
+
+
+def test_a_side_that_only_scoring_knows_is_not_guessed(tmp_path: Path) -> None:
+    """Kaldi's front end does not read reco2file_and_channel either; its recipes cut in a pipe."""
+    folder = corpus(tmp_path / "d", {"a1": 0.5, "b1": 0.5})
+    (folder / "reco2file_and_channel").write_text("a1 talk A\nb1 talk B\n")
+    write_features(folder, Analysis())  # each a file of its own
+    for utt in ("a1", "b1"):
+        (folder / f"{utt}.wav").write_bytes(riff(RNG.integers(-9000, 9000, (8000, 2))))
+    with pytest.raises(InputError, match=r"b1.* has 2 channels, and reco2file_and_channel says B"):
         write_features(folder, Analysis())
+    (folder / "segments").write_text("a1 a1 0 0.5\nb1 b1 0 0.5 1\n")
+    write_features(folder, Analysis())
+    sound = read_audio(folder / "b1.wav", 1)[0]
+    assert np.array_equal(read_matrix_of(folder, "b1"), Analysis()(sound))
+
+
+def test_commands_in_wav_scp_are_run_on_request_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = corpus(tmp_path / "d", {"a1": 0.5})
+    write_features(folder, Analysis())
+    expected, mark = read_matrix_of(folder, "a1"), tmp_path / "executed"
+    (folder / "wav.scp").write_text(f"a1 touch {mark}; cat {folder}/a1.wav |\n")
+    assert main(["features", str(folder)]) == 1
+    assert "a1: refusing to run the command" in capsys.readouterr().err
+    assert not mark.exists()
+    assert main(["features", str(folder), "--allow-pipes"]) == 0
+    assert mark.exists()
+    assert np.array_equal(read_matrix_of(folder, "a1"), expected)
+
+
+def test_formats_may_be_mixed(tmp_path: Path) -> None:
+    """The same samples give the same features to the last bit."""
+    soundfile = pytest.importorskip("soundfile")
+    folder = corpus(tmp_path / "d", {"a1": 0.5, "a2": 0.5, "a3": 0.5})
+    sound = read_audio(folder / "a1.wav")[0].astype(np.int16)
+    soundfile.write(folder / "a2.flac", sound, 16000)
+    soundfile.write(folder / "a3.24.wav", sound / 2**15, 16000, subtype="PCM_24")
+    (folder / "wav.scp").write_text("a1 a1.wav\na2 a2.flac\na3 a3.24.wav\n")
+    write_features(folder, Analysis())
+    first, *others = dict(iter_matrices(folder / "feats.scp")).values()
+    assert np.array_equal(first, Analysis()(sound.astype(np.float32)))
+    assert [np.array_equal(first, other) for other in others] == [True, True]

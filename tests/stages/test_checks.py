@@ -33,6 +33,8 @@ def test_what_is_no_option_is_a_mistake(words: list[str], message: str) -> None:
         ("--dim=40 --kaldi-dir=.", "--dim and --kaldi-dir exclude each other"),
         ("--dim=40", "--dim 40: choosing the feature dimension is not available"),
         ("--kaldi-dir=/absent", "--kaldi-dir /absent: there is no such folder"),
+        ("--out=/dev/null", "--out /dev/null: /dev/null is no folder; name another place"),
+        ("--out=/dev/null/x", "--out /dev/null/x: /dev/null is no folder; name another place"),
         ("", "the recipe made starts from the data and exp folders of a Kaldi experiment"),
         ("--kaldi-dir=. --set=seed=1", "the seeds are chosen by --seeds"),
         ("--kaldi-dir=. --set=a=1 --stage=4", "--set a=1: a run takes its configuration from"),

@@ -10,7 +10,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.stages.__main__ import main
 from bayes_asr.stages.choices import OptionError, parse
 from bayes_asr.stages.plan import Plan, absolute, make_plan, variables
-from bayes_asr.stages.recipe import find_recipe
+from bayes_asr.stages.recipes import find_recipe
 
 Planner = Callable[..., Plan]
 
@@ -84,6 +84,42 @@ def test_recipe_alone_prepares_all_that_it_offers(plan: Planner, root: Path) -> 
     prepare = ("python", f"{root}/recipes/made/prepare.py", "--out", out, "--force", "--dim", "20")
     assert (made.prepares, made.prepare) == ("0-2", prepare)
     assert (made.prepared, made.kaldi, made.without_kaldi, made.lacking) == ((), (), "", "")
+
+
+def test_recipe_takes_what_it_lacks_from_one_that_it_builds_on(plan: Planner, root: Path) -> None:
+    gmm, small = root / "recipes/gmm", root / "recipes/small"
+    small.mkdir()
+    text = "include: ../gmm/config.yaml\nrecipe: {known_by: [speaker-*, b]}\nmodel: {layers: 1}\n"
+    (small / "config.yaml").write_text(text)
+    (small / "without_kaldi.yaml").write_text("train: {epochs: 2}")
+    (gmm / "without_kaldi.sh").touch()
+    words = ("--recipe=small", f"--corpus={root}/corpus", "--config", f"{root}/size/small.yaml")
+    made = plan(*words)
+    assert (made.recipe_dir, made.builds_on) == (str(small), (str(gmm),))
+    script = f"{gmm}/prepare.py"
+    assert made.preparation.prepare[1] == script
+    assert script in made.preparation.prepared
+    assert made.preparation.without_kaldi == f"{gmm}/without_kaldi.sh"
+    said = f"{root}/size/small.yaml changes what the recipe small sets: model.layers 1 -> 2"
+    assert made.notices == (said,)
+    (root / "path.sh").touch()
+    assert plan(*words).preparation.kaldi[1:3] == ("--recipe", str(gmm))
+
+
+def test_corpus_of_another_recipe_is_recognised(plan: Planner, root: Path) -> None:
+    corpus, small = root / "corpus", root / "recipes/small"
+    small.mkdir()
+    text = "include: ../gmm/config.yaml\nrecipe: {known_by: [speaker-*, b]}\n"
+    (small / "config.yaml").write_text(text)
+    words = (f"--corpus={corpus}", "--stop-stage=0")
+    (corpus / "b").touch()
+    assert plan("--recipe=gmm", *words).notices == (), "a part is not enough"
+    (corpus / "speaker-1").mkdir()
+    (said,) = plan("--recipe=gmm", *words).notices
+    assert said.endswith("to whose size gmm is not set; consider --recipe small")
+    assert plan("--recipe=small", *words).notices == ()
+    (small / "config.yaml").write_text("recipe: {known_by: {}")
+    assert plan("--recipe=gmm", *words).notices == (), "a damaged recipe is not its concern"
 
 
 def test_nothing_is_prepared_where_kaldi_has_been(plan: Planner, root: Path) -> None:

@@ -63,7 +63,15 @@ def _one(
     torch.set_num_threads(1)
     with (folder / f"{rank}.err").open("w") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
-    sys.exit(work(rank, *args))
+    try:
+        status = work(rank, *args)
+    except SystemExit as end:
+        status = end.code
+    if status == 143:  # all agreed to stop and nobody waits for this one any more
+        sys.stderr.flush()
+        # Where the machine is busy, threads of torch sometimes abort the interpreter at its end.
+        os._exit(status)
+    sys.exit(status)
 
 
 def on_machines_of_their_own(apart: bool) -> None:

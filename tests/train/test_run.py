@@ -20,13 +20,15 @@ from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import training_and_dev
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES, FrontEnd, Normalisation
+from bayes_asr.files import HOST, REPLACED_BY
 from bayes_asr.nn.criteria import CrossEntropy
-from bayes_asr.runs import checkpoint, record
+from bayes_asr.runs import checkpoint, record, state
 from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.components import choose_device
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.start import train
+from bayes_asr.train.training import Training
 from tests.support.nn_units import acoustic_model
 from tests.support.places import ROOT
 from tests.support.small_corpus import (
@@ -140,7 +142,9 @@ def test_run_killed_at_any_time_and_resumed_is_bit_for_bit_the_run_that_was_not(
                 time.sleep(0.02)
             process.kill()
     assert epochs_of(run) < 60
-    (run / ".last.1.partial.pt").write_bytes(b"half a checkpoint")
+    left = run / f".{HOST}.99999999.0123456789abcdef.partial" / "last.pt"
+    left.parent.mkdir()
+    left.write_bytes(b"half a checkpoint")
     assert subprocess.run(command, cwd=ROOT, env=threads, stderr=subprocess.DEVNULL).returncode == 0
     assert not list(run.glob(".*"))
     train(config, tmp_path / "undisturbed")
@@ -152,7 +156,7 @@ def test_run_that_another_process_trains_is_refused(
 ) -> None:
     run = shutil.copytree(small_run, tmp_path / "run")
     before = states(run)
-    held = f"import fcntl; f = open({str(run / 'train.log')!r}); fcntl.flock(f, fcntl.LOCK_EX)"
+    held = f"import fcntl; f = open({str(run / '.in_use')!r}, 'a'); fcntl.flock(f, fcntl.LOCK_EX)"
     with subprocess.Popen(
         [sys.executable, "-c", f"{held}; print(); input()"],
         stdin=subprocess.PIPE,
@@ -165,6 +169,40 @@ def test_run_that_another_process_trains_is_refused(
         assert_same(states(run), before)
         other.kill()
     train(config_of(small_corpus), run)  # a killed process leaves no lock
+
+
+@pytest.mark.parametrize("what", ["the log", "the lock", "the folder"])
+def test_two_trainings_never_write_into_one_folder(
+    what: str, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is removed under one that runs: the second is refused, or the first one stops."""
+    run, config = tmp_path / "run", config_of(small_corpus, "train.epochs=2")
+    complete, theirs = Training.complete_epoch, list[str]()
+
+    def disturbed(self: Training, *given: Any) -> None:
+        if self.epoch == 2:
+            {
+                "the log": lambda: (run / "train.log").unlink(missing_ok=True),
+                "the lock": (run / ".in_use").unlink,
+                "the folder": lambda: shutil.rmtree(run),
+            }[what]()
+            if what == "the log":
+                with pytest.raises(InputError, match="another process is at work"):
+                    train(config, run)
+            else:
+                monkeypatch.undo()
+                train(config, run, new=True)
+            theirs.append(str(states(run)))
+        complete(self, *given)
+
+    monkeypatch.setattr(Training, "complete_epoch", disturbed)
+    if what == "the log":
+        train(config, run)
+    else:
+        with pytest.raises(InputError, match=r"\.in_use: was removed, or its folder was"):
+            train(config, run)
+        assert theirs == [str(states(run))]
+    assert state.read(run)["state"] == "finished"
 
 
 def test_finished_run_is_left_as_it_is_and_reads_one_utterance(
@@ -262,6 +300,34 @@ def test_new_starts_over(small_run: Path, small_corpus: Path, tmp_path: Path) ->
     assert not (run / "score_test.json").exists(), "a report would show it beside the new network"
     assert len((run / "history.jsonl").read_text().splitlines()) == 1
     assert load([run / "config.yaml"]).seed == 2
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_what_a_stopped_score_left_never_comes_beside_a_new_network(
+    new: bool, small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    ready = run / REPLACED_BY
+    ready.mkdir()
+    (ready / ".lock").touch()
+    (ready / "score_test.json").write_text("of the network that was there")
+    epochs = "train.epochs=1" if new else "train.epochs=2"
+    train(config_of(small_corpus, epochs), run, new=new)
+    assert (run / "score_test.json").exists() is not new
+    assert not ready.exists()
+
+
+def test_a_network_that_a_stopped_fold_left_is_not_trained_over(
+    small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    ready = tmp_path / "run" / REPLACED_BY
+    ready.mkdir(parents=True)
+    (ready / ".lock").touch()
+    for name in ("config.yaml", "best.pt"):
+        shutil.copy(small_run / name, ready)
+    with pytest.raises(InputError, match=r"best\.pt: of a run that has no last\.pt"):
+        train(config_of(small_corpus), tmp_path / "run")
+    assert (tmp_path / "run" / "best.pt").read_bytes() == (small_run / "best.pt").read_bytes()
 
 
 def test_other_data_under_an_old_run_are_refused(tmp_path: Path) -> None:
@@ -405,6 +471,7 @@ def test_features_held_in_memory_are_read_once(
     read, stored = [], LabelledSet.read
     options = ("train.noise=0.2", "train.tempo=0.1", f"data.keep={keep}")
     config = config_of(small_corpus, "train.epochs=3", *options)
+    train(config_of(small_corpus, "train.epochs=1"), tmp_path / "first")  # makes the index
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LabelledSet, "read", lambda self, u, s: read.append(u) or stored(self, u, s))
         train(config, tmp_path / "whole")

@@ -1,0 +1,48 @@
+"""bayes-asr export: the trained network of a run for other programs."""
+
+import argparse
+from pathlib import Path
+
+from bayes_asr.errors import InputError
+from bayes_asr.export import export_onnx, export_torch, export_torchscript
+from bayes_asr.forward.log_likelihoods import load
+from bayes_asr.log import LOGGER
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
+    form = parser.add_mutually_exclusive_group(required=True)
+    form.add_argument("--onnx", type=Path, metavar="FILE", help="write an ONNX model")
+    form.add_argument(
+        "--torch", type=Path, metavar="FILE", help="write a program of torch.export (.pt2)"
+    )
+    form.add_argument(
+        "--torchscript", type=Path, metavar="FILE", help="write TorchScript; for mlp only"
+    )
+    parser.add_argument(
+        "--step",
+        action="store_true",
+        help="compute the next frames from states; for networks that read forwards only",
+    )
+    parser.add_argument(
+        "--quantize", action="store_true", help="keep weights in 8 bits; of --onnx only"
+    )
+    parser.add_argument("--counts", type=Path, help="pdf counts instead of the training ones")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write one file."""
+    if args.quantize and not args.onnx:
+        raise InputError("--quantize is for --onnx; leave it out, or give --onnx FILE")
+    if args.step and args.torchscript:
+        raise InputError("--step is for --onnx and --torch; give one of them")
+    network = load(args.run, args.counts)
+    if args.onnx:
+        export_onnx(network, args.onnx, step=args.step, quantize=args.quantize)
+    elif args.torch:
+        export_torch(network, args.torch, step=args.step)
+    else:
+        export_torchscript(network, args.torchscript)
+    path = args.onnx or args.torch or args.torchscript
+    LOGGER.info("wrote %s, %d bytes", path, path.stat().st_size)

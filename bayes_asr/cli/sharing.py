@@ -1,0 +1,141 @@
+"""Options of verbs whose work the jobs of a cluster may share."""
+
+import argparse
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayes_asr import __version__
+from bayes_asr.cli.arguments import processes
+from bayes_asr.config import load
+from bayes_asr.corpus.sets import locate_all
+from bayes_asr.errors import InputError
+from bayes_asr.lock import alone_in
+from bayes_asr.programs import JOB, open_pipe
+from bayes_asr.shards import Cluster, Shard, ShardWrittenError, Way
+from bayes_asr.tables.scp import Moves, list_archives, read_scp
+
+NOT_OF_RESULTS = {"words", "cmd", "nj", "jobs", "shard", "json"}
+DATA_DIR = ("feats.scp", "cmvn.scp", "utt2spk", "text", "frontend.json")
+PASSED_ON = re.compile("PYTHONPATH|OMP_NUM_THREADS|BAYES_ASR_.*")  # scripts may pass PATH alone
+
+
+def add_sharing_arguments(
+    parser: argparse.ArgumentParser, *, cmd: str | None = "", jobs_only: bool = False
+) -> None:
+    """Declare --cmd, with its default (None where a variable may name one), and --shard.
+
+    jobs_only: declare --nj too, for a verb that has no use for it without --cmd.
+    """
+    if jobs_only:
+        parser.add_argument(
+            "--nj", type=processes, dest="jobs", metavar="M", help="jobs of --cmd (default 1)"
+        )
+    parser.add_argument(
+        "--cmd",
+        default=cmd,
+        metavar="SCRIPT",
+        help="share the work among --nj jobs: Kaldi's run.pl, queue.pl or slurm.pl, and options",
+    )
+    parser.add_argument(
+        "--shard", type=_shard, metavar="N/M", help="compute the Nth of M shards; --cmd gathers"
+    )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    try:
+        number, of = (processes(part) for part in text.split("/"))
+    except (ValueError, argparse.ArgumentTypeError):
+        number, of = 1, 0
+    if number > of:
+        form = f"N/M with N from 1 to M, M to {processes.range.high:g}"
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {form}")
+    return int(number), int(of)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Files that results depend on, with what the tables (scp) among them name.
+
+    moves: the folders that these names begin with, and where these are now.
+    """
+
+    files: Sequence[Path]
+    moves: Moves = ()
+
+
+def list_inputs(run: Path, data: Path | None, on: str | None, more: Iterable[Path] = ()) -> Inputs:
+    """What log-likelihoods of a data directory, or else of the set `on`, depend on, and more."""
+    recorded = run / "config.yaml"
+    moves: Moves = ()
+    folders = [data] if data else []
+    if on or recorded.exists():
+        config = load([recorded])
+        moves = config.data.moves
+        folders = locate_all(config, on, "features") if on else folders
+    tables = [folder / name for folder in folders for name in DATA_DIR]
+    return Inputs([run / "best.pt", recorded, *tables, *more], moves)
+
+
+@contextmanager
+def sharing(
+    args: argparse.Namespace, out: Path, find_inputs: Callable[[], Inputs]
+) -> Iterator[Way | None]:
+    """Yield how --cmd and --shard have it done: None for here. The rest of the block is skipped
+    in a process that computes a shard.
+
+    Shards are kept in `out`/shards until the block has ended well. They are used again only where
+    the options, the inputs and what scp files among these name are the same.
+    """
+    folder, options = out / "shards", vars(args)
+    jobs = options.get("jobs") or options.get("nj") or 1
+    inputs = find_inputs() if args.shard or args.cmd else Inputs([])
+    if args.shard:
+        number, of = args.shard
+        with suppress(ShardWrittenError):
+            yield Shard(folder, number, of, _hash(args, inputs))
+    elif args.cmd:
+        passed = [f"{name}={value}" for name, value in os.environ.items() if _is_passed(name)]
+        # -P: a file of the working directory is no module of ours.
+        verb = [sys.executable, "-P", "-m", "bayes_asr", *args.words]
+        command = ["env", *passed, *verb, "--cmd=", f"--shard={JOB}/{jobs}"]
+        log = out / "log" / f"{args.verb}.{JOB}.log"
+        with alone_in(folder):
+            yield Cluster(folder, log, jobs, lambda: _hash(args, inputs), command, args.cmd)
+            for shard in folder.glob("*of*.zip"):
+                shard.unlink()
+        with suppress(OSError):
+            folder.rmdir()
+    elif options.get("jobs"):
+        raise InputError("--nj is the number of jobs of --cmd: give --cmd run.pl to have them here")
+    else:
+        yield None
+
+
+def _is_passed(name: str) -> bool:
+    return PASSED_ON.fullmatch(name) is not None
+
+
+def _hash(args: argparse.Namespace, inputs: Inputs) -> str:
+    options = sorted((k, v) for k, v in vars(args).items() if k not in NOT_OF_RESULTS)
+    parts = [__version__, repr(options)]
+    for path in inputs.files:
+        parts.append(_state(path))
+        if path.suffix == ".scp" and path.exists():
+            # Commands are not run here.
+            table = read_scp(path, open_pipe=open_pipe, moves=inputs.moves)
+            parts += map(_state, list_archives(table.values()))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _state(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:
+        return f"{path.absolute()} is not there"
+    return f"{path.absolute()} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"

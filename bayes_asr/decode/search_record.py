@@ -1,0 +1,70 @@
+"""With what a set was decoded, so that nothing tuned on one graph is used with another unawares."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from bayes_asr.corpus.index import content_hash, sample_file
+from bayes_asr.errors import InputError
+from bayes_asr.files import is_there, replacing
+from bayes_asr.tables.side_files import read_json
+
+NAME = "decode.json"
+DIGEST = "graph_digest"
+SEARCH = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")
+
+Record = Mapping[str, Any]
+"""The folder of the graph, a digest of its HCLG.fst, and the options of the search."""
+
+
+class Options(Protocol):
+    """The options of a search, as of DecodeOptions and of a configuration."""
+
+    @property
+    def acoustic_scale(self) -> float: ...
+    @property
+    def beam(self) -> float: ...
+    @property
+    def lattice_beam(self) -> float: ...
+    @property
+    def max_active(self) -> int: ...
+    @property
+    def min_active(self) -> int: ...
+
+
+def describe_search(graph: Path, options: Options) -> dict[str, Any]:
+    """What the best LM weight and insertion penalty depend on, beside the log-likelihoods."""
+    digest = content_hash(sample_file(graph / "HCLG.fst"))
+    found = {"graph": str(graph.absolute()), DIGEST: digest}
+    return found | {name: getattr(options, name) for name in SEARCH}
+
+
+def write_record(record: Record, folder: Path) -> None:
+    """Write a record beside the words of a set of a run."""
+    with replacing(folder / NAME) as temporary:
+        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """Read the record of a decoded set; None where there is none, as of version 0.1."""
+    path = folder / NAME
+    if not is_there(path):
+        return None
+    try:
+        record = dict(read_json(path))
+    except (InputError, ValueError, TypeError):
+        raise InputError(f"{path}: not a record of a decoding; decode the set again") from None
+    return record
+
+
+def has_same_graph(one: Record, other: Record) -> bool:
+    """Whether two records are of graphs with the same content, wherever these lie."""
+    return one.get(DIGEST) == other.get(DIGEST)
+
+
+def describe_differences(one: Record, other: Record) -> str:
+    """In what two records differ: "graph A and B, beam 13 and 10"; empty: in nothing."""
+    keys = [key for key in SEARCH if one.get(key) != other.get(key)]
+    keys = keys if has_same_graph(one, other) else ["graph", *keys]
+    return ", ".join(f"{key} {one.get(key)} and {other.get(key)}" for key in keys)

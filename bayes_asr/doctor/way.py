@@ -1,0 +1,192 @@
+"""What the stages after training need, to the table of error rates, and what training starts from.
+
+It is looked at before hours are spent, in seconds: whether all is there and fits together. Training
+itself reads the rest of its data when it starts.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Container, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bayes_asr.config import Config
+from bayes_asr.corpus.sets import data_dir, data_with_stm, features_of, locate, locate_model
+from bayes_asr.decode.archive import choose_decoder
+from bayes_asr.doctor.check import (
+    CHECKPOINTS,
+    HERE,
+    Check,
+    collect_messages,
+    describe_lacking,
+    format_gib,
+)
+from bayes_asr.errors import InputError
+from bayes_asr.files import is_there
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.runs.tensorboard import check_available
+from bayes_asr.score.glm import find_glm, read_glm
+from bayes_asr.score.nist import read_stm
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.fst import read_fst
+from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+from bayes_asr.tables.text import read_symbols
+from bayes_asr.train.components import architecture
+
+DECODED = ("dev", "test")  # sets
+FIRST, LAST = 3, 7  # stages of a recipe: from training to the report
+
+
+def check_way(
+    config: Config,
+    stages: Container[int],
+    open_pipe: OpenPipe | None = None,
+    out: Path = HERE,
+    *,
+    blocking: bool = True,
+) -> list[Check]:
+    """Check what some stages of a recipe, 3 to 7, need; each lack is an error if `blocking`.
+
+    out: an existing folder on the disk that runs are written to.
+    """
+    checks: list[Check] = []
+    for stage, name, look in _LOOKS:
+        if stage in stages:
+            with collect_messages(checks, name, blocking=blocking):
+                checks.extend(look(config, open_pipe, out))
+    return checks
+
+
+def _check_graph(config: Config) -> str:
+    """Compare the graph with the training alignments' model; returns what it is.
+
+    InputError where decoding would refuse it, or where it was made with another model.
+    """
+    folder = locate(config.data.graph, config.data, "decoding graph")
+    aligned, model = _read_model(config)
+    graph = read_fst(folder / "HCLG.fst")
+    last = int(graph.ilabel.max(initial=0))
+    if last > model.num_transition_ids:
+        raise InputError(
+            f"{folder / 'HCLG.fst'} has transition-id {last}, but {aligned} has 1 to"
+            f" {model.num_transition_ids}; build the graph with that model"
+        )
+    recorded = folder / "num_pdfs"  # written by Kaldi's mkgraph.sh
+    said = recorded.read_text(encoding="utf-8", errors="replace") if is_there(recorded) else None
+    if said is not None and said.split() != [str(model.num_pdfs)]:
+        raise InputError(
+            f"{recorded} says {said.strip()!r}, but {aligned} has"
+            f" {model.num_pdfs} pdfs; build the graph with that model"
+        )
+    beside = folder.parent / "final.mdl"  # that mkgraph.sh was given
+    if is_there(beside):
+        theirs = read_transition_model(beside)
+        if not np.array_equal(theirs.tuples, model.tuples):
+            raise InputError(
+                f"{folder}: {beside} ({theirs.num_pdfs} pdfs) has other transitions than {aligned}"
+                f" ({model.num_pdfs} pdfs); build the graph with that model, or align with this one"
+            )
+    words = folder / "words.txt"
+    if not is_there(words):
+        raise InputError(f"{words} is missing; copy it from the language directory")
+    unnamed = np.setdiff1d(graph.olabel, [0, *read_symbols(words).values()])
+    if len(unnamed):
+        raise InputError(
+            f"{words} lacks the word-id {unnamed[0]} of {folder / 'HCLG.fst'}; copy it from the"
+            " language directory that the graph was made with"
+        )
+    return f"{len(graph.final)} states, {len(graph.ilabel)} arcs, {model.num_pdfs} pdfs"
+
+
+def _read_model(config: Config) -> tuple[Path, TransitionModel]:
+    path = locate_model(config)
+    return path, read_transition_model(path)
+
+
+def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> Iterator[Check]:
+    """Whether there are features, alignments, and room for what training writes."""
+    if config.train.tensorboard:
+        check_available()
+    features = features_of(data_dir(config, "train", open_pipe), config.features, open_pipe)
+    _, model = _read_model(config)
+    size = features[features.utterances[0]].shape[1]
+    with torch.device("meta"):  # counted, not made
+        network = AcousticModel(
+            **architecture(config.model, {"features": size}, {"pdfs": model.num_pdfs})
+        )
+    needed = CHECKPOINTS * 4 * sum(p.numel() for p in network.parameters())
+    free = shutil.disk_usage(out).free
+    if needed > free:
+        raise InputError(
+            f"{out.absolute()}: training writes about {format_gib(needed)}, but"
+            f" {format_gib(free)} are free; free some space, or choose another --out"
+        )
+    yield Check("training", "ok", f"{size} values for the network, {model.num_pdfs} pdfs")
+
+
+def _look_at_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+    """Whether every utterance that is to be decoded has features as those of training."""
+    trained = features_of(data_dir(config, "train", open_pipe), config.features, open_pipe)
+    for name in DECODED:
+        data = data_dir(config, name, open_pipe)
+        features = features_of(data, config.features, open_pipe)
+        if features.missing:
+            lacking = describe_lacking(data, features.missing, "features")
+            raise InputError(f"{lacking}; compute them, or take these utterances out")
+        if features.dimensions != trained.dimensions:
+            utt = features.utterances[0]
+            raise InputError(
+                f"{features.where(utt)}: {utt} has {features.dimensions} dimensions, but the"
+                f" training features have {trained.dimensions}; extract all features alike"
+            )
+        gone = next((path for path in features.archives if not os.path.exists(path)), None)
+        if gone:
+            raise InputError(f"{gone}: {data.path / 'feats.scp'} names it, but it is not there")
+        yield Check(f"{name} set", "ok", f"{len(data.utt2spk)} utterances")
+
+
+def _look_at_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+    trouble = choose_decoder("embedded", Path(), "").find_trouble()
+    if trouble:
+        raise InputError(trouble)
+    yield Check("graph", "ok", _check_graph(config))
+
+
+def _look_at_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+    """Whether each set that is decoded has the reference that its hypotheses are compared with."""
+    for name in DECODED:
+        if config.score.glm:
+            stm = data_with_stm(config, name) / "stm"
+            if not read_stm(stm):
+                raise InputError(f"{stm} is empty; write the reference segments into it")
+            read_glm(find_glm(config.score.glm, Path(config.data.dir)), "ref")
+            yield Check(f"{name} reference", "ok", str(stm))
+            continue
+        data = data_dir(config, name, open_pipe)
+        path = data.path / "text"
+        if data.text is None:
+            raise InputError(f"{path} is missing: {name} is scored against it; write it")
+        lacking = [utt for utt in data.feats or {} if utt not in data.text]
+        if lacking:
+            said = describe_lacking(data, lacking, "text")
+            raise InputError(f"{said}; write what they say, or take these utterances out")
+        yield Check(f"{name} reference", "ok", str(path))
+
+
+def _look_at_report(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+    missing = find_spec("matplotlib") is None
+    said = "the report will lack its figures: pip install matplotlib" if missing else "drawn"
+    yield Check("figures", "warning" if missing else "ok", said)
+
+
+Look = Callable[[Config, OpenPipe | None, Path], Iterator[Check]]
+_LOOKS: tuple[tuple[int, str, Look], ...] = (
+    (3, "training", _look_at_training),
+    (4, "forward", _look_at_forward),
+    (5, "graph", _look_at_decoding),
+    (6, "references", _look_at_references),
+    (7, "figures", _look_at_report),
+)

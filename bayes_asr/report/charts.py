@@ -1,0 +1,210 @@
+"""What the charts of the page show, as numbers that its templates lay out, and as a sentence."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bayes_asr.report.details import NOTHING, Key
+from bayes_asr.report.runs import System
+from bayes_asr.score.counts import ErrorCounts
+from bayes_asr.score.scores import pool
+from bayes_asr.score.statistics import beta_of_runs
+
+MOST_TICKS = 5
+
+
+class Axis(NamedTuple):
+    """A scale in per cent, from its first tick to its last."""
+
+    ticks: Sequence[float]
+
+    def place(self, value: float) -> float:
+        """Where a value lies, in per cent of the width."""
+        low, high = self.ticks[0], self.ticks[-1]
+        return round(100 * (value - low) / (high - low), 2)
+
+
+class Row(NamedTuple):
+    """A rate with its 95 % interval, where it has one, and the rates of its seeds, on an axis."""
+
+    name: str
+    rate: float
+    low: float
+    high: float
+    seeds: Sequence[float]
+
+
+class RateChart(NamedTuple):
+    """Rates below each other on one axis."""
+
+    axis: Axis
+    rows: Sequence[Row]
+    alt: str
+
+
+class Part(NamedTuple):
+    """One kind of error: its share of all reference tokens, and of the axis, in per cent."""
+
+    kind: str
+    number: int
+    share: float
+    width: float
+
+
+class Curve(NamedTuple):
+    """Frame errors by epoch of a system: SVG points in a box of 100 by 100, and a sentence."""
+
+    name: str
+    points: Mapping[str, str]
+    alt: str
+
+
+class CurveChart(NamedTuple):
+    """Curves of training data and of dev, on one pair of axes."""
+
+    epochs: int
+    axis: Axis
+    curves: Sequence[Curve]
+
+
+class Matrix(NamedTuple):
+    """Cells of a table of confusions: column, row, opacity, and what is counted there."""
+
+    names: Sequence[str]
+    cells: Sequence[tuple[int, int, float, str]]
+    alt: str
+
+
+def chart_systems(systems: Sequence[System], key: Key) -> RateChart:
+    """The rates of systems on one set under one convention."""
+    return _chart([_describe(system.name, system.counts(key)) for system in systems])
+
+
+def chart_keys(system: System) -> RateChart:
+    """The rates of one system on all its sets, under all conventions."""
+    return _chart([_describe(", ".join(key), system.counts(key)) for key in system.keys])
+
+
+def chart_speakers(system: System, key: Key) -> RateChart:
+    """The rates of the speakers of one system, the highest first."""
+    spoken = [run.scores[key].speakers for run in system.runs]
+    rows = [
+        _describe(speaker, [counts[speaker] for counts in spoken])
+        for speaker, counts in spoken[0].items()
+        if counts.tokens and all(speaker in run for run in spoken)
+    ]
+    return _chart(sorted(rows, key=lambda row: (-row.rate, row.name)))
+
+
+def _describe(name: str, counts: Sequence[ErrorCounts]) -> Row:
+    rates = [c.rate for c in counts]
+    rate = float(np.mean(rates))
+    low, high = beta_of_runs(counts) or (rate, rate)
+    return Row(name, rate, min(low, rate), max(high, rate), rates if len(rates) > 1 else ())
+
+
+def _chart(rows: Sequence[Row]) -> RateChart:
+    seen = [x for row in rows for x in (row.low, row.high, *row.seeds)]
+    said = (f"{row.name} {row.rate:.2f} % (95 % {row.low:.2f} to {row.high:.2f})" for row in rows)
+    return RateChart(_scale(min(seen), max(seen)), rows, f"{'; '.join(said)}.")
+
+
+def _scale(low: float, high: float) -> Axis:
+    """A few round numbers that hold all values between them."""
+    rough = max(high - low, 0.1) / (MOST_TICKS - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return Axis([round(step * i, 10) for i in range(first, max(last, first + 1) + 1)])
+
+
+def divide_errors(systems: Sequence[System], key: Key) -> list[tuple[str, list[Part]]]:
+    """Substitutions, deletions and insertions of each system, over all its seeds."""
+    counts = {system.name: pool(system.counts(key)) for system in systems}
+    most = max(c.rate for c in counts.values()) or 1
+    return [
+        (
+            name,
+            [
+                Part(kind, number, 100 * number / c.tokens, 100 * number / c.tokens / most * 100)
+                for kind in ("substitutions", "deletions", "insertions")
+                for number in [getattr(c, kind)]
+            ],
+        )
+        for name, c in counts.items()
+    ]
+
+
+def chart_curves(systems: Sequence[System]) -> CurveChart | None:
+    """Frame error by epoch on training data and on dev, mean over seeds; None without a history."""
+    errors = average_curves(systems)
+    if not errors:
+        return None
+    longest = max(len(parts["dev"]) for parts in errors.values())
+    seen = np.concatenate([values for parts in errors.values() for values in parts.values()])
+    axis = _scale(float(seen.min()), float(seen.max()))
+    curves = []
+    for name, parts in errors.items():
+        points = {
+            part: " ".join(
+                f"{100 * i / max(longest - 1, 1):.2f},{100 - axis.place(value):.2f}"
+                for i, value in enumerate(values)
+            )
+            for part, values in parts.items()
+        }
+        curves.append(Curve(name, points, _describe_curve(name, parts["dev"])))
+    return CurveChart(longest, axis, curves)
+
+
+def _describe_curve(name: str, dev: np.ndarray) -> str:
+    best = int(dev.argmin())
+    return (
+        f"{name}: dev frame error {dev[0]:.1f} % after epoch 1, {dev[-1]:.1f} % after epoch "
+        f"{len(dev)}, lowest {dev[best]:.1f} % after epoch {best + 1}."
+    )
+
+
+def average_curves(systems: Sequence[System]) -> dict[str, dict[str, np.ndarray]]:
+    """Frame errors in per cent by epoch, mean over seeds, of each system that has a history."""
+    found = {}
+    for system in systems:
+        epochs = min(len(run.history) for run in system.runs)
+        if epochs:
+            found[system.name] = {
+                part: 100
+                * np.mean(
+                    [[h[f"{part}_error"] for h in run.history[:epochs]] for run in system.runs],
+                    axis=0,
+                )
+                for part in ("train", "dev")
+            }
+    return found
+
+
+def chart_confusions(table: pd.DataFrame) -> Matrix:
+    """Share of each row of a table of confusions in its columns; the square root is the opacity."""
+    names = list(table.columns)
+    counts = table.to_numpy()
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    cells = [
+        (int(column), int(row), round(float(shares[row, column]) ** 0.5, 2), said)
+        for row, column in np.argwhere(counts)
+        for said in [_say_pair(names[row], names[column], int(counts[row, column]))]
+    ]
+    right = np.array([name != NOTHING for name in names]) * np.diag(counts)
+    return Matrix(
+        names,
+        cells,
+        f"{len(names) - 1} tokens; {right.sum()} of {counts[:-1].sum()} were recognised as said.",
+    )
+
+
+def _say_pair(ref: str, hyp: str, number: int) -> str:
+    if ref == NOTHING:
+        return f"{hyp} inserted: {number}"
+    if hyp == NOTHING:
+        return f"{ref} deleted: {number}"
+    return f"{ref} recognised as {hyp}: {number}"

@@ -1,0 +1,330 @@
+"""Verbs and readers under attack: inputs that are well formed but mean, drawn by a seed.
+
+    python -m tests.attacks.siege --seed 1 --count 10000
+
+prints for each kind of attack how often it was answered, refused in one line, ended in a traceback,
+or took over a minute; the status is 1 if one did either of the last two.
+"""
+
+import argparse
+import io
+import json
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from bayes_asr.cli import main
+from bayes_asr.cli.arguments import Number, processes
+from bayes_asr.config import load
+from bayes_asr.errors import InputError
+from bayes_asr.tables.ark import write_matrices
+from bayes_asr.tables.fst import write_fst
+from bayes_asr.tables.lattice import write_lattices
+from tests.attacks.extremes import EXTREMES, numeric_keys, numeric_options
+from tests.attacks.structures import draw_graph, draw_lattice
+from tests.support.decode_cases import write_small_graph
+from tests.support.report_runs import make_run
+
+SECONDS = 60
+OUTCOMES = ("answered", "refused", "traceback", "over a minute")
+SEPARATORS = "\x1c\x1f\x85\xa0\u2028\u3000\ufeff\v\f\r\t \0é"
+VALUES = (None, True, -1, 2**70, 1e308, "", "x", "../../x", [], [[]], {}, {"a": None}, "\ud800")
+
+
+class RefusedError(Exception):
+    """A verb said in one line what is wrong."""
+
+
+def verb(*words: object) -> None:
+    """Run a verb; RefusedError if it says no in one line, AssertionError if in another way."""
+    said = io.StringIO()
+    status: object
+    with redirect_stderr(said), redirect_stdout(io.StringIO()):
+        try:
+            status = main([str(word) for word in words])
+        except SystemExit as stopped:
+            status = stopped.code
+    errors = [line for line in said.getvalue().splitlines() if ": error: " in line]
+    assert len(errors) == (status != 0), (status, said.getvalue())
+    assert "Traceback" not in said.getvalue(), said.getvalue()
+    if status:
+        raise RefusedError(errors[0])
+
+
+def draw_options(rng: random.Random, name: str, most: int = 2) -> Iterator[str]:
+    """Some numeric options of a verb, inside, at the ends of and outside of their ranges."""
+    options = list(numeric_options(name))
+    for option, number in rng.sample(options, rng.randint(0, min(most, len(options)))):
+        yield f"{option}={rng.choice([*draw_inside(rng, number), *EXTREMES])}"
+
+
+def draw_inside(rng: random.Random, number: Number) -> tuple[object, ...]:
+    """Numbers that an option takes; more than one process would only take time."""
+    low, high = number.range.low, number.range.high
+    if number == processes:
+        return (1,)
+    return (low, high, number.kind(low + rng.random() * (high - low)), number.kind(low) + 1) * 4
+
+
+def attack_lattices(rng: random.Random, folder: Path) -> None:
+    strange = rng.choice((0.0, 0.0, 0.02, 0.1))
+    items = [
+        (f"u{i}", draw_lattice(rng, rng.choice((0.0, 0.1)), strange))
+        for i in range(rng.choice((1, 1, 1, 2)))
+    ]
+    write_lattices(items, folder / "lat.1.gz")
+    (folder / "words.txt").write_text("<eps> 0\na 1\nb 2\nc 3\n")
+    given = ["--lattices", folder / "lat.1.gz", "--graph", folder, "--out", folder / "out"]
+    weights = ["--lmwt", rng.choice(("1", "0.001", "1000")), "--mbr", "--nbest", rng.choice((0, 9))]
+    verb("rescore", *given, *weights, *draw_options(rng, "rescore", 1))
+
+
+def attack_graphs(rng: random.Random, folder: Path) -> None:
+    strange = rng.choice((0.0, 0.0, 0.05))
+    write_fst(draw_graph(rng, 4, 2, strange), _graph(folder) / "HCLG.fst")
+    _decode(rng, folder, rng.choice((1.0, 1.0, 1e20, 1e35)))
+
+
+def attack_decode_options(rng: random.Random, folder: Path) -> None:
+    _graph(folder)
+    _decode(rng, folder, 1.0, *draw_options(rng, "decode", 3))
+
+
+def _graph(folder: Path) -> Path:
+    return write_small_graph(folder / "graph")
+
+
+def _decode(rng: random.Random, folder: Path, size: float, *options: str) -> None:
+    loglikes = [[rng.gauss(0, 1) * size for _ in range(3)] for _ in range(rng.randint(1, 6))]
+    write_matrices([("u", np.array(loglikes, np.float32))], folder / "loglikes.ark")
+    given = ["--loglikes", folder / "loglikes.ark", "--out", folder / "out", "--allow-partial"]
+    model = ["--graph", folder / "graph", "--model", folder / "graph" / "final.mdl"]
+    with patch.dict(os.environ, BAYES_ASR_DECODER=rng.choice(("", "numpy"))):
+        verb("decode", *given, *model, "--lmwt=1", *options)
+
+
+def attack_grammars(rng: random.Random, folder: Path) -> None:
+    words = rng.sample(["a", "b", "c", "sil", "\xa0", "\u2028"], rng.randint(1, 4))
+    words += rng.choices(("<s>", "#0", "<eps>"), k=rng.random() < 0.1)
+    phones = ["p", "q", "sil"]
+    least = rng.random() > 0.1
+    lexicon = [f"{w} {' '.join(rng.choices(phones, k=rng.randint(least, 3)))}\n" for w in words]
+    (folder / "lexicon.txt").write_text("".join(lexicon), encoding="utf-8")
+    strange = rng.choice((0.0, 0.02))
+
+    def number() -> str:
+        beyond = ("1e308", "-1e308", "nan", "7", "-1e30", "1e-320")
+        return rng.choice(beyond if rng.random() < strange else ("-1", "-0.3", "0", "-99"))
+
+    unigrams = [f"{number()} {word} {number()}\n" for word in ["<s>", *words, "</s>"]]
+    pairs = {(rng.choice(words), rng.choice([*words, "</s>"])) for _ in range(rng.randint(1, 3))}
+    bigrams = [f"{number()} {one} {other}\n" for one, other in sorted(pairs)]
+    (folder / "lm.arpa").write_text(
+        f"\\data\\\nngram 1={len(unigrams)}\nngram 2={len(bigrams)}\n\n\\1-grams:\n"
+        f"{''.join(unigrams)}\n\\2-grams:\n{''.join(bigrams)}\n\\end\\\n",
+        encoding="utf-8",
+    )
+    (folder / "text").write_text("u1 a b\nu2 c\nu3\n")
+    source = rng.choice((["--lm", folder / "lm.arpa"], ["--text", folder / "text"]))
+    given = ["--lexicon", folder / "lexicon.txt", *source, "--out", folder / "out"]
+    verb("graph", *given, *draw_options(rng, "graph", 3))
+
+
+def attack_texts(rng: random.Random, folder: Path) -> None:
+    utterances = rng.randint(1, 3)
+    letters = rng.choice((f"ab {SEPARATORS}", f"ab {SEPARATORS}".replace("\0", "")))
+    for name in ("ref", "hyp"):
+        lines = [
+            f"u{i} {''.join(rng.choices(letters, k=rng.randint(0, 9)))}\n"
+            for i in range(utterances)
+        ]
+        (folder / name).write_text("".join(lines), encoding="utf-8", newline="")
+    stm = rng.random() < 0.2
+    if stm:
+        (folder / "ref").write_text(f"r 1 s 0 {rng.choice(('1', 'nan', '1e308'))} a\xa0b\n")
+        (folder / "ref").rename(folder / "stm")
+        (folder / "hyp").write_text(f"r 1 0 {rng.choice(('1', '-1', '1e-320'))} a{SEPARATORS[3]}\n")
+    given = ["--ref", folder / ("stm" if stm else "ref"), "--hyp", folder / "hyp"]
+    more = rng.choice(([], ["--map=timit"], ["--forgive=a"], ["--json"], ["--costs=levenshtein"]))
+    verb("wer", *given, *more, *draw_options(rng, "wer"))
+
+
+@cache
+def scored_run() -> dict[str, bytes]:
+    """The side files of a run, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = make_run(Path(folder))
+        small = {path.name: path.read_bytes() for path in run.iterdir()}
+    entries = json.loads(small["score_test.json"])
+    small["state.json"] = json.dumps(
+        {"state": "training", "epoch": 3, "epochs": 9, "dev_error": 0.5, "process": 1}
+    ).encode()
+    assert entries
+    return small
+
+
+def damage_json(value: Any, rng: random.Random) -> Any:
+    """The value with a key less, or with a value of another type, somewhere inside."""
+    if isinstance(value, dict | list) and value and rng.random() < 0.85:
+        keys = list(value) if isinstance(value, dict) else range(min(len(value), 3))
+        key = rng.choice(list(keys))
+        copy = value.copy()
+        if rng.random() < 0.15:
+            del copy[key]
+        else:
+            copy[key] = damage_json(value[key], rng)
+        return copy
+    return rng.choice(VALUES)
+
+
+def attack_side_files(rng: random.Random, folder: Path) -> None:
+    run = folder / "run"
+    run.mkdir()
+    for name, content in scored_run().items():
+        (run / name).write_bytes(content)
+    name = rng.choice(("score_test.json", "score_test.json", "state.json", "history.jsonl"))
+    lines = (run / name).read_text("utf-8")
+    first = lines.partition("\n")[0] if name.endswith("l") else lines
+    damaged = json.dumps(damage_json(json.loads(first), rng))
+    (run / name).write_text(damaged + "\n", encoding="utf-8")
+    if name == "score_test.json":
+        verb("compare", run, run, "--replicates=100")
+    verb("status", run)
+
+
+def attack_compare_options(rng: random.Random, folder: Path) -> None:
+    run = folder / "run"
+    run.mkdir()
+    (run / "score_test.json").write_bytes(scored_run()["score_test.json"])
+    drawn = [o for o in draw_options(rng, "compare") if o != "--replicates=1000000"]
+    if not any(option.startswith("--replicates") for option in drawn):
+        drawn.append("--replicates=100")
+    verb("compare", run, run, *drawn)
+
+
+def attack_configuration(rng: random.Random, _: Path) -> None:
+    keys = rng.sample(numeric_keys(), rng.randint(1, 3))
+    settings = [f"{key}={rng.choice((*EXTREMES, *['1', '2', '1', '0.5'] * 8))}" for key in keys]
+    load([], settings)
+    verb("config", "--set", *settings)
+
+
+def attack_options(rng: random.Random, folder: Path) -> None:
+    """Every other verb, on inputs that are not there: numbers are refused before."""
+    name = rng.choice(("features", "forward", "align", "transcribe", "score", "train"))
+    needed = {
+        "features": [folder / "no"],
+        "forward": [folder / "no", "--on=dev"],
+        "align": [folder / "no", "--on=dev", "--out", folder / "out"],
+        "transcribe": [folder / "no", folder / "no.wav"],
+        "score": [folder / "no"],
+        "train": [folder / "no.yaml", "--out", folder / "out"],
+    }
+    options = list(draw_options(rng, name))
+    drawn = [option for option in options if not option.startswith("--nproc")]
+    verb(name, *needed[name], *drawn)
+
+
+ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
+    "shapes and costs of lattices": attack_lattices,
+    "shapes and costs of graphs": attack_graphs,
+    "options of decode": attack_decode_options,
+    "lexicons, language models, options of graph": attack_grammars,
+    "separators in texts, options of wer": attack_texts,
+    "side files in JSON": attack_side_files,
+    "options of compare": attack_compare_options,
+    "numbers in the configuration": attack_configuration,
+    "options of the other verbs": attack_options,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one attack came to, and the traceback if there was one."""
+
+    attack: str
+    number: int
+    result: str
+    trace: str = ""
+
+
+def meet(attack: str, seed: int, number: int) -> Outcome:
+    """Carry out attack `number` of a seed."""
+    rng = random.Random(f"{attack} {seed} {number}")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            ATTACKS[attack](rng, Path(folder))
+        except (RefusedError, InputError):
+            return Outcome(attack, number, "refused")
+        except BaseException:
+            return Outcome(attack, number, "traceback", traceback.format_exc())
+    return Outcome(attack, number, "answered")
+
+
+def _work(attack: str, seed: int, numbers: range, pipe: Connection) -> None:
+    sys.stderr = io.StringIO()
+    for number in numbers:
+        pipe.send(meet(attack, seed, number))
+
+
+def besiege(attack: str, seed: int, numbers: range) -> Iterator[Outcome]:
+    """Carry out attacks in a process of their own, which is ended if one takes over a minute."""
+    while numbers:
+        ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
+        worker = multiprocessing.get_context("fork").Process(
+            target=_work, args=(attack, seed, numbers, theirs)
+        )
+        worker.start()
+        theirs.close()
+        for number in numbers:
+            numbers = numbers[1:]
+            try:
+                if not ours.poll(SECONDS):
+                    yield Outcome(attack, number, "over a minute")
+                    break
+                yield ours.recv()
+            except EOFError:
+                yield Outcome(attack, number, "traceback", "the process died")
+                break
+        worker.kill()
+        worker.join()
+
+
+def run(seed: int, count: int) -> int:
+    """Carry out `count` attacks, print the table and the tracebacks; returns the status."""
+    table: dict[str, Counter[str]] = defaultdict(Counter)
+    bad = []
+    for attack in ATTACKS:
+        for outcome in besiege(attack, seed, range(-(-count // len(ATTACKS)))):
+            table[attack][outcome.result] += 1
+            if outcome.result in OUTCOMES[2:]:
+                bad.append(outcome)
+        row = [table[attack][result] for result in OUTCOMES]
+        print(f"| {attack} | {' | '.join(map(str, row))} |", flush=True)
+    for outcome in bad:
+        print(f"\n{outcome.attack}, seed {seed}, number {outcome.number}: {outcome.result}")
+        print(outcome.trace)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=10_000, help="of all kinds together")
+    arguments = parser.parse_args()
+    print(f"| attack | {' | '.join(OUTCOMES)} |\n|---|{'---:|' * len(OUTCOMES)}", flush=True)
+    sys.exit(run(arguments.seed, arguments.count))

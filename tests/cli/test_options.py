@@ -1,0 +1,180 @@
+"""Numbers on the command line and in the configuration: each has a range, and holds to it."""
+
+import argparse
+import dataclasses
+import math
+import re
+import types
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import pytest
+
+from bayes_asr.cli import VERBS, main
+from bayes_asr.cli.arguments import Number, Parser, key, repeat_set
+from bayes_asr.config import load
+from bayes_asr.config.explain import explain
+from bayes_asr.config.schema import Within, iter_typed_keys
+from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.errors import InputError
+from tests.attacks.extremes import EXTREMES, numeric_keys, numeric_options
+
+
+def parser_of(verb: str) -> Parser:
+    parser = Parser(prog=f"bayes-asr {verb}")
+    import_module(f"bayes_asr.cli.{verb}").add_arguments(parser)
+    return parser
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_number_of_a_verb_has_a_range_that_help_shows(verb: str) -> None:
+    parser = parser_of(verb)
+    shown = " ".join(parser.format_help().split())
+    for action in parser._actions:
+        assert action.type not in (int, float), f"{verb} {action.option_strings} has no range"
+        if isinstance(action.type, Number):
+            assert action.type.describe() in shown
+            for default in action.default if isinstance(action.default, list) else [action.default]:
+                assert default is None or action.type.range.admits(default)
+                assert type(default) is not str
+
+
+def numbers_without_range(hint: Any) -> Iterator[Any]:
+    """The `int` and `float` inside a type that no Annotated[..., Within] stands around."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in (int, float):
+        yield hint
+    elif origin in (tuple, Union, types.UnionType):
+        for argument in arguments:
+            yield from numbers_without_range(argument)
+    elif origin is Annotated and arguments[0] in (int, float):
+        assert isinstance(arguments[1], Within)
+        assert math.isfinite(arguments[1].low)
+        assert math.isfinite(arguments[1].high)
+    else:
+        assert dataclasses.is_dataclass(hint) or origin in (Literal, Annotated, None)
+
+
+def test_every_number_of_the_configuration_has_a_range_that_explain_shows() -> None:
+    for name, hint in iter_typed_keys():
+        assert list(numbers_without_range(hint)) == [], f"{name} has no range"
+    for name in numeric_keys():
+        assert re.search(r"between \S+ and \S+", explain(name)), name
+
+
+def test_a_number_without_range_is_found() -> None:
+    """The two tests above can fail."""
+    assert list(numbers_without_range(tuple[int, ...] | None)) == [int]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--x", type=float)
+    assert [a.type for a in parser._actions if a.type in (int, float)] == [float]
+
+
+OPTIONS = [(verb, option, number) for verb in VERBS for option, number in numeric_options(verb)]
+
+
+@pytest.mark.parametrize(("verb", "option", "number"), OPTIONS, ids=lambda value: str(value)[:24])
+def test_extreme_numbers_are_refused_in_one_line_or_in_range(
+    verb: str, option: str, number: Number, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in EXTREMES:
+        try:
+            value = number(text)
+        except argparse.ArgumentTypeError:
+            with pytest.raises(SystemExit) as stopped:
+                main([verb, f"{option}={text}"])
+            assert stopped.value.code == 2
+            (said,) = capsys.readouterr().err.splitlines()
+            assert f"argument {option}: {text[:40]!r} is not {number.describe()}" in said
+        else:
+            assert math.isfinite(value)
+            assert number.range.low <= value <= number.range.high
+
+
+def complaint_about(name: str, text: str) -> str:
+    """What loading says of a value; the name where it takes it."""
+    try:
+        load([], [f"{name}={text}"])
+    except InputError as error:
+        return str(error)
+    return name
+
+
+@pytest.mark.parametrize("name", numeric_keys())
+def test_extreme_values_of_keys_are_refused_in_one_line_or_in_range(name: str) -> None:
+    for text in EXTREMES:
+        said = complaint_about(name, text)
+        assert said.isprintable()
+        assert name.partition(".")[0] in said
+
+
+def test_keys_lend_their_ranges_to_options() -> None:
+    assert key("decode.beam").range == key("decode.lattice_beam").range == Within(1e-3, 1e6)
+    assert key("decode.lm_weights") == Number(float, Within(1e-3, 1e3))
+    with pytest.raises(InputError, match="lattice_beam is 1e-45; it must be a number between"):
+        DecodeOptions(lattice_beam=1e-45)
+
+
+def test_set_takes_several_settings() -> None:
+    words = ["train", "a.yaml", "--set", "seed=1", "b.c=2", "--out", "x", "--set=d.e=3", "f=4", "g"]
+    assert repeat_set(words) == (
+        [
+            "train",
+            "a.yaml",
+            "--set",
+            "seed=1",
+            "--set",
+            "b.c=2",
+            "--out",
+            "x",
+            "--set=d.e=3",
+            "--set",
+            "f=4",
+            "g",
+        ]
+    )
+    assert repeat_set(["wer", "--ref", "a=b", "c=d"]) == ["wer", "--ref", "a=b", "c=d"]
+    assert repeat_set(["x", "--set", "--set", "a=1"]) == ["x", "--set", "--set", "a=1"]
+
+
+def test_configuration_of_several_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--set", "seed=7", "train.epochs=9"]) == 0
+    printed = capsys.readouterr().out
+    assert "seed: 7" in printed
+    assert "epochs: 9" in printed
+    assert main(["config", "--set", "seed=7", "train.epochz=9"]) == 1
+    assert "no key train.epochz; did you mean train.epochs?" in capsys.readouterr().err
+
+
+def test_explain_alone_lists_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()[::2]
+    assert [line.partition(":")[0] for line in lines] == [name for name, _ in iter_typed_keys()]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["trian"], "invalid choice: 'trian'; did you mean train?"),
+        (["scores"], "did you mean score?"),
+        (["xyzzy"], "invalid choice: 'xyzzy'; bayes-asr --help lists what there is"),
+        (["wer", "--reff=x", "--ref=x", "--hyp=x"], "arguments: --reff=x; did you mean --ref?"),
+        (["wer", "--qqq", "--ref=x", "--hyp=x"], "arguments: --qqq; bayes-asr wer --help"),
+        (["wer"], "bayes-asr wer: error: the following arguments are required: --ref, --hyp; "),
+        (["--", "wer"], "invalid choice: '--'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_slips_of_the_pen(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+@pytest.mark.parametrize("name", ["model.pretrained", "train.lr", "model.lstm", "nonsense"])
+def test_only_near_keys_are_suggested(name: str) -> None:
+    with pytest.raises(InputError, match="bayes-asr config --explain lists all keys"):
+        load([], [f"{name}=1"])

@@ -1,0 +1,51 @@
+"""A small part of the attacks of `tests.attacks.siege`, which runs as many as are asked for."""
+
+import os
+import random
+
+import pytest
+
+from tests.attacks import siege
+from tests.attacks.siege import ATTACKS, Outcome, besiege, meet
+
+ROUNDS = 25
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_mean_inputs_are_answered_or_refused_in_one_line(attack: str) -> None:
+    outcomes = [meet(attack, 1, number) for number in range(ROUNDS)]
+    assert [o.trace for o in outcomes if o.result not in ("answered", "refused")] == []
+    assert {o.result for o in outcomes} >= {"refused"}
+
+
+def test_what_is_looked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback, a dead process and an endless run are told apart, and the rest goes on."""
+
+    def misbehave(rng: random.Random, _: object) -> None:
+        kind = rng.choice(("answer", "refuse", "raise", "die", "hang"))
+        if kind == "refuse":
+            raise siege.RefusedError("x: error: no")
+        if kind == "raise":
+            raise RuntimeError("found")
+        if kind == "die":
+            os._exit(9)
+        while kind == "hang":
+            pass
+
+    monkeypatch.setitem(ATTACKS, "misbehaviour", misbehave)
+    monkeypatch.setattr(siege, "SECONDS", 2)
+    outcomes = list(besiege("misbehaviour", 1, range(8)))
+    expected = {
+        "answer": ("answered", ""),
+        "refuse": ("refused", ""),
+        "raise": ("traceback", "found"),
+        "die": ("traceback", "died"),
+        "hang": ("over a minute", ""),
+    }
+    kinds = [random.Random(f"misbehaviour 1 {n}").choice([*expected]) for n in range(8)]
+    assert {*kinds} == {*expected}
+    assert outcomes == [
+        Outcome("misbehaviour", n, expected[kind][0], outcomes[n].trace)
+        for n, kind in enumerate(kinds)
+    ]
+    assert all(expected[kind][1] in outcomes[n].trace for n, kind in enumerate(kinds))

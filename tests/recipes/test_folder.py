@@ -1,0 +1,211 @@
+"""The recipe of any folder of sound: what is made where nothing is given, and what is refused."""
+
+import runpy
+import unicodedata
+import wave
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.cli import main
+from bayes_asr.graph.ngram import read_arpa
+from bayes_asr.tables.text import read_mapping, read_text
+from tests.support.places import RECIPES
+
+SETS = ("train", "dev", "test")
+
+
+def prepare(corpus: Path, out: Path) -> int:
+    """Run the recipe's script in this process; its status."""
+    recipe = runpy.run_path(str(RECIPES / "folder/prepare.py"))
+    return recipe["main"](["--corpus", str(corpus), "--out", str(out)])
+
+
+def make_corpus(folder: Path, texts: Mapping[str, str], suffix: str = ".wav") -> Path:
+    """A second of silence for each name, and `text`."""
+    for name in texts:
+        file = folder / f"{name}{suffix}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with wave.open(str(file), "wb") as sound:
+            sound.setparams((1, 2, 16000, 0, "NONE", ""))
+            sound.writeframes(bytes(32000))
+    (folder / "text").write_text("".join(f"{name} {words}\n" for name, words in texts.items()))
+    return folder
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Ten speakers, each a folder of three files."""
+    names = [f"speaker{s}/take{t}" for s in range(10) for t in range(3)]
+    return make_corpus(tmp_path / "mine", dict.fromkeys(names, "naïve words"))
+
+
+def speakers(out: Path, name: str) -> set[str]:
+    return set(read_mapping(out / "data" / name / "utt2spk").values())
+
+
+def test_folders_are_speakers_and_sets_share_none(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prepare(corpus, tmp_path / "out") == 0
+    sets = {name: speakers(tmp_path / "out", name) for name in SETS}
+    assert set.union(*sets.values()) == {f"speaker{s}" for s in range(10)}
+    assert sum(map(len, sets.values())) == 10
+    assert [len(sets[name]) for name in SETS] == [8, 1, 1]
+    said = capsys.readouterr().out
+    for name in ("dev", "test"):
+        (speaker,) = sets[name]
+        assert f"{name}: 3 utterances of speakers {speaker} (no {corpus / name})" in said
+    for name in SETS:
+        for utt, file in read_mapping(tmp_path / "out/data" / name / "wav.scp").items():
+            assert utt == Path(file).relative_to(corpus).with_suffix("").as_posix().replace(
+                "/", "-"
+            )
+
+
+def test_words_are_spelled_by_letters(corpus: Path, tmp_path: Path) -> None:
+    text = corpus / "text"
+    # a letter and its accent as two characters: NFC makes one of them; x with an accent has no such
+    text.write_text(text.read_text().replace("naïve", unicodedata.normalize("NFD", "Naïve x́o")))
+    assert prepare(corpus, tmp_path / "out") == 0
+    local = tmp_path / "out/data/local"
+    assert (local / "dict/lexicon.txt").read_text() == (
+        "<UNK> SIL\nNaïve n a ï v e\nwords w o r d s\nx́o x́ o\n"
+    )
+    assert (local / "dict/silence_phones.txt").read_text() == "SIL\n"
+    assert read_arpa(local / "lm.arpa").order == 3
+    for words in read_text(tmp_path / "out/data/train/text").values():
+        assert words == ["Naïve", "x́o", "words"]
+
+
+def test_what_is_given_is_used(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = sorted(read_text(corpus / "text"))
+    (corpus / "utt2spk").write_text("".join(f"{name} {name[-1]}\n" for name in names))
+    (corpus / "dev").write_text("0\n")  # a speaker
+    (corpus / "test").write_text(f"{names[1]}\n{names[4]}\n")  # utterances
+    (corpus / "lexicon.txt").write_text("words W ER D Z\nother AH DH ER\n")
+    (corpus / "lm.arpa").write_text(
+        "\\data\\\nngram 1=3\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-0.5 words\n\n\\end\\\n"
+    )
+    assert prepare(corpus, tmp_path / "out") == 0
+    assert speakers(tmp_path / "out", "dev") == {"0"}
+    assert len(read_text(tmp_path / "out/data/dev/text")) == 10
+    assert sorted(read_text(tmp_path / "out/data/test/text")) == [
+        "1-speaker0-take1",
+        "1-speaker1-take1",
+    ]
+    assert (tmp_path / "out/data/local/dict/lexicon.txt").read_text() == (
+        "<UNK> SPN\nother AH DH ER\nwords W ER D Z\n"
+    )
+    assert read_arpa(tmp_path / "out/data/local/lm.arpa").order == 1
+    assert "2 utterances, 4 words, 2 of them not in the lexicon" in capsys.readouterr().out
+
+
+def test_few_speakers_are_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = make_corpus(tmp_path / "mine", {f"{s}/{t}": "yes" for s in "ab" for t in range(10)})
+    assert prepare(corpus, tmp_path / "out") == 0
+    assert "dev: 2 utterances of speakers whom train has too" in capsys.readouterr().out
+    assert [len(read_text(tmp_path / "out/data" / name / "text")) for name in SETS] == [16, 2, 2]
+
+
+def test_a_large_speaker_stays_in_train(tmp_path: Path) -> None:
+    texts = {f"large/{t}": "yes" for t in range(40)} | {f"s{s}/0": "yes" for s in range(20)}
+    assert prepare(make_corpus(tmp_path / "mine", texts), tmp_path / "out") == 0
+    assert "large" in speakers(tmp_path / "out", "train")
+    assert "large" not in speakers(tmp_path / "out", "dev") | speakers(tmp_path / "out", "test")
+
+
+def test_files_without_transcript_are_counted(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (corpus / "speaker0/more.wav").write_bytes((corpus / "speaker0/take0.wav").read_bytes())
+    assert prepare(corpus, tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    assert f"1 files are not in {corpus / 'text'}, the first is {corpus}/speaker0/more.wav" in said
+
+
+def test_speakers_are_one_word(tmp_path: Path) -> None:
+    """Folders may have spaces in their names: Kaldi's tables may not."""
+    corpus = make_corpus(
+        tmp_path / "mine", {f"Änne  {s}/{s}{t}": "yes" for s in "abc" for t in "12"}
+    )
+    (corpus / "text").write_text("".join(f"{s}{t} yes\n" for s in "abc" for t in "12"))
+    assert prepare(corpus, tmp_path / "out") == 0
+    assert set.union(*(speakers(tmp_path / "out", name) for name in SETS)) == {
+        f"Änne_{s}" for s in "abc"
+    }
+
+
+def test_a_name_with_a_space_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = make_corpus(tmp_path / "mine", {"a b/one": "yes", "a b/two": "no", "a/one": "yes"})
+    assert prepare(corpus, tmp_path / "out") == 1
+    said = capsys.readouterr().err
+    assert f"{corpus / 'text'}, line 1: a b/one has a space, where a name ends" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("text", "nobody hello\n", "no sound file for 1 of 1 names, the first is nobody"),
+        ("text", "", "empty; write"),
+        ("text", "take1 hello\n", "take1 is 10 files: speaker0/take1.wav, "),
+        ("text", "speaker0/take1 a\nspeaker1/take1 a\n", "2 utterances are too few"),
+        ("utt2spk", "speaker0/take0 me\n", "no speaker for 29 of 30 names"),
+        ("dev", "nobody\n", "nobody is neither a name of text nor a speaker"),
+        ("dev", "\n", "empty; list speakers or files, or remove it"),
+        ("lexicon.txt", "WORDS w er d z\n", "48 of 48 words of train are not in it"),
+    ],
+)
+def test_mistakes_take_one_line(
+    corpus: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    content: str,
+    message: str,
+) -> None:
+    (corpus / file).write_text(content)
+    assert prepare(corpus, tmp_path / "out") == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_a_word_without_letters_is_refused(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = corpus / "text"
+    text.write_text(text.read_text().replace("words", "-"))
+    assert prepare(corpus, tmp_path / "out") == 1
+    assert f"{text}: - has no letter: take it out" in capsys.readouterr().err
+
+
+def test_lists_that_overlap_or_leave_nothing_are_refused(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (corpus / "dev").write_text("speaker0\n")
+    (corpus / "test").write_text("speaker0/take1\n")
+    assert prepare(corpus, tmp_path / "out") == 1
+    assert "speaker0/take1 is in dev and in test" in capsys.readouterr().err
+    (corpus / "test").write_text("".join(f"speaker{s}\n" for s in range(1, 10)))
+    assert prepare(corpus, tmp_path / "out") == 1
+    assert "dev and test leave nothing to train on" in capsys.readouterr().err
+
+
+def test_names_that_become_one_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = make_corpus(tmp_path / "mine", {"a/b/c": "yes", "a-b/c": "no"})
+    assert prepare(corpus, tmp_path / "out") == 1
+    assert "would both be called a-b-c; rename a file" in capsys.readouterr().err
+
+
+def test_the_sets_have_features(corpus: Path, tmp_path: Path) -> None:
+    """What is written is a data directory of Kaldi's kind: `features` reads it."""
+    assert prepare(corpus, tmp_path / "out") == 0
+    assert main(["features", str(tmp_path / "out/data/dev")]) == 0
+    assert (tmp_path / "out/data/dev/feats.scp").read_text().count("\n") == 3
