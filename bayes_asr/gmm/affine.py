@@ -26,7 +26,7 @@ def compose(second: np.ndarray, first: np.ndarray, *, affine: bool = False) -> n
     affine: the last column of `first` is an offset (--b-is-affine); without it, `first` is linear,
     and an offset of `second` becomes one more column. InputError where the shapes do not fit.
     """
-    rows, columns = first.shape
+    rows = len(first)
     if second.shape[1] == rows:
         return np.asarray(second @ first, np.float32)
     if second.shape[1] != rows + 1:

@@ -33,7 +33,7 @@ class Pipeline:
     """What is done to the features of an utterance, in this order.
 
     cmvn: normalisation by speaker; deltas: order of the derivatives; left_context, right_context:
-    frames that are spliced; matrix: [D, F'] or, with an offset, [D, F'+1]; full: the matrix [F', F']
+    frames that are spliced; matrix: [D, F'], or [D, F'+1] with an offset; full: the square matrix
     of LDA from which `matrix` was cut, which is only kept; transforms: [D, D+1] by speaker.
     """
 

@@ -44,8 +44,8 @@ def check_jobs(folder: Path, kind: str, paths: Iterable[Path], suffix: str = ".g
         )
     if there and max(there) > jobs:
         raise InputError(
-            f"{folder}: {kind}.{max(there)}{suffix} is there, but {noted.name} says {jobs}; remove what"
-            f" an earlier step left, or correct {noted.name}"
+            f"{folder}: {kind}.{max(there)}{suffix} is there, but {noted.name} says {jobs}; remove"
+            f" what an earlier step left, or correct {noted.name}"
         )
 
 
