@@ -58,35 +58,44 @@ def read_transition_model(path: Path) -> TransitionModel:
     Raises InputError where the file is truncated, damaged or contradicts itself.
     """
     with open_bytes(Path(path)) as source:
-        reader = KaldiReader(source)
-        reader.expect("<TransitionModel>")
-        topology = _read_topology(reader)
-        kind = reader.expect("<Triples>", "<Tuples>")
-        tuples = _read_tuples(reader, 3 if kind == "<Triples>" else 4)
-        reader.expect(kind.replace("<", "</"))
-        reader.expect("<LogProbs>")
-        log_prob = reader.reals()
-        reader.expect("</LogProbs>")
-        reader.expect("</TransitionModel>")
-        _check(topology, tuples, log_prob, reader)
-        return _number_transitions(topology, tuples, log_prob)
+        return parse_transition_model(KaldiReader(source))
+
+
+def parse_transition_model(reader: KaldiReader) -> TransitionModel:
+    """Read the transition model at which `reader` stands; the acoustic model follows."""
+    reader.expect("<TransitionModel>")
+    topology = _read_topology(reader)
+    kind = reader.expect("<Triples>", "<Tuples>")
+    tuples = _read_tuples(reader, 3 if kind == "<Triples>" else 4)
+    reader.expect(kind.replace("<", "</"))
+    reader.expect("<LogProbs>")
+    log_prob = reader.reals()
+    reader.expect("</LogProbs>")
+    reader.expect("</TransitionModel>")
+    _check(topology, tuples, log_prob, reader)
+    return _number_transitions(topology, tuples, log_prob)
 
 
 def write_transition_model(model: TransitionModel, path: Path) -> None:
     """Write `model` in Kaldi's binary format, complete or not at all."""
+    with replacing(Path(path)) as temporary:
+        temporary.write_bytes(b"\0B" + pack_transition_model(model))
+
+
+def pack_transition_model(model: TransitionModel) -> bytes:
+    """The binary form of a model, without the mark of binary files before it."""
     simple = all(
         state.forward_class == state.self_loop_class
         for states in model.topology.values()
         for state in states
     )
     name, width = (b"Triples", 3) if simple else (b"Tuples", 4)
-    parts = [b"\0B<TransitionModel> ", _pack_topology(model.topology, simple)]
+    parts = [b"<TransitionModel> ", _pack_topology(model.topology, simple)]
     parts += [b"<%s> " % name, _pack_int(len(model.tuples))]
     parts += [_pack_int(int(value)) for row in model.tuples for value in row[:width]]
     parts += [b"</%s> <LogProbs> FV " % name, _pack_int(len(model.log_prob))]
     parts += [model.log_prob.astype("<f4").tobytes(), b"</LogProbs> </TransitionModel> "]
-    with replacing(Path(path)) as temporary:
-        temporary.write_bytes(b"".join(parts))
+    return b"".join(parts)
 
 
 def build_monophone_model(
