@@ -11,6 +11,7 @@ import scipy.sparse
 
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.affine import identity
+from bayes_asr.gmm.occupation import Occupation
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.tables.gmm import Mixtures
 
@@ -41,23 +42,18 @@ class FmllrStatistics:
         """D."""
         return len(self.linear)
 
-    def add(
-        self,
-        mixtures: Mixtures,
-        x: np.ndarray,
-        frames: np.ndarray,
-        gaussians: np.ndarray,
-        posteriors: np.ndarray,
-    ) -> None:
-        """Add N pairs of a frame of x [T, D] and a Gaussian, with their posteriors [N].
+    def add(self, mixtures: Mixtures, x: np.ndarray, occupation: Occupation) -> None:
+        """Add frames of x [T, D] with the posteriors of their Gaussians.
 
         The posteriors may be those of another model with the same Gaussians, of the features before
         any transform (gmm-post-to-gpost).
         """
-        shape = len(x), mixtures.num_gaussians
-        occupied = scipy.sparse.csr_array((posteriors.astype(np.float64), (frames, gaussians)), shape)
-        extended = np.column_stack((x.astype(np.float64), np.ones(len(x))))
-        self.count += occupied.sum()
+        frames, where = np.unique(occupation.frames, return_inverse=True)
+        posteriors = occupation.posteriors.astype(np.float64)
+        shape = len(frames), mixtures.num_gaussians
+        occupied = scipy.sparse.csr_array((posteriors, (where, occupation.gaussians)), shape)
+        extended = np.column_stack((x[frames].astype(np.float64), np.ones(len(frames))))
+        self.count += posteriors.sum()
         self.linear += (occupied @ mixtures.means_inverse_variances).T @ extended
         self.quadratic += sum_scatters(occupied @ mixtures.inverse_variances, extended)
 

@@ -10,6 +10,7 @@ import scipy.linalg
 import scipy.sparse
 
 from bayes_asr.errors import InputError
+from bayes_asr.gmm.occupation import PdfWeights
 
 SMOOTHING = 1e-3  # of the mean variance within classes, where these are singular
 
@@ -27,13 +28,12 @@ class LdaStatistics:
         """Those of no frames."""
         return cls(np.zeros(classes), np.zeros((classes, dim)), np.zeros((dim, dim)))
 
-    def add(self, x: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> None:
-        """Add frames [T, F] of these classes [T] with these weights [T]."""
-        used = np.flatnonzero(weights)
-        y, w, c = x[used].astype(np.float64), weights[used].astype(np.float64), classes[used]
-        shape = len(self.counts), len(used)
-        by_class = scipy.sparse.csr_array((w, (c, np.arange(len(used)))), shape)
-        self.counts += np.bincount(c, w, len(self.counts))
+    def add(self, x: np.ndarray, pdfs: PdfWeights) -> None:
+        """Add frames of x [T, F] with the weights of their pdfs, which are the classes."""
+        y, w = x[pdfs.frames].astype(np.float64), pdfs.weights.astype(np.float64)
+        shape = len(self.counts), len(w)
+        by_class = scipy.sparse.csr_array((w, (pdfs.pdfs, np.arange(len(w)))), shape)
+        self.counts += by_class.sum(1)
         self.sums += by_class @ y
         self.squares += y.T @ (w[:, None] * y)
 

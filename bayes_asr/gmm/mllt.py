@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bayes_asr.errors import InputError
+from bayes_asr.gmm.occupation import Occupation
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.tables.gmm import Mixtures
 
@@ -36,19 +37,11 @@ class MlltStatistics:
         """D."""
         return len(self.scatters)
 
-    def add(
-        self,
-        mixtures: Mixtures,
-        x: np.ndarray,
-        frames: np.ndarray,
-        gaussians: np.ndarray,
-        posteriors: np.ndarray,
-    ) -> None:
-        """Add N pairs of a frame of x [T, D] and a Gaussian, with their posteriors [N]."""
-        used = np.flatnonzero(posteriors)
-        frames, gaussians, posteriors = frames[used], gaussians[used], posteriors[used]
+    def add(self, mixtures: Mixtures, x: np.ndarray, occupation: Occupation) -> None:
+        """Add frames of x [T, D] with the posteriors of their Gaussians."""
+        gaussians, posteriors = occupation.gaussians, occupation.posteriors
         inverse = mixtures.inverse_variances[gaussians]
-        offsets = x[frames] - mixtures.means_inverse_variances[gaussians] / inverse
+        offsets = x[occupation.frames] - mixtures.means_inverse_variances[gaussians] / inverse
         self.scatters += sum_scatters(posteriors[:, None] * inverse, offsets)
         self.count += posteriors.sum(dtype=np.float64)
 
