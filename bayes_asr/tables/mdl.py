@@ -98,6 +98,14 @@ def pack_transition_model(model: TransitionModel) -> bytes:
     return b"".join(parts)
 
 
+def pdf_class_counts(topology: Topology) -> dict[int, int]:
+    """How many pdf-classes each phone has (GetPhoneToNumPdfClasses)."""
+    return {
+        phone: 1 + max(max(state.forward_class, state.self_loop_class) for state in states)
+        for phone, states in topology.items()
+    }
+
+
 def build_monophone_model(
     phones: Sequence[int], states: Mapping[int, int] | int = STATES
 ) -> TransitionModel:
