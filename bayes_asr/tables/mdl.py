@@ -61,6 +61,12 @@ def read_transition_model(path: Path) -> TransitionModel:
         return parse_transition_model(KaldiReader(source))
 
 
+def read_topology(path: Path) -> Topology:
+    """Read the file `topo` of a lang folder."""
+    with open_bytes(Path(path)) as source:
+        return _read_topology(KaldiReader(source))
+
+
 def parse_transition_model(reader: KaldiReader) -> TransitionModel:
     """Read the transition model at which `reader` stands; the acoustic model follows."""
     reader.expect("<TransitionModel>")
