@@ -73,7 +73,7 @@ def parse_transition_model(reader: KaldiReader) -> TransitionModel:
     reader.expect("</LogProbs>")
     reader.expect("</TransitionModel>")
     _check(topology, tuples, log_prob, reader)
-    return _number_transitions(topology, tuples, log_prob)
+    return number_transitions(topology, tuples, log_prob)
 
 
 def write_transition_model(model: TransitionModel, path: Path) -> None:
@@ -119,7 +119,7 @@ def build_monophone_model(
     rows = [(phone, state) for phone, count in counts.items() for state in range(count)]
     tuples = np.array([(*row, pdf, pdf) for pdf, row in enumerate(rows)], np.int32).reshape(-1, 4)
     log_prob = np.log(np.array([1.0] + [0.75, 0.25] * len(rows), np.float32))
-    return _number_transitions(topology, tuples, log_prob)
+    return number_transitions(topology, tuples, log_prob)
 
 
 def _build_left_to_right(count: int) -> tuple[TopologyState, ...]:
@@ -146,7 +146,7 @@ def _check(
         raise reader.fail(f"{len(log_prob) - 1} log probabilities for {total} transition-ids")
 
 
-def _number_transitions(
+def number_transitions(
     topology: Topology, tuples: np.ndarray, log_prob: np.ndarray
 ) -> TransitionModel:
     """Number the transitions in the order of `tuples` (hmm/transition-model.cc, ComputeDerived)."""
