@@ -14,7 +14,7 @@ from bayes_asr.gmm.clusterable import Random, split_in_two, sum_by
 from bayes_asr.gmm.tree_statistics import TreeStatistics
 from bayes_asr.tables.binary import INTEGER, iter_lines
 from bayes_asr.tables.mdl import Topology, pdf_class_counts
-from bayes_asr.tables.questions import Questions
+from bayes_asr.tables.qst import Questions
 from bayes_asr.tables.tree import PDF_CLASS
 
 MIDDLE = (1,)  # the pdf-class in the middle of three: what phones are compared by

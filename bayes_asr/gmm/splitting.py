@@ -16,7 +16,7 @@ from bayes_asr.gmm.roots import Root, build_stub
 from bayes_asr.gmm.tree_statistics import TreeStatistics
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.mdl import Topology, pdf_class_counts
-from bayes_asr.tables.questions import Questions
+from bayes_asr.tables.qst import Questions
 from bayes_asr.tables.tree import (
     ABSENT,
     Leaf,

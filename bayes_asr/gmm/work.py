@@ -10,7 +10,13 @@ import numpy as np
 from bayes_asr.align.utterance import AlignOptions, Result
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.alignment import Aligner, align_all, align_equally, boost_silence
-from bayes_asr.gmm.features import SpeakerFeatures, has_transforms, read_pipeline, read_transforms
+from bayes_asr.gmm.features import (
+    Pipeline,
+    SpeakerFeatures,
+    has_transforms,
+    read_pipeline,
+    read_transforms,
+)
 from bayes_asr.gmm.fmllr import adapt_speaker
 from bayes_asr.gmm.graphs import Compiler, read_compiler
 from bayes_asr.gmm.lda import LdaStatistics
@@ -35,7 +41,7 @@ PRUNING = 4.0  # randprune of train_lda_mllt.sh: posteriors below are 0 or this,
 
 @dataclass(frozen=True)
 class Reading:
-    """What shares are computed with: `data`, as the model of `folder` reads it.
+    """What shares are computed with: features of `data` as `folder` says, and a model.
 
     moment: tells apart what `folder` holds at different times; silence: phones that say nothing of
     LDA, MLLT and speakers.
@@ -43,7 +49,7 @@ class Reading:
 
     data: Path
     folder: Path
-    model: str
+    model: Path
     moment: int = 0
     silence: frozenset[int] = frozenset()
     open_pipe: OpenPipe | None = None
@@ -58,33 +64,38 @@ class Opened:
     @cached_property
     def features(self) -> SpeakerFeatures:
         """What the model reads of the data, adapted to speakers where there are transforms."""
-        transforms = None
-        if has_transforms(self.reading.folder):
-            transforms = read_transforms(self.reading.folder)
-        pipeline = replace(self.unadapted.pipeline, transforms=transforms)
-        return SpeakerFeatures(self.unadapted.data, pipeline, open_pipe=self.reading.open_pipe)
+        folder = self.reading.folder
+        transforms = read_transforms(folder) if has_transforms(folder) else None
+        return self.open_features(replace(read_pipeline(folder), transforms=transforms))
 
     @cached_property
     def unadapted(self) -> SpeakerFeatures:
         """The same without the transforms of speakers."""
+        return self.open_features(read_pipeline(self.reading.folder))
+
+    def open_features(self, pipeline: Pipeline) -> SpeakerFeatures:
+        """The features that a pipeline makes of the data."""
         pipes = self.reading.open_pipe
         data = read_data_dir(self.reading.data, open_pipe=pipes)
-        return SpeakerFeatures(data, read_pipeline(self.reading.folder), open_pipe=pipes)
+        return SpeakerFeatures(data, pipeline, open_pipe=pipes)
 
     @cached_property
     def transitions(self) -> TransitionModel:
         """The transition model."""
-        return read_transition_model(self.reading.folder / self.reading.model)
+        return read_transition_model(self.reading.model)
 
     @cached_property
     def mixtures(self) -> Mixtures:
         """The Gaussians."""
-        return read_gmm(self.reading.folder / self.reading.model)[1]
+        return read_gmm(self.reading.model)[1]
 
-    def iter_frames(self, aligned: Aligned) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Utterances, their transition-ids [T] and features [T, D]."""
+    def iter_frames(
+        self, aligned: Aligned, features: SpeakerFeatures | None = None
+    ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Utterances, their transition-ids [T] and features [T, D], adapted unless given."""
+        features = features or self.features
         for utt, tids in aligned:
-            x = self.features[utt]
+            x = features[utt]
             if len(x) != len(tids):
                 raise InputError(
                     f"{self.reading.data}: {utt} has {len(x)} frames of features, but its"
@@ -137,11 +148,14 @@ def sum_events(
     return accumulate_tree(opened.iter_frames(aligned), opened.transitions, context)
 
 
-def sum_classes(reading: Reading, share: str, aligned: Aligned) -> LdaStatistics:
-    """What LDA takes, of spliced frames."""
+def sum_classes(
+    left: int, right: int, reading: Reading, share: str, aligned: Aligned
+) -> LdaStatistics:
+    """What LDA takes, of frames that are spliced with so many to the left and right."""
     opened, random = open_reading(reading), Random()
-    total = LdaStatistics.zeros(opened.transitions.num_pdfs, opened.features.dim)
-    for _, tids, x in opened.iter_frames(aligned):
+    spliced = opened.open_features(Pipeline.of_spliced(left, right))
+    total = LdaStatistics.zeros(opened.transitions.num_pdfs, spliced.dim)
+    for _, tids, x in opened.iter_frames(aligned, spliced):
         total.add(x, opened.weigh(tids).prune(PRUNING, random))
     return total
 
@@ -157,15 +171,15 @@ def sum_scatters(reading: Reading, share: str, aligned: Aligned) -> MlltStatisti
 
 
 def adapt(
-    reading: Reading, aligner: str | None, speaker: str, aligned: Aligned
+    aligner: Path | None, reading: Reading, speaker: str, aligned: Aligned
 ) -> tuple[str, np.ndarray]:
     """The transform float32 [D, D+1] of a speaker, on top of the one that he may have.
 
-    aligner: the name of another model, which divides frames among Gaussians.
+    aligner: another model, which divides frames among Gaussians.
     """
     opened = open_reading(reading)
     spoken = ((x, opened.weigh(tids)) for _, tids, x in opened.iter_frames(aligned))
-    other = read_gmm(reading.folder / aligner)[1] if aligner else None
+    other = read_gmm(aligner)[1] if aligner else None
     return speaker, adapt_speaker(speaker, spoken, opened.mixtures, aligner=other)
 
 
@@ -175,7 +189,7 @@ def _open_compiler(reading: Reading, lang: Path) -> Compiler:
 
 
 def compile_graphs(
-    reading: Reading, lang: Path, share: str, spoken: Sequence[tuple[str, Sequence[str]]]
+    lang: Path, reading: Reading, share: str, spoken: Sequence[tuple[str, Sequence[str]]]
 ) -> list[tuple[str, Fst | InputError]]:
     """The graphs of transcripts, or why there is none."""
     compiler = _open_compiler(reading, lang)
@@ -212,10 +226,10 @@ def _open_aligner(
 
 
 def align(
-    reading: Reading,
     options: AlignOptions,
     boost: float,
     pauses: frozenset[int],
+    reading: Reading,
     share: str,
     graphs: Graphs,
 ) -> list[Result]:
