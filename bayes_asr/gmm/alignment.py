@@ -1,8 +1,9 @@
 """Which HMM state each frame is in: at equal lengths to begin with, then by Gaussian mixtures."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +21,13 @@ from bayes_asr.tables.mdl import TransitionModel
 
 MOST_WALKS = 10  # through a graph, to find one that is short enough
 HASHING = 7853  # Kaldi's StringHasher
+
+
+class Frames(Protocol):
+    """The features [T, D] of utterances."""
+
+    def __contains__(self, utt: str) -> bool: ...
+    def __getitem__(self, utt: str) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Aligner:
 
 
 def align_all(
-    aligner: Aligner, graphs: Iterable[tuple[str, Fst]], features: Mapping[str, np.ndarray]
+    aligner: Aligner, graphs: Iterable[tuple[str, Fst]], features: Frames
 ) -> Iterator[Result]:
     """Align utterances in the order of their graphs; the result is an error where that fails."""
     for utt, graph in graphs:
@@ -118,7 +126,8 @@ def align_equally(utt: str, graph: Fst, frames: int, seed: int = 0) -> np.ndarra
 
 def _walk(graph: Fst, random: Random) -> tuple[np.ndarray, np.ndarray]:
     """The states and arcs of a way through a graph, each arc or end as likely as the others."""
-    states, arcs = [graph.start], []
+    states: list[int] = [graph.start]
+    arcs: list[int] = []
     while True:
         first, last = graph.offsets[states[-1] : states[-1] + 2].tolist()
         choices = last - first + bool(np.isfinite(graph.final[states[-1]]))

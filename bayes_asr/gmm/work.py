@@ -1,13 +1,13 @@
 """What is computed of each share of the data, in this process or in another."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.align.utterance import AlignOptions, Result
+from bayes_asr.align.utterance import Alignment, AlignOptions
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.alignment import Aligner, align_all, align_equally, boost_silence
 from bayes_asr.gmm.features import (
@@ -138,22 +138,18 @@ def sum_unadapted(reading: Reading, share: str, aligned: Aligned) -> tuple[Stati
     return total, counts
 
 
-def sum_events(
-    context: Context, reading: Reading, share: str, aligned: Aligned
-) -> TreeStatistics | None:
-    """What a tree is grown of; None of nothing."""
-    if not aligned:
-        return None
+def sum_events(context: Context, reading: Reading, share: str, aligned: Aligned) -> TreeStatistics:
+    """What a tree is grown of."""
     opened = open_reading(reading)
     return accumulate_tree(opened.iter_frames(aligned), opened.transitions, context)
 
 
 def sum_classes(
-    left: int, right: int, reading: Reading, share: str, aligned: Aligned
+    pipeline: Pipeline, reading: Reading, share: str, aligned: Aligned
 ) -> LdaStatistics:
-    """What LDA takes, of frames that are spliced with so many to the left and right."""
+    """What LDA takes, of frames that a pipeline splices."""
     opened, random = open_reading(reading), Random()
-    spliced = opened.open_features(Pipeline.of_spliced(left, right))
+    spliced = opened.open_features(pipeline)
     total = LdaStatistics.zeros(opened.transitions.num_pdfs, spliced.dim)
     for _, tids, x in opened.iter_frames(aligned, spliced):
         total.add(x, opened.weigh(tids).prune(PRUNING, random))
@@ -185,7 +181,8 @@ def adapt(
 
 @lru_cache(maxsize=1)
 def _open_compiler(reading: Reading, lang: Path) -> Compiler:
-    return read_compiler(lang, open_reading(reading).transitions, read_tree(reading.folder / "tree"))
+    tree = read_tree(reading.folder / "tree")
+    return read_compiler(lang, open_reading(reading).transitions, tree)
 
 
 def compile_graphs(
@@ -232,7 +229,11 @@ def align(
     reading: Reading,
     share: str,
     graphs: Graphs,
-) -> list[Result]:
+) -> list[tuple[str, np.ndarray | InputError]]:
     """Alignments, or why there is none; boost: of the likelihood of the phones `pauses`."""
     aligner = _open_aligner(reading, options, boost, pauses)
-    return list(align_all(aligner, graphs, open_reading(reading).features))
+    results = align_all(aligner, graphs, open_reading(reading).features)
+    return [
+        (utt, found.transition_ids if isinstance(found, Alignment) else found)
+        for utt, found in results
+    ]

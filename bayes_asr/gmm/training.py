@@ -1,0 +1,370 @@
+"""The passes of Kaldi's train_mono.sh, train_deltas.sh, train_lda_mllt.sh and train_sat.sh."""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial, reduce
+from operator import add
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.align.utterance import AlignOptions
+from bayes_asr.errors import InputError
+from bayes_asr.files import discard, replacing
+from bayes_asr.gmm import work
+from bayes_asr.gmm.affine import compose
+from bayes_asr.gmm.course import (
+    ALIGNMENTS,
+    GRAPHS,
+    Aligned,
+    Course,
+    share_frames,
+    share_items,
+    sift,
+)
+from bayes_asr.gmm.features import (
+    Pipeline,
+    has_transforms,
+    read_pipeline,
+    read_transforms,
+    write_pipeline,
+    write_transforms,
+)
+from bayes_asr.gmm.first_model import Converter, start_mixtures, start_transitions
+from bayes_asr.gmm.lda import estimate_lda
+from bayes_asr.gmm.mixing import mix_up
+from bayes_asr.gmm.mllt import estimate_mllt, transform_means
+from bayes_asr.gmm.monophones import build_first_model
+from bayes_asr.gmm.progress import MODEL
+from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
+from bayes_asr.gmm.randomness import Random
+from bayes_asr.gmm.roots import read_roots
+from bayes_asr.gmm.schedule import Schedule
+from bayes_asr.gmm.splitting import build_tree
+from bayes_asr.gmm.statistics import Statistics, estimate
+from bayes_asr.gmm.transitions import update_transitions
+from bayes_asr.gmm.tree_statistics import Context, add_up
+from bayes_asr.gmm.work import Opened, Reading
+from bayes_asr.log import LOGGER
+from bayes_asr.shards import Way
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.fst import Fst
+from bayes_asr.tables.fst_archive import iter_fsts, write_fsts
+from bayes_asr.tables.gmm import read_gmm, write_gmm
+from bayes_asr.tables.integers import write_int_vectors
+from bayes_asr.tables.mdl import Topology, read_topology, read_transition_model
+from bayes_asr.tables.qst import write_questions
+from bayes_asr.tables.text import write_lines
+from bayes_asr.tables.tree import read_tree, write_tree
+from bayes_asr.targets.alignments import find_archives, iter_alignments
+
+FIRST_UTTERANCES = 10  # whose mean and variance monophones begin with
+LEAST = 10.0  # frames that a Gaussian wants
+RARE = 3.0  # frames that a Gaussian of the first estimation wants, so that rare phones get one
+PASSING, UNADAPTED = "pass.mdl", "final.alimdl"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a training came to; log_likelihood: a frame, of the model before the last estimation."""
+
+    pdfs: int
+    gaussians: int
+    frames: int
+    log_likelihood: float
+
+
+def train(
+    schedule: Schedule,
+    data: Path,
+    lang: Path,
+    alignments: Path | None,
+    out: Path,
+    way: Way,
+    open_pipe: OpenPipe | None = None,
+) -> Summary:
+    """Train Gaussian mixtures in the folder `out`, or go on with what is there.
+
+    Writes what Kaldi's script of that name writes: final.mdl, tree, ali.1.gz, phones.txt, and as it
+    needs final.mat, full.mat, trans.1, final.alimdl. `alignments`: those to begin with, and the
+    model that made them; none for monophones. way: how a function is applied to shares of the data;
+    the result does not depend on it. Raises InputError for inputs that do not fit, and where `out`
+    holds a model of another program.
+    """
+    training = Training(schedule, data, lang, alignments, out, way, open_pipe)
+    training.run()
+    return training.summarise()
+
+
+class Training(Course):
+    """One training: its phases, each a method."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        data: Path,
+        lang: Path,
+        alignments: Path | None,
+        out: Path,
+        way: Way,
+        open_pipe: OpenPipe | None,
+    ) -> None:
+        self.schedule = schedule
+        self.before = alignments or out  # monophones have none, and begin here
+        also = [] if alignments is None else [alignments / MODEL, *find_archives(alignments)]
+        if alignments and has_transforms(alignments):
+            also.append(alignments / "trans.1")
+        super().__init__(
+            data, lang, out, way, made_of=asdict(schedule), also=also, open_pipe=open_pipe
+        )
+
+    def run(self) -> None:
+        """Do the phases that are not complete."""
+        self.pursue(
+            self.schedule.phases(),
+            {
+                "prepare": self.prepare,
+                "lda": self.separate,
+                "adapt first": self.adapt_first,
+                "initialise": self.initialise,
+                "tree": self.grow_tree,
+                "convert": self.convert,
+                "compile": self.compile_graphs,
+                "spread": self.spread,
+                "align": self.align,
+                "mllt": self.rotate,
+                "fmllr": self.adapt,
+                "estimate": self.estimate,
+                "unadapt": self.unadapt,
+                "finish": self.finish,
+            },
+        )
+
+    def summarise(self) -> Summary:
+        """What has come of it."""
+        transitions, mixtures = read_gmm(self.out / MODEL)
+        return Summary(
+            transitions.num_pdfs,
+            mixtures.num_gaussians,
+            self.progress.frames,
+            self.progress.log_likelihoods[-1],
+        )
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The topology of the lang folder."""
+        return read_topology(self.lang / "topo")
+
+    def read(self, folder: Path | None = None, model: Path | None = None) -> Reading:
+        """What shares are computed with: by default all that this folder has now."""
+        return Reading(
+            self.data,
+            folder or self.out,
+            model or self.out / PASSING,
+            self.progress.done,
+            self.silence,
+            self.open_pipe,
+        )
+
+    def iter_aligned(self, folder: Path | None = None, model: str = PASSING) -> Iterator[Aligned]:
+        """The alignments of a folder, by default of this one, of utterances of the data."""
+        folder = folder or self.out
+        for utt, tids in iter_alignments(folder, read_transition_model(folder / model)):
+            if utt in self.tables.utt2spk:
+                yield utt, tids
+
+    def iter_before(self) -> Iterator[Aligned]:
+        """The alignments to begin with."""
+        return self.iter_aligned(self.before, MODEL)
+
+    def prepare(self, _: int) -> None:
+        """Note what features are read: cepstra and their derivatives."""
+        with self.completing():
+            write_pipeline(Pipeline(), self.out)
+
+    def initialise(self, _: int) -> None:
+        """Make monophones of one Gaussian for each state, all of them alike."""
+        features = Opened(self.read()).features
+        first = (features[utt] for utt in features.utterances[:FIRST_UTTERANCES])
+        sets = read_phone_sets(self.lang / "phones/sets.int")
+        tree, transitions, mixtures = build_first_model(self.topology, sets, first)
+        self.progress.first = mixtures.num_gaussians
+        with self.completing():
+            write_tree(tree, self.out / "tree")
+            write_gmm(transitions, mixtures, self.out / PASSING)
+
+    def separate(self, _: int) -> None:
+        """Estimate LDA of spliced frames."""
+        spliced = Pipeline.of_spliced(self.schedule.left_context, self.schedule.right_context)
+        reading = self.read(self.before, self.before / MODEL)
+        classes = partial(work.sum_classes, spliced, reading)
+        total = reduce(add, self.way(classes, share_frames(self.iter_before())))
+        matrix, full = estimate_lda(total, self.schedule.dimensions)
+        with self.completing():
+            write_pipeline(replace(spliced, matrix=matrix, full=full), self.out)
+
+    def adapt_first(self, _: int) -> None:
+        """Take the transforms of the alignments to begin with, or estimate them by their model."""
+        if has_transforms(self.before):
+            transforms = read_transforms(self.before)
+        else:
+            reading = self.read(self.before, self.before / MODEL)
+            transforms = dict(self.map_speakers(reading, self.iter_before()))
+        with self.completing():
+            write_pipeline(read_pipeline(self.before), self.out)
+            write_transforms(transforms.items(), self.out)
+
+    def grow_tree(self, _: int) -> None:
+        """Grow the tree of triphones, and make a model of one Gaussian for each leaf."""
+        schedule = self.schedule
+        independent = self.read_phones("context_indep")
+        context = Context(schedule.context_width, schedule.central_position, independent)
+        events = partial(work.sum_events, context, self.read(model=self.before / MODEL))
+        statistics = add_up(self.way(events, share_frames(self.iter_before())))
+        sets = read_phone_sets(self.lang / "phones/sets.int")
+        asked = cluster_phones(statistics, sets, Random().integer)
+        asked += read_phone_sets(self.lang / "phones/extra_questions.int")
+        questions = compile_questions(asked, self.topology, context.width)
+        tree = build_tree(
+            statistics,
+            questions,
+            read_roots(self.lang / "phones/roots.int"),
+            self.topology,
+            leaves=schedule.leaves,
+            cluster_threshold=schedule.cluster_threshold,
+        )
+        transitions = start_transitions(tree, self.topology)
+        mixtures, frames = start_mixtures(tree, statistics)
+        if schedule.kind == "deltas":
+            mixtures = mix_up(mixtures, frames, schedule.leaves)
+        self.progress.first = schedule.leaves
+        with self.completing():
+            write_lines((" ".join(map(str, one)) for one in asked), self.out / "questions.int")
+            write_questions(questions, self.out / "questions.qst")
+            write_tree(tree, self.out / "tree")
+            write_gmm(transitions, mixtures, self.out / PASSING)
+
+    def convert(self, _: int) -> None:
+        """Give the alignments to begin with the transition-ids of the new tree."""
+        old = read_transition_model(self.before / MODEL)
+        new = read_transition_model(self.out / PASSING)
+        converter = Converter(old, new, read_tree(self.out / "tree"))
+        converted = (
+            (utt, converter.convert_alignment(utt, tids)) for utt, tids in self.iter_before()
+        )
+        with self.completing():
+            write_int_vectors(converted, self.out / ALIGNMENTS)
+
+    def compile_graphs(self, _: int) -> None:
+        """Compile the graphs of all transcripts."""
+        text = self.tables.text
+        if text is None:
+            raise InputError(f"{self.data / 'text'}: there are no transcripts to align")
+        graphs = self.way(
+            partial(work.compile_graphs, self.lang, self.read()), share_items(text.items())
+        )
+        failed: list[str] = []
+        with self.completing():
+            count = write_fsts(sift(graphs, failed), self.out / GRAPHS)
+            self.check_failed(failed, count)
+
+    def spread(self, _: int) -> None:
+        """Align for the first time, each state as long as the others."""
+        spread = partial(work.spread, self.read())
+        with self.completing():
+            self.write_alignments(self.way(spread, self.share_graphs()))
+
+    def align(self, number: int) -> None:
+        """Align by the model of this pass."""
+        schedule = self.schedule
+        options = AlignOptions(beam=schedule.beam_of(number), retry_beam=schedule.retry_beam)
+        pauses = self.read_phones("optional_silence")
+        align = partial(work.align, options, schedule.boost_silence, pauses, self.read())
+        with self.completing():
+            self.write_alignments(self.way(align, self.share_graphs()))
+
+    def rotate(self, _: int) -> None:
+        """Estimate MLLT, on top of the matrix that there is, and rotate the means with it."""
+        scatters = partial(work.sum_scatters, self.read())
+        matrix = estimate_mllt(reduce(add, self.way(scatters, share_frames(self.iter_aligned()))))
+        pipeline = read_pipeline(self.out)
+        transitions, mixtures = read_gmm(self.out / PASSING)
+        assert pipeline.matrix is not None  # of the first phase
+        with self.completing():
+            composed = compose(matrix, pipeline.matrix)
+            write_pipeline(replace(pipeline, matrix=composed), self.out)
+            write_gmm(transitions, transform_means(mixtures, matrix), self.out / PASSING)
+
+    def adapt(self, _: int) -> None:
+        """Estimate transforms of speakers, on top of those that there are."""
+        transforms = read_transforms(self.out)
+        for speaker, transform in self.map_speakers(self.read(), self.iter_aligned()):
+            transforms[speaker] = compose(transform, transforms[speaker], affine=True)
+        with self.completing():
+            write_transforms(transforms.items(), self.out)
+
+    def estimate(self, number: int) -> None:
+        """Estimate the model from the alignments, and split Gaussians."""
+        total, counts = self.sum_statistics(work.sum_frames)
+        transitions, mixtures = read_gmm(self.out / PASSING)
+        occupancies = total.pdf_occupancy(mixtures)
+        least = RARE if number == 0 else LEAST
+        mixtures = estimate(mixtures, total, min_occupancy=least)
+        target = self.schedule.target(number, self.progress.first)
+        mixtures = mix_up(mixtures, occupancies, target, power=self.schedule.power)
+        if number:
+            self.progress.frames = int(total.frames)
+            self.progress.log_likelihoods.append(total.log_likelihood_per_frame)
+            LOGGER.info(
+                "pass %d of %d: log-likelihood a frame %.4f, now %d Gaussians",
+                *(number, self.schedule.passes, total.log_likelihood_per_frame),
+                mixtures.num_gaussians,
+            )
+        with self.completing():
+            write_gmm(update_transitions(transitions, counts), mixtures, self.out / PASSING)
+            write_lines(
+                [f"[ {' '.join(map(repr, occupancies.tolist()))} ]"], self.out / "final.occs"
+            )
+
+    def unadapt(self, _: int) -> None:
+        """Make the model that aligns unadapted features, with the same Gaussians."""
+        total, counts = self.sum_statistics(work.sum_unadapted)
+        transitions, mixtures = read_gmm(self.out / PASSING)
+        with self.completing():
+            write_gmm(
+                update_transitions(transitions, counts),
+                estimate(mixtures, total, remove=False),
+                self.out / UNADAPTED,
+            )
+
+    def finish(self, _: int) -> None:
+        """Give the model its name."""
+        with self.completing():
+            copy(self.out / PASSING, self.out / MODEL)
+            copy(self.lang / "phones.txt", self.out / "phones.txt")
+            write_lines([1], self.out / "num_jobs")
+            discard(self.out / PASSING)
+
+    def sum_statistics(
+        self, statistics: Callable[[Reading, str, Sequence[Aligned]], tuple[Statistics, np.ndarray]]
+    ) -> tuple[Statistics, np.ndarray]:
+        """Statistics and counts of transition-ids of all shares."""
+        parts = self.way(partial(statistics, self.read()), share_frames(self.iter_aligned()))
+        return reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), parts)
+
+    def map_speakers(
+        self, reading: Reading, aligned: Iterable[Aligned]
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Transforms of speakers by their alignments."""
+        return self.way(partial(work.adapt, None, reading), self.by_speaker(aligned))
+
+    def share_graphs(self) -> Iterator[tuple[str, list[tuple[str, Fst]]]]:
+        """The graphs in shares."""
+        return share_items(iter_fsts(self.out / GRAPHS))
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file, complete or not at all."""
+    with replacing(target) as temporary:
+        shutil.copyfile(source, temporary)
