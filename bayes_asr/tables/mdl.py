@@ -1,7 +1,7 @@
 """The transition model at the head of Kaldi's `final.mdl`: what each transition-id stands for."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def parse_transition_model(reader: KaldiReader) -> TransitionModel:
     reader.expect("</LogProbs>")
     reader.expect("</TransitionModel>")
     _check(topology, tuples, log_prob, reader)
-    return number_transitions(topology, tuples, log_prob)
+    return _number_transitions(topology, tuples, log_prob)
 
 
 def write_transition_model(model: TransitionModel, path: Path) -> None:
@@ -106,6 +106,19 @@ def pdf_class_counts(topology: Topology) -> dict[int, int]:
     }
 
 
+def build_transition_model(
+    topology: Topology, tuples: Iterable[tuple[int, int, int, int]]
+) -> TransitionModel:
+    """Return the model of these transition-states, with the probabilities of the topology.
+
+    A tuple is phone, HMM state, pdf of the forward transitions and pdf of the self-loop.
+    """
+    rows = sorted(set(tuples))
+    probs = [p for phone, state, *_ in rows for _, p in topology[phone][state].transitions]
+    log_prob = np.log(np.array([1.0, *probs], np.float32))
+    return _number_transitions(topology, np.array(rows, np.int32).reshape(-1, 4), log_prob)
+
+
 def build_monophone_model(
     phones: Sequence[int], states: Mapping[int, int] | int = STATES
 ) -> TransitionModel:
@@ -117,9 +130,7 @@ def build_monophone_model(
     counts = {p: states if isinstance(states, int) else states[p] for p in sorted(set(phones))}
     topology = {phone: _build_left_to_right(count) for phone, count in counts.items()}
     rows = [(phone, state) for phone, count in counts.items() for state in range(count)]
-    tuples = np.array([(*row, pdf, pdf) for pdf, row in enumerate(rows)], np.int32).reshape(-1, 4)
-    log_prob = np.log(np.array([1.0] + [0.75, 0.25] * len(rows), np.float32))
-    return number_transitions(topology, tuples, log_prob)
+    return build_transition_model(topology, ((*row, pdf, pdf) for pdf, row in enumerate(rows)))
 
 
 def _build_left_to_right(count: int) -> tuple[TopologyState, ...]:
@@ -146,7 +157,7 @@ def _check(
         raise reader.fail(f"{len(log_prob) - 1} log probabilities for {total} transition-ids")
 
 
-def number_transitions(
+def _number_transitions(
     topology: Topology, tuples: np.ndarray, log_prob: np.ndarray
 ) -> TransitionModel:
     """Number the transitions in the order of `tuples` (hmm/transition-model.cc, ComputeDerived)."""
