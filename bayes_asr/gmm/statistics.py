@@ -134,7 +134,7 @@ def _join(block: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.nd
 
 
 def _shares(mixtures: Mixtures, statistics: Statistics) -> np.ndarray:
-    """What part of its pdf's frames a Gaussian has, float64 [M]; equal parts where there is none."""
+    """What part of its pdf's frames a Gaussian has, float64 [M]; an equal one if there is none."""
     totals = statistics.pdf_occupancy(mixtures)
     equal = np.repeat(1 / mixtures.sizes, mixtures.sizes)
     with np.errstate(invalid="ignore"):
