@@ -14,18 +14,18 @@ from bayes_asr.gmm.tree_statistics import TreeStatistics
 from bayes_asr.graph.hmm import index_transitions, window_pdfs
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.gmm import Mixtures
-from bayes_asr.tables.mdl import Topology, TopologyState, TransitionModel, number_transitions
+from bayes_asr.tables.mdl import Topology, TopologyState, TransitionModel, build_transition_model
 from bayes_asr.tables.tree import PDF_CLASS, Leaf, Node, Split, Tree, iter_leaves
 
 
-def build_transition_model(tree: Tree, topology: Topology) -> TransitionModel:
+def derive_transitions(tree: Tree, topology: Topology) -> TransitionModel:
     """Return the transitions that `tree` and `topology` allow, with the topology's probabilities.
 
     InputError where a state has another pdf-class for its self-loop, which Gaussian mixtures of
     Kaldi do not have, or the tree has no pdf for a state.
     """
     tuples = []
-    for phone, states in sorted(topology.items()):
+    for phone, states in topology.items():
         for number, state in enumerate(states):
             if state.forward_class != state.self_loop_class:
                 raise InputError(
@@ -36,14 +36,8 @@ def build_transition_model(tree: Tree, topology: Topology) -> TransitionModel:
                 pdfs = _reach(tree.root, {tree.center: phone, PDF_CLASS: state.forward_class})
                 if not pdfs:
                     raise InputError(f"the tree has no pdf for state {number} of phone {phone}")
-                tuples += [(phone, number, pdf, pdf) for pdf in sorted(pdfs)]
-    probabilities = [
-        probability
-        for phone, number, *_ in tuples
-        for _, probability in topology[phone][number].transitions
-    ]
-    log_prob = np.log(np.array([1.0, *probabilities], np.float32)).astype(np.float32)
-    return number_transitions(topology, np.array(tuples, np.int32).reshape(-1, 4), log_prob)
+                tuples += [(phone, number, pdf, pdf) for pdf in pdfs]
+    return build_transition_model(topology, tuples)
 
 
 def start_mixtures(tree: Tree, statistics: TreeStatistics) -> tuple[Mixtures, np.ndarray]:
