@@ -6,14 +6,14 @@ functions are rounded to float32, as Kaldi's are: its programs compare the round
 the first of several equal splits wins here too, although their sums differ in the last bits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from bayes_asr.gmm.randomness import Random
+
 VARIANCE_FLOOR = 0.01  # of acc-tree-stats
 TRIES, PASSES, ROUNDS = 10, 20, 100  # of two-means: starts, refinements of each, rounds of these
-
-Random = Callable[[], int]
 
 
 def objective(sums: np.ndarray) -> np.ndarray:
@@ -110,7 +110,7 @@ def split_in_two(points: np.ndarray, random: Random) -> tuple[np.float32, np.nda
 
 def _scatter(count: int, random: Random) -> np.ndarray:
     """Deal points out to two clusters in turn, in steps that are coprime to their number."""
-    skip = 1 + random() % (count - 1)
+    skip = 1 + int(random.integers(1)[0]) % (count - 1)
     while np.gcd(skip, count) != 1:
         skip = 1 if skip == count - 1 else skip + 1
     assigned = np.empty(count, np.int64)

@@ -6,24 +6,31 @@ next one, and leaves what undisturbed work would have left.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from bayes_asr.align.utterance import AlignOptions
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, together
+from bayes_asr.gmm import work
 from bayes_asr.gmm.progress import MARK, Progress, hash_files, read_progress
 from bayes_asr.gmm.questions import read_phone_sets
 from bayes_asr.gmm.schedule import Phase
+from bayes_asr.gmm.work import Reading
 from bayes_asr.log import LOGGER
 from bayes_asr.shards import Way
 from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.fst import Fst
+from bayes_asr.tables.fst_archive import iter_fsts, write_fsts
 from bayes_asr.tables.integers import write_int_vectors
+from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import DataDir, read_data_dir
+from bayes_asr.targets.alignments import iter_alignments
 
-ALIGNMENTS, GRAPHS = "ali.1.gz", "fsts.1.gz"
+ALIGNMENTS, GRAPHS, PASSING = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE = 40_000  # frames, about, of the utterances that one process takes at a time
 TOGETHER = 50  # utterances, where their frames are not known
 MOST_FAILED = 0.5  # of the utterances: more have transcripts of other recordings
@@ -33,6 +40,7 @@ LANG = ("L.fst", "topo", "words.txt", "oov.txt", "phones/silence.int", "phones/r
 
 Item = TypeVar("Item")
 Aligned = tuple[str, np.ndarray]  # an utterance and its transition-ids int32 [T]
+AlignShare = Callable[[str, list[tuple[str, Fst]]], Sequence[tuple[str, np.ndarray | InputError]]]
 
 
 class Course:
@@ -65,6 +73,12 @@ class Course:
         if not found and is_there(out / MARK):
             LOGGER.info("%s: options or inputs have changed, all is made anew", out)
         self.progress = found or Progress(of)
+        self._named: set[str] = set()  # utterances whose failure was told
+
+    @property
+    def model(self) -> Path:
+        """The model that this folder has now."""
+        return self.out / PASSING
 
     def pursue(self, phases: Iterable[Phase], do: Mapping[str, Callable[[int], None]]) -> None:
         """Do the phases that are not complete, in order."""
@@ -95,19 +109,72 @@ class Course:
         sets = read_phone_sets(self.lang / "phones" / f"{name}.int")
         return frozenset(phone for phones in sets for phone in phones)
 
-    def by_speaker(self, aligned: Iterable[Aligned]) -> Iterator[tuple[str, list[Aligned]]]:
-        """The alignments of each speaker, in byte order."""
-        gathered: dict[str, list[Aligned]] = {}
-        for utt, tids in aligned:
-            gathered.setdefault(self.tables.utt2spk[utt], []).append((utt, tids))
-        yield from sorted(gathered.items())
+    def read(self, folder: Path | None = None, model: Path | None = None) -> Reading:
+        """What shares are computed with: by default all that this folder has now."""
+        return Reading(
+            self.data,
+            folder or self.out,
+            model or self.model,
+            self.progress.done,
+            self.silence,
+            self.open_pipe,
+        )
 
-    def write_alignments(
-        self, results: Iterable[Sequence[tuple[str, np.ndarray | InputError]]]
-    ) -> None:
-        """Write the alignments of all shares; InputError where too many utterances have none."""
+    def iter_aligned(
+        self, folder: Path | None = None, model: Path | None = None
+    ) -> Iterator[Aligned]:
+        """The alignments of a folder, by default of this one, of utterances of the data."""
+        transitions = read_transition_model(model or self.model)
+        for utt, tids in iter_alignments(folder or self.out, transitions):
+            if utt in self.tables.utt2spk:
+                yield utt, tids
+
+    def compile_graphs(self, _: int) -> None:
+        """Compile the graphs of all transcripts."""
+        text = self.tables.text
+        if text is None:
+            raise InputError(f"{self.data / 'text'}: there are no transcripts to align")
+        compiling = partial(work.compile_graphs, self.lang, self.read())
         failed: list[str] = []
-        self.check_failed(failed, write_int_vectors(sift(results, failed), self.out / ALIGNMENTS))
+        with self.completing():
+            graphs = self.sift(self.way(compiling, share_items(text.items())), failed)
+            self.check_failed(failed, write_fsts(graphs, self.out / GRAPHS))
+
+    def align(self, reading: Reading, options: AlignOptions, boost: float) -> None:
+        """Align by a model; boost: the factor of silence likelihoods."""
+        pauses = self.read_phones("optional_silence")
+        self.align_graphs(partial(work.align, options, boost, pauses, reading))
+
+    def align_graphs(self, align: AlignShare) -> None:
+        """Write what a function makes of the graphs of utterances: their alignments."""
+        failed: list[str] = []
+        with self.completing():
+            results = self.way(align, share_items(iter_fsts(self.out / GRAPHS)))
+            aligned = write_int_vectors(self.sift(results, failed), self.out / ALIGNMENTS)
+            self.check_failed(failed, aligned)
+
+    def map_speakers(
+        self, reading: Reading, aligned: Iterable[Aligned], aligner: Path | None = None
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Transforms of speakers by their alignments; aligner: as in `work.adapt`."""
+        spoken: dict[str, list[Aligned]] = {}
+        for utt, tids in aligned:
+            spoken.setdefault(self.tables.utt2spk[utt], []).append((utt, tids))
+        return self.way(partial(work.adapt, aligner, reading), sorted(spoken.items()))
+
+    def sift(
+        self, results: Iterable[Sequence[tuple[str, Item | InputError]]], failed: list[str]
+    ) -> Iterator[tuple[str, Item]]:
+        """The utterances that are well; the others are added to `failed`, and named once."""
+        for share in results:
+            for utt, found in share:
+                if not isinstance(found, InputError):
+                    yield utt, found
+                    continue
+                failed.append(utt)
+                if utt not in self._named:
+                    LOGGER.warning("%s", found)
+                    self._named.add(utt)
 
     def check_failed(self, failed: Sequence[str], done: int) -> None:
         """Count and name what has failed; InputError where that is more than half."""
@@ -145,16 +212,3 @@ def share_items(items: Iterable[Item]) -> Iterator[tuple[str, list[Item]]]:
             share = []
     if share:
         yield f"share {number + 1}", share
-
-
-def sift(
-    results: Iterable[Sequence[tuple[str, Item | InputError]]], failed: list[str]
-) -> Iterator[tuple[str, Item]]:
-    """The utterances that are well; the others are named, and added to `failed`."""
-    for share in results:
-        for utt, found in share:
-            if isinstance(found, InputError):
-                LOGGER.warning("%s", found)
-                failed.append(utt)
-            else:
-                yield utt, found

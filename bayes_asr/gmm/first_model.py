@@ -18,14 +18,14 @@ from bayes_asr.tables.mdl import Topology, TopologyState, TransitionModel, build
 from bayes_asr.tables.tree import PDF_CLASS, Leaf, Node, Split, Tree, iter_leaves
 
 
-def start_transitions(tree: Tree, topology: Topology) -> TransitionModel:
+def derive_transitions(tree: Tree, topology: Topology) -> TransitionModel:
     """Return the transitions that `tree` and `topology` allow, with the topology's probabilities.
 
     InputError where a state has another pdf-class for its self-loop, which Gaussian mixtures of
     Kaldi do not have, or the tree has no pdf for a state.
     """
     tuples = []
-    for phone, states in sorted(topology.items()):
+    for phone, states in topology.items():
         for number, state in enumerate(states):
             if state.forward_class != state.self_loop_class:
                 raise InputError(
@@ -36,7 +36,7 @@ def start_transitions(tree: Tree, topology: Topology) -> TransitionModel:
                 pdfs = _reach(tree.root, {tree.center: phone, PDF_CLASS: state.forward_class})
                 if not pdfs:
                     raise InputError(f"the tree has no pdf for state {number} of phone {phone}")
-                tuples += [(phone, number, pdf, pdf) for pdf in sorted(pdfs)]
+                tuples += [(phone, number, pdf, pdf) for pdf in pdfs]
     return build_transition_model(topology, tuples)
 
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.gmm.clusterable import Random, split_in_two, sum_by
+from bayes_asr.gmm.clusterable import split_in_two, sum_by
+from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.tree_statistics import TreeStatistics
 from bayes_asr.tables.binary import INTEGER, iter_lines
 from bayes_asr.tables.mdl import Topology, pdf_class_counts
@@ -37,8 +38,8 @@ def cluster_phones(
 ) -> list[Phones]:
     """Cluster sets of phones from the top down; return the clusters of all sizes, then the sets.
 
-    Phones are compared by the frames of `pdf_classes`. `random`: the numbers that rand() gives.
-    As AutomaticallyObtainQuestions (tree/build-tree.cc). InputError where a phone is in two sets.
+    Phones are compared by the frames of `pdf_classes`; clusters start from `random` numbers. As
+    AutomaticallyObtainQuestions (tree/build-tree.cc). InputError where a phone is in two sets.
     """
     sets = [tuple(sorted(phones)) for phones in phone_sets]
     listed = [phone for phones in sets for phone in phones]

@@ -1,27 +1,23 @@
 """The passes of Kaldi's train_mono.sh, train_deltas.sh, train_lda_mllt.sh and train_sat.sh."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
-from bayes_asr.align.utterance import AlignOptions
-from bayes_asr.errors import InputError
 from bayes_asr.files import discard, replacing
 from bayes_asr.gmm import work
 from bayes_asr.gmm.affine import compose
 from bayes_asr.gmm.course import (
     ALIGNMENTS,
-    GRAPHS,
     Aligned,
     Course,
     share_frames,
-    share_items,
-    sift,
 )
 from bayes_asr.gmm.features import (
     Pipeline,
@@ -31,7 +27,7 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
-from bayes_asr.gmm.first_model import Converter, start_mixtures, start_transitions
+from bayes_asr.gmm.first_model import Converter, start_mixtures, derive_transitions
 from bayes_asr.gmm.lda import estimate_lda
 from bayes_asr.gmm.mixing import mix_up
 from bayes_asr.gmm.mllt import estimate_mllt, transform_means
@@ -49,20 +45,18 @@ from bayes_asr.gmm.work import Opened, Reading
 from bayes_asr.log import LOGGER
 from bayes_asr.shards import Way
 from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.fst import Fst
-from bayes_asr.tables.fst_archive import iter_fsts, write_fsts
 from bayes_asr.tables.gmm import read_gmm, write_gmm
 from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.mdl import Topology, read_topology, read_transition_model
 from bayes_asr.tables.qst import write_questions
 from bayes_asr.tables.text import write_lines
 from bayes_asr.tables.tree import read_tree, write_tree
-from bayes_asr.targets.alignments import find_archives, iter_alignments
+from bayes_asr.targets.alignments import find_archives
 
 FIRST_UTTERANCES = 10  # whose mean and variance monophones begin with
 LEAST = 10.0  # frames that a Gaussian wants
 RARE = 3.0  # frames that a Gaussian of the first estimation wants, so that rare phones get one
-PASSING, UNADAPTED = "pass.mdl", "final.alimdl"
+UNADAPTED = "final.alimdl"
 
 
 @dataclass(frozen=True)
@@ -132,7 +126,7 @@ class Training(Course):
                 "convert": self.convert,
                 "compile": self.compile_graphs,
                 "spread": self.spread,
-                "align": self.align,
+                "align": self.realign,
                 "mllt": self.rotate,
                 "fmllr": self.adapt,
                 "estimate": self.estimate,
@@ -156,27 +150,9 @@ class Training(Course):
         """The topology of the lang folder."""
         return read_topology(self.lang / "topo")
 
-    def read(self, folder: Path | None = None, model: Path | None = None) -> Reading:
-        """What shares are computed with: by default all that this folder has now."""
-        return Reading(
-            self.data,
-            folder or self.out,
-            model or self.out / PASSING,
-            self.progress.done,
-            self.silence,
-            self.open_pipe,
-        )
-
-    def iter_aligned(self, folder: Path | None = None, model: str = PASSING) -> Iterator[Aligned]:
-        """The alignments of a folder, by default of this one, of utterances of the data."""
-        folder = folder or self.out
-        for utt, tids in iter_alignments(folder, read_transition_model(folder / model)):
-            if utt in self.tables.utt2spk:
-                yield utt, tids
-
     def iter_before(self) -> Iterator[Aligned]:
         """The alignments to begin with."""
-        return self.iter_aligned(self.before, MODEL)
+        return self.iter_aligned(self.before, self.before / MODEL)
 
     def prepare(self, _: int) -> None:
         """Note what features are read: cepstra and their derivatives."""
@@ -192,7 +168,7 @@ class Training(Course):
         self.progress.first = mixtures.num_gaussians
         with self.completing():
             write_tree(tree, self.out / "tree")
-            write_gmm(transitions, mixtures, self.out / PASSING)
+            write_gmm(transitions, mixtures, self.model)
 
     def separate(self, _: int) -> None:
         """Estimate LDA of spliced frames."""
@@ -234,7 +210,7 @@ class Training(Course):
             leaves=schedule.leaves,
             cluster_threshold=schedule.cluster_threshold,
         )
-        transitions = start_transitions(tree, self.topology)
+        transitions = derive_transitions(tree, self.topology)
         mixtures, frames = start_mixtures(tree, statistics)
         if schedule.kind == "deltas":
             mixtures = mix_up(mixtures, frames, schedule.leaves)
@@ -243,12 +219,12 @@ class Training(Course):
             write_lines((" ".join(map(str, one)) for one in asked), self.out / "questions.int")
             write_questions(questions, self.out / "questions.qst")
             write_tree(tree, self.out / "tree")
-            write_gmm(transitions, mixtures, self.out / PASSING)
+            write_gmm(transitions, mixtures, self.model)
 
     def convert(self, _: int) -> None:
         """Give the alignments to begin with the transition-ids of the new tree."""
         old = read_transition_model(self.before / MODEL)
-        new = read_transition_model(self.out / PASSING)
+        new = read_transition_model(self.model)
         converter = Converter(old, new, read_tree(self.out / "tree"))
         converted = (
             (utt, converter.convert_alignment(utt, tids)) for utt, tids in self.iter_before()
@@ -256,45 +232,26 @@ class Training(Course):
         with self.completing():
             write_int_vectors(converted, self.out / ALIGNMENTS)
 
-    def compile_graphs(self, _: int) -> None:
-        """Compile the graphs of all transcripts."""
-        text = self.tables.text
-        if text is None:
-            raise InputError(f"{self.data / 'text'}: there are no transcripts to align")
-        graphs = self.way(
-            partial(work.compile_graphs, self.lang, self.read()), share_items(text.items())
-        )
-        failed: list[str] = []
-        with self.completing():
-            count = write_fsts(sift(graphs, failed), self.out / GRAPHS)
-            self.check_failed(failed, count)
-
     def spread(self, _: int) -> None:
         """Align for the first time, each state as long as the others."""
-        spread = partial(work.spread, self.read())
-        with self.completing():
-            self.write_alignments(self.way(spread, self.share_graphs()))
+        self.align_graphs(partial(work.spread, self.read()))
 
-    def align(self, number: int) -> None:
+    def realign(self, number: int) -> None:
         """Align by the model of this pass."""
         schedule = self.schedule
-        options = AlignOptions(beam=schedule.beam_of(number), retry_beam=schedule.retry_beam)
-        pauses = self.read_phones("optional_silence")
-        align = partial(work.align, options, schedule.boost_silence, pauses, self.read())
-        with self.completing():
-            self.write_alignments(self.way(align, self.share_graphs()))
+        options = replace(ALIGN_SI, beam=schedule.beam_of(number), retry_beam=schedule.retry_beam)
+        self.align(self.read(), options, schedule.boost_silence)
 
     def rotate(self, _: int) -> None:
         """Estimate MLLT, on top of the matrix that there is, and rotate the means with it."""
         scatters = partial(work.sum_scatters, self.read())
         matrix = estimate_mllt(reduce(add, self.way(scatters, share_frames(self.iter_aligned()))))
         pipeline = read_pipeline(self.out)
-        transitions, mixtures = read_gmm(self.out / PASSING)
-        assert pipeline.matrix is not None  # of the first phase
+        transitions, mixtures = read_gmm(self.model)
+        before = cast(np.ndarray, pipeline.matrix)  # of LDA
         with self.completing():
-            composed = compose(matrix, pipeline.matrix)
-            write_pipeline(replace(pipeline, matrix=composed), self.out)
-            write_gmm(transitions, transform_means(mixtures, matrix), self.out / PASSING)
+            write_pipeline(replace(pipeline, matrix=compose(matrix, before)), self.out)
+            write_gmm(transitions, transform_means(mixtures, matrix), self.model)
 
     def adapt(self, _: int) -> None:
         """Estimate transforms of speakers, on top of those that there are."""
@@ -307,7 +264,7 @@ class Training(Course):
     def estimate(self, number: int) -> None:
         """Estimate the model from the alignments, and split Gaussians."""
         total, counts = self.sum_statistics(work.sum_frames)
-        transitions, mixtures = read_gmm(self.out / PASSING)
+        transitions, mixtures = read_gmm(self.model)
         occupancies = total.pdf_occupancy(mixtures)
         least = RARE if number == 0 else LEAST
         mixtures = estimate(mixtures, total, min_occupancy=least)
@@ -322,7 +279,7 @@ class Training(Course):
                 mixtures.num_gaussians,
             )
         with self.completing():
-            write_gmm(update_transitions(transitions, counts), mixtures, self.out / PASSING)
+            write_gmm(update_transitions(transitions, counts), mixtures, self.model)
             write_lines(
                 [f"[ {' '.join(map(repr, occupancies.tolist()))} ]"], self.out / "final.occs"
             )
@@ -330,7 +287,7 @@ class Training(Course):
     def unadapt(self, _: int) -> None:
         """Make the model that aligns unadapted features, with the same Gaussians."""
         total, counts = self.sum_statistics(work.sum_unadapted)
-        transitions, mixtures = read_gmm(self.out / PASSING)
+        transitions, mixtures = read_gmm(self.model)
         with self.completing():
             write_gmm(
                 update_transitions(transitions, counts),
@@ -341,10 +298,10 @@ class Training(Course):
     def finish(self, _: int) -> None:
         """Give the model its name."""
         with self.completing():
-            copy(self.out / PASSING, self.out / MODEL)
+            copy(self.model, self.out / MODEL)
             copy(self.lang / "phones.txt", self.out / "phones.txt")
             write_lines([1], self.out / "num_jobs")
-            discard(self.out / PASSING)
+            discard(self.model)
 
     def sum_statistics(
         self, statistics: Callable[[Reading, str, Sequence[Aligned]], tuple[Statistics, np.ndarray]]
@@ -352,16 +309,6 @@ class Training(Course):
         """Statistics and counts of transition-ids of all shares."""
         parts = self.way(partial(statistics, self.read()), share_frames(self.iter_aligned()))
         return reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), parts)
-
-    def map_speakers(
-        self, reading: Reading, aligned: Iterable[Aligned]
-    ) -> Iterator[tuple[str, np.ndarray]]:
-        """Transforms of speakers by their alignments."""
-        return self.way(partial(work.adapt, None, reading), self.by_speaker(aligned))
-
-    def share_graphs(self) -> Iterator[tuple[str, list[tuple[str, Fst]]]]:
-        """The graphs in shares."""
-        return share_items(iter_fsts(self.out / GRAPHS))
 
 
 def copy(source: Path, target: Path) -> None:
