@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bayes_asr.errors import InputError
 from bayes_asr.gmm.likelihood import iter_posteriors, log_likelihoods
 from bayes_asr.gmm.statistics import BLOCK, Statistics, accumulate, estimate
 from tests.support.mixtures import golden_gmms, random_mixtures
@@ -36,7 +37,7 @@ def test_statistics_are_the_sums_over_frames() -> None:
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), 1e-5, 1e-6)
     assert found.frames == pytest.approx(weights.sum())
     counts = np.bincount(pdfs, weights)
-    np.testing.assert_allclose(found.pdf_occupancy(mixtures), counts, rtol=1e-6)
+    np.testing.assert_allclose(found.pdf_occupancy, counts, rtol=1e-6)
 
 
 def test_statistics_of_parts_add_up_to_those_of_the_whole() -> None:
@@ -99,6 +100,13 @@ def test_gaussians_with_little_data_are_removed_but_for_the_last_of_a_pdf() -> N
     np.testing.assert_allclose(kept.means[[0, 3]], mixtures.means[[0, 3]], rtol=1e-6)
     fewer = estimate(mixtures, statistics, min_occupancy=3)
     assert fewer.first.tolist() == [0, 3, 5, 6]
+
+
+def test_frames_beyond_all_measure_are_refused() -> None:
+    mixtures = random_mixtures([1], 2)
+    x = np.full((3, 2), 1e30, np.float32)
+    with pytest.raises(InputError, match=r"of 3 frames is nan: their largest value is 1e\+30"):
+        Statistics.zeros(mixtures).add(mixtures, x, np.zeros(3, int))
 
 
 @pytest.mark.parametrize(("system", "last"), [("mono", -98.6846), ("tri1", -95.1241)])
