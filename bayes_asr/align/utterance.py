@@ -64,15 +64,22 @@ def align_utterance(
     except InputError as error:
         raise InputError(f"{utt}: {error}") from None
     network = build_network(graph, speech.model, utt)
-    return find_path(utt, network, check_loglikes(network, utt, loglikes), options, engine)
+    loglikes, said = check_loglikes(network, utt, loglikes), f"its {len(words)} words"
+    return find_path(utt, network, loglikes, options, engine, said)
 
 
 def find_path(
-    utt: str, network: Network, loglikes: np.ndarray, options: AlignOptions, engine: Engine
+    utt: str,
+    network: Network,
+    loglikes: np.ndarray,
+    options: AlignOptions,
+    engine: Engine,
+    said: str = "its transcript",
 ) -> Alignment:
     """Search unscaled log-likelihoods [T, P] for the best path to an end of a network.
 
-    Raises InputError, naming the utterance, where none is within the wider beam.
+    said: what the network is of. Raises InputError, naming the utterance, where no path is within
+    the wider beam.
     """
     frames = np.float32(options.acoustic_scale) * loglikes
     beams = sorted({options.beam, max(options.beam, options.retry_beam)})
@@ -88,7 +95,7 @@ def find_path(
             cost = float(costs.sum() + lattice.final_graph[last])
             return Alignment(tids[tids > 0], cost, beam != options.beam)
     raise InputError(
-        f"{utt}: no path of its transcript through {len(frames)} frames within the beam"
+        f"{utt}: no path of {said} through {len(frames)} frames within the beam"
         f" {beams[-1]:g}; look at its transcript, or try a wider beam"
     )
 

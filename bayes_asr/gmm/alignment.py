@@ -12,7 +12,7 @@ from bayes_asr.decode.loading import build_network, check_loglikes
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.graph.hmm import transition_costs
+from bayes_asr.graph.hmm import index_transitions, transition_costs
 from bayes_asr.graph.transducers import sort_arcs, sources
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.gmm import Mixtures
@@ -20,6 +20,7 @@ from bayes_asr.tables.mdl import TransitionModel
 
 MOST_WALKS = 10  # through a graph, to find one that is short enough
 HASHING = 7853  # Kaldi's StringHasher
+ALIGN_SI = AlignOptions(min_active=20)  # as Kaldi's FasterDecoder, which gives up where it does
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Aligner:
 
     model: TransitionModel
     mixtures: Mixtures
-    options: AlignOptions = AlignOptions(min_active=20)  # as FasterDecoder's
+    options: AlignOptions = ALIGN_SI
     careful: bool = False
     engine: Engine = field(default_factory=choose_engine)
 
@@ -39,7 +40,8 @@ class Aligner:
     def costs(self) -> np.ndarray:
         """What each transition-id costs."""
         options = self.options
-        return transition_costs(self.model, options.transition_scale, options.self_loop_scale)
+        scales = options.transition_scale, options.self_loop_scale
+        return transition_costs(self.model, index_transitions(self.model), *scales)
 
     def align(self, utt: str, graph: Fst, x: np.ndarray) -> Alignment:
         """Return the best path of frames x [T, D] through a graph (Kaldi's gmm-align-compiled).
@@ -118,7 +120,7 @@ def align_equally(utt: str, graph: Fst, frames: int, seed: int = 0) -> np.ndarra
 
 def _walk(graph: Fst, random: Random) -> tuple[np.ndarray, np.ndarray]:
     """The states and arcs of a way through a graph, each arc or end as likely as the others."""
-    states, arcs = [graph.start], []
+    states, arcs = [graph.start], list[int]()
     while True:
         first, last = graph.offsets[states[-1] : states[-1] + 2].tolist()
         choices = last - first + bool(np.isfinite(graph.final[states[-1]]))
