@@ -23,7 +23,7 @@ _speech_of = cache(read_speech)  # once in each process
 class AlignOptions:
     """Options of Kaldi's steps/align_si.sh; the beams are in units of scaled costs.
 
-    min_active: how many states stay in the search, whatever the beam.
+    min_active: how many states stay in the search, whatever the beam; strict: as of the search.
     """
 
     acoustic_scale: float = 0.1
@@ -32,6 +32,7 @@ class AlignOptions:
     transition_scale: float = 1.0
     self_loop_scale: float = 0.1
     min_active: int = DecodeOptions.min_active
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,11 @@ def find_path(
     beams = sorted({options.beam, max(options.beam, options.retry_beam)})
     for beam in beams:
         search = DecodeOptions(
-            options.acoustic_scale, beam, min_active=options.min_active, lattice_beam=NARROW
+            options.acoustic_scale,
+            beam,
+            min_active=options.min_active,
+            lattice_beam=NARROW,
+            strict=options.strict,
         )
         lattice, reached = engine.search(network, frames, search)
         if lattice is not None and reached:

@@ -20,7 +20,8 @@ from bayes_asr.tables.mdl import TransitionModel
 
 MOST_WALKS = 10  # through a graph, to find one that is short enough
 HASHING = 7853  # Kaldi's StringHasher
-ALIGN_SI = AlignOptions(min_active=20)  # as Kaldi's FasterDecoder, which gives up where it does
+# The search of Kaldi's FasterDecoder, which fails on what has little to do with its transcript.
+ALIGN_SI = AlignOptions(min_active=20, strict=True)
 
 
 @dataclass(frozen=True)
