@@ -13,7 +13,7 @@ from bayes_asr.decode.loading import build_network, check_loglikes
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.graph.hmm import transition_costs
+from bayes_asr.graph.hmm import index_transitions, transition_costs
 from bayes_asr.graph.transducers import sort_arcs, sources
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.gmm import Mixtures
@@ -21,6 +21,8 @@ from bayes_asr.tables.mdl import TransitionModel
 
 MOST_WALKS = 10  # through a graph, to find one that is short enough
 HASHING = 7853  # Kaldi's StringHasher
+# The search of Kaldi's FasterDecoder, which fails on what has little to do with its transcript.
+ALIGN_SI = AlignOptions(min_active=20, strict=True)
 
 
 class Frames(Protocol):
@@ -39,7 +41,7 @@ class Aligner:
 
     model: TransitionModel
     mixtures: Mixtures
-    options: AlignOptions = AlignOptions(min_active=20)  # as FasterDecoder's
+    options: AlignOptions = ALIGN_SI
     careful: bool = False
     engine: Engine = field(default_factory=choose_engine)
 
@@ -47,7 +49,8 @@ class Aligner:
     def costs(self) -> np.ndarray:
         """What each transition-id costs."""
         options = self.options
-        return transition_costs(self.model, options.transition_scale, options.self_loop_scale)
+        scales = options.transition_scale, options.self_loop_scale
+        return transition_costs(self.model, index_transitions(self.model), *scales)
 
     def align(self, utt: str, graph: Fst, x: np.ndarray) -> Alignment:
         """Return the best path of frames x [T, D] through a graph (Kaldi's gmm-align-compiled).

@@ -133,14 +133,16 @@ def find_first_transition(
 
 
 def transition_costs(
-    model: TransitionModel, transition_scale: float = 1.0, self_loop_scale: float = 0.1
+    model: TransitionModel,
+    transitions: Transitions,
+    transition_scale: float = 1.0,
+    self_loop_scale: float = 0.1,
 ) -> np.ndarray:
     """What each transition-id costs in a graph, float32 [transition-ids + 1]; 0 for epsilon.
 
     A self-loop, and the choice to leave it, has `self_loop_scale`; the choice among transitions
     that leave has `transition_scale` (AddTransitionProbs).
     """
-    transitions = index_transitions(model)
     leave = transitions.leave[transitions.state]
     onward = transition_scale * (model.log_prob - leave) + self_loop_scale * leave
     costs = -np.where(model.self_loop, self_loop_scale * model.log_prob, onward)

@@ -1,4 +1,4 @@
-"""The lang folder: symbols, topology, lexicon and sets of phones (Kaldi's utils/prepare_lang.sh)."""
+"""The lang folder: symbols, topology, lexicon, sets of phones (Kaldi's utils/prepare_lang.sh)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

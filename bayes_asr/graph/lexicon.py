@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,8 +97,8 @@ def disambiguate(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation],
 
 def build_lexicon_fst(
     lexicon: Iterable[Pronunciation],
-    phones: dict[str, int],
-    words: dict[str, int],
+    phones: Mapping[str, int],
+    words: Mapping[str, int],
     silence: Sequence[str] = (),
     silence_probability: float = 0.0,
     *,

@@ -80,7 +80,9 @@ class _Determinization:
             cost = _add(c + self._final(node) for node, c in subset.items())
             if cost < math.inf:
                 final[source] = cost
-        if not final or not arcs:
+        if not arcs and not self.words:
+            raise InputError("the transcript is empty, and there is no optional silence")
+        if not final:
             raise InputError("the lexicon has no way to say the transcript")
         return Sayings(arcs, final)
 

@@ -166,20 +166,20 @@ def _split_states(
     source: ByteReader, header: np.void, body: bytes
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Split states and arcs, which alternate: only a walk over the states finds the next one."""
+    count = int(header["states"])
+    fields = memoryview(body)[: len(body) // WORD * WORD].cast("i")
     begin, place = [], 0
-    for state in range(int(header["states"])):
-        first = place + VECTOR_STATE.size
-        count = VECTOR_STATE.unpack_from(body, place)[1] if first <= len(body) else -1
+    for state in range(count):
         begin.append(place)
-        place = first + count * ARC.itemsize
-        if count < 0 or place > len(body):
-            wanted = f"state {state} of {header['states']}"
-            ends = f"{wanted} ends after {place} bytes, the file has {len(body)}"
+        arcs = fields[place + 1] if place + 1 < len(fields) else -1
+        place += STATE_WORDS + ARC_WORDS * arcs
+        if arcs < 0 or place > len(fields):
+            wanted = f"state {state} of {count}"
+            ends = f"{wanted} ends after {WORD * place} bytes, the file has {len(body)}"
             raise source.fail(f"{ends}: {DAMAGED}")
-    words = np.frombuffer(body, "<i4", place // WORD)
-    heads = np.array(begin, np.int64) // WORD
-    arcs = words[_are_arcs(heads, len(words))].view(ARC)
-    return words[heads].view("<f4"), words[heads + 1].astype(np.int64), arcs
+    words, heads = np.frombuffer(body, "<i4", place), np.array(begin, np.int64)
+    columns = words[_are_arcs(heads, place)].view(ARC)
+    return words[heads].view("<f4"), words[heads + 1].astype(np.int64), columns
 
 
 def _build_fst(start: int, final: np.ndarray, counts: np.ndarray, arcs: np.ndarray) -> Fst:

@@ -277,7 +277,7 @@ def test_a_second_search_is_wider() -> None:
     assert found.retried
     assert found.cost == align_utterance("u", words, loglikes, speech, wide, ENGINE).cost
     narrower = AlignOptions(acoustic_scale=1.0, beam=0.5, retry_beam=1.0)
-    with pytest.raises(InputError, match="u: no path of its transcript through 200 frames within"):
+    with pytest.raises(InputError, match="u: no path of its 45 words through 200 frames within"):
         align_utterance("u", words, loglikes, speech, narrower, ENGINE)
 
 
