@@ -66,6 +66,11 @@ def decode_archive(
     decoder = choose_decoder(backend, out / "log", cmd)
     if way:
         decoder = EmbeddedDecoder(start_decoding(job, way))
+    return write_folder(job, decoder, out, recorded=recorded)
+
+
+def write_folder(job: Job, decoder: Decoder, out: Path, *, recorded: bool) -> Summary:
+    """Decode all of a job and write the folder `out`, as `decode_archive`."""
     symbols = Spelling(job.graph / "words.txt")
     summary, done = Summary(), []
     with alone_in(out), _scratch(out) as folder:
@@ -76,7 +81,7 @@ def decode_archive(
         with together(out):
             discard(out / NAME)  # what it says is not of these words
             if recorded:
-                write_record(describe_search(job.graph, options), out)
+                write_record(describe_search(job.graph, job.options), out)
             write_hypotheses(done, job, symbols, out)
             put_lattices(folder, out)
     if summary.failed:
