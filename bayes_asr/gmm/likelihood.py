@@ -1,0 +1,109 @@
+"""Log-likelihoods of frames by mixtures of Gaussians, and which of the Gaussians made them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.tables.gmm import Mixtures
+
+
+@dataclass(frozen=True)
+class PdfFrames:
+    """The frames [N] that are said to be of one pdf, and what its G Gaussians make of them.
+
+    `posteriors` float32 [N, G] sum to one over Gaussians; `log_likelihoods` float32 [N].
+    """
+
+    pdf: int
+    gaussians: slice
+    frames: np.ndarray
+    posteriors: np.ndarray
+    log_likelihoods: np.ndarray
+
+
+def log_likelihoods(
+    mixtures: Mixtures, x: np.ndarray, pdfs: Sequence[int] | np.ndarray | None = None
+) -> np.ndarray:
+    """Log-likelihoods float32 [T, P] of frames x [T, D], or [T, N] of the N `pdfs` alone.
+
+    One matrix product, as Kaldi's DiagGmm::LogLikelihoods, then sums over the Gaussians of each
+    pdf. Raises InputError where x has another dimension.
+    """
+    chosen = np.arange(mixtures.num_pdfs) if pdfs is None else np.asarray(pdfs, np.int64)
+    order = np.argsort(-mixtures.sizes[chosen], kind="stable")
+    layers = _layers(mixtures, chosen[order])
+    parts = np.concatenate(layers) if layers else np.zeros(0, np.int64)
+    scores = _product(mixtures, _with_squares(mixtures, x), parts)
+    result = np.empty((len(x), len(chosen)), np.float32)
+    result[:, order] = _sum_layers(scores, [len(layer) for layer in layers]).T
+    return result
+
+
+def iter_posteriors(mixtures: Mixtures, x: np.ndarray, pdfs: np.ndarray) -> Iterator[PdfFrames]:
+    """Yield, pdf by pdf, the frames of x [T, D] that have it in `pdfs` [T], with posteriors.
+
+    Raises InputError where x has another dimension or number of frames, or a pdf is unknown.
+    """
+    pdfs = np.asarray(pdfs)
+    if len(pdfs) != len(x):
+        raise InputError(f"{len(x)} frames of features, {len(pdfs)} aligned; align them again")
+    if len(pdfs) and not 0 <= pdfs.min() <= pdfs.max() < mixtures.num_pdfs:
+        raise InputError(
+            f"pdf-id {pdfs.max()} of the alignment, {mixtures.num_pdfs} pdfs of the model;"
+            " take the model that belongs to the alignment"
+        )
+    data = _with_squares(mixtures, x)
+    order = np.argsort(pdfs, kind="stable")
+    found, begins = np.unique(pdfs[order], return_index=True)
+    for pdf, frames in zip(found.tolist(), np.split(order, begins[1:]), strict=False):
+        gaussians = slice(int(mixtures.first[pdf]), int(mixtures.first[pdf + 1]))
+        scores = _product(mixtures, data[frames], gaussians)
+        largest = scores.max(0)
+        np.exp(scores - largest, out=scores)
+        total = scores.sum(0)
+        yield PdfFrames(pdf, gaussians, frames, (scores / total).T, largest + np.log(total))
+
+
+def _with_squares(mixtures: Mixtures, x: np.ndarray) -> np.ndarray:
+    """Frames and their squares, float32 [T, 2D]."""
+    if x.ndim != 2 or x.shape[1] != mixtures.dim:
+        raise InputError(
+            f"features of dimension {x.shape[-1]}, Gaussians of {mixtures.dim};"
+            " take the features that the model was trained on"
+        )
+    x = np.asarray(x, np.float32)
+    return np.concatenate((x, x * x), axis=1)
+
+
+def _product(mixtures: Mixtures, data: np.ndarray, gaussians: np.ndarray | slice) -> np.ndarray:
+    """Log of weight times density [G, T] of some Gaussians for frames with squares [T, 2D]."""
+    slopes = mixtures.means_inverse_variances[gaussians]
+    weights = np.concatenate((slopes, -0.5 * mixtures.inverse_variances[gaussians]), axis=1)
+    product: np.ndarray = weights @ data.T
+    product += mixtures.gconsts[gaussians, None]
+    return product
+
+
+def _layers(mixtures: Mixtures, pdfs: np.ndarray) -> list[np.ndarray]:
+    """The first Gaussian of each pdf, the second of each that has one, and so on.
+
+    The larger mixtures come first, so each layer belongs to the first pdfs of the one before.
+    """
+    sizes, first = mixtures.sizes[pdfs], mixtures.first[pdfs]
+    counts = [int((sizes > layer).sum()) for layer in range(sizes.max(initial=0))]
+    return [first[:count] + layer for layer, count in enumerate(counts)]
+
+
+def _sum_layers(scores: np.ndarray, counts: list[int]) -> np.ndarray:
+    """Log of the sum of exponentials over layers [sum of counts, T]; their memory is used."""
+    layers = np.split(scores, np.cumsum(counts)[:-1]) if counts else [scores]
+    largest = layers[0].copy()
+    for layer in layers[1:]:
+        np.maximum(largest[: len(layer)], layer, out=largest[: len(layer)])
+    total = np.zeros_like(largest)
+    for layer in layers:
+        layer -= largest[: len(layer)]
+        total[: len(layer)] += np.exp(layer, out=layer)
+    return largest + np.log(total)
