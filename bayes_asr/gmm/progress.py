@@ -49,7 +49,9 @@ def read_progress(folder: Path, of: Mapping[str, Any]) -> Progress | None:
     try:
         progress = Progress(**json.loads(read_text(path)))
     except (ValueError, TypeError) as error:
-        raise InputError(f"{path}: is damaged ({error}); remove the folder and begin anew") from None
+        raise InputError(
+            f"{path}: is damaged ({error}); remove the folder and begin anew"
+        ) from None
     return progress if progress.of == json.loads(json.dumps(of)) else None
 
 

@@ -50,9 +50,9 @@ def compute_posteriors(lattice: AnyLattice, acoustic_scale: float) -> Posteriors
     if not lattice.num_states:
         raise InputError("the lattice has no path")
     steps = list_steps(scale_acoustic(lattice, acoustic_scale))
-    begin = find_times(steps, lattice.num_states + 1)
-    share, total = weigh_steps(steps, lattice.num_states + 1)
     lengths = np.diff(steps.tid_offsets)
+    begin = find_times(steps.source, steps.target, lengths, lattice.num_states + 1)
+    share, total = weigh_steps(steps, lattice.num_states + 1)
     within = np.arange(len(steps.tids)) - np.repeat(steps.tid_offsets[:-1], lengths)
     frame = np.repeat(begin[steps.source], lengths) + within
     width = int(steps.tids.max(initial=0)) + 1
@@ -86,21 +86,26 @@ def list_steps(lattice: Lattice | CompactLattice) -> Steps:
     )
 
 
-def find_times(steps: Steps, states: int) -> np.ndarray:
-    """Return the frame in which each state is entered, int64 [S]; InputError where paths differ."""
-    lengths = np.diff(steps.tid_offsets)
+def find_times(
+    source: np.ndarray, target: np.ndarray, lengths: np.ndarray, states: int
+) -> np.ndarray:
+    """Return the frame in which each state is entered, int64 [S].
+
+    Arcs [A] from `source` to `target` over so many frames, those into a state before those out of
+    it.  InputError where paths to a state differ in length.
+    """
     times = [0] * states
-    for source, target, length in zip(
-        steps.source.tolist(), steps.target.tolist(), lengths.tolist(), strict=True
+    for before, after, length in zip(
+        source.tolist(), target.tolist(), lengths.tolist(), strict=True
     ):
-        times[target] = times[source] + length
+        times[after] = times[before] + length
     found = np.array(times)
-    apart = np.flatnonzero(found[steps.source] + lengths != found[steps.target])
+    through = found[source] + lengths
+    apart = np.flatnonzero(through != found[target])
     if len(apart):
-        step = apart[0]
         raise InputError(
-            f"the lattice has paths of different lengths: {found[steps.target[step]]} and"
-            f" {found[steps.source[step]] + lengths[step]} frames to the same state"
+            f"the lattice has paths of {found[target[apart[0]]]} and of {through[apart[0]]} frames"
+            " to one state; decode the utterance again"
         )
     return found
 
