@@ -4,28 +4,32 @@ A model directory says it as Kaldi's scripts do: by cmvn_opts, delta_opts, splic
 full.mat and, beside an alignment, trans.N.
 """
 
-import re
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import DELTA_WINDOW, Cmvn, FrontEnd
+from bayes_asr.features.front_end import DELTA_WINDOW, Cmvn, FrontEnd, statistics
 from bayes_asr.features.stored import Features
-from bayes_asr.files import discard, find_files, is_there, read_text
+from bayes_asr.files import discard, find_files, is_there, replacing, together
 from bayes_asr.gmm.affine import apply_transform
+from bayes_asr.progress import follow
 from bayes_asr.tables.ark import iter_matrices, read_matrix, write_matrices, write_matrix
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.jobs import find_jobs
-from bayes_asr.tables.text import DataDir, write_lines
+from bayes_asr.tables.options import read_options
+from bayes_asr.tables.text import DataDir, read_data_dir, write_lines
 
-OPTION = re.compile(r"--([\w-]+)(?:=(\S*))?", re.ASCII)
-SPLICED = {"left-context": "4", "right-context": "4"}  # defaults of splice-feats
-DELTAS = {"delta-order": "2", "delta-window": f"{DELTA_WINDOW}"}  # of add-deltas
-CMVN = {"norm-means": "true", "norm-vars": "false"}  # of apply-cmvn
-TRUE, FALSE = ("true", "t", "", "1"), ("false", "f", "0")
+SPLICED = {"left-context": 4, "right-context": 4}  # defaults of splice-feats
+DELTAS = {"delta-order": 2, "delta-window": DELTA_WINDOW}  # of add-deltas
+CMVN = {"norm-means": True, "norm-vars": False}  # of apply-cmvn
+TABLES = (  # of a data directory that say nothing of its features
+    *("utt2spk", "spk2utt", "text", "segments", "wav.scp", "reco2file_and_channel", "spk2gender"),
+    *("utt2lang", "utt2dur", "reco2dur", "utt2uniq", "frame_shift", "stm", "glm", "ctm"),
+)
 
 
 @dataclass(frozen=True)
@@ -151,21 +155,20 @@ def read_pipeline(model_dir: Path) -> Pipeline:
     cmvn = _read_cmvn(model_dir / "cmvn_opts")
     final, full = model_dir / "final.mat", model_dir / "full.mat"
     if not is_there(final):
-        options = _read_options(model_dir / "delta_opts", DELTAS)
-        if options["delta-window"] != DELTAS["delta-window"]:
+        options = read_options(model_dir / "delta_opts", DELTAS)
+        if options["delta-window"] != DELTA_WINDOW:
             raise InputError(
                 f"{model_dir / 'delta_opts'}: derivatives over {options['delta-window']} frames"
                 f" are not supported, only over {DELTA_WINDOW}; train with --delta-window=2"
             )
-        return Pipeline(cmvn, int(options["delta-order"]))
-    options = _read_options(model_dir / "splice_opts", SPLICED)
-    pipeline = Pipeline.of_spliced(
-        int(options["left-context"]), int(options["right-context"]), cmvn
+        return Pipeline(cmvn, options["delta-order"])
+    options = read_options(model_dir / "splice_opts", SPLICED)
+    spliced = Pipeline.of_spliced(options["left-context"], options["right-context"], cmvn)
+    return replace(
+        spliced,
+        matrix=read_matrix(str(final), "the matrix"),
+        full=read_matrix(str(full), "the matrix") if is_there(full) else None,
     )
-    matrices = [
-        read_matrix(str(path), "the matrix") if is_there(path) else None for path in (final, full)
-    ]
-    return replace(pipeline, matrix=matrices[0], full=matrices[1])
 
 
 def write_pipeline(pipeline: Pipeline, model_dir: Path) -> None:
@@ -226,30 +229,45 @@ def write_transforms(transforms: Iterable[tuple[str, np.ndarray]], folder: Path)
     return write_matrices(transforms, folder / "trans.1")
 
 
+def write_fmllr(
+    data: Path, model_dir: Path, transforms: Path, out: Path, *, open_pipe: OpenPipe | None = None
+) -> int:
+    """Write a data directory of speaker-adapted features, as Kaldi's make_fmllr_feats.sh.
+
+    transforms: the folder of trans.N. `out` gets feats, the statistics of its speakers, and the
+    tables of `data` that say nothing of the features. Returns how many utterances. InputError for a
+    speaker without a transform; nothing is written then.
+    """
+    if out.resolve() == data.resolve():
+        raise InputError(f"{out}: holds the features that are read; choose another folder")
+    pipeline = replace(read_pipeline(model_dir), transforms=read_transforms(transforms))
+    directory = read_data_dir(data, open_pipe=open_pipe)
+    features = SpeakerFeatures(directory, pipeline, open_pipe=open_pipe)
+    sums: dict[str, np.ndarray] = {}
+
+    def adapt() -> Iterator[tuple[str, np.ndarray]]:
+        for utt in follow(features.utterances, "features"):
+            x = features[utt]
+            speaker = features.speakers[utt]
+            sums[speaker] = sums.get(speaker, 0.0) + statistics([x])
+            yield utt, x
+
+    with together(out):
+        count = write_matrices(adapt(), out / "feats.ark", out / "feats.scp")
+        write_matrices(sorted(sums.items()), out / "cmvn.ark", out / "cmvn.scp")
+        for name in TABLES:
+            if is_there(data / name):
+                with replacing(out / name) as temporary:
+                    shutil.copyfile(data / name, temporary)
+            else:
+                discard(out / name)
+    return count
+
+
 def _read_cmvn(path: Path) -> Cmvn:
-    options = _read_options(path, CMVN)
-    for name, value in options.items():
-        if value not in (*TRUE, *FALSE):
-            raise InputError(f"{path}: --{name}={value} is neither true nor false; correct it")
-    if options["norm-means"] in FALSE:
-        if options["norm-vars"] in TRUE:
-            raise InputError(f"{path}: variances are normalised only with means; correct it")
-        return "none"
-    return "mean-variance" if options["norm-vars"] in TRUE else "mean"
-
-
-def _read_options(path: Path, defaults: Mapping[str, str]) -> dict[str, str]:
-    """The options in a file such as cmvn_opts, and the defaults of those that it lacks."""
-    options = dict(defaults)
-    for word in read_text(path).split() if is_there(path) else ():
-        match = OPTION.fullmatch(word)
-        name = match[1].replace("_", "-") if match else ""
-        if match is None or name not in options:
-            raise InputError(
-                f"{path}: the option {word} is not supported, only {', '.join(sorted(defaults))};"
-                " train the model without it"
-            )
-        options[name] = match[2] or ""
-        if defaults[name].isdigit() and not re.fullmatch(r"\d{1,3}", options[name], re.ASCII):
-            raise InputError(f"{path}: {word} is no number of frames; correct it")
-    return options
+    options = read_options(path, CMVN)
+    if options["norm-vars"] and not options["norm-means"]:
+        raise InputError(f"{path}: variances are normalised only with means; correct it")
+    if options["norm-means"]:
+        return "mean-variance" if options["norm-vars"] else "mean"
+    return "none"

@@ -4,6 +4,7 @@ M. J. F. Gales, "Maximum likelihood linear transformations for HMM-based speech 
 Computer Speech and Language 12(2), 1998. As Kaldi's gmm-est-fmllr and gmm-est-fmllr-gpost.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy.sparse
 
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.affine import identity
-from bayes_asr.gmm.occupation import Occupation
+from bayes_asr.gmm.occupation import Occupation, PdfWeights
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.tables.gmm import Mixtures
 
@@ -91,20 +92,41 @@ def estimate_fmllr(
     scatters = unpack(statistics.quadratic, dim + 1)
     if not (np.linalg.matrix_rank(scatters) == dim + 1).all():
         raise InputError(
-            f"{statistics.count:g} frames of a speaker do not vary in all of {dim} dimensions, so"
-            f" that fMLLR has no answer; raise the minimum count of {min_count:g} frames"
+            f"{statistics.count:g} frames of speech do not vary in all of {dim} dimensions, so that"
+            f" fMLLR has no answer; ask for more than {min_count:g} frames"
         )
     inverses = np.linalg.inv(scatters)
     transform = start.copy()
     for _ in range(iterations):
         for row, inverse in enumerate(inverses):
-            cofactors = np.linalg.inv(transform[:, :dim])[:, row]
-            transform[row] = _best_row(
-                np.append(cofactors, 0.0), inverse, statistics.linear[row], statistics.count
-            )
+            cofactors = np.append(np.linalg.solve(transform[:, :dim], np.eye(dim)[row]), 0.0)
+            linear = statistics.linear[row]
+            transform[row] = _best_row(cofactors, inverse, linear, statistics.count)
     if evaluate_fmllr(statistics, transform) < evaluate_fmllr(statistics, start):
         return identity(dim)
     return transform.astype(np.float32)
+
+
+def adapt_speaker(
+    speaker: str,
+    utterances: Iterable[tuple[np.ndarray, PdfWeights]],
+    mixtures: Mixtures,
+    *,
+    aligner: Mixtures | None = None,
+    min_count: float = MIN_COUNT,
+) -> np.ndarray:
+    """The transform float32 [D, D+1] of a speaker, by features [T, D] and pdfs of his utterances.
+
+    aligner: what divides the frames of a pdf among its Gaussians, by default `mixtures` itself; it
+    has the same Gaussians. InputError, with the speaker, as in `estimate_fmllr`.
+    """
+    statistics = FmllrStatistics.zeros(mixtures.dim)
+    for x, pdfs in utterances:
+        statistics.add(mixtures, x, Occupation.of(aligner or mixtures, x, pdfs))
+    try:
+        return estimate_fmllr(statistics, min_count)
+    except InputError as error:
+        raise InputError(f"speaker {speaker}: {error}") from None
 
 
 def _best_row(

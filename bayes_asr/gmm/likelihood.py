@@ -51,13 +51,14 @@ def iter_posteriors(mixtures: Mixtures, x: np.ndarray, pdfs: np.ndarray) -> Iter
         raise InputError(f"{len(x)} frames of features, {len(pdfs)} aligned; align them again")
     if len(pdfs) and not 0 <= pdfs.min() <= pdfs.max() < mixtures.num_pdfs:
         raise InputError(
-            f"pdf-id {pdfs.max()} of the alignment, {mixtures.num_pdfs} pdfs of the model;"
+            f"pdf-ids {pdfs.min()} to {pdfs.max()} aligned, {mixtures.num_pdfs} in the model;"
             " take the model that belongs to the alignment"
         )
     data = _with_squares(mixtures, x)
     order = np.argsort(pdfs, kind="stable")
-    found, begins = np.unique(pdfs[order], return_index=True)
-    for pdf, frames in zip(found.tolist(), np.split(order, begins[1:]), strict=False):
+    found, counts = np.unique(pdfs, return_counts=True)
+    for pdf, end, count in zip(found.tolist(), counts.cumsum(), counts, strict=True):
+        frames = order[end - count : end]
         gaussians = slice(int(mixtures.first[pdf]), int(mixtures.first[pdf + 1]))
         scores = _product(mixtures, data[frames], gaussians)
         largest = scores.max(0)

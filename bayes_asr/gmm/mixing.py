@@ -143,7 +143,8 @@ def _merge(mixture: Mixtures, size: int) -> Mixtures:
         weights, means, squares = (np.delete(a, gone, axis=0) for a in (weights, means, squares))
     if len(weights) == mixture.num_gaussians:
         return mixture
-    return Mixtures.from_moments([0, len(weights)], weights, means, squares - means**2)
+    first = np.array([0, len(weights)])
+    return Mixtures.from_moments(first, weights, means, squares - means**2)
 
 
 def _closest(weights: np.ndarray, means: np.ndarray, squares: np.ndarray) -> tuple[int, int]:

@@ -76,7 +76,7 @@ def estimate_mllt(statistics: MlltStatistics) -> np.ndarray:
     matrix = np.eye(dim)
     for _ in range(ITERATIONS):
         for row, inverse in enumerate(inverses):
-            cofactors = np.linalg.inv(matrix)[:, row]
+            cofactors = np.linalg.solve(matrix, np.eye(dim)[row])
             direction = inverse @ cofactors
             matrix[row] = direction * np.sqrt(count / (cofactors @ direction))
     return matrix.astype(np.float32)

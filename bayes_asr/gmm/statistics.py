@@ -1,11 +1,12 @@
 """What mixtures of Gaussians are estimated from, and their estimation by maximum likelihood."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from bayes_asr.gmm.likelihood import iter_posteriors
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.likelihood import PdfFrames, iter_posteriors
 from bayes_asr.tables.gmm import Mixtures
 
 BLOCK = 20_000  # frames that are taken together, so that many share a pdf
@@ -15,10 +16,12 @@ BLOCK = 20_000  # frames that are taken together, so that many share a pdf
 class Statistics:
     """Counts and sums, float64, of M Gaussians over frames (Kaldi's gmm-acc-stats-ali).
 
-    `occupancy` [M]; `sums` and `squares` [M, D] of features; `frames`: how many, by weight;
-    `log_likelihood`: of the features by which they were divided among Gaussians.
+    `first` [P + 1] as of the mixtures; `occupancy` [M]; `sums` and `squares` [M, D] of features;
+    `frames`: how many, by weight; `log_likelihood`: of the features by which they were divided
+    among Gaussians.
     """
 
+    first: np.ndarray
     occupancy: np.ndarray
     sums: np.ndarray
     squares: np.ndarray
@@ -29,7 +32,7 @@ class Statistics:
     def zeros(mixtures: Mixtures) -> "Statistics":
         """Nothing seen yet."""
         shape = mixtures.inverse_variances.shape
-        return Statistics(np.zeros(shape[0]), np.zeros(shape), np.zeros(shape))
+        return Statistics(mixtures.first, np.zeros(shape[0]), np.zeros(shape), np.zeros(shape))
 
     def add(
         self,
@@ -42,32 +45,46 @@ class Statistics:
         """Add frames x [T, D] aligned to `pdfs` [T], with `weights` [T], one by default.
 
         of: other features [T, D] of these frames, whose sums are taken (gmm-acc-stats-twofeats).
-        Raises InputError where x and pdfs do not belong together or to the model.
+        Raises InputError where x and pdfs do not belong together or to the model, or a frame is
+        too far from all Gaussians for float32.
         """
         weights = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
         y = np.asarray(x if of is None else of, np.float64)
         y = np.concatenate((y, y * y), axis=1)
-        for part in iter_posteriors(mixtures, x, pdfs):
-            share = part.posteriors * weights[part.frames, None]
-            total = share.T @ y[part.frames]
-            self.occupancy[part.gaussians] += share.sum(0)
-            self.sums[part.gaussians] += total[:, : mixtures.dim]
-            self.squares[part.gaussians] += total[:, mixtures.dim :]
-            self.log_likelihood += float(part.log_likelihoods @ weights[part.frames])
+        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused
+            for part in iter_posteriors(mixtures, x, pdfs):
+                self._add_part(part, weights[part.frames], y[part.frames])
+        if not np.isfinite(self.log_likelihood):
+            raise InputError(
+                f"the log-likelihood of {len(x)} frames is {self.log_likelihood}: their largest"
+                f" value is {np.abs(x).max():g}; look at the features and how they are normalised"
+            )
         self.frames += float(weights.sum())
+
+    def _add_part(self, part: PdfFrames, weights: np.ndarray, y: np.ndarray) -> None:
+        """Add frames of one pdf: their weights [N], and what is summed with its squares [N, 2D]."""
+        share = part.posteriors * weights[:, None]
+        total = share.T @ y
+        self.occupancy[part.gaussians] += share.sum(0)
+        self.sums[part.gaussians] += total[:, : self.sums.shape[1]]
+        self.squares[part.gaussians] += total[:, self.sums.shape[1] :]
+        self.log_likelihood += float(part.log_likelihoods @ weights)
 
     def __add__(self, other: "Statistics") -> "Statistics":
         """Both together (gmm-sum-accs)."""
-        return Statistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        names = [field.name for field in fields(self) if field.name != "first"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return replace(self, **sums)
 
     @property
     def log_likelihood_per_frame(self) -> float:
         """What gmm-acc-stats-ali calls the average likelihood per frame."""
         return self.log_likelihood / self.frames if self.frames else 0.0
 
-    def pdf_occupancy(self, mixtures: Mixtures) -> np.ndarray:
-        """Counts of pdfs, float64 [P]: what Kaldi writes as `final.occs`."""
-        return np.add.reduceat(self.occupancy, mixtures.first[:-1])
+    @property
+    def pdf_occupancy(self) -> np.ndarray:
+        """Frames of each pdf, float64 [P]: what Kaldi writes as `final.occs`."""
+        return np.add.reduceat(self.occupancy, self.first[:-1])
 
 
 def accumulate(
@@ -134,8 +151,8 @@ def _join(block: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.nd
 
 
 def _shares(mixtures: Mixtures, statistics: Statistics) -> np.ndarray:
-    """What part of its pdf's frames a Gaussian has, float64 [M]; equal parts where there is none."""
-    totals = statistics.pdf_occupancy(mixtures)
+    """What part of its pdf's frames a Gaussian has, float64 [M]; an equal one if there is none."""
+    totals = statistics.pdf_occupancy
     equal = np.repeat(1 / mixtures.sizes, mixtures.sizes)
     with np.errstate(invalid="ignore"):
         shares = statistics.occupancy / np.repeat(totals, mixtures.sizes)
