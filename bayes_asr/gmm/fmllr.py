@@ -12,7 +12,7 @@ import scipy.sparse
 
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.affine import identity
-from bayes_asr.gmm.occupation import Occupation, PdfWeights
+from bayes_asr.gmm.occupation import Occupation, PdfWeights, iter_blocks
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.tables.gmm import Mixtures
 
@@ -121,7 +121,7 @@ def adapt_speaker(
     has the same Gaussians. InputError, with the speaker, as in `estimate_fmllr`.
     """
     statistics = FmllrStatistics.zeros(mixtures.dim)
-    for x, pdfs in utterances:
+    for x, pdfs in iter_blocks(utterances):
         statistics.add(mixtures, x, Occupation.of(aligner or mixtures, x, pdfs))
     try:
         return estimate_fmllr(statistics, min_count)

@@ -4,12 +4,14 @@ M. J. F. Gales, "Semi-tied covariance matrices for hidden Markov models", IEEE T
 Speech and Audio Processing 7(3), 1999. As Kaldi's gmm-acc-mllt, est-mllt and gmm-transform-means.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.gmm.occupation import Occupation
+from bayes_asr.gmm.occupation import PRUNING, Occupation, PdfWeights, iter_blocks
+from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.tables.gmm import Mixtures
 
@@ -47,6 +49,23 @@ class MlltStatistics:
 
     def __add__(self, other: "MlltStatistics") -> "MlltStatistics":
         return MlltStatistics(self.count + other.count, self.scatters + other.scatters)
+
+
+def accumulate_mllt(
+    mixtures: Mixtures,
+    utterances: Iterable[tuple[np.ndarray, PdfWeights]],
+    random: Random,
+    pruning: float = PRUNING,
+) -> MlltStatistics:
+    """Statistics of utterances, each features [T, D] and their pdfs, in bounded memory.
+
+    Most posteriors below `pruning` are left out, at random; with 0 none is.
+    """
+    statistics = MlltStatistics.zeros(mixtures.dim)
+    for x, pdfs in iter_blocks(utterances):
+        occupation = Occupation.of(mixtures, x, pdfs)
+        statistics.add(mixtures, x, occupation.prune(pruning, random))
+    return statistics
 
 
 def evaluate_mllt(statistics: MlltStatistics, matrix: np.ndarray) -> float:

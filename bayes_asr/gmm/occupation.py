@@ -1,6 +1,6 @@
 """Who made a frame: weights of pdfs, by alignments or lattices, and of the Gaussians of these."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +9,9 @@ from bayes_asr.gmm.likelihood import iter_posteriors
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.tables.gmm import Mixtures
 from bayes_asr.tables.mdl import TransitionModel
+
+BLOCK = 5000  # frames that are taken together; with 8 Gaussians a pdf, they take a few MB
+PRUNING = 4.0  # threshold of steps/train_lda_mllt.sh (--randprune)
 
 
 @dataclass(frozen=True)
@@ -65,24 +68,43 @@ class Occupation:
     @classmethod
     def of(cls, mixtures: Mixtures, x: np.ndarray, pdfs: PdfWeights) -> "Occupation":
         """Divide the weight of each pdf in frames of x [T, D] among its Gaussians."""
-        parts = [
-            (
-                np.repeat(part.frames, part.posteriors.shape[1]),
-                np.tile(np.arange(part.gaussians.start, part.gaussians.stop), len(part.frames)),
-                (part.posteriors * pdfs.weights[part.frames, None]).ravel(),
-            )
-            for part in iter_posteriors(mixtures, x[pdfs.frames], pdfs.pdfs)
-        ]
-        empty = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
-        pairs, gaussians, posteriors = map(np.concatenate, zip(empty, *parts, strict=True))
-        order = np.lexsort((gaussians, pairs))
-        return cls(pdfs.frames[pairs[order]], gaussians[order], posteriors[order])
+        sizes = mixtures.sizes[pdfs.pdfs]
+        begins = np.cumsum(sizes) - sizes
+        pairs = np.repeat(np.arange(len(sizes)), sizes)
+        gaussians = np.arange(len(pairs)) + (mixtures.first[pdfs.pdfs] - begins)[pairs]
+        posteriors = np.empty(len(pairs), np.float32)
+        for part in iter_posteriors(mixtures, x[pdfs.frames], pdfs.pdfs):
+            places = begins[part.frames, None] + np.arange(part.posteriors.shape[1])
+            posteriors[places] = part.posteriors * pdfs.weights[part.frames, None]
+        return cls(pdfs.frames[pairs], gaussians, posteriors)
 
     def prune(self, threshold: float, random: Random) -> "Occupation":
         """As `PdfWeights.prune`."""
         posteriors = prune(self.posteriors, threshold, random)
         used = np.flatnonzero(posteriors)
         return Occupation(self.frames[used], self.gaussians[used], posteriors[used])
+
+
+def iter_blocks(
+    utterances: Iterable[tuple[np.ndarray, PdfWeights]],
+) -> Iterator[tuple[np.ndarray, PdfWeights]]:
+    """Yield features [T, D] and pdfs of several utterances as if of one: pdfs come often."""
+    block: list[tuple[np.ndarray, PdfWeights]] = []
+    frames = 0
+    for x, pdfs in utterances:
+        block.append((x, PdfWeights(pdfs.frames + frames, pdfs.pdfs, pdfs.weights)))
+        frames += len(x)
+        if frames >= BLOCK:
+            yield _join(block)
+            block, frames = [], 0
+    if block:
+        yield _join(block)
+
+
+def _join(block: Sequence[tuple[np.ndarray, PdfWeights]]) -> tuple[np.ndarray, PdfWeights]:
+    features, pdfs = zip(*block, strict=True)
+    columns = ([getattr(part, name) for part in pdfs] for name in ("frames", "pdfs", "weights"))
+    return np.concatenate(features), PdfWeights(*map(np.concatenate, columns))
 
 
 def prune(values: np.ndarray, threshold: float, random: Random) -> np.ndarray:
