@@ -84,6 +84,11 @@ def decode_speaker(
         for utt in utts:
             pickle.dump(observe_adapted(models, how, utt, first, statistics), waiting)
         second = _estimate(statistics, how, where)
+        if statistics.count <= how.min_count:
+            LOGGER.warning(
+                "%s: %.0f frames of speech, and a transform takes more than %g: not adapted",
+                *(where, statistics.count, how.min_count),
+            )
         transform = compose(second, first, affine=True)
         waiting.seek(0)
         results = [score_anew(models, pickle.load(waiting), transform) for _ in utts]  # noqa: S301 - ours
@@ -167,11 +172,6 @@ def _weigh_pdfs(models: Models, how: Adaptation, lattice: Lattice, beam: float) 
 
 def _estimate(statistics: FmllrStatistics, how: Adaptation, where: str) -> np.ndarray:
     """The transform, named in faults by `where`: data and speaker."""
-    if statistics.count <= how.min_count:
-        LOGGER.warning(
-            "%s: %.0f frames of speech, of at least %g that a transform takes: not adapted",
-            *(where, statistics.count, how.min_count),
-        )
     try:
         return estimate_fmllr(statistics, how.min_count)
     except InputError as error:
