@@ -4,6 +4,7 @@ A folder knows how many of its phases are complete, so work that was ended anywh
 next one, and leaves what undisturbed work would have left.
 """
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -14,7 +15,7 @@ import numpy as np
 
 from bayes_asr.align.utterance import AlignOptions
 from bayes_asr.errors import InputError
-from bayes_asr.files import is_there, together
+from bayes_asr.files import is_there, replacing, together
 from bayes_asr.gmm import work
 from bayes_asr.gmm.progress import MARK, Progress, hash_files, read_progress
 from bayes_asr.gmm.questions import read_phone_sets
@@ -175,6 +176,11 @@ class Course:
                 if utt not in self._named:
                     LOGGER.warning("%s", found)
                     self._named.add(utt)
+
+    def copy(self, source: Path, name: str = "") -> None:
+        """Copy a file into this folder, complete or not at all."""
+        with replacing(self.out / (name or source.name)) as temporary:
+            shutil.copyfile(source, temporary)
 
     def check_failed(self, failed: Sequence[str], done: int) -> None:
         """Count and name what has failed; InputError where that is more than half."""

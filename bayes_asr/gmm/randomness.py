@@ -28,10 +28,6 @@ class Random:
         self._state = state[-DEGREE:]
         return np.array(state[DEGREE:], np.int64) >> 1
 
-    def integer(self) -> int:
-        """The next value of rand()."""
-        return int(self.integers(1)[0])
-
     def uniform(self, count: int) -> np.ndarray:
         """Numbers between 0 and 1, neither of them before rounding, float32 (RandUniform)."""
         return ((self.integers(count) + 1.0) / (LARGEST + 2.0)).astype(np.float32)

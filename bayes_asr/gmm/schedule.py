@@ -6,6 +6,7 @@ from typing import Literal
 
 Kind = Literal["mono", "deltas", "lda-mllt", "sat"]
 Phase = tuple[str, int]  # what is done, in which pass
+UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Schedule:
     cluster_threshold: float | None = None
 
     def target(self, number: int, first: int) -> int:
-        """How many Gaussians pass `number` (0 and up) ends with, of a model that began with `first`.
+        """How many Gaussians pass `number`, from 0, ends with; the training began with `first`.
 
         As in Kaldi's scripts, the increment is a whole number.
         """

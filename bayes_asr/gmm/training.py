@@ -1,6 +1,5 @@
 """The passes of Kaldi's train_mono.sh, train_deltas.sh, train_lda_mllt.sh and train_sat.sh."""
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
@@ -10,9 +9,10 @@ from typing import cast
 
 import numpy as np
 
-from bayes_asr.files import discard, replacing
+from bayes_asr.files import discard
 from bayes_asr.gmm import work
 from bayes_asr.gmm.affine import compose
+from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.course import (
     ALIGNMENTS,
     Aligned,
@@ -27,7 +27,7 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
-from bayes_asr.gmm.first_model import Converter, start_mixtures, derive_transitions
+from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
 from bayes_asr.gmm.lda import estimate_lda
 from bayes_asr.gmm.mixing import mix_up
 from bayes_asr.gmm.mllt import estimate_mllt, transform_means
@@ -36,7 +36,7 @@ from bayes_asr.gmm.progress import MODEL
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.roots import read_roots
-from bayes_asr.gmm.schedule import Schedule
+from bayes_asr.gmm.schedule import UNADAPTED, Schedule
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.statistics import Statistics, estimate
 from bayes_asr.gmm.transitions import update_transitions
@@ -54,9 +54,9 @@ from bayes_asr.tables.tree import read_tree, write_tree
 from bayes_asr.targets.alignments import find_archives
 
 FIRST_UTTERANCES = 10  # whose mean and variance monophones begin with
+FIRST_POWER = 0.2  # of the first splitting, in which gmm-mixup is left to itself
 LEAST = 10.0  # frames that a Gaussian wants
 RARE = 3.0  # frames that a Gaussian of the first estimation wants, so that rare phones get one
-UNADAPTED = "final.alimdl"
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Training(Course):
         events = partial(work.sum_events, context, self.read(model=self.before / MODEL))
         statistics = add_up(self.way(events, share_frames(self.iter_before())))
         sets = read_phone_sets(self.lang / "phones/sets.int")
-        asked = cluster_phones(statistics, sets, Random().integer)
+        asked = cluster_phones(statistics, sets, Random())
         asked += read_phone_sets(self.lang / "phones/extra_questions.int")
         questions = compile_questions(asked, self.topology, context.width)
         tree = build_tree(
@@ -213,7 +213,7 @@ class Training(Course):
         transitions = derive_transitions(tree, self.topology)
         mixtures, frames = start_mixtures(tree, statistics)
         if schedule.kind == "deltas":
-            mixtures = mix_up(mixtures, frames, schedule.leaves)
+            mixtures = mix_up(mixtures, frames, schedule.leaves, power=FIRST_POWER)
         self.progress.first = schedule.leaves
         with self.completing():
             write_lines((" ".join(map(str, one)) for one in asked), self.out / "questions.int")
@@ -265,7 +265,7 @@ class Training(Course):
         """Estimate the model from the alignments, and split Gaussians."""
         total, counts = self.sum_statistics(work.sum_frames)
         transitions, mixtures = read_gmm(self.model)
-        occupancies = total.pdf_occupancy(mixtures)
+        occupancies = total.pdf_occupancy
         least = RARE if number == 0 else LEAST
         mixtures = estimate(mixtures, total, min_occupancy=least)
         target = self.schedule.target(number, self.progress.first)
@@ -298,8 +298,8 @@ class Training(Course):
     def finish(self, _: int) -> None:
         """Give the model its name."""
         with self.completing():
-            copy(self.model, self.out / MODEL)
-            copy(self.lang / "phones.txt", self.out / "phones.txt")
+            self.copy(self.model, MODEL)
+            self.copy(self.lang / "phones.txt")
             write_lines([1], self.out / "num_jobs")
             discard(self.model)
 
@@ -309,9 +309,3 @@ class Training(Course):
         """Statistics and counts of transition-ids of all shares."""
         parts = self.way(partial(statistics, self.read()), share_frames(self.iter_aligned()))
         return reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), parts)
-
-
-def copy(source: Path, target: Path) -> None:
-    """Copy a file, complete or not at all."""
-    with replacing(target) as temporary:
-        shutil.copyfile(source, temporary)
