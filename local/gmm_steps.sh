@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034  # the scripts that read this use what it sets
 # The steps from prepared data to GMMs, alignments and fMLLR features, for local/kaldi_gmm.sh and local/gmm.sh, which
 # differ in how they do a step: for a step of some KIND they define a function way_KIND, which sets $command. Without
 # a command there is nothing to do.
