@@ -110,8 +110,8 @@ def _sum_utterance(
     frames = np.column_stack([places.pdf_class[transition_ids], split.of_frame])
     begins = np.flatnonzero((frames != np.roll(frames, 1, 0)).any(1) | (np.arange(len(x)) == 0))
     pdf_class, phone = frames[begins].T
-    exact = x.astype(np.float64)
-    columns = np.column_stack([np.ones(len(x)), exact, exact**2])
+    single = x.astype(np.float32)  # Kaldi squares in float32, and sums in float64
+    columns = np.column_stack([np.ones(len(x)), single, single * single])
     return TreeStatistics(
         context,
         np.column_stack([pdf_class, windows[phone]]).astype(np.int32),
