@@ -15,6 +15,7 @@ from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.tree import ABSENT
 
 ROWS = 1 << 17  # what is merged at once, which bounds the memory besides that of the result
+COLUMNS = 16  # of sums that are added at once
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,15 @@ def _sum_utterance(
 
 
 def _merge(parts: Sequence[TreeStatistics]) -> TreeStatistics:
-    """Add the sums of equal events."""
+    """Add the sums of equal events, some columns at a time, which saves a copy of all."""
     events = np.concatenate([part.events for part in parts])
     order = np.lexsort(events.T[::-1])
     events = events[order]
-    distinct = np.append(True, (events[1:] != events[:-1]).any(1))[: len(events)]
-    sums = np.concatenate([part.sums for part in parts])[order]
-    begins = np.flatnonzero(distinct)
-    return TreeStatistics(parts[0].context, events[begins], np.add.reduceat(sums, begins))
+    begins = np.flatnonzero(np.append(True, (events[1:] != events[:-1]).any(1))[: len(events)])
+    width = parts[0].sums.shape[1]
+    sums = np.empty((len(begins), width))
+    for first in range(0, width, COLUMNS):
+        some = slice(first, first + COLUMNS)
+        unsorted = np.concatenate([part.sums[:, some] for part in parts])
+        sums[:, some] = np.add.reduceat(unsorted[order], begins)
+    return TreeStatistics(parts[0].context, events[begins], sums)
