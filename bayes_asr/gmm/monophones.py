@@ -1,20 +1,16 @@
 """The first model: a tree without context, and the same Gaussian for each of its pdfs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import statistics
+from bayes_asr.gmm.first_model import derive_transitions
+from bayes_asr.gmm.roots import Root, build_stub
 from bayes_asr.tables.gmm import Mixtures
-from bayes_asr.tables.mdl import (
-    Topology,
-    TransitionModel,
-    build_transition_model,
-    pdf_class_counts,
-)
-from bayes_asr.tables.tree import PDF_CLASS, Leaf, Node, Split, Table, Tree
+from bayes_asr.tables.mdl import Topology, TransitionModel, pdf_class_counts
+from bayes_asr.tables.tree import Tree
 
 
 def build_first_model(
@@ -27,19 +23,7 @@ def build_first_model(
     a feature does not vary.
     """
     tree = build_first_tree(topology, sets)
-    states = (
-        (phone, number, state.forward_class, state.self_loop_class)
-        for phone, entry in topology.items()
-        for number, state in enumerate(entry)
-        if state.forward_class >= 0
-    )
-    transitions = build_transition_model(
-        topology,
-        (
-            (phone, number, tree.pdf([phone], forward), tree.pdf([phone], self_loop))
-            for phone, number, forward, self_loop in states
-        ),
-    )
+    transitions = derive_transitions(tree, topology)
     return tree, transitions, _repeat_gaussian(features, transitions.num_pdfs)
 
 
@@ -56,23 +40,8 @@ def build_first_tree(topology: Topology, sets: Sequence[Sequence[int]]) -> Tree:
             f"{len(phones)} phones in sets, {len(topology)} in the topology: {strange[:5]} are not"
             " once in each; make phones/sets.int and topo of the lang folder again"
         )
-    return Tree(width=1, center=0, root=_build_node(sets, pdf_class_counts(topology), count()))
-
-
-def _build_node(
-    sets: Sequence[Sequence[int]], classes: Mapping[int, int], pdfs: Iterator[int]
-) -> Node:
-    """A leaf for each set and pdf-class, found as Kaldi finds it (GetStubMap)."""
-    if len(sets) == 1:
-        most = max(classes[phone] for phone in sets[0])
-        return Table(PDF_CLASS, tuple(Leaf(next(pdfs)) for _ in range(most)))
-    highest = max(map(max, sets))
-    if max(map(len, sets)) == 1 and len(sets) <= 2 * highest:
-        nodes = {phones[0]: _build_node([phones], classes, pdfs) for phones in sets}
-        return Table(0, tuple(nodes.get(phone) for phone in range(highest + 1)))
-    half = len(sets) // 2
-    yes, no = (_build_node(part, classes, pdfs) for part in (sets[:half], sets[half:]))
-    return Split(0, frozenset(phone for phones in sets[:half] for phone in phones), yes, no)
+    roots = [Root(tuple(sorted(phones)), shared=False) for phones in sets]
+    return Tree(width=1, center=0, root=build_stub(roots, pdf_class_counts(topology), 0))
 
 
 def _repeat_gaussian(features: Iterable[np.ndarray], num_pdfs: int) -> Mixtures:
