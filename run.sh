@@ -16,11 +16,12 @@
 #   --nproc N          training processes, which share every batch and the processors (default: 1)
 #   --seeds N          train with the seeds 1 to N (default: 1)
 #   --experiment NAME  train and compare the systems of conf/experiments/NAME: figure1, figure2, pytorch-kaldi
-#   --dim N            dimension of the features that Kaldi makes (fMLLR, default: 40), or mel bands of mini
+#   --dim N            dimension of the fMLLR features (default: 40), or mel bands of mini
+#   --features KIND    fmllr: from GMMs that adapt to speakers (default); mfcc: a shorter way without GMMs
 #   --force            repeat the stages even where they are complete
 #
-# Stages: 0 data, 1 features, 2 alignments, 3 train, 4 forward, 5 decode, 6 score, 7 report. Kaldi does 1 and 2
-# where KALDI_ROOT is set or a path.sh is here; without it the recipes do them in their own, simpler way.
+# Stages: 0 data, 1 features, 2 alignments, 3 train, 4 forward, 5 decode, 6 score, 7 report. 1 and 2 train GMMs,
+# Kaldi's where KALDI_ROOT is set or a path.sh is here, ours elsewhere. mini has no use for them.
 # Results: OUT/CONFIG/seedN/score_{dev,test}.json; the last lines printed are the table of error rates.
 # e.g. ./run.sh --recipe timit --corpus /corpora/TIMIT
 #      ./run.sh --recipe timit --kaldi-dir ~/kaldi/egs/timit/s5 --seeds 3
@@ -34,7 +35,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$root/local/stages.sh"
 
 # What read_plan sets:
-recipe_dir='' builds_on=() data_dir='' notices=() changed='' prepares='' prepare=() prepared=() kaldi=() without_kaldi='' lacking=''
+recipe_dir='' builds_on=() data_dir='' notices=() changed='' prepares='' prepare=() prepared=() kaldi=() gmm=() without_kaldi=''
 systems=() system_files=() compared=() config=() set=() out='' nj=1 nproc='' seeds=1 force=''
 [[ -z ${BAYES_ASR_PYTHON:-} ]] || script='bayes-asr run'
 parse_options "$@"
@@ -48,9 +49,13 @@ configuration=("$(recipe_file config.yaml)") # to which a without_kaldi.sh may a
 [[ -z $changed ]] || { echo "$changed" && rm -f "$out/log/prepare.done"; }
 run_stage "$prepares" prepare "$out" "${prepared[@]}" -- "${prepare[@]}"
 run_stage 1-2 kaldi "$out" -- "${kaldi[@]}"
+if ((${#gmm[@]})); then # --stage 2 keeps the features of sound that are there
+    run_stage 1 features "$out" -- "${gmm[@]}" --stage 1 --stop-stage 1
+    run_stage 2 language "$out" -- "${gmm[@]}" --stop-stage 0
+    run_stage 2 gmm "$out" -- "${gmm[@]}" --stage 2
+fi
 # shellcheck source=/dev/null
 [[ -z $without_kaldi ]] || . "$without_kaldi"
-[[ -z $lacking ]] || fail "$lacking"
 
 # What stages 3 to 7 will lack is said before hours of training, for all systems.
 for i in "${!systems[@]}"; do

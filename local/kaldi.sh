@@ -44,16 +44,6 @@ find_kaldi() {
     decode_cmd=${decode_cmd:-$train_cmd}
 }
 
-# keep_others_out: refuse $out while another script, or a job that one has left running here, is at work there.
-# A system without flock goes on without.
-keep_others_out() {
-    local lock
-    command -v flock >/dev/null || return 0
-    exec {lock}>>"$out/.kaldi_gmm.lock" # open, and so locked, as long as this script and what it starts
-    flock --nonblock "$lock" ||
-        fail "$out: another kaldi_gmm.sh is at work in this folder: wait until it ends, or choose another --out."
-}
-
 # enter_experiment: go to $out, laid out as Kaldi's scripts expect their working directory.
 enter_experiment() {
     local program
@@ -83,26 +73,6 @@ write_path_sh() {
         echo "PATH=${folder@Q}:\$PATH"
     done
     echo 'export PATH'
-}
-
-# step STAGE NAME INPUT... makes OUTPUT... -- COMMAND...: a stage that is complete while its inputs, outputs and
-# command are what they were when it last succeeded. Before it runs, the folders of its outputs are removed.
-step() {
-    local number=$1 name=$2 inputs=() outputs=()
-    shift 2
-    while [[ $1 != makes ]]; do
-        inputs+=("$1") && shift
-    done
-    shift
-    while [[ $1 != -- ]]; do
-        outputs+=("$1") && shift
-    done
-    run_stage "$number" "kaldi_$name" "$out" "${inputs[@]}" "${outputs[@]}" -- made "${outputs[@]}" "$@"
-}
-
-# checksum FILE...: of those that exist: what is written anew with the same content has not changed.
-checksum() {
-    cat "$@" 2>/dev/null | cksum | tr -d '\n' || true
 }
 
 # made OUTPUT... -- COMMAND...: remove the folders of the outputs, run the command, see that the outputs are there.

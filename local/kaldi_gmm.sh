@@ -25,16 +25,33 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/local/setup.sh"
 # shellcheck source=local/stages.sh
 . "$root/local/stages.sh"
+# shellcheck source=local/gmm_steps.sh
+. "$root/local/gmm_steps.sh"
 # shellcheck source=local/kaldi.sh
 . "$root/local/kaldi.sh"
 
-# What a recipe's kaldi.sh may set otherwise: arrays hold options and arguments of the script of that step.
-sets=(train dev test)
-oov='<UNK>' lang=(--position-dependent-phones false)
-mono_utterances=0 mono=() mono_ali=(steps/align_si.sh)
-tri1=(2500 15000) tri1_ali=(steps/align_si.sh)
-tri2=(2500 15000) tri2_ali=(steps/align_si.sh --use-graphs true)
-tri3=(2500 15000) decode=()
+stamps=kaldi_ checked=true cepstra=data-mfcc decoded=(tri3)
+language_makes=(data/lang/L.fst data/lang_test/G.fst)
+
+way_language() { command=(language "$oov" "${lang[@]}" "$1"); }
+way_mfcc() { command=(mfcc "$@"); }
+way_subset() { command=(utils/subset_data_dir.sh "$@"); }
+way_mono() { command=(in_jobs "$1" steps/train_mono.sh "${mono[@]}" "$@"); }
+way_deltas() { command=(kaldi steps/train_deltas.sh "${tri1[@]}" "$@"); }
+way_lda_mllt() {
+    local splice='--left-context=3 --right-context=3'
+    command=(kaldi steps/train_lda_mllt.sh --dim "$dim" --splice-opts "$splice" "${tri2[@]}" "$@")
+}
+way_sat() { command=(kaldi steps/train_sat.sh "${tri3[@]}" "$@"); }
+way_align() {
+    local -n script_of_model=${3##*/}_ali
+    command=(in_jobs "$1" "${script_of_model[@]}" "$@")
+}
+way_graph() { command=(graph); }
+way_decode() {
+    command=(in_jobs "$1" steps/decode_fmllr.sh --skip-scoring true "${decode[@]}" "$2/graph" "$1" "$3")
+}
+way_fmllr() { command=(fmllr "$@"); }
 
 # language OOV OPTION... CHECKSUM: L from the dictionary, G from the language model.
 language() {
@@ -61,11 +78,6 @@ graph() {
     "${command[@]}" exp/tri3/graph/mkgraph.log utils/mkgraph.sh data/lang_test exp/tri3 exp/tri3/graph
 }
 
-# alignment SET: the folder of its alignments.
-alignment() {
-    [[ $1 == train ]] && echo exp/tri3_ali || echo "exp/tri3_ali_$1"
-}
-
 # fmllr SET TRANSFORMS: the features of the network and their statistics by speaker.
 fmllr() {
     local source=data-mfcc/$1 target=data-fmllr-tri3/$1
@@ -79,70 +91,7 @@ fmllr() {
     [[ -f data/$1/wav.scp ]] || rm "$source/wav.scp" "$target/wav.scp"
 }
 
-# train_gmms: all steps. A function, since bash reads a script while it runs: it may be updated meanwhile.
-train_gmms() {
-    local set source ali transforms train=data-mfcc/train first=data-mfcc/train
-    step 0 lang makes data/lang/L.fst data/lang_test/G.fst -- \
-        language "$oov" "${lang[@]}" "$(checksum data/local/dict/{lexicon,{,non}silence_phones}.txt data/local/lm.arpa)"
-    for set in "${sets[@]}"; do
-        source=feats.scp
-        [[ ! -f data/$set/wav.scp ]] || source=wav.scp
-        step 1 "mfcc_$set" makes "data-mfcc/$set"/{feats,cmvn}.scp -- \
-            mfcc "$set" "$(checksum "data/$set"/{text,utt2spk,segments,$source})"
-    done
-
-    if ((mono_utterances && mono_utterances < $(wc -l <data/train/utt2spk))); then
-        first=data-mfcc/train_mono
-        step 2 subset $train/feats.scp makes $first/feats.scp -- \
-            utils/subset_data_dir.sh $train "$mono_utterances" $first
-    fi
-    step 2 mono $first/feats.scp data/lang/L.fst makes exp/mono/{final.mdl,tree} -- \
-        in_jobs $first steps/train_mono.sh "${mono[@]}" $first data/lang exp/mono
-    step 3 mono_ali $train/feats.scp exp/mono/final.mdl makes exp/mono_ali/ali.1.gz -- \
-        in_jobs $train "${mono_ali[@]}" $train data/lang exp/mono exp/mono_ali
-    step 3 tri1 exp/mono_ali/ali.1.gz makes exp/tri1/{final.mdl,tree} -- \
-        kaldi steps/train_deltas.sh "${tri1[@]}" $train data/lang exp/mono_ali exp/tri1
-    step 4 tri1_ali exp/tri1/final.mdl makes exp/tri1_ali/ali.1.gz -- \
-        in_jobs $train "${tri1_ali[@]}" $train data/lang exp/tri1 exp/tri1_ali
-    step 4 tri2 exp/tri1_ali/ali.1.gz makes exp/tri2/{final.mdl,final.mat,tree} -- \
-        kaldi steps/train_lda_mllt.sh --dim "$dim" --splice-opts '--left-context=3 --right-context=3' \
-        "${tri2[@]}" $train data/lang exp/tri1_ali exp/tri2
-    step 5 tri2_ali exp/tri2/final.mdl makes exp/tri2_ali/ali.1.gz -- \
-        in_jobs $train "${tri2_ali[@]}" $train data/lang exp/tri2 exp/tri2_ali
-    step 5 tri3 exp/tri2_ali/ali.1.gz makes exp/tri3/{final.mdl,final.alimdl,final.mat,tree} -- \
-        kaldi steps/train_sat.sh "${tri3[@]}" $train data/lang exp/tri2_ali exp/tri3
-    step 6 graph exp/tri3/final.mdl data/lang_test/G.fst makes exp/tri3/graph/{HCLG.fst,words.txt} -- graph
-    for set in "${sets[@]:1}"; do
-        step 6 "decode_$set" "data-mfcc/$set/feats.scp" exp/tri3/graph/HCLG.fst \
-            makes "exp/tri3/decode_$set"/{trans.1,lat.1.gz} -- \
-            in_jobs "data-mfcc/$set" steps/decode_fmllr.sh --skip-scoring true "${decode[@]}" \
-            exp/tri3/graph "data-mfcc/$set" "exp/tri3/decode_$set"
-    done
-    for set in "${sets[@]}"; do
-        ali=$(alignment "$set")
-        step 7 "ali_$set" "data-mfcc/$set/feats.scp" exp/tri3/final.mdl \
-            makes "$ali"/{ali.1.gz,trans.1,final.mdl,tree} -- \
-            in_jobs "data-mfcc/$set" steps/align_fmllr.sh "data-mfcc/$set" data/lang exp/tri3 "$ali"
-    done
-    for set in "${sets[@]}"; do
-        transforms=exp/tri3/decode_$set
-        [[ $set != train ]] || transforms=$(alignment train)
-        step 8 "fmllr_$set" "$transforms/trans.1" makes "data-fmllr-tri3/$set"/{feats,cmvn}.scp -- \
-            fmllr "$set" "$transforms"
-    done
-}
-
-recipe='' out='' dim=40 nj=$(getconf _NPROCESSORS_ONLN) stage=0 stop_stage=8 force=''
-parse_options "$@"
-[[ -n $recipe && -n $out ]] || refuse "--recipe and --out are needed (--help tells more)"
-((dim > 0 && dim <= 91)) || refuse "--dim $dim: LDA has 7 frames of 13 cepstra to choose from, so 1 to 91"
-((nj > 0)) || refuse "--nj $nj: at least one is needed"
-[[ $recipe == */* ]] || recipe=$root/recipes/$recipe
-[[ -f $recipe/kaldi.sh ]] || refuse "--recipe $recipe: there is no $recipe/kaldi.sh"
-[[ -d $out/data ]] || refuse "--out $out: there is no $out/data; prepare the recipe's data first"
-out=$(cd "$out" && pwd)
-# shellcheck source=/dev/null
-. "$recipe/kaldi.sh"
+read_gmm_options "$@"
 set_up mini,report
 find_kaldi
 enter_experiment

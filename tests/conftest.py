@@ -1,5 +1,6 @@
 """What tests of several rooms ask for."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import torch
 
 from bayes_asr import log
 from bayes_asr.cli import main
+from bayes_asr.processes.malloc import CACHES
 from bayes_asr.train.start import train
 from tests.support.places import CONF, DATA
 from tests.support.script_stubs import Checkout
@@ -27,8 +29,26 @@ for number, usual in (
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
 
+# What changes all the same: pytest names the phase of a test, and what is set once for a process.
+FREE_TO_CHANGE = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", *CACHES}
+
 hypothesis.settings.register_profile("busy", deadline=None)  # a slow machine is no fault
 hypothesis.settings.load_profile("busy")
+
+
+@pytest.fixture(autouse=True)
+def unchanged_environment() -> Iterator[None]:
+    """Fail a test that leaves os.environ changed, and put back what it was for the next one.
+
+    `monkeypatch` and other fixtures of a test come later, so they are undone by then.
+    """
+    before = dict(os.environ)
+    yield
+    changed = {name for name, _ in before.items() ^ os.environ.items()} - FREE_TO_CHANGE
+    for name in changed:
+        os.environ.pop(name, None)
+    os.environ.update({name: before[name] for name in changed & before.keys()})
+    assert not changed, f"os.environ is left changed: {', '.join(sorted(changed))}"
 
 
 def existing(path: Path) -> Path:

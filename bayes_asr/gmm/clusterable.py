@@ -35,7 +35,7 @@ def sum_by(values: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """Add up the rows of `sums` [n, F] with equal `values` [n]: the distinct values, their sums."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
-    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
     return ordered[begins], np.add.reduceat(sums[order], begins)
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.errors import InputError
 from bayes_asr.tables.mdl import TransitionModel
@@ -36,7 +35,7 @@ class Phones:
     def windows(self, width: int, center: int) -> np.ndarray:
         """The `width` phones around each [S, width], itself at `center`; 0 beyond an end."""
         padded = np.pad(self.phones, (center, width - 1 - center))
-        return sliding_window_view(padded, width)
+        return padded[np.arange(len(self.phones))[:, None] + np.arange(width)]
 
 
 def locate_transitions(model: TransitionModel) -> Places:

@@ -199,6 +199,11 @@ def write_pipeline(pipeline: Pipeline, model_dir: Path) -> None:
             write_matrix(matrix, model_dir / name)
 
 
+def has_transforms(folder: Path) -> bool:
+    """Whether there are transforms of speakers."""
+    return is_there(folder / "trans.1")
+
+
 def read_transforms(folder: Path) -> dict[str, np.ndarray]:
     """The transforms float32 [D, D+1] by speaker of trans.N, those of all jobs.
 

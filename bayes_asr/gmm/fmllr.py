@@ -4,6 +4,7 @@ M. J. F. Gales, "Maximum likelihood linear transformations for HMM-based speech 
 Computer Speech and Language 12(2), 1998. As Kaldi's gmm-est-fmllr and gmm-est-fmllr-gpost.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -85,26 +86,28 @@ def estimate_fmllr(
     Row by row, each the best for the others. The identity where no more than `min_count` frames
     were counted, and where nothing is gained. InputError where frames are too much alike.
     """
-    dim = statistics.dim
-    start = np.eye(dim, dim + 1)
-    if statistics.count <= min_count:
+    dim, count, linear = statistics.dim, statistics.count, statistics.linear
+    if count <= min_count:
         return identity(dim)
     scatters = unpack(statistics.quadratic, dim + 1)
     if not (np.linalg.matrix_rank(scatters) == dim + 1).all():
         raise InputError(
-            f"{statistics.count:g} frames of speech do not vary in all of {dim} dimensions, so that"
-            f" fMLLR has no answer; ask for more than {min_count:g} frames"
+            f"{count:g} frames of speech do not vary in all of {dim} dimensions, so that fMLLR has"
+            f" no answer; ask for more than {min_count:g} frames"
         )
     inverses = np.linalg.inv(scatters)
-    transform = start.copy()
+    offsets = np.einsum("ijk,ik->ij", inverses, linear)
+    units, transform = np.eye(dim), np.eye(dim, dim + 1)
     for _ in range(iterations):
-        for row, inverse in enumerate(inverses):
-            cofactors = np.append(np.linalg.solve(transform[:, :dim], np.eye(dim)[row]), 0.0)
-            linear = statistics.linear[row]
-            transform[row] = _best_row(cofactors, inverse, linear, statistics.count)
-    if evaluate_fmllr(statistics, transform) < evaluate_fmllr(statistics, start):
-        return identity(dim)
-    return transform.astype(np.float32)
+        for row in range(dim):
+            cofactors = np.linalg.solve(transform[:, :dim], units[row])
+            direction = inverses[row, :, :dim] @ cofactors
+            step = _best_step(
+                float(direction[:dim] @ cofactors), float(direction @ linear[row]), count
+            )
+            transform[row] = offsets[row] + step * direction
+    gain = evaluate_fmllr(statistics, transform) - evaluate_fmllr(statistics, identity(dim))
+    return transform.astype(np.float32) if gain >= 0 else identity(dim)
 
 
 def adapt_speaker(
@@ -129,18 +132,14 @@ def adapt_speaker(
         raise InputError(f"speaker {speaker}: {error}") from None
 
 
-def _best_row(
-    cofactors: np.ndarray, inverse: np.ndarray, linear: np.ndarray, count: float
-) -> np.ndarray:
-    """The row w [D+1] with the greatest beta log |w c'| + w k' - 1/2 w G w'.
+def _best_step(e1: float, e2: float, count: float) -> float:
+    """The alpha with the greatest beta log |alpha e1 + e2| - 1/2 alpha^2 e1.
 
-    It is (alpha c + k) G^-1 with a root alpha of a quadratic equation: e1 = c G^-1 c', and
+    The best row for the cofactors c of the others is (alpha c + k) G^-1; e1 = c G^-1 c' and
     e2 = c G^-1 k'.
     """
-    direction = inverse @ cofactors
-    e1, e2 = direction @ cofactors, direction @ linear
-    root = np.sqrt(e2 * e2 + 4 * e1 * count)
-    alphas = (np.array([root, -root]) - e2) / (2 * e1)
-    gains = count * np.log(np.abs(alphas * e1 + e2)) - alphas * alphas * e1 / 2
-    alpha = alphas[gains.argmax()]
-    return np.asarray(inverse @ (alpha * cofactors + linear))
+    root = math.sqrt(e2 * e2 + 4 * e1 * count)
+    return max(
+        ((sign * root - e2) / (2 * e1) for sign in (1, -1)),
+        key=lambda alpha: count * math.log(abs(alpha * e1 + e2)) - alpha * alpha * e1 / 2,
+    )

@@ -8,6 +8,8 @@ import numpy as np
 from bayes_asr.errors import InputError
 from bayes_asr.tables.gmm import Mixtures
 
+BLOCK = 512  # frames that are scored together: more take memory and no less time
+
 
 @dataclass(frozen=True)
 class PdfFrames:
@@ -28,16 +30,19 @@ def log_likelihoods(
 ) -> np.ndarray:
     """Log-likelihoods float32 [T, P] of frames x [T, D], or [T, N] of the N `pdfs` alone.
 
-    One matrix product, as Kaldi's DiagGmm::LogLikelihoods, then sums over the Gaussians of each
-    pdf. Raises InputError where x has another dimension.
+    A matrix product, as Kaldi's DiagGmm::LogLikelihoods, then sums over the Gaussians of each
+    pdf. Memory beside the result is that of BLOCK frames. Raises InputError where x has another
+    dimension.
     """
     chosen = np.arange(mixtures.num_pdfs) if pdfs is None else np.asarray(pdfs, np.int64)
     order = np.argsort(-mixtures.sizes[chosen], kind="stable")
     layers = _layers(mixtures, chosen[order])
-    parts = np.concatenate(layers) if layers else np.zeros(0, np.int64)
-    scores = _product(mixtures, _with_squares(mixtures, x), parts)
+    slopes = _slopes(mixtures, np.concatenate(layers) if layers else order)
+    data = _with_squares(mixtures, x)
     result = np.empty((len(x), len(chosen)), np.float32)
-    result[:, order] = _sum_layers(scores, [len(layer) for layer in layers]).T
+    for begin in range(0, len(x), BLOCK):
+        scores = slopes @ data[begin : begin + BLOCK].T
+        result[begin : begin + BLOCK, order] = _sum_layers(scores, list(map(len, layers))).T
     return result
 
 
@@ -60,7 +65,7 @@ def iter_posteriors(mixtures: Mixtures, x: np.ndarray, pdfs: np.ndarray) -> Iter
     for pdf, end, count in zip(found.tolist(), counts.cumsum(), counts, strict=True):
         frames = order[end - count : end]
         gaussians = slice(int(mixtures.first[pdf]), int(mixtures.first[pdf + 1]))
-        scores = _product(mixtures, data[frames], gaussians)
+        scores = _slopes(mixtures, gaussians) @ data[frames].T
         largest = scores.max(0)
         np.exp(scores - largest, out=scores)
         total = scores.sum(0)
@@ -68,23 +73,27 @@ def iter_posteriors(mixtures: Mixtures, x: np.ndarray, pdfs: np.ndarray) -> Iter
 
 
 def _with_squares(mixtures: Mixtures, x: np.ndarray) -> np.ndarray:
-    """Frames and their squares, float32 [T, 2D]."""
+    """Frames, their squares and a one, float32 [T, 2D + 1]."""
     if x.ndim != 2 or x.shape[1] != mixtures.dim:
         raise InputError(
             f"features of dimension {x.shape[-1]}, Gaussians of {mixtures.dim};"
             " take the features that the model was trained on"
         )
     x = np.asarray(x, np.float32)
-    return np.concatenate((x, x * x), axis=1)
+    return np.concatenate((x, x * x, np.ones((len(x), 1), np.float32)), axis=1)
 
 
-def _product(mixtures: Mixtures, data: np.ndarray, gaussians: np.ndarray | slice) -> np.ndarray:
-    """Log of weight times density [G, T] of some Gaussians for frames with squares [T, 2D]."""
-    slopes = mixtures.means_inverse_variances[gaussians]
-    weights = np.concatenate((slopes, -0.5 * mixtures.inverse_variances[gaussians]), axis=1)
-    product: np.ndarray = weights @ data.T
-    product += mixtures.gconsts[gaussians, None]
-    return product
+def _slopes(mixtures: Mixtures, gaussians: np.ndarray | slice) -> np.ndarray:
+    """What frames and their squares are multiplied by, and constants, float32 [G, 2D + 1].
+
+    The product is the log of weight times density.
+    """
+    parts = (
+        mixtures.means_inverse_variances[gaussians],
+        -0.5 * mixtures.inverse_variances[gaussians],
+        mixtures.gconsts[gaussians, None],
+    )
+    return np.concatenate(parts, axis=1)
 
 
 def _layers(mixtures: Mixtures, pdfs: np.ndarray) -> list[np.ndarray]:

@@ -18,11 +18,13 @@ MODEL = "final.mdl"
 class Progress:
     """What a training is made of, how many phases are complete, and how well each pass has fitted.
 
-    `of`: options and hashes of inputs; `frames`, `log_likelihoods`: of the passes that are done.
+    `of`: options and hashes of inputs; `first`: Gaussians to begin with; `frames`,
+    `log_likelihoods` a frame: of the passes that are done.
     """
 
     of: Mapping[str, Any]
     done: int = 0
+    first: int = 0
     frames: int = 0
     log_likelihoods: list[float] = field(default_factory=list)
 

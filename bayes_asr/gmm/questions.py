@@ -13,6 +13,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.gmm.clusterable import split_in_two, sum_by
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.tree_statistics import TreeStatistics
+from bayes_asr.log import LOGGER
 from bayes_asr.tables.binary import INTEGER, iter_lines
 from bayes_asr.tables.mdl import Topology, pdf_class_counts
 from bayes_asr.tables.qst import Questions
@@ -51,6 +52,12 @@ def cluster_phones(
     phones, sums = sum_by(statistics.phones[kept], statistics.sums[kept])
     by_phone[phones] = sums
     points = np.stack([by_phone[list(phones)].sum(0) for phones in sets])
+    if np.count_nonzero(points[:, 0]) < 2:
+        LOGGER.warning(
+            "phones are compared by pdf-classes %s, of which less than two sets of phones have any"
+            " frames: no phones are found to sound alike",
+            list(pdf_classes),
+        )
     clusters = [
         tuple(sorted(phone for point in members for phone in sets[point]))
         for members in _cluster_top_down(points, random)

@@ -6,6 +6,7 @@ from typing import Literal
 
 Kind = Literal["mono", "deltas", "lda-mllt", "sat"]
 Phase = tuple[str, int]  # what is done, in which pass
+UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class Schedule:
     right_context: int = 3
     context_width: int = 3
     central_position: int = 1
-    cluster_threshold: float = -1.0
+    cluster_threshold: float | None = None
 
     def target(self, number: int, first: int) -> int:
-        """How many Gaussians pass `number` (0 and up) ends with, of a model that began with `first`.
+        """How many Gaussians pass `number`, from 0, ends with; the training began with `first`.
 
         As in Kaldi's scripts, the increment is a whole number.
         """
@@ -51,12 +52,10 @@ class Schedule:
     def phases(self) -> Iterator[Phase]:
         """What is done, in order; a training that was ended goes on with the first that is not."""
         if self.kind == "mono":
-            yield from (("initialise", 0), ("compile", 0), ("spread", 0))
+            yield from (("prepare", 0), ("initialise", 0), ("compile", 0), ("spread", 0))
+            yield "estimate", 0
         else:
-            if self.kind == "lda-mllt":
-                yield "lda", 0
-            if self.kind == "sat":
-                yield "fmllr", 0
+            yield {"deltas": "prepare", "lda-mllt": "lda", "sat": "adapt first"}[self.kind], 0
             yield from (("tree", 0), ("convert", 0), ("compile", 0))
         adapts = {"lda-mllt": "mllt", "sat": "fmllr"}.get(self.kind)
         for number in range(1, self.passes + 1):
@@ -67,6 +66,7 @@ class Schedule:
             yield "estimate", number
         if self.kind == "sat":
             yield "unadapt", self.passes + 1
+        yield "finish", self.passes + 1
 
 
 MONOPHONES = Schedule(

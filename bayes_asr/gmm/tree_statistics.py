@@ -103,7 +103,7 @@ def _sum_utterance(
             " these features"
         )
     split = split_phones(utt, transition_ids, model, places)
-    windows = split.windows(context.width, context.center).copy()
+    windows = split.windows(context.width, context.center)
     alone = np.isin(split.phones, list(context.independent))
     around = np.arange(context.width) != context.center
     windows[np.ix_(alone, around)] = ABSENT
@@ -115,7 +115,7 @@ def _sum_utterance(
     return TreeStatistics(
         context,
         np.column_stack([pdf_class, windows[phone]]).astype(np.int32),
-        np.add.reduceat(columns, begins) if len(begins) else columns,
+        np.add.reduceat(columns, begins),
     )
 
 
@@ -127,6 +127,4 @@ def _merge(parts: Sequence[TreeStatistics]) -> TreeStatistics:
     distinct = np.append(True, (events[1:] != events[:-1]).any(1))[: len(events)]
     sums = np.concatenate([part.sums for part in parts])[order]
     begins = np.flatnonzero(distinct)
-    return TreeStatistics(
-        parts[0].context, events[begins], np.add.reduceat(sums, begins) if len(begins) else sums
-    )
+    return TreeStatistics(parts[0].context, events[begins], np.add.reduceat(sums, begins))

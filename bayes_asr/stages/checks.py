@@ -7,9 +7,10 @@ from pathlib import Path
 
 from bayes_asr.installed import find_configuration
 from bayes_asr.stages.choices import OptionError, Options
-from bayes_asr.stages.recipe import CONFIG, Recipe
+from bayes_asr.stages.recipe import CONFIG, GMM_SETTINGS, WITHOUT_GMMS, Recipe
 
 LAST = 7  # stage
+FEATURES = ("fmllr", "mfcc")
 
 
 def check_alone(options: Options) -> None:
@@ -17,12 +18,13 @@ def check_alone(options: Options) -> None:
     _refuse(_wrong_numbers(options), _wrong_folders(options), _wrong_settings(options))
 
 
-def check_options(options: Options, recipe: Recipe, *, by_kaldi: bool) -> None:
-    """Raise OptionError for the first mistake; by_kaldi: stages 1 and 2 are Kaldi's."""
+def check_options(options: Options, recipe: Recipe, *, by_gmms: bool) -> None:
+    """Raise OptionError for the first mistake; by_gmms: stages 1 and 2 train GMMs."""
     check_alone(options)
     _refuse(
         _wrong_corpus(options, recipe),
-        _wrong_dimension(options, recipe, by_kaldi),
+        _wrong_dimension(options, recipe, by_gmms),
+        _wrong_features(options, recipe),
         _nothing_to_start_from(options, recipe),
     )
 
@@ -44,8 +46,9 @@ def _wrong_numbers(options: Options) -> Iterator[str]:
 def _wrong_folders(options: Options) -> Iterator[str]:
     if options.kaldi_dir and options.corpus:
         yield "--corpus and --kaldi-dir exclude each other"
-    if options.kaldi_dir and options.dim is not None:
-        yield "--dim and --kaldi-dir exclude each other"
+    for name in ("dim", "features"):
+        if options.kaldi_dir and getattr(options, name) not in (None, ""):
+            yield f"--{name} and --kaldi-dir exclude each other"
     for name in ("kaldi_dir", "corpus"):
         folder = getattr(options, name)
         if folder and not Path(folder).is_dir():
@@ -66,12 +69,22 @@ def _wrong_corpus(options: Options, recipe: Recipe) -> Iterator[str]:
         )
 
 
-def _wrong_dimension(options: Options, recipe: Recipe, by_kaldi: bool) -> Iterator[str]:
-    if options.dim is not None and not by_kaldi and "dim" not in recipe.offers:
+def _wrong_dimension(options: Options, recipe: Recipe, by_gmms: bool) -> Iterator[str]:
+    if options.dim is not None and not by_gmms and "dim" not in recipe.offers:
         yield (
             f"--dim {options.dim}: choosing the feature dimension is not available for the recipe"
-            f" {recipe.name} without Kaldi: recipe.offers in {recipe.file(CONFIG)} does not name it"
+            f" {recipe.name} without GMMs: recipe.offers in {recipe.file(CONFIG)} does not name it"
         )
+
+
+def _wrong_features(options: Options, recipe: Recipe) -> Iterator[str]:
+    needed = {"fmllr": (GMM_SETTINGS,), "mfcc": (GMM_SETTINGS, WITHOUT_GMMS)}
+    for name in needed.get(options.features, ()):
+        if not recipe.has(name):
+            yield (
+                f"--features {options.features}: is not available for the recipe {recipe.name},"
+                f" which has no {name}"
+            )
 
 
 def _nothing_to_start_from(options: Options, recipe: Recipe) -> Iterator[str]:
@@ -92,6 +105,8 @@ def _nothing_to_start_from(options: Options, recipe: Recipe) -> Iterator[str]:
 def _wrong_settings(options: Options) -> Iterator[str]:
     if any(setting.startswith("seed=") for setting in options.set):
         yield "--set seed: the seeds are chosen by --seeds N"
+    if options.features and options.features not in FEATURES:
+        yield f"--features {options.features}: must be {' or '.join(FEATURES)}"
     if options.set and options.stage > 3:
         yield (
             f"--set {options.set[0]}: a run takes its configuration from stage 3, so start there"

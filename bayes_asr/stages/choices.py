@@ -34,6 +34,7 @@ class Options:
     seeds: int
     experiment: str
     dim: int | None
+    features: str
     force: bool
 
 
@@ -49,7 +50,8 @@ def parse(words: Sequence[str]) -> Options:
     parser = _Parser(allow_abbrev=False, add_help=False)
     for name, default in (("recipe", "mini"), ("kaldi-dir", ""), ("corpus", ""), ("out", "")):
         parser.add_argument(f"--{name}", default=default)
-    parser.add_argument("--experiment", default="")
+    for name in ("experiment", "features"):
+        parser.add_argument(f"--{name}", default="")
     for name in ("config", "set"):
         parser.add_argument(f"--{name}", action="append", default=[])
     for name, number in (("stage", 0), ("stop-stage", 7), ("nj", os.cpu_count() or 1)):

@@ -10,7 +10,7 @@ from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes
 from bayes_asr.stages.checks import check_options
 from bayes_asr.stages.choices import Options
-from bayes_asr.stages.preparation import Preparation, has_kaldi, plan_preparation
+from bayes_asr.stages.preparation import Preparation, plan_preparation, trains_gmms
 from bayes_asr.stages.recipe import CONFIG
 from bayes_asr.stages.recipes import find_recipe, recognise_corpus
 from bayes_asr.stages.stamps import has_changed
@@ -50,9 +50,8 @@ def make_plan(options: Options, root: Path) -> Plan:
         kaldi_dir=options.kaldi_dir and absolute(options.kaldi_dir),
     )
     systems = choose_systems(options, recipe.name, root)
-    by_kaldi = has_kaldi(recipe, options.out, root)
-    check_options(options, recipe, by_kaldi=by_kaldi)
-    preparation = plan_preparation(options, recipe, root, by_kaldi=by_kaldi)
+    check_options(options, recipe, by_gmms=trains_gmms(options, recipe))
+    preparation = plan_preparation(options, recipe, root)
     own = [recipe.file(CONFIG)]
     if preparation.without_kaldi and recipe.has(WITHOUT_KALDI):
         own.append(recipe.file(WITHOUT_KALDI))

@@ -1,4 +1,4 @@
-"""Stages 0 to 2: by the recipe alone, or by Kaldi's GMMs where there is Kaldi."""
+"""Stages 0 to 2: by the recipe alone, or by GMMs, which are Kaldi's where there is Kaldi."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bayes_asr.stages.choices import Options
-from bayes_asr.stages.recipe import Recipe
+from bayes_asr.stages.recipe import GMM_SETTINGS, WITHOUT_GMMS, Recipe
 
 
 @dataclass(frozen=True)
@@ -14,46 +14,44 @@ class Preparation:
     """What stages 0 to 2 run; what is empty, they do not.
 
     prepares: the stages that `prepare`, the recipe's own command, does; prepared: the files that it
-    reads and writes, none where it decides itself what is complete; kaldi: the command of stages 1
-    and 2; without_kaldi: the shell script of these stages; lacking: why they cannot go on.
+    reads and writes, none where it decides itself what is complete. One of these does stages 1 and
+    2: kaldi or gmm, commands that train GMMs, or without_kaldi, the recipe's shell script.
     """
 
     prepares: str = "0"
     prepare: tuple[str, ...] = ()
     prepared: tuple[str, ...] = ()
     kaldi: tuple[str, ...] = ()
+    gmm: tuple[str, ...] = ()
     without_kaldi: str = ""
-    lacking: str = ""
 
 
-def has_kaldi(recipe: Recipe, out: str, root: Path) -> bool:
-    """Say whether stages 1 and 2 are Kaldi's: it is named, or has been here before."""
-    return recipe.has("kaldi.sh") and (
-        bool(os.environ.get("KALDI_ROOT"))
-        or any(Path(folder, "path.sh").is_file() for folder in (".", root))
-        or Path(out, "data-fmllr-tri3").is_dir()
-    )
+def trains_gmms(options: Options, recipe: Recipe) -> bool:
+    """Say whether stages 1 and 2 train GMMs, Kaldi's or ours, for fMLLR features."""
+    return recipe.has(GMM_SETTINGS) and options.features != "mfcc"
 
 
-def plan_preparation(
-    options: Options, recipe: Recipe, root: Path, *, by_kaldi: bool
-) -> Preparation:
+def plan_preparation(options: Options, recipe: Recipe, root: Path) -> Preparation:
     """Decide what stages 0 to 2 run: nothing with --kaldi-dir."""
     if options.kaldi_dir:
         return Preparation()
     command = ["python", recipe.file("prepare.py"), "--out", options.out]
     command += ["--corpus", options.corpus] if options.corpus else []
     command += ["--force"] if options.force and "force" in recipe.offers else []
-    if not recipe.has("kaldi.sh"):
+    if not recipe.has(GMM_SETTINGS):
         return Preparation("0-2", (*command, *_dimension(options)))
     prepared = Preparation("0", tuple(command), tuple(_files(recipe, options.out)))
-    if by_kaldi:
-        return replace(prepared, kaldi=tuple(_train_gmms(options, recipe, root)))
-    if recipe.has("without_kaldi.sh"):
-        return replace(prepared, without_kaldi=recipe.file("without_kaldi.sh"))
-    if options.stage <= 2 and options.stop_stage >= 1:
-        return replace(prepared, lacking=_kaldi_is_needed(recipe))
-    return prepared
+    if not trains_gmms(options, recipe):
+        return replace(prepared, without_kaldi=recipe.file(WITHOUT_GMMS))
+    if _has_kaldi(options.out, root):
+        return replace(prepared, kaldi=tuple(_train_gmms("kaldi_gmm.sh", options, recipe, root)))
+    return replace(prepared, gmm=tuple(_train_gmms("gmm.sh", options, recipe, root)))
+
+
+def _has_kaldi(out: str, root: Path) -> bool:
+    """Say whether there is Kaldi: it is named, or has been in `out` before."""
+    places = (Path(folder, "path.sh") for folder in (".", root, out))
+    return bool(os.environ.get("KALDI_ROOT")) or any(path.is_file() for path in places)
 
 
 def _files(recipe: Recipe, out: str) -> Iterator[str]:
@@ -64,10 +62,10 @@ def _files(recipe: Recipe, out: str) -> Iterator[str]:
     yield f"{out}/data/local/lm.arpa"
 
 
-def _train_gmms(options: Options, recipe: Recipe, root: Path) -> Iterator[str]:
-    """The command by which Kaldi does stages 1 and 2."""
-    yield f"{root}/local/kaldi_gmm.sh"
-    folder = str(Path(recipe.file("kaldi.sh")).parent)
+def _train_gmms(script: str, options: Options, recipe: Recipe, root: Path) -> Iterator[str]:
+    """The command by which a script does stages 1 and 2."""
+    yield f"{root}/local/{script}"
+    folder = str(Path(recipe.file(GMM_SETTINGS)).parent)
     yield from ("--recipe", folder, "--out", options.out, "--nj", str(options.nj))
     yield from _dimension(options)
     if options.force:
@@ -76,10 +74,3 @@ def _train_gmms(options: Options, recipe: Recipe, root: Path) -> Iterator[str]:
 
 def _dimension(options: Options) -> tuple[str, ...]:
     return () if options.dim is None else ("--dim", str(options.dim))
-
-
-def _kaldi_is_needed(recipe: Recipe) -> str:
-    return (
-        f"Stages 1 and 2 of the recipe {recipe.name} need Kaldi: set KALDI_ROOT to its folder, copy"
-        " your path.sh beside run.sh, or start from an experiment by --kaldi-dir."
-    )

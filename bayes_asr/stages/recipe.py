@@ -6,6 +6,8 @@ from pathlib import Path
 from bayes_asr.stages.choices import OptionError
 
 CONFIG = "config.yaml"
+GMM_SETTINGS = "kaldi.sh"  # without it, prepare.py makes features and alignments too
+WITHOUT_GMMS = "without_kaldi.sh"
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,12 @@ def read_transition_model(path: Path) -> TransitionModel:
         return parse_transition_model(KaldiReader(source))
 
 
+def read_topology(path: Path) -> Topology:
+    """Read the file `topo` of a lang folder."""
+    with open_bytes(Path(path)) as source:
+        return _read_topology(KaldiReader(source))
+
+
 def parse_transition_model(reader: KaldiReader) -> TransitionModel:
     """Read the transition model at which `reader` stands; the acoustic model follows."""
     reader.expect("<TransitionModel>")
@@ -128,12 +134,13 @@ def build_monophone_model(
     phone and state. Self-loops have probability 0.75, as in Kaldi's gen_topo.
     """
     counts = {p: states if isinstance(states, int) else states[p] for p in sorted(set(phones))}
-    topology = {phone: _build_left_to_right(count) for phone, count in counts.items()}
+    topology = {phone: build_left_to_right(count) for phone, count in counts.items()}
     rows = [(phone, state) for phone, count in counts.items() for state in range(count)]
     return build_transition_model(topology, ((*row, pdf, pdf) for pdf, row in enumerate(rows)))
 
 
-def _build_left_to_right(count: int) -> tuple[TopologyState, ...]:
+def build_left_to_right(count: int) -> tuple[TopologyState, ...]:
+    """Return the entry of `count` emitting states with a pdf-class each, and the last state."""
     emitting = (
         TopologyState(state, state, ((state, 0.75), (state + 1, 0.25))) for state in range(count)
     )

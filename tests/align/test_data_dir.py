@@ -5,41 +5,15 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.tables.ark import iter_matrices, write_matrices
-from bayes_asr.tables.text import read_symbols, write_text
+from bayes_asr.tables.text import read_symbols
 from bayes_asr.targets.alignments import Alignments
 from tests.support.places import CONF
-from tests.support.small_corpus import DIMENSIONS, settings, write_data_dir
-
-WORDS = {"one": "a b", "two": "b c", "six": "c a c"}
-PHONES = {"sil": 0, "a": 1, "b": 2, "c": 3}
-
-
-def made_up(root: Path) -> Path:
-    """A corpus of sound (features that tell phones apart), transcripts and a dictionary."""
-    means = 3 * np.random.default_rng(0).standard_normal((len(PHONES), DIMENSIONS))
-    for name, count in (("train", 12), ("dev", 4)):
-        rng = np.random.default_rng(count)
-        features, text = {}, {}
-        for number in range(count):
-            utt = f"{name}{number // 3}-{number}"
-            words = rng.choice(list(WORDS), 3).tolist()
-            phones = ["sil", *(p for w in words for p in WORDS[w].split()), "sil"]
-            frames = np.repeat([PHONES[p] for p in phones], rng.integers(3, 9, len(phones)))
-            noise = rng.standard_normal((len(frames), DIMENSIONS))
-            features[utt] = (means[frames] + 0.3 * noise).astype(np.float32)
-            text[utt] = words
-        write_data_dir(root / "data" / name, features)
-        write_text(text.items(), root / "data" / name / "text")
-    lang = root / "dict"
-    lang.mkdir()
-    (lang / "lexicon.txt").write_text("".join(f"{w} {p}\n" for w, p in WORDS.items()))
-    (lang / "optional_silence.txt").write_text("sil\n")
-    return root
+from tests.support.small_corpus import settings
+from tests.support.spoken_corpus import MEANS, WORDS, write_spoken_corpus
 
 
 def flat(root: Path, name: str, *more: str) -> int:
@@ -51,7 +25,7 @@ def flat(root: Path, name: str, *more: str) -> int:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The corpus with a first alignment of train and dev."""
-    root = made_up(tmp_path_factory.mktemp("corpus"))
+    root = write_spoken_corpus(tmp_path_factory.mktemp("corpus"), {"train": 12, "dev": 4})
     assert flat(root, "train") == 0
     assert flat(root, "dev", f"--model={root / 'exp' / 'ali' / 'final.mdl'}") == 0
     return root
@@ -73,11 +47,10 @@ def test_a_network_starts_from_nothing_and_finds_the_phones(corpus: Path, run: P
     assert main(["align", str(run), "--on=train", lang, f"--out={out}"]) == 0
     second = Alignments(out)
     assert read_symbols(out / "phones.txt") == {"<eps>": 0, "sil": 1, "a": 2, "b": 3, "c": 4}
-    means = 3 * np.random.default_rng(0).standard_normal((len(PHONES), DIMENSIONS))
     right = {"first": 0, "second": 0}
     total = 0
     for utt, matrix in iter_matrices(corpus / "data" / "train" / "feats.scp"):
-        truth = 1 + ((matrix[:, None] - means) ** 2).sum(-1).argmin(1)
+        truth = 1 + ((matrix[:, None] - MEANS) ** 2).sum(-1).argmin(1)
         right["first"] += int((first.phones(utt) == truth).sum())
         right["second"] += int((second.phones(utt) == truth).sum())
         total += len(matrix)

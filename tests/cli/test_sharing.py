@@ -16,13 +16,11 @@ from bayes_asr.config import as_yaml, load
 from bayes_asr.forward import directory
 from bayes_asr.lock import alone_in
 from bayes_asr.programs import JOB, run_array
-from bayes_asr.tables.text import write_text
 from tests.support.kaldi_jobs import CMD, Jobs, find_script, write_run
 from tests.support.places import CONF, ROOT
-from tests.support.small_corpus import DIMENSIONS, settings, write_data_dir
+from tests.support.small_corpus import settings
+from tests.support.spoken_corpus import WORDS, write_spoken_corpus
 
-WORDS = {"one": "a b", "two": "b c", "six": "c a c"}
-PHONES = {"sil": 0, "a": 1, "b": 2, "c": 3}
 COUNTS = {"train": 12, "dev": 20, "test": 5}
 SMALL_GROUPS = "import bayes_asr.forward.directory as d; d.BATCH_SEQUENCES = 3"
 
@@ -30,25 +28,8 @@ SMALL_GROUPS = "import bayes_asr.forward.directory as d; d.BATCH_SEQUENCES = 3"
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained run with log-likelihoods and words of dev and test, in a folder named JOB."""
-    root = tmp_path_factory.mktemp("JOB")
-    means = 3 * np.random.default_rng(0).standard_normal((len(PHONES), DIMENSIONS))
-    for name, count in COUNTS.items():
-        rng = np.random.default_rng(count)
-        features, text = {}, {}
-        for number in range(count):
-            utt = f"{name}{number // 3}-{number}"
-            words = rng.choice(list(WORDS), 3).tolist()
-            phones = ["sil", *(p for w in words for p in WORDS[w].split()), "sil"]
-            frames = np.repeat([PHONES[p] for p in phones], rng.integers(3, 9, len(phones)))
-            noise = rng.standard_normal((len(frames), DIMENSIONS))
-            features[utt] = (means[frames] + 0.3 * noise).astype(np.float32)
-            text[utt] = words
-        write_data_dir(root / "data" / name, features)
-        write_text(text.items(), root / "data" / name / "text")
+    root = write_spoken_corpus(tmp_path_factory.mktemp("JOB"), COUNTS)
     lang = root / "dict"
-    lang.mkdir()
-    (lang / "lexicon.txt").write_text("".join(f"{w} {p}\n" for w, p in WORDS.items()))
-    (lang / "optional_silence.txt").write_text("sil\n")
     (root / "arpa").write_text(
         "\\data\\\nngram 1=5\n\n\\1-grams:\n-0.7 <s>\n-0.7 </s>\n"
         + "".join(f"-0.7 {word}\n" for word in WORDS)

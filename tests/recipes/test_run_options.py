@@ -7,10 +7,10 @@ import pytest
 
 from tests.support.script_stubs import Checkout
 
-NEEDS_RECIPE = re.compile("preparing a corpus|--dim 50|needs its corpus|without Kaldi|name it by")
+NEEDS_RECIPE = re.compile("preparing a corpus|--dim 50|needs its corpus|recipe|name it by")
 OPTIONS = [  # a promise to the users' scripts
     *("recipe", "kaldi-dir", "corpus", "config", "set", "out", "stage", "stop-stage"),
-    *("nj", "nproc", "seeds", "experiment", "dim", "force"),
+    *("nj", "nproc", "seeds", "experiment", "dim", "features", "force"),
 ]
 
 
@@ -55,7 +55,17 @@ def test_what_is_no_option_is_refused_before_there_is_an_environment(
         (["--recipe", "given", "--dim", "50"], "--dim 50"),
         (["--recipe", "made", "--corpus", "."], "preparing a corpus for the recipe made"),
         (["--recipe", "gmm"], "the recipe gmm needs its corpus, or a Kaldi experiment"),
-        (["--recipe", "gmm", "--corpus", ".", "--dim", "50"], "for the recipe gmm without Kaldi"),
+        (
+            ["--recipe", "gmm", "--corpus", ".", "--features", "mfcc", "--dim", "50"],
+            "for the recipe gmm without GMMs",
+        ),
+        (
+            ["--recipe", "gmm", "--corpus", ".", "--features", "mfcc"],
+            "--features mfcc: is not available for the recipe gmm, which has no without_kaldi.sh",
+        ),
+        (["--recipe", "made", "--features", "fmllr"], "the recipe made, which has no kaldi.sh"),
+        (["--recipe", "gmm", "--features", "fbank"], "--features fbank: must be fmllr or mfcc"),
+        (["--recipe", "made", "--kaldi-dir", ".", "--features", "mfcc"], "exclude each other"),
         (["--recipe", "made", "--kaldi-dir", ".", "--dim", "50"], "exclude each other"),
         (["--recipe", "made", "--config", "absent.yaml"], "absent.yaml: there is no such file"),
         (["--recipe", "made", "--seeds", "0"], "--seeds 0: at least one"),

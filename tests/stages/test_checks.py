@@ -43,4 +43,4 @@ def test_what_is_no_option_is_a_mistake(words: list[str], message: str) -> None:
 )
 def test_what_a_recipe_has_no_use_for_is_refused(words: str, message: str) -> None:
     with pytest.raises(OptionError, match=message.replace(".", r"\.")):
-        check_options(parse(words.split()), Recipe("made"), by_kaldi=False)
+        check_options(parse(words.split()), Recipe("made"), by_gmms=False)

@@ -83,7 +83,7 @@ def test_recipe_alone_prepares_all_that_it_offers(plan: Planner, root: Path) -> 
     out = f"{root}/exp/made"
     prepare = ("python", f"{root}/recipes/made/prepare.py", "--out", out, "--force", "--dim", "20")
     assert (made.prepares, made.prepare) == ("0-2", prepare)
-    assert (made.prepared, made.kaldi, made.without_kaldi, made.lacking) == ((), (), "", "")
+    assert (made.prepared, made.kaldi, made.gmm, made.without_kaldi) == ((), (), (), "")
 
 
 def test_recipe_takes_what_it_lacks_from_one_that_it_builds_on(plan: Planner, root: Path) -> None:
@@ -99,7 +99,9 @@ def test_recipe_takes_what_it_lacks_from_one_that_it_builds_on(plan: Planner, ro
     script = f"{gmm}/prepare.py"
     assert made.preparation.prepare[1] == script
     assert script in made.preparation.prepared
-    assert made.preparation.without_kaldi == f"{gmm}/without_kaldi.sh"
+    assert made.preparation.gmm[1:3] == ("--recipe", str(gmm))
+    shorter = plan(*words, "--features=mfcc").preparation
+    assert shorter.without_kaldi == f"{gmm}/without_kaldi.sh"
     said = f"{root}/size/small.yaml changes what the recipe small sets: model.layers 1 -> 2"
     assert made.notices == (said,)
     (root / "path.sh").touch()
@@ -128,7 +130,7 @@ def test_nothing_is_prepared_where_kaldi_has_been(plan: Planner, root: Path) -> 
     assert not given.preparation.prepare
 
 
-def test_stages_1_and_2_are_kaldis_the_recipes_or_lacking(plan: Planner, root: Path) -> None:
+def test_stages_1_and_2_are_kaldis_ours_or_the_recipes(plan: Planner, root: Path) -> None:
     words = ("--recipe=gmm", f"--corpus={root}/corpus", "--out=/results/", "--nj=3")
     stages = plan(*words).preparation
     script = f"{root}/recipes/gmm/prepare.py"
@@ -138,21 +140,23 @@ def test_stages_1_and_2_are_kaldis_the_recipes_or_lacking(plan: Planner, root: P
         *(f"{root}/recipes/gmm/{name}.py" for name in ("corpus", "prepare")),
         "/results//data/train/text",
     )
-    assert stages.lacking.startswith("Stages 1 and 2 of the recipe gmm need Kaldi: set KALDI_ROOT")
-    assert not plan(*words, "--stop-stage=0").preparation.lacking
-    assert not plan(*words, "--stage=3").preparation.lacking
-    (root / "recipes/gmm/without_kaldi.sh").touch()
-    own = plan(*words, "--stage=3").preparation
-    assert own.without_kaldi == f"{root}/recipes/gmm/without_kaldi.sh"
-    assert not own.lacking
+    more = ("--force", "--dim=50", "--features=fmllr")
+    options = ("--recipe", f"{root}/recipes/gmm", "--out", "/results/", "--nj", "3")
+    options = (*options, "--dim", "50", "--force")
+    ours = plan(*words, *more).preparation
+    assert ours.prepare == prepare, "--force and --dim are not its own"
+    assert ours.gmm == (f"{root}/local/gmm.sh", *options)
+    assert (ours.kaldi, ours.without_kaldi) == ((), "")
+    with pytest.raises(OptionError, match="gmm, which has no without_kaldi"):
+        plan(*words, "--features=mfcc")
+    script = root / "recipes/gmm/without_kaldi.sh"
+    script.touch()
     (root / "path.sh").touch()
-    with_kaldi = plan(*words, "--force", "--dim=50").preparation
-    assert with_kaldi.prepare == prepare, "--force and --dim are not its own"
-    assert with_kaldi.kaldi == (
-        *(f"{root}/local/kaldi_gmm.sh", "--recipe", f"{root}/recipes/gmm", "--out", "/results/"),
-        *("--nj", "3", "--dim", "50", "--force"),
-    )
-    assert (with_kaldi.without_kaldi, with_kaldi.lacking) == ("", "")
+    with_kaldi = plan(*words, *more).preparation
+    assert with_kaldi.kaldi == (f"{root}/local/kaldi_gmm.sh", *options)
+    assert (with_kaldi.gmm, with_kaldi.without_kaldi) == ((), "")
+    shorter = plan(*words, "--features=mfcc").preparation
+    assert (shorter.kaldi, shorter.gmm, shorter.without_kaldi) == ((), (), str(script))
 
 
 def test_systems_are_named_by_recipe_configuration_or_experiment(plan: Planner, root: Path) -> None:

@@ -52,7 +52,8 @@ class Checkout:
         (gmm / "config.yaml").write_text("recipe: {offers: [corpus]}\n")
         for name in ("kaldi.sh", "prepare.py"):
             (gmm / name).touch()
-        executable(self.folder / "local/kaldi_gmm.sh", STUB)
+        for name in ("kaldi_gmm.sh", "gmm.sh"):
+            executable(self.folder / "local" / name, STUB)
         self.environment = folder / "environment"
         for name in ("python", "bayes-asr"):
             executable(self.environment / "bin" / name, STUB)

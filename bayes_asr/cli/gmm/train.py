@@ -9,10 +9,13 @@ from pathlib import Path
 from bayes_asr.cli.arguments import beam, positive, real, whole
 from bayes_asr.cli.gmm.sharing import add_common_arguments, sharing_steps
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, Schedule
-from bayes_asr.gmm.training import Sources, train
+from bayes_asr.gmm.training import train
 from bayes_asr.lock import alone_in
+from bayes_asr.programs import open_pipe
 
-SCHEDULES = {schedule.kind: schedule for schedule in (MONOPHONES, DELTAS, LDA_MLLT, SAT)}
+SCHEDULES: dict[str, Schedule] = {
+    schedule.kind: schedule for schedule in (MONOPHONES, DELTAS, LDA_MLLT, SAT)
+}
 WINDOW = whole(0, 100)
 OPTIONS = {  # of the Schedule: which option sets it, and who has it (all, where nobody is named)
     "leaves": (whole(1, 1_000_000), "leaves of the tree, at most", ("deltas", "lda-mllt", "sat")),
@@ -28,8 +31,8 @@ OPTIONS = {  # of the Schedule: which option sets it, and who has it (all, where
     "context_width": (whole(1, 7), "phones that a pdf depends on", ("deltas", "lda-mllt", "sat")),
     "central_position": (whole(0, 6), "of these, from 0", ("deltas", "lda-mllt", "sat")),
     "cluster_threshold": (
-        real(-1, 1e9),
-        "of likelihood, below which leaves are merged; -1: that of the last split",
+        real(0, 1e9),
+        "in log-likelihood, below which leaves are merged (default: that of the last split)",
         ("deltas", "lda-mllt", "sat"),
     ),
 }
@@ -46,13 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, or to go on with")
     for name, (number, what, kinds) in OPTIONS.items():
         if not kinds or kind in kinds:
+            default = getattr(SCHEDULES[kind], name)
             parser.add_argument(
                 SPELT.get(name, f"--{name.replace('_', '-')}"),
                 type=number,
                 dest=name,
                 metavar="N",
-                default=getattr(SCHEDULES[kind], name),
-                help=f"{what} (default %(default)s)",
+                default=default,
+                help=what if default is None else f"{what} (default %(default)s)",
             )
     add_common_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -61,18 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Train, and say how well the model fits its data."""
     given = {name: vars(args)[name] for name in OPTIONS if name in args}
-    schedule: Schedule = replace(SCHEDULES[args.step], **given)
-    sources = Sources(args.data, args.lang, vars(args).get("ali"))
+    schedule = replace(SCHEDULES[args.step], **given)
+    before: Path | None = vars(args).get("ali")
     with (
         nullcontext() if args.shard else alone_in(args.out),
-        sharing_steps(args, lambda: [args.out, *filter(None, [sources.alignments])]) as way,
+        sharing_steps(args, lambda: [args.out, *filter(None, [before])]) as way,
     ):
-        summary = train(schedule, sources, args.out, way)
+        pipes = open_pipe if args.allow_pipes else None
+        summary = train(schedule, args.data, args.lang, before, args.out, way, pipes)
         if args.json:
             print(json.dumps(asdict(summary)))
         else:
             print(
-                f"{args.out}: {summary.pdfs} pdfs, {summary.gaussians} Gaussians;"
-                f" log-likelihood a frame {summary.log_likelihood:.4f} over {summary.frames}"
-                f" frames of {summary.utterances} utterances"
+                f"{args.out}: {summary.pdfs} pdfs, {summary.gaussians} Gaussians; log-likelihood"
+                f" a frame {summary.log_likelihood:.4f} over {summary.frames} frames"
             )

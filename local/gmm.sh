@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Trains GMMs on the prepared data of a recipe: alignments, a graph and fMLLR features for the network. These are the
+# steps of local/kaldi_gmm.sh without Kaldi, by bayes-asr gmm. A step that is complete is not repeated.
+#
+# usage: local/gmm.sh --recipe NAME --out OUT [options]
+#
+#   --recipe NAME|DIR  a folder of recipes/, or any folder that holds a kaldi.sh
+#   --out DIR          where the recipe has prepared data/; everything is written there
+#   --dim N            dimension of the features: 40, as in Kaldi's recipes, or 50 (default: 40)
+#   --nj N             processes, or jobs (default: the number of processors)
+#   --stage N          first stage (default: 0)
+#   --stop-stage N     last stage (default: 8)
+#   --force            repeat the stages even where they are complete
+#
+# Stages: 0 language, 1 MFCC, 2 mono, 3 tri1 (deltas), 4 tri2 (LDA+MLLT), 5 tri3 (SAT), 6 graphs, decoding and scores,
+# 7 alignments, 8 fMLLR. The transforms of dev and test come from decoding, those of train from its alignment.
+# Where train_cmd (training, alignment) and decode_cmd are set, such as queue.pl, they start the jobs; otherwise
+# processes of this machine share the work.
+# Results: OUT/data-fmllr-tri3/SET, OUT/exp/tri3_ali{,_dev,_test}, OUT/exp/tri3/graph and
+# OUT/gmm/{mono,tri1,tri2,tri3}/score_{dev,test}.json.
+# shellcheck disable=SC2329  # functions are called by name, as commands of steps
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=local/options.sh
+. "$root/local/options.sh"
+# shellcheck source=local/setup.sh
+. "$root/local/setup.sh"
+# shellcheck source=local/stages.sh
+. "$root/local/stages.sh"
+# shellcheck source=local/gmm_steps.sh
+. "$root/local/gmm_steps.sh"
+
+stamps=gmm_ cepstra=data decoded=(mono tri1 tri2 tri3)
+language_makes=(data/lang/L.fst)
+
+way_language() { command=(language "$oov" "${lang[@]}" "$1"); }
+way_mfcc() { # of sound: a recipe may have prepared features itself
+    [[ ! -f data/$1/wav.scp ]] || command=(mfcc "$@")
+}
+way_subset() { command=(python "$root/local/subset_data.py" "$@"); }
+way_mono() { train mono "${mono[@]}" -- "$@"; }
+way_deltas() { train deltas "${tri1[@]}" -- "$@"; }
+way_lda_mllt() { train lda-mllt --dim "$dim" --left-context 3 --right-context 3 "${tri2[@]}" -- "$@"; }
+way_sat() { train sat "${tri3[@]}" -- "$@"; }
+way_align() {
+    local -n script_of_model=${3##*/}_ali
+    train align "${script_of_model[@]:1}" -- "$@"
+}
+way_graph() { command=(bayes-asr graph --lang data/lang --lm data/local/lm.arpa --model "$1/final.mdl" --out "$1/graph"); }
+way_decode() {
+    in_own_words "${decode[@]}"
+    command=(in_jobs "${decode_cmd:-}" decode "${words[@]}" "$1" "$2/graph" "$2" "$3")
+}
+way_fmllr() { command=(in_jobs "${train_cmd:-}" features "data/$1" exp/tri3 "$2" "data-fmllr-tri3/$1"); }
+
+# train STEP OPTION... -- ARGUMENT...: set $command to a step of bayes-asr gmm with the options of a script of Kaldi's.
+train() {
+    local name=$1 options=()
+    shift
+    while [[ $1 != -- ]]; do
+        options+=("$1") && shift
+    done
+    in_own_words "${options[@]}"
+    command=(in_jobs "${train_cmd:-}" "$name" "${words[@]}" "${@:2}")
+}
+
+# in_own_words OPTION... [LEAVES GAUSSIANS]: set $words to what a recipe gives to Kaldi's scripts, as bayes-asr gmm calls
+# it, without what it does anyhow. It refuses what it does not have.
+in_own_words() {
+    words=()
+    while (($#)); do
+        case $1 in
+            --use-graphs) ;;
+            --totgauss) words+=(--gaussians "$2") ;;
+            --*) words+=("$1" "$2") ;;
+            *) words+=(--leaves "$1" --gaussians "$2") ;;
+        esac
+        shift 2
+    done
+}
+
+# in_jobs SCRIPT STEP ARGUMENT... OUT: a step of bayes-asr gmm that $nj jobs of the script share, or processes where it is
+# empty; with --force from the beginning. It takes the place of the shell, so that signals reach it.
+in_jobs() {
+    [[ -z $force ]] || rm -rf "${*: -1}"
+    exec bayes-asr gmm "${@:2}" --nj "$nj" ${1:+--cmd "$1"}
+}
+
+# language OOV OPTION... CHECKSUM: the lang folder of the dictionary.
+language() {
+    exec bayes-asr gmm lang data/local/dict data/lang --oov "$1" "${@:2:$#-2}"
+}
+
+# mfcc SET CHECKSUM: 13 cepstra and their statistics by speaker.
+mfcc() {
+    exec bayes-asr features "data/$1"
+}
+
+read_gmm_options "$@"
+set_up mini,report
+keep_others_out
+cd "$out"
+
+train_gmms; exit
