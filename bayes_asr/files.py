@@ -109,12 +109,12 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that replaces `path` on success, gzipped if that is named .gz."""
+def writing(path: Path, level: int = 9) -> Iterator[BinaryIO]:
+    """Yield a file that replaces `path` on success, gzipped at `level` if that is named .gz."""
     with replacing(path) as temporary:
         if path.suffix == ".gz":
             # No time and no name in its header: the same content gives the same bytes.
-            with temporary.open("wb") as file, gzip.GzipFile("", "wb", 9, file, 0) as packed:
+            with temporary.open("wb") as file, gzip.GzipFile("", "wb", level, file, 0) as packed:
                 yield cast(BinaryIO, packed)
         else:
             with temporary.open("wb") as plain:

@@ -11,6 +11,7 @@ from bayes_asr.align.transcript import Speech, build_transcript_fst, read_speech
 from bayes_asr.decode.embedded import ENGINES, Engine
 from bayes_asr.decode.loading import build_network, check_loglikes
 from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
 
 NARROW = 0.01  # lattice beam: only the best path is asked for
@@ -20,13 +21,18 @@ _speech_of = cache(read_speech)  # once in each process
 
 @dataclass(frozen=True)
 class AlignOptions:
-    """Options of Kaldi's steps/align_si.sh; the beams are in units of scaled costs."""
+    """Options of Kaldi's steps/align_si.sh; the beams are in units of scaled costs.
+
+    min_active: how many states stay in the search, whatever the beam; strict: as of the search.
+    """
 
     acoustic_scale: float = 0.1
     beam: float = 10.0
     retry_beam: float = 40.0
     transition_scale: float = 1.0
     self_loop_scale: float = 0.1
+    min_active: int = DecodeOptions.min_active
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,33 @@ def align_utterance(
     except InputError as error:
         raise InputError(f"{utt}: {error}") from None
     network = build_network(graph, speech.model, utt)
-    frames = np.float32(options.acoustic_scale) * check_loglikes(network, utt, loglikes)
+    loglikes, said = check_loglikes(network, utt, loglikes), f"its {len(words)} words"
+    return find_path(utt, network, loglikes, options, engine, said)
+
+
+def find_path(
+    utt: str,
+    network: Network,
+    loglikes: np.ndarray,
+    options: AlignOptions,
+    engine: Engine,
+    said: str = "its transcript",
+) -> Alignment:
+    """Search unscaled log-likelihoods [T, P] for the best path to an end of a network.
+
+    said: what the network is of. Raises InputError, naming the utterance, where no path is within
+    the wider beam.
+    """
+    frames = np.float32(options.acoustic_scale) * loglikes
     beams = sorted({options.beam, max(options.beam, options.retry_beam)})
     for beam in beams:
-        search = DecodeOptions(options.acoustic_scale, beam, lattice_beam=NARROW)
+        search = DecodeOptions(
+            options.acoustic_scale,
+            beam,
+            min_active=options.min_active,
+            lattice_beam=NARROW,
+            strict=options.strict,
+        )
         lattice, reached = engine.search(network, frames, search)
         if lattice is not None and reached:
             arcs, last = engine.best_arcs(lattice)
@@ -71,7 +100,7 @@ def align_utterance(
             cost = float(costs.sum() + lattice.final_graph[last])
             return Alignment(tids[tids > 0], cost, beam != options.beam)
     raise InputError(
-        f"{utt}: no path of its {len(words)} words through {len(frames)} frames within the beam"
+        f"{utt}: no path of {said} through {len(frames)} frames within the beam"
         f" {beams[-1]:g}; look at its transcript, or try a wider beam"
     )
 

@@ -30,6 +30,7 @@ VERBS = {
     "compare": "statistics between two systems",
     "graph": "build a decoding graph from a lexicon, a language model and a tree",
     "transcribe": "words or phones with times from sound files",
+    "gmm": "train Gaussian mixtures from sound to speaker-adapted features, without Kaldi",
     "align": "align transcripts: with a trained network, or evenly to begin with",
     "export": "write a trained network for other programs: ONNX, torch.export, TorchScript",
     "fold": "turn a network with trained activations into a plain one",

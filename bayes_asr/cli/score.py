@@ -43,8 +43,13 @@ TABLES = ("text", "stm", "utt2spk", "segments", "reco2file_and_channel")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Declare the run and the options."""
     parser.add_argument("run", type=Path, metavar="RUN", help="run directory with decode_SET")
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options, which a verb that scores what has no run has too."""
     parser.add_argument(
         "--oracle-lmwt",
         action="store_true",

@@ -12,7 +12,7 @@ import numpy as np
 from bayes_asr.decode.job import Decoded, Decoder, Job, Summary
 from bayes_asr.decode.kaldi import KaldiDecoder
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.search_record import NAME, describe_search, write_record
+from bayes_asr.decode.search_record import NAME, Record, describe_search, write_record
 from bayes_asr.decode.workers import EmbeddedDecoder, start_decoding
 from bayes_asr.errors import InputError
 from bayes_asr.files import discard, replacing, together
@@ -25,6 +25,7 @@ from bayes_asr.tables.text import Spelling, write_text
 LOG = logging.getLogger(__name__)
 BACKENDS = ("embedded", "kaldi")
 SCRATCH = ".decode."
+KEPT = ("lat.*.gz", "trans.*", "num_jobs")  # of what a decoder leaves; Kaldi's names
 MOST_NAMED = 5  # failed utterances in the message; all are in the log
 
 
@@ -66,6 +67,14 @@ def decode_archive(
     decoder = choose_decoder(backend, out / "log", cmd)
     if way:
         decoder = EmbeddedDecoder(start_decoding(job, way))
+    return write_folder(job, decoder, out, {} if recorded else None)
+
+
+def write_folder(job: Job, decoder: Decoder, out: Path, noted: Record | None) -> Summary:
+    """Decode all of a job and write the folder `out`, as `decode_archive`.
+
+    noted: what is noted beside the settings of the search; None: nothing is.
+    """
     symbols = Spelling(job.graph / "words.txt")
     summary, done = Summary(), []
     with alone_in(out), _scratch(out) as folder:
@@ -75,10 +84,10 @@ def decode_archive(
             done.append(decoded)
         with together(out):
             discard(out / NAME)  # what it says is not of these words
-            if recorded:
-                write_record(describe_search(job.graph, options), out)
+            if noted is not None:
+                write_record({**describe_search(job.graph, job.options), **noted}, out)
             write_hypotheses(done, job, symbols, out)
-            put_lattices(folder, out)
+            put_files(folder, out)
     if summary.failed:
         named = "; ".join(summary.failed[:MOST_NAMED])
         more = " and others, see the log" if len(summary.failed) > MOST_NAMED else ""
@@ -97,15 +106,16 @@ def _scratch(out: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def put_lattices(folder: Path, out: Path) -> None:
-    """Move the lattices to their place, and remove those that an earlier decoding left there."""
-    fresh = {lattices.name: lattices for lattices in folder.glob("lat.*.gz")}
-    for stale in out.glob("lat.*.gz"):
-        if stale.name not in fresh:
-            discard(stale)
-    for name, lattices in fresh.items():
-        with replacing(out / name) as temporary:
-            lattices.replace(temporary)
+def put_files(folder: Path, out: Path) -> None:
+    """Move what a decoder has left to its place; of an earlier decoding nothing of it stays."""
+    for pattern in KEPT:
+        fresh = {path.name: path for path in folder.glob(pattern)}
+        for stale in out.glob(pattern):
+            if stale.name not in fresh:
+                discard(stale)
+        for name, path in fresh.items():
+            with replacing(out / name) as temporary:
+                path.replace(temporary)
 
 
 def write_hypotheses(done: list[Decoded], job: Job, symbols: Spelling, out: Path) -> None:

@@ -55,7 +55,7 @@ class OptionsView(c.Structure):
     _fields_ = (
         *((name, c.c_float) for name in ("beam", "lattice_beam", "beam_delta")),
         *((name, c.c_int32) for name in ("max_active", "min_active")),
-        *((name, c.c_int32) for name in ("prune_interval", "allow_partial")),
+        *((name, c.c_int32) for name in ("prune_interval", "allow_partial", "strict")),
     )
 
 

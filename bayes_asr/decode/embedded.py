@@ -79,14 +79,38 @@ def decode_utterance(
     Without a path to a final state there are no words, or with allow_partial those of the best
     path that goes as far as any.
     """
-    scale = np.float32(options.acoustic_scale)
-    lattice, reached = engine.search(network, scale * loglikes, options)
-    if lattice is None or not (reached or options.allow_partial):
+    lattice, reached = search_lattice(network, loglikes, options, engine)
+    return read_lattice(network, utt, lattice, reached, options, engine)
+
+
+def search_lattice(
+    network: Network, loglikes: np.ndarray, options: DecodeOptions, engine: Engine
+) -> tuple[Lattice | None, bool]:
+    """Search for a state-level lattice; None without the words that `decode_utterance` gives.
+
+    Its acoustic costs are scaled.  Also returns whether its paths end in final states.
+    """
+    scaled = np.float32(options.acoustic_scale) * loglikes
+    lattice, reached = engine.search(network, scaled, options)
+    return (lattice if reached or options.allow_partial else None), reached
+
+
+def read_lattice(
+    network: Network,
+    utt: str,
+    lattice: Lattice | None,
+    reached: bool,
+    options: DecodeOptions,
+    engine: Engine,
+) -> DecodeResult:
+    """Return the best path and the word lattice of a state-level lattice with scaled costs."""
+    if lattice is None:
         return DecodeResult(utt, [], np.empty(0, np.int32), np.inf, np.inf, False, None)
+    scale = float(np.float32(options.acoustic_scale))
     arcs, last = engine.best_arcs(lattice)
     words, tids = lattice.olabel[arcs], lattice.ilabel[arcs]
     graph = lattice.graph[arcs].sum(dtype=np.float64) + lattice.final_graph[last]
-    acoustic = lattice.acoustic[arcs].sum(dtype=np.float64) / float(scale)
+    acoustic = lattice.acoustic[arcs].sum(dtype=np.float64) / scale
     check_precision(lattice, arcs, options.lattice_beam, f"{network.name}: {utt}")
     compact = engine.determinize(lattice, network.phone_start, options.lattice_beam)
     return DecodeResult(
@@ -96,7 +120,7 @@ def decode_utterance(
         float(graph),
         float(acoustic),
         reached,
-        scale_acoustic(compact, 1.0 / float(scale)),
+        scale_acoustic(compact, 1.0 / scale),
     )
 
 

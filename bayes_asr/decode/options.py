@@ -12,7 +12,10 @@ MAX_BYTES = 50_000_000  # of a lattice that is determinized: Kaldi's --max-mem
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """Options of `latgen-faster-mapped`; costs are natural-log costs after the acoustic scale."""
+    """Options of `latgen-faster-mapped`; costs are natural-log costs after the acoustic scale.
+
+    strict: drop tokens that cost just as much as the cutoff, as Kaldi's FasterDecoder does.
+    """
 
     acoustic_scale: float = 0.1
     beam: float = 16.0
@@ -22,6 +25,7 @@ class DecodeOptions:
     allow_partial: bool = False
     beam_delta: float = 0.5
     prune_interval: int = 25
+    strict: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no search can run with, or no configuration may say."""

@@ -95,7 +95,8 @@ class Search:
         last.offset = -last.cost[best]
         own = slice(arcs.offsets[last.state[best]], arcs.offsets[last.state[best] + 1])
         ahead = ((arcs.weight[own] + last.offset) - loglikes[column[own]]) + last.cost[best]
-        alive = np.flatnonzero(last.cost <= cutoff).astype(np.int32)
+        within = last.cost < cutoff if self.options.strict else last.cost <= cutoff
+        alive = np.flatnonzero(within).astype(np.int32)
         owner, arc = arcs.leaving(last.state[alive])
         source = alive[owner]
         acoustic = last.offset - loglikes[column[arc]]

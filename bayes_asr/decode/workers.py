@@ -1,11 +1,11 @@
 """The embedded decoder over an archive: utterances in parallel by processes."""
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
-from bayes_asr.decode.embedded import ENGINES, choose_engine, decode_utterance
+from bayes_asr.decode.embedded import ENGINES, DecodeResult, choose_engine, decode_utterance
 from bayes_asr.decode.job import Decoded, Job, record_without_words
 from bayes_asr.decode.loading import check_loglikes, load_network
 from bayes_asr.decode.search_graph import Network
@@ -74,10 +74,18 @@ def load_job_network(job: Job) -> Network:
 
 def decode_one(network: Network, job: Job, engine: str, utt: str, loglikes: Loglikes) -> Result:
     """Decode one utterance: its record and its gzipped lattice; its faults are in the record."""
-    frames = 0 if isinstance(loglikes, InputError) else len(loglikes)
-    try:
+
+    def decode() -> DecodeResult:
         checked = check_loglikes(network, f"{job.loglikes}: {utt}", loglikes)
-        result = decode_utterance(network, utt, checked, job.options, ENGINES[engine])
+        return decode_utterance(network, utt, checked, job.options, ENGINES[engine])
+
+    return record_result(job, utt, 0 if isinstance(loglikes, InputError) else len(loglikes), decode)
+
+
+def record_result(job: Job, utt: str, frames: int, decode: Callable[[], DecodeResult]) -> Result:
+    """Return what decoding an utterance gives, or the record of what keeps it from that."""
+    try:
+        result = decode()
     except InputError as error:
         return record_without_words(utt, frames, job, str(error)), b""
     except MemoryError as error:

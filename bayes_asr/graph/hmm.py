@@ -99,15 +99,7 @@ def iter_hmm_arcs(
     """Arcs of one HMM, its states numbered from `states`, its self-loops left out (GetHmmAsFsa)."""
     for number, state in enumerate(model.topology[phone]):
         emits = state.forward_class >= 0
-        first = 0
-        if emits:
-            key = (phone, number, pdfs[state.forward_class], pdfs[state.self_loop_class])
-            if key not in transitions.first:
-                raise InputError(
-                    f"the tree gives state {number} of phone {phone} the pdfs {key[2:]}, which the "
-                    "model does not have there: tree and model do not belong together"
-                )
-            first = transitions.first[key]
+        first = find_first_transition(phone, number, pdfs, model, transitions)
         for tid, (target, probability) in enumerate(state.transitions, first):
             if target == number:
                 continue
@@ -115,6 +107,47 @@ def iter_hmm_arcs(
             if emits:
                 log_prob = float(model.log_prob[tid] - transitions.leave[transitions.state[tid]])
             yield states + number, tid if emits else 0, 0, -scale * log_prob, states + target
+
+
+def find_first_transition(
+    phone: int,
+    number: int,
+    pdfs: Sequence[int],
+    model: TransitionModel,
+    transitions: Transitions,
+) -> int:
+    """The first transition-id of an HMM state of a phone whose pdf-classes have `pdfs`.
+
+    0 where the state emits nothing; InputError where the model has no such state.
+    """
+    state = model.topology[phone][number]
+    if state.forward_class < 0:
+        return 0
+    key = (phone, number, pdfs[state.forward_class], pdfs[state.self_loop_class])
+    if key not in transitions.first:
+        raise InputError(
+            f"the tree gives state {number} of phone {phone} the pdfs {key[2:]}, which the "
+            "model does not have there: tree and model do not belong together"
+        )
+    return transitions.first[key]
+
+
+def transition_costs(
+    model: TransitionModel,
+    transitions: Transitions,
+    transition_scale: float = 1.0,
+    self_loop_scale: float = 0.1,
+) -> np.ndarray:
+    """What each transition-id costs in a graph, float32 [transition-ids + 1]; 0 for epsilon.
+
+    A self-loop, and the choice to leave it, has `self_loop_scale`; the choice among transitions
+    that leave has `transition_scale` (AddTransitionProbs).
+    """
+    leave = transitions.leave[transitions.state]
+    onward = transition_scale * (model.log_prob - leave) + self_loop_scale * leave
+    costs = -np.where(model.self_loop, self_loop_scale * model.log_prob, onward)
+    costs[0] = 0.0
+    return costs.astype(np.float32)
 
 
 def add_self_loops(

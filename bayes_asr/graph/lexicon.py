@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,15 +97,17 @@ def disambiguate(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation],
 
 def build_lexicon_fst(
     lexicon: Iterable[Pronunciation],
-    phones: dict[str, int],
-    words: dict[str, int],
+    phones: Mapping[str, int],
+    words: Mapping[str, int],
     silence: Sequence[str] = (),
     silence_probability: float = 0.0,
+    *,
+    backoff: bool = True,
 ) -> Fst:
     """Return L: phones to words, with `silence` before, between and after words if there is any.
 
-    `silence` is a phone and what disambiguates it. The backoff symbol #0 passes through between
-    words (make_lexicon_fst.py, then fstaddselfloops).
+    `silence` is a phone and perhaps what disambiguates it. With `backoff`, the symbol #0 passes
+    through between words (make_lexicon_fst.py, then fstaddselfloops).
     """
     start, loop, pause = 0, 1, 2
     arcs: list[Arc] = []
@@ -123,7 +125,7 @@ def build_lexicon_fst(
         labels = [phones[phone] for phone in entry.phones]
         cost = -math.log(entry.probability)
         states = _append_path(arcs, loop, labels, words[entry.word], cost, endings, states)
-    speaking = {source for source, _, word, _, _ in arcs if word} | {loop}
+    speaking = {source for source, _, word, _, _ in arcs if word} | {loop} if backoff else set()
     arcs += [(state, phones[BACKOFF], words[BACKOFF], 0.0, state) for state in sorted(speaking)]
     return build_fst(arcs, {loop: 0.0}, start)
 

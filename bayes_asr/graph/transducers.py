@@ -54,6 +54,13 @@ def sources(fst: Fst) -> np.ndarray:
     return np.repeat(np.arange(fst.num_states), np.diff(fst.offsets))
 
 
+def sort_by_output(fst: Fst) -> Fst:
+    """Sort the arcs of each state by output label, those of one label as they were (fstarcsort)."""
+    order = np.lexsort((fst.olabel, sources(fst)))
+    columns = ("ilabel", "olabel", "weight", "nextstate")
+    return replace(fst, **{name: getattr(fst, name)[order] for name in columns})
+
+
 def drop_labels(fst: Fst, labels: Sequence[int]) -> Fst:
     """Turn the input `labels` into epsilons (fstrmsymbols)."""
     return replace(

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, TypeVar
 
 from bayes_asr.errors import InputError
+from bayes_asr.shards import Way
 
 SAFE_PATH = "PYTHONSAFEPATH"
 
@@ -26,27 +28,57 @@ def map_utterances(
     The processes are a few utterances ahead, so memory stays bounded; `function` and what it takes
     and gives must pickle.  Raises InputError, naming the utterance, if a process dies.
     """
+    with open_pool(nj) as way:
+        yield from way(function, utterances)
+
+
+@contextmanager
+def open_pool(nj: int) -> Iterator[Way]:
+    """Yield `map_utterances` for many calls, between which the `nj` processes live on."""
     if nj == 1:
-        yield from (function(*utterance) for utterance in utterances)
+        yield map_here
         return
     context = _Context()
     with _safe_path():  # which starts a process that tracks resources
         pool = ProcessPoolExecutor(nj, context)
-    utt = ""
-    try:
-        with pool:
-            ahead: deque[tuple[str, Future[Output]]] = deque()
-            for utt, given in utterances:
+    with pool:
+        yield _Pool(pool, context, nj)
+
+
+def map_here(
+    function: Callable[[str, Input], Output], items: Iterable[tuple[str, Input]]
+) -> Iterator[Output]:
+    """Yield function(name, item) in order, from this process."""
+    return (function(*item) for item in items)
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Applies functions by the processes of `pool`, which `context` has started."""
+
+    pool: ProcessPoolExecutor
+    context: "_Context"
+    nj: int
+
+    def __call__(
+        self, function: Callable[[str, Input], Output], items: Iterable[tuple[str, Input]]
+    ) -> Iterator[Output]:
+        ahead: deque[tuple[str, Future[Output]]] = deque()
+        utt = ""
+        try:
+            for utt, item in items:
                 with _safe_path():
-                    ahead.append((utt, pool.submit(function, utt, given)))
-                if len(ahead) > 2 * nj:
+                    ahead.append((utt, self.pool.submit(function, utt, item)))
+                if len(ahead) > 2 * self.nj:
                     utt, future = ahead.popleft()
                     yield future.result()
             while ahead:
                 utt, future = ahead.popleft()
                 yield future.result()
-    except BrokenProcessPool:  # here all workers have ended: the pool has waited for them
-        raise InputError(f"{utt}: {context.say_how_one_died()}; try a smaller nj") from None
+        except BrokenProcessPool:
+            self.pool.shutdown()  # which waits until all have ended
+            died = self.context.say_how_one_died()
+            raise InputError(f"{utt}: {died}; try a smaller nj") from None
 
 
 class _Context(SpawnContext):

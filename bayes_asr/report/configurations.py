@@ -9,9 +9,13 @@ from bayes_asr.config import Config, differences, load
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there
 from bayes_asr.report.runs import System
+from bayes_asr.report.table import NONE
 
 OF_A_RUN = ("seed",)
 """Keys that tell the runs of one system apart."""
+
+OF_A_NETWORK = ("data.train.", "data.dev.alignments", "features.", "model.", "train.")
+"""Keys that say nothing of Gaussian mixtures."""
 
 
 class Configurations(NamedTuple):
@@ -38,8 +42,12 @@ def tabulate_configurations(systems: Sequence[System]) -> Configurations:
     }
     first = {key: str(old) for found in changes.values() for key, (old, _) in found.items()}
     keys = sorted(first.keys() - set(OF_A_RUN))
-    columns = {
-        name: [str(found[key][1]) if key in found else first[key] for key in keys]
-        for name, found in changes.items()
-    }
+    networks = {system.name for system in systems if system.runs[0].has_network}
+
+    def say(name: str, key: str) -> str:
+        if name not in networks and key.startswith(OF_A_NETWORK):
+            return NONE
+        return str(changes[name][key][1]) if key in changes[name] else first[key]
+
+    columns = {name: [say(name, key) for key in keys] for name in changes}
     return Configurations(pd.DataFrame({"key": keys, **columns}), missing)

@@ -1,4 +1,7 @@
-"""Scored runs below some folders, gathered into systems: the seeds of one configuration."""
+"""Scored runs below some folders, gathered into systems: the seeds of one configuration.
+
+What Gaussian mixtures gave is a run, too: it has scores, but was not trained as a network.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -32,6 +35,11 @@ class Run:
     """The built-in front end that made the features (mfcc, fbank), where it did."""
     environment: dict[str, Any]
     """Versions and machine of the training, as `env.json` has them."""
+
+    @property
+    def has_network(self) -> bool:
+        """Whether a network was trained, and not Gaussian mixtures."""
+        return "gaussians" not in self.environment
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,12 @@ def write_matrices(
     return len(written)
 
 
+def write_matrix(matrix: np.ndarray, path: Path) -> None:
+    """Write one matrix [T, F] as a binary float32 file, complete or not at all."""
+    with writing(Path(path)) as file:
+        write_array(file, _check_matrix(matrix, "the matrix", path))
+
+
 def _split_source(source: Path | str) -> tuple[str, str]:
     match = RSPECIFIER.fullmatch(source) if isinstance(source, str) else None
     if match:

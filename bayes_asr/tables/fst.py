@@ -26,6 +26,8 @@ CONST_STATE = np.dtype(
     ]
 )
 VECTOR_STATE = struct.Struct("<fq")  # final weight, number of arcs
+WORD = 4
+STATE_WORDS, ARC_WORDS = VECTOR_STATE.size // WORD, ARC.itemsize // WORD
 
 
 @dataclass(frozen=True)
@@ -62,24 +64,39 @@ def read_fst(path: Path) -> Fst:
     Raises InputError where the file is truncated, of another type, or not a proper FST.
     """
     with open_bytes(Path(path)) as source:
-        if source.take(4, "the magic number") != MAGIC.to_bytes(4, "little"):
-            raise source.fail("not a binary OpenFst file; convert it")
-        kind, arc = _read_string(source), _read_string(source)
-        if kind not in (b"const", b"vector") or arc != b"standard":
-            found = f"type {kind[:20]!r} with {arc[:20]!r} arcs"
-            raise source.fail(f"an FST of {found}, not const or vector of standard; convert it")
-        header = np.frombuffer(source.take(HEADER.itemsize, "the header"), HEADER)[0]
-        for flag in HAS_SYMBOLS:
-            if header["flags"] & flag:
-                _skip_symbols(source)
-        final, counts, arcs = (_read_const if kind == b"const" else _read_vector)(source, header)
-        fst = _build_fst(int(header["start"]), final, counts, arcs)
-        _check(fst, source)
-        return fst
+        return parse_fst(source)
+
+
+def parse_fst(source: ByteReader, alone: bool = True) -> Fst:
+    """Read the FST that begins here, and no further where it is not `alone` in its file."""
+    if source.take(4, "the magic number") != MAGIC.to_bytes(4, "little"):
+        raise source.fail("not a binary OpenFst file; convert it")
+    kind, arc = _read_string(source), _read_string(source)
+    if kind not in (b"const", b"vector") or arc != b"standard":
+        found = f"type {kind[:20]!r} with {arc[:20]!r} arcs"
+        raise source.fail(f"an FST of {found}, not const or vector of standard; convert it")
+    header = np.frombuffer(source.take(HEADER.itemsize, "the header"), HEADER)[0]
+    for flag in HAS_SYMBOLS:
+        if header["flags"] & flag:
+            _skip_symbols(source)
+    if kind == b"const":
+        final, counts, arcs = _read_const(source, header)
+    else:
+        body = source.rest() if alone else _take_states(source, header)
+        final, counts, arcs = _split_states(source, header, body)
+    fst = _build_fst(int(header["start"]), final, counts, arcs)
+    _check(fst, source)
+    return fst
 
 
 def write_fst(fst: Fst, path: Path, kind: Literal["const", "vector"] = "const") -> None:
     """Write `fst` as OpenFst and Kaldi read it, complete or not at all."""
+    with replacing(Path(path)) as temporary:
+        temporary.write_bytes(pack_fst(fst, kind))
+
+
+def pack_fst(fst: Fst, kind: Literal["const", "vector"]) -> bytes:
+    """The bytes of `fst`, as OpenFst and Kaldi read them."""
     arcs = np.empty(fst.num_arcs, ARC)
     for name in ARC.names or ():
         arcs[name] = getattr(fst, name)
@@ -87,17 +104,27 @@ def write_fst(fst: Fst, path: Path, kind: Literal["const", "vector"] = "const") 
     header["version"] = 2
     header["properties"] = EXPANDED if kind == "const" else EXPANDED | MUTABLE
     header["start"], header["states"], header["arcs"] = fst.start, fst.num_states, fst.num_arcs
-    with replacing(Path(path)) as temporary, temporary.open("wb") as file:
-        file.write(MAGIC.to_bytes(4, "little") + _pack_string(kind) + _pack_string("standard"))
-        file.write(header.tobytes())
-        if kind == "const":
-            file.write(_count_epsilons(fst).tobytes())
-            file.write(arcs.tobytes())
-            return
-        for state in range(fst.num_states):
-            first, last = fst.offsets[state : state + 2]
-            file.write(VECTOR_STATE.pack(fst.final[state], last - first))
-            file.write(arcs[first:last].tobytes())
+    head = MAGIC.to_bytes(4, "little") + _pack_string(kind) + _pack_string("standard")
+    body = [_count_epsilons(fst), arcs] if kind == "const" else [_join_states(fst, arcs)]
+    return b"".join([head, header.tobytes(), *(part.tobytes() for part in body)])
+
+
+def _join_states(fst: Fst, arcs: np.ndarray) -> np.ndarray:
+    """States and arcs as they alternate in a vector FST, in words of 32 bits."""
+    words = np.empty(STATE_WORDS * fst.num_states + ARC_WORDS * fst.num_arcs, np.int32)
+    begin = STATE_WORDS * np.arange(fst.num_states) + ARC_WORDS * fst.offsets[:-1]
+    words[begin] = fst.final.astype(np.float32).view(np.int32)
+    words[begin + 1], words[begin + 2] = np.diff(fst.offsets), 0
+    words[_are_arcs(begin, len(words))] = arcs.view(np.int32)
+    return words
+
+
+def _are_arcs(begin: np.ndarray, words: int) -> np.ndarray:
+    """Which words are of arcs, where states begin at the words `begin`."""
+    chosen = np.ones(words, bool)
+    for word in range(STATE_WORDS):
+        chosen[begin + word] = False
+    return chosen
 
 
 def _count_epsilons(fst: Fst) -> np.ndarray:
@@ -123,23 +150,36 @@ def _read_const(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.nda
     return states["final"], counts, arcs
 
 
-def _read_vector(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Read states and arcs, which alternate: only a walk over the states finds the next one."""
-    body = memoryview(source.rest())
-    final, counts, parts, place = [], [], [], 0
-    for state in range(int(header["states"])):
-        first = place + VECTOR_STATE.size
-        weight, count = VECTOR_STATE.unpack_from(body, place) if first <= len(body) else (0.0, -1)
-        place = first + count * ARC.itemsize
-        if count < 0 or place > len(body):
-            wanted = f"state {state} of {header['states']}"
-            ends = f"{wanted} ends after {place} bytes, the file has {len(body)}"
+def _take_states(source: ByteReader, header: np.void) -> bytes:
+    """Read what a vector FST has behind its header, which may or may not tell its size."""
+    states, arcs = int(header["states"]), int(header["arcs"])
+    if arcs or not states:
+        return source.take(states * VECTOR_STATE.size + arcs * ARC.itemsize, "states and arcs")
+    parts = [source.take(VECTOR_STATE.size, "a state")]
+    for left in range(states - 1, -1, -1):
+        _, count = VECTOR_STATE.unpack(parts[-1][-VECTOR_STATE.size :])
+        parts.append(source.take(count * ARC.itemsize + min(left, 1) * VECTOR_STATE.size, "arcs"))
+    return b"".join(parts)
+
+
+def _split_states(
+    source: ByteReader, header: np.void, body: bytes
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split states and arcs, which alternate: only a walk over the states finds the next one."""
+    count = int(header["states"])
+    fields = memoryview(body)[: len(body) // WORD * WORD].cast("i")
+    begin, place = [], 0
+    for state in range(count):
+        begin.append(place)
+        arcs = fields[place + 1] if place + 1 < len(fields) else -1
+        place += STATE_WORDS + ARC_WORDS * arcs
+        if arcs < 0 or place > len(fields):
+            wanted = f"state {state} of {count}"
+            ends = f"{wanted} ends after {WORD * place} bytes, the file has {len(body)}"
             raise source.fail(f"{ends}: {DAMAGED}")
-        final.append(weight)
-        counts.append(count)
-        parts.append(body[first:place])
-    arcs = np.frombuffer(b"".join(parts), ARC)
-    return np.array(final, np.float32), np.array(counts, np.int64), arcs
+    words, heads = np.frombuffer(body, "<i4", place), np.array(begin, np.int64)
+    columns = words[_are_arcs(heads, place)].view(ARC)
+    return words[heads].view("<f4"), words[heads + 1].astype(np.int64), columns
 
 
 def _build_fst(start: int, final: np.ndarray, counts: np.ndarray, arcs: np.ndarray) -> Fst:

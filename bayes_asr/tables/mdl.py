@@ -1,7 +1,7 @@
 """The transition model at the head of Kaldi's `final.mdl`: what each transition-id stands for."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,35 +58,71 @@ def read_transition_model(path: Path) -> TransitionModel:
     Raises InputError where the file is truncated, damaged or contradicts itself.
     """
     with open_bytes(Path(path)) as source:
-        reader = KaldiReader(source)
-        reader.expect("<TransitionModel>")
-        topology = _read_topology(reader)
-        kind = reader.expect("<Triples>", "<Tuples>")
-        tuples = _read_tuples(reader, 3 if kind == "<Triples>" else 4)
-        reader.expect(kind.replace("<", "</"))
-        reader.expect("<LogProbs>")
-        log_prob = reader.reals()
-        reader.expect("</LogProbs>")
-        reader.expect("</TransitionModel>")
-        _check(topology, tuples, log_prob, reader)
-        return _number_transitions(topology, tuples, log_prob)
+        return parse_transition_model(KaldiReader(source))
+
+
+def read_topology(path: Path) -> Topology:
+    """Read the file `topo` of a lang folder."""
+    with open_bytes(Path(path)) as source:
+        return _read_topology(KaldiReader(source))
+
+
+def parse_transition_model(reader: KaldiReader) -> TransitionModel:
+    """Read the transition model at which `reader` stands; the acoustic model follows."""
+    reader.expect("<TransitionModel>")
+    topology = _read_topology(reader)
+    kind = reader.expect("<Triples>", "<Tuples>")
+    tuples = _read_tuples(reader, 3 if kind == "<Triples>" else 4)
+    reader.expect(kind.replace("<", "</"))
+    reader.expect("<LogProbs>")
+    log_prob = reader.reals()
+    reader.expect("</LogProbs>")
+    reader.expect("</TransitionModel>")
+    _check(topology, tuples, log_prob, reader)
+    return _number_transitions(topology, tuples, log_prob)
 
 
 def write_transition_model(model: TransitionModel, path: Path) -> None:
     """Write `model` in Kaldi's binary format, complete or not at all."""
+    with replacing(Path(path)) as temporary:
+        temporary.write_bytes(b"\0B" + pack_transition_model(model))
+
+
+def pack_transition_model(model: TransitionModel) -> bytes:
+    """The binary form of a model, without the mark of binary files before it."""
     simple = all(
         state.forward_class == state.self_loop_class
         for states in model.topology.values()
         for state in states
     )
     name, width = (b"Triples", 3) if simple else (b"Tuples", 4)
-    parts = [b"\0B<TransitionModel> ", _pack_topology(model.topology, simple)]
+    parts = [b"<TransitionModel> ", _pack_topology(model.topology, simple)]
     parts += [b"<%s> " % name, _pack_int(len(model.tuples))]
     parts += [_pack_int(int(value)) for row in model.tuples for value in row[:width]]
     parts += [b"</%s> <LogProbs> FV " % name, _pack_int(len(model.log_prob))]
     parts += [model.log_prob.astype("<f4").tobytes(), b"</LogProbs> </TransitionModel> "]
-    with replacing(Path(path)) as temporary:
-        temporary.write_bytes(b"".join(parts))
+    return b"".join(parts)
+
+
+def pdf_class_counts(topology: Topology) -> dict[int, int]:
+    """How many pdf-classes each phone has (GetPhoneToNumPdfClasses)."""
+    return {
+        phone: 1 + max(max(state.forward_class, state.self_loop_class) for state in states)
+        for phone, states in topology.items()
+    }
+
+
+def build_transition_model(
+    topology: Topology, tuples: Iterable[tuple[int, int, int, int]]
+) -> TransitionModel:
+    """Return the model of these transition-states, with the probabilities of the topology.
+
+    A tuple is phone, HMM state, pdf of the forward transitions and pdf of the self-loop.
+    """
+    rows = sorted(set(tuples))
+    probs = [p for phone, state, *_ in rows for _, p in topology[phone][state].transitions]
+    log_prob = np.log(np.array([1.0, *probs], np.float32))
+    return _number_transitions(topology, np.array(rows, np.int32).reshape(-1, 4), log_prob)
 
 
 def build_monophone_model(
@@ -98,14 +134,13 @@ def build_monophone_model(
     phone and state. Self-loops have probability 0.75, as in Kaldi's gen_topo.
     """
     counts = {p: states if isinstance(states, int) else states[p] for p in sorted(set(phones))}
-    topology = {phone: _build_left_to_right(count) for phone, count in counts.items()}
+    topology = {phone: build_left_to_right(count) for phone, count in counts.items()}
     rows = [(phone, state) for phone, count in counts.items() for state in range(count)]
-    tuples = np.array([(*row, pdf, pdf) for pdf, row in enumerate(rows)], np.int32).reshape(-1, 4)
-    log_prob = np.log(np.array([1.0] + [0.75, 0.25] * len(rows), np.float32))
-    return _number_transitions(topology, tuples, log_prob)
+    return build_transition_model(topology, ((*row, pdf, pdf) for pdf, row in enumerate(rows)))
 
 
-def _build_left_to_right(count: int) -> tuple[TopologyState, ...]:
+def build_left_to_right(count: int) -> tuple[TopologyState, ...]:
+    """Return the entry of `count` emitting states with a pdf-class each, and the last state."""
     emitting = (
         TopologyState(state, state, ((state, 0.75), (state + 1, 0.25))) for state in range(count)
     )

@@ -1,15 +1,18 @@
 """Kaldi's `tree`: which pdf an HMM state has, given its phone and the phones around it."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.tables.binary import KaldiReader, open_bytes
 
 PDF_CLASS = -1  # the key of a question about the pdf-class; others are positions in the window
+ABSENT = -1  # the value of an event where nothing may be asked
 DEEPEST = 200  # no tree of speech is that deep, and a deeper one would overrun the stack
 
 
@@ -63,6 +66,62 @@ class Tree:
             else:
                 raise InputError(f"the tree has no pdf of class {pdf_class} for phones {phones}")
         return node.pdf
+
+    def pdfs(self, events: np.ndarray) -> np.ndarray:
+        """Return the pdf-ids int64 [E] of events [E, 1 + N]: pdf-classes, then windows of phones.
+
+        InputError for an event that the tree does not know.
+        """
+        return find_leaves(self.root, events)
+
+
+def find_leaves(root: Node, events: np.ndarray) -> np.ndarray:
+    """Return the answer int64 [E] of the tree below `root` to each of `events` [E, 1 + N]."""
+    answers = np.full(len(events), ABSENT, np.int64)
+    open_: list[tuple[Node | None, np.ndarray]] = [(root, np.arange(len(events)))]
+    while open_:
+        node, rows = open_.pop()
+        if isinstance(node, Leaf):
+            answers[rows] = node.pdf
+        elif node is not None and len(rows):
+            open_ += _divide(node, rows, events[rows, 1 + node.key])
+    unknown = np.flatnonzero(answers == ABSENT)
+    if len(unknown):
+        pdf_class, *phones = events[unknown[0]].tolist()
+        raise InputError(f"the tree has no pdf of class {pdf_class} for phones {phones}")
+    return answers
+
+
+def iter_leaves(node: Node) -> Iterator[int]:
+    """Yield the numbers of the leaves below `node`, one that is there twice each time."""
+    if isinstance(node, Leaf):
+        yield node.pdf
+        return
+    for child in (node.yes, node.no) if isinstance(node, Split) else node.children:
+        if child is not None:
+            yield from iter_leaves(child)
+
+
+def replace_leaves(node: Node, new: Mapping[int, Node]) -> Node:
+    """Return the tree below `node` with `new` nodes instead of the leaves of their numbers."""
+    if isinstance(node, Leaf):
+        return new.get(node.pdf, node)
+    if isinstance(node, Split):
+        yes, no = replace_leaves(node.yes, new), replace_leaves(node.no, new)
+        return Split(node.key, node.values, yes, no)
+    children = (None if child is None else replace_leaves(child, new) for child in node.children)
+    return Table(node.key, tuple(children))
+
+
+def _divide(
+    node: Table | Split, rows: np.ndarray, values: np.ndarray
+) -> list[tuple[Node | None, np.ndarray]]:
+    """The children of `node`, each with those of `rows` that go there; ABSENT goes nowhere."""
+    if isinstance(node, Split):
+        yes = np.isin(values, list(node.values))
+        return [(node.yes, rows[yes]), (node.no, rows[~yes & (values != ABSENT)])]
+    known = (value for value in np.unique(values) if 0 <= value < len(node.children))
+    return [(node.children[value], rows[values == value]) for value in known]
 
 
 def read_tree(path: Path) -> Tree:

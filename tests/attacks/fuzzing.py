@@ -32,6 +32,7 @@ from bayes_asr.score.sweeps import score_utterances
 from bayes_asr.sound.audio import read_audio
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, write_matrices
 from bayes_asr.tables.fst import Fst, read_fst, write_fst
+from bayes_asr.tables.gmm import Mixtures, read_gmm, write_gmm
 from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices, write_lattices
 from bayes_asr.tables.mdl import (
@@ -60,6 +61,14 @@ MDL_TEXT = b"""<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 2 </Fo
 1 0 0
 2 0 1
 </Triples> <LogProbs> [ 0 -0.28 -1.38 -0.28 -1.38 ] </LogProbs> </TransitionModel>
+"""
+GMM_TEXT = b"""<DIMENSION> 1 <NUMPDFS> 2
+<DiagGMM> <WEIGHTS> [ 0.5 0.5 ] <MEANS_INVVARS> [
+ 1
+ 2 ] <INV_VARS> [
+ 1
+ 3 ] </DiagGMM>
+<DiagGMM> <WEIGHTS> [ 1 ] <MEANS_INVVARS> [ 1 ] <INV_VARS> [ 1 ] </DiagGMM>
 """
 TREE_TEXT = b"""ContextDependency 3 1 ToPdf SE 0 [ 1 2 ]
 { TE 1 3 ( NULL CE 0 CE 1 )
@@ -241,6 +250,12 @@ def sound_of(form: str) -> Callable[[Path], None]:
     return write
 
 
+def gmm(path: Path) -> None:
+    one = np.ones((3, 2), np.float32)
+    mixtures = Mixtures(np.array([0, 2, 3]), np.float32([0.5, 0.5, 1]), one, one)
+    write_gmm(build_monophone_model([1], 2), mixtures, path)
+
+
 def sphere(path: Path) -> None:
     fields = "sample_count -i 50\nsample_rate -i 16000\nchannel_count -i 1\nsample_n_bytes -i 2\n"
     head = f"NIST_1A\n   1024\n{fields}sample_byte_format -s2 01\nend_head\n"
@@ -267,6 +282,8 @@ FORMATS = [
         read_transition_model,
     ),
     Format("final.txt", lambda path: path.write_bytes(MDL_TEXT), read_transition_model),
+    Format("gmm.mdl", gmm, read_gmm),
+    Format("gmm.txt", lambda path: path.write_bytes(MDL_TEXT + GMM_TEXT), read_gmm),
     Format(
         "tree", lambda path: write_tree(build_monophone_tree({1: [0, 1], 2: [2]}), path), read_tree
     ),

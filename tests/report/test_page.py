@@ -32,7 +32,7 @@ from bayes_asr.report.page import explain, name_files
 from bayes_asr.report.runs import Run, System, find_systems
 from bayes_asr.score.counts import align
 from bayes_asr.score.scores import read_scores
-from tests.support.report_runs import make_run, make_score
+from tests.support.report_runs import make_mixtures, make_run, make_score
 
 KEY = ("test", "strict")
 
@@ -299,6 +299,34 @@ def test_page_has_the_keys_in_which_configurations_differ(out: Path, tmp_path: P
     assert table.to_numpy().tolist() == [["model.unit", default, "gru"]]
     assert list(table.columns) == ["key", "a", "b"]
     assert [re.findall(r"c/config.yaml", reason) for reason in missing] == [["c/config.yaml"]]
+
+
+def test_mixtures_have_no_keys_of_a_network(out: Path, tmp_path: Path) -> None:
+    for name, changes in (("a", ["data.graph=[x]"]), ("b", ["model.unit=gru"])):
+        run = shutil.copytree(out / "gru" / "seed1", tmp_path / name)
+        load([], changes).save(run / "config.yaml")
+    mono = make_mixtures(tmp_path / "gmm" / "mono")
+    load([], ["data.graph=[y]", "model.unit=lstm"]).save(mono / "config.yaml")
+    table, _ = tabulate_configurations(find_systems([tmp_path]))
+    assert dict(zip(table["key"], table["mono"], strict=True)) == {
+        "data.graph": "['y']",
+        "model.unit": "–",
+    }
+
+
+def test_report_has_mixtures_beside_networks(out: Path, tmp_path: Path) -> None:
+    """Their row has parameters and features; curves are those of networks."""
+    make_mixtures(tmp_path / "gmm" / "mono")
+    run_report(out / "gru", tmp_path / "gmm", "--out", tmp_path / "report")
+    rows = [
+        [cell.strip() for cell in line.strip("| \n").split("|")]
+        for line in (tmp_path / "report" / "table.md").read_text().splitlines()
+    ]
+    assert [row[:4] for row in rows[2:4]] == [
+        ["gru", "–", "6.1 M", "1"],
+        ["mono", "MFCC, no fMLLR", "0.081 M", "1"],
+    ]
+    assert "mono" in "".join(read_page(tmp_path / "report").texts["h3"])
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -51,3 +51,16 @@ def make_run(folder: Path, rate: float = 0.3, seed: int = 1) -> Path:
     (folder / "history.jsonl").write_text("".join(json.dumps(h) + "\n" for h in history))
     (folder / "env.json").write_text(json.dumps({"parameters": 6_103_000}))
     return folder
+
+
+def make_mixtures(folder: Path, rate: float = 0.4) -> Path:
+    """The folder of Gaussian mixtures as `gmm score` leaves it."""
+    make_run(folder, rate)
+    (folder / "history.jsonl").unlink()
+    environment = {
+        "parameters": 81_000,
+        "gaussians": 1000,
+        "frontend": {"kind": "mfcc", "cepstra": 13},
+    }
+    (folder / "env.json").write_text(json.dumps(environment))
+    return folder

@@ -38,9 +38,10 @@ struct OptionsView {
   int32_t min_active;
   int32_t prune_interval;
   int32_t allow_partial;
+  int32_t strict;
 };
 DESCRIBE(OptionsView, beam, lattice_beam, beam_delta, max_active, min_active, prune_interval,
-         allow_partial);
+         allow_partial, strict);
 
 // A state-level lattice, topologically sorted.
 struct LatticeView {

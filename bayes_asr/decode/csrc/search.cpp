@@ -60,7 +60,7 @@ float Search::Emit(Frame *last, Frame *frame, const float *loglikes, Cutoff chos
   const int32_t count = static_cast<int32_t>(last->size());
   for (int32_t token = 0; token < count; ++token) {
     const float before = last->cost[token];
-    if (!(before <= chosen.cutoff)) continue;
+    if (!(options_.strict ? before < chosen.cutoff : before <= chosen.cutoff)) continue;
     const int32_t state = last->state[token];
     for (int64_t arc = arcs.offsets[state]; arc < arcs.offsets[state + 1]; ++arc) {
       const float acoustic = offset - loglikes[graph_.column[arc]];

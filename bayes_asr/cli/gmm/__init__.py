@@ -1,0 +1,34 @@
+"""bayes-asr gmm: Gaussian mixtures in Kaldi's steps, one file for each kind of step."""
+
+import argparse
+from importlib import import_module
+from types import ModuleType
+
+STEPS = {
+    "lang": "make the lang folder of a dictionary, as prepare_lang.sh",
+    "mono": "train monophones from states of equal lengths, as train_mono.sh",
+    "deltas": "train triphones on cepstra and their derivatives, as train_deltas.sh",
+    "lda-mllt": "train triphones on spliced cepstra, as train_lda_mllt.sh",
+    "sat": "train speaker-adapted triphones, as train_sat.sh",
+    "align": "align transcripts, as align_si.sh or, where the model is adapted, align_fmllr.sh",
+    "decode": "decode, as decode.sh or, where the model is adapted, decode_fmllr.sh",
+    "score": "count errors of what was decoded; the LM weight is chosen on dev",
+    "features": "write what the speaker-adapted model reads, as make_fmllr_feats.sh",
+}
+TRAININGS = ("mono", "deltas", "lda-mllt", "sat")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the steps, each with its arguments."""
+    steps = parser.add_subparsers(dest="step", metavar="STEP", required=True)
+    for step, what in STEPS.items():
+        _module_of(step).add_arguments(steps.add_parser(step, help=what, description=what))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the step."""
+    _module_of(args.step).run(args)
+
+
+def _module_of(step: str) -> ModuleType:
+    return import_module(f"bayes_asr.cli.gmm.{'train' if step in TRAININGS else step}")

@@ -1,0 +1,75 @@
+"""bayes-asr gmm align: align the transcripts of a data directory."""
+
+import argparse
+import json
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from bayes_asr.cli.arguments import beam, real, share
+from bayes_asr.cli.gmm.sharing import add_common_arguments, sharing_steps
+from bayes_asr.gmm.alignment import ALIGN_SI
+from bayes_asr.gmm.realignment import align_by_model
+from bayes_asr.lock import alone_in
+from bayes_asr.programs import open_pipe
+
+MAX_SKIPPED = 0.05
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the step."""
+    parser.add_argument("data", type=Path, metavar="DATA", help="data directory with text")
+    parser.add_argument("lang", type=Path, metavar="LANG", help="of gmm lang, or Kaldi's")
+    parser.add_argument("model", type=Path, metavar="MODEL_DIR", help="folder of the model")
+    parser.add_argument("out", type=Path, metavar="OUT", help="alignment directory to write")
+    parser.add_argument(
+        "--boost-silence",
+        type=real(1e-3, 1e3),
+        metavar="N",
+        default=1.0,
+        help="factor of silence likelihoods (default %(default)s)",
+    )
+    for name in ("beam", "retry_beam"):
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=beam,
+            metavar="N",
+            default=getattr(ALIGN_SI, name),
+            help="default %(default)s",
+        )
+    parser.add_argument(
+        "--max-skipped",
+        type=share,
+        metavar="SHARE",
+        default=MAX_SKIPPED,
+        help="of the utterances may stay unaligned (default %(default)s)",
+    )
+    add_common_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Align, and say how many utterances are aligned."""
+    options = replace(ALIGN_SI, beam=args.beam, retry_beam=args.retry_beam)
+    with (
+        nullcontext() if args.shard else alone_in(args.out),
+        sharing_steps(args, lambda: [args.out, args.model]) as way,
+    ):
+        summary = align_by_model(
+            args.data,
+            args.lang,
+            args.model,
+            args.out,
+            way,
+            options,
+            boost_silence=args.boost_silence,
+            max_skipped=args.max_skipped,
+            open_pipe=open_pipe if args.allow_pipes else None,
+        )
+        if args.json:
+            print(json.dumps(asdict(summary)))
+        else:
+            print(
+                f"{args.out}: {summary.aligned} of {summary.utterances} utterances aligned,"
+                f" {summary.frames} frames"
+            )

@@ -1,0 +1,86 @@
+"""bayes-asr gmm decode: a data directory, a graph and a model to words and lattices."""
+
+import argparse
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from bayes_asr.cli.arguments import key, lm_weight, penalty, real
+from bayes_asr.cli.gmm.sharing import add_common_arguments, sharing_steps
+from bayes_asr.gmm.adaptation import Adaptation, read_silence
+from bayes_asr.gmm.decoding import LM_WEIGHTS, SEARCH, decode_data, is_adapted
+from bayes_asr.programs import open_pipe
+
+OPTIONS = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")  # of the search
+ADAPTING = {  # of the Adaptation: what reads each, and what it is
+    "silence_weight": (real(0, 1), "how much a frame of silence counts for a transform"),
+    "min_count": (real(0, 1e9), "frames of a speaker below which nothing is estimated"),
+    "first_beam": (key("decode.beam"), "of the search without a transform"),
+    "first_max_active": (key("decode.max_active"), "of the search without a transform"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the folders and the options; names and defaults are those of Kaldi's scripts."""
+    parser.add_argument("data", type=Path, metavar="DATA", help="data directory with feats.scp")
+    parser.add_argument("graph", type=Path, metavar="GRAPH", help="folder of HCLG.fst, words.txt")
+    parser.add_argument("model", type=Path, metavar="MODEL_DIR", help="folder of final.mdl")
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder for the results")
+    for name in OPTIONS:
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=key(f"decode.{name}"),
+            metavar="N",
+            default=getattr(SEARCH, name),
+            help="default %(default)s",
+        )
+    parser.add_argument(
+        "--adapt",
+        action=argparse.BooleanOptionalAction,
+        help="estimate a transform of each speaker (default: where the model has a final.alimdl)",
+    )
+    for name, (number, what) in ADAPTING.items():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=number,
+            metavar="N",
+            default=getattr(Adaptation(()), name),
+            help=f"{what} (default %(default)s)",
+        )
+    parser.add_argument(
+        "--lmwt", type=lm_weight, nargs="+", default=LM_WEIGHTS, help="LM weights to try"
+    )
+    parser.add_argument(
+        "--wip", type=penalty, nargs="+", default=[0.0], help="insertion penalties to try"
+    )
+    add_common_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Decode and print a summary."""
+    adaptation = None
+    if is_adapted(args.model) if args.adapt is None else args.adapt:
+        given = {name: getattr(args, name) for name in ADAPTING}
+        adaptation = Adaptation(read_silence(args.graph), **given)
+    with sharing_steps(args, lambda: [args.graph, args.model]) as way:
+        summary = decode_data(
+            args.data,
+            args.graph,
+            args.model,
+            args.out,
+            replace(SEARCH, **{name: getattr(args, name) for name in OPTIONS}),
+            adaptation=adaptation,
+            lmwts=args.lmwt,
+            wips=args.wip,
+            way=way,
+            open_pipe=open_pipe if args.allow_pipes else None,
+        )
+        if args.json:
+            print(json.dumps(asdict(summary)))
+        else:
+            how = "with transforms of their speakers " if adaptation else ""
+            print(
+                f"decoded {summary.utterances} utterances, {summary.frames} frames {how}into"
+                f" {args.out}"
+            )

@@ -1,0 +1,1 @@
+"""Gaussian mixtures: from sound to speaker-adapted features and alignments, in Kaldi's steps."""

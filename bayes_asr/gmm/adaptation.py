@@ -1,0 +1,178 @@
+"""Decode the utterances of a speaker and adapt to him on the way, as steps/decode_fmllr.sh.
+
+A search with the speaker-independent model gives a transform; a search with the features that it
+transforms gives a second one on top; with these features the lattices are scored anew.
+"""
+
+import pickle
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import numpy as np
+
+from bayes_asr.decode.embedded import DecodeResult, read_lattice, search_lattice
+from bayes_asr.decode.workers import Result, record_result
+from bayes_asr.errors import InputError
+from bayes_asr.files import is_there, read_text
+from bayes_asr.gmm.affine import apply_transform, compose
+from bayes_asr.gmm.fmllr import MIN_COUNT, FmllrStatistics, estimate_fmllr
+from bayes_asr.gmm.models import Models
+from bayes_asr.gmm.occupation import Occupation, PdfWeights
+from bayes_asr.lattices.posteriors import compute_posteriors, find_times
+from bayes_asr.log import LOGGER
+from bayes_asr.tables.lattice import Lattice
+
+ALIGNMENT_MODEL = "final.alimdl"
+SILENCE = Path("phones", "silence.csl")  # of a graph
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """How speakers are adapted to; the defaults are those of steps/decode_fmllr.sh.
+
+    silence: phone-ids, whose frames count with `silence_weight`; min_count: frames of a speaker
+    below which nothing is estimated; first_beam, first_max_active: of the search without a
+    transform; posterior_beam: of the lattices that the second transform is estimated from.
+    """
+
+    silence: tuple[int, ...]
+    silence_weight: float = 0.01
+    min_count: float = MIN_COUNT
+    first_beam: float = 10.0
+    first_max_active: int = 2000
+    posterior_beam: float = 4.0
+
+
+def read_silence(graph: Path) -> tuple[int, ...]:
+    """The silence phones of a graph: phones/silence.csl, numbers with colons between them."""
+    path = graph / SILENCE
+    if not is_there(path):
+        raise InputError(f"{path}: is missing; it names the silence phones, which hardly count")
+    said = read_text(path).split()
+    try:
+        return tuple(int(number) for number in ":".join(said).split(":") if number)
+    except ValueError:
+        raise InputError(f"{path}: is no list of phone-ids with colons between them") from None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the search with the first transform found for an utterance, or why it found nothing."""
+
+    utt: str
+    frames: int = 0
+    lattice: Lattice | None = None
+    reached: bool = False
+    fault: InputError | None = None
+
+
+def decode_speaker(
+    models: Models, how: Adaptation, speaker: str, utts: list[str]
+) -> tuple[list[Result], np.ndarray]:
+    """Decode the utterances of a speaker: what each gave, and his transform float32 [D, D+1].
+
+    State-level lattices wait on disk for the second transform.
+    """
+    where = f"{models.job.loglikes}: {speaker}"
+    statistics = FmllrStatistics.zeros(models.mixtures.dim)
+    for utt in utts:
+        observe_unadapted(models, how, utt, statistics)
+    first = _estimate(statistics, how, where)
+    statistics = FmllrStatistics.zeros(models.mixtures.dim)
+    with TemporaryFile() as waiting:
+        for utt in utts:
+            pickle.dump(observe_adapted(models, how, utt, first, statistics), waiting)
+        second = _estimate(statistics, how, where)
+        if statistics.count <= how.min_count:
+            LOGGER.warning(
+                "%s: %.0f frames of speech, and a transform takes more than %g: not adapted",
+                *(where, statistics.count, how.min_count),
+            )
+        transform = compose(second, first, affine=True)
+        waiting.seek(0)
+        results = [score_anew(models, pickle.load(waiting), transform) for _ in utts]  # noqa: S301 - ours
+    return results, transform
+
+
+def observe_unadapted(
+    models: Models, how: Adaptation, utt: str, statistics: FmllrStatistics
+) -> None:
+    """Add what a speaker-independent search says of an utterance; nothing where it fails.
+
+    The speaker-independent model says, too, which Gaussian made a frame.
+    """
+    options = replace(models.job.options, beam=how.first_beam, max_active=how.first_max_active)
+    try:
+        x = models.read(utt)
+        scores = models.score(utt, x, models.unadapted)
+        lattice, _ = search_lattice(models.network, scores, options, models.engine)
+    except (InputError, MemoryError):
+        return  # the next search tells
+    if lattice is not None:
+        pdfs = _weigh_pdfs(models, how, lattice, options.lattice_beam)
+        statistics.add(models.mixtures, x, Occupation.of(models.unadapted, x, pdfs))
+
+
+def observe_adapted(
+    models: Models, how: Adaptation, utt: str, first: np.ndarray, statistics: FmllrStatistics
+) -> Found:
+    """Search with the first transform of the speaker, and add what that says of an utterance."""
+    try:
+        x = apply_transform(first, models.read(utt))
+        scores = models.score(utt, x)
+        lattice, reached = search_lattice(models.network, scores, models.job.options, models.engine)
+    except (InputError, MemoryError) as error:
+        return Found(utt, fault=InputError(str(error)))
+    if lattice is not None:
+        pdfs = _weigh_pdfs(models, how, lattice, how.posterior_beam)
+        statistics.add(models.mixtures, x, Occupation.of(models.mixtures, x, pdfs))
+    return Found(utt, len(x), lattice, reached)
+
+
+def score_anew(models: Models, found: Found, transform: np.ndarray) -> Result:
+    """Replace the acoustic costs of a lattice by those of the features with the whole transform."""
+
+    def decode() -> DecodeResult:
+        if found.fault:
+            raise found.fault
+        lattice = found.lattice
+        if lattice is not None:
+            x = apply_transform(transform, models.read(found.utt))
+            scale = np.float32(models.job.options.acoustic_scale)
+            scores = scale * models.score(found.utt, x)
+            lattice = replace_acoustic(lattice, scores[:, models.transitions.pdf])
+        return read_lattice(
+            *(models.network, found.utt, lattice, found.reached, models.job.options, models.engine)
+        )
+
+    return record_result(models.job, found.utt, found.frames, decode)
+
+
+def replace_acoustic(lattice: Lattice, scores: np.ndarray) -> Lattice:
+    """Return the lattice with costs by the scores [T, transition-ids + 1], as gmm-rescore-lattice.
+
+    Scores are log-likelihoods with the scale of the lattice.
+    """
+    source = np.repeat(np.arange(lattice.num_states), np.diff(lattice.offsets))
+    emits = lattice.ilabel > 0
+    frames = find_times(source, lattice.nextstate, emits, lattice.num_states)[source]
+    costs = -scores[frames.clip(max=len(scores) - 1), lattice.ilabel]
+    return replace(lattice, acoustic=np.where(emits, costs, np.float32(0)))
+
+
+def _weigh_pdfs(models: Models, how: Adaptation, lattice: Lattice, beam: float) -> PdfWeights:
+    """The pdfs of each frame by the word lattice, within a beam, of a lattice of scaled costs."""
+    words = models.engine.determinize(lattice, models.network.phone_start, beam)
+    found = compute_posteriors(words, 1.0)
+    return PdfWeights.of_posteriors(
+        models.transitions, found.frame, found.tid, found.share, how.silence, how.silence_weight
+    )
+
+
+def _estimate(statistics: FmllrStatistics, how: Adaptation, where: str) -> np.ndarray:
+    """The transform, named in faults by `where`: data and speaker."""
+    try:
+        return estimate_fmllr(statistics, how.min_count)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None

@@ -1,0 +1,182 @@
+"""Which HMM state each frame is in: at equal lengths to begin with, then by Gaussian mixtures."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from bayes_asr.align.utterance import Alignment, AlignOptions, Result, find_path
+from bayes_asr.decode.embedded import Engine, choose_engine
+from bayes_asr.decode.loading import build_network, check_loglikes
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.likelihood import log_likelihoods
+from bayes_asr.gmm.randomness import Random
+from bayes_asr.graph.hmm import index_transitions, transition_costs
+from bayes_asr.graph.transducers import sort_arcs, sources
+from bayes_asr.tables.fst import Fst
+from bayes_asr.tables.gmm import Mixtures
+from bayes_asr.tables.mdl import TransitionModel
+
+MOST_WALKS = 10  # through a graph, to find one that is short enough
+HASHING = 7853  # Kaldi's StringHasher
+# The search of Kaldi's FasterDecoder, which fails on what has little to do with its transcript.
+ALIGN_SI = AlignOptions(min_active=20, strict=True)
+
+
+class Frames(Protocol):
+    """The features [T, D] of utterances."""
+
+    def __contains__(self, utt: str) -> bool: ...
+    def __getitem__(self, utt: str) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Aligner:
+    """What aligns utterances: a model, and how wide to search.
+
+    The graphs have no transition probabilities yet (`graphs.Compiler`).
+    """
+
+    model: TransitionModel
+    mixtures: Mixtures
+    options: AlignOptions = ALIGN_SI
+    careful: bool = False
+    engine: Engine = field(default_factory=choose_engine)
+
+    @cached_property
+    def costs(self) -> np.ndarray:
+        """What each transition-id costs."""
+        options = self.options
+        scales = options.transition_scale, options.self_loop_scale
+        return transition_costs(self.model, index_transitions(self.model), *scales)
+
+    def align(self, utt: str, graph: Fst, x: np.ndarray) -> Alignment:
+        """Return the best path of frames x [T, D] through a graph (Kaldi's gmm-align-compiled).
+
+        Only the pdfs of the graph are scored. InputError, naming the utterance, where there is no
+        path within the wider beam. The cost is that of the scaled log-likelihoods and the graph.
+        """
+        if graph.ilabel.max(initial=0) >= len(self.costs):
+            raise InputError(f"{utt}: its graph is of another model; compile the graphs again")
+        graph = replace(graph, weight=graph.weight + self.costs[graph.ilabel])
+        network = build_network(make_careful(graph) if self.careful else graph, self.model, utt)
+        pdfs, column = np.unique(network.column, return_inverse=True)
+        network = replace(network, column=column.astype(np.int32), num_pdfs=len(pdfs))
+        loglikes = check_loglikes(network, utt, log_likelihoods(self.mixtures, x, pdfs))
+        return find_path(utt, network, loglikes, self.options, self.engine)
+
+
+def align_all(
+    aligner: Aligner, graphs: Iterable[tuple[str, Fst]], features: Frames
+) -> Iterator[Result]:
+    """Align utterances in the order of their graphs; the result is an error where that fails."""
+    for utt, graph in graphs:
+        try:
+            if utt not in features:
+                raise InputError(f"{utt}: there are no features")
+            yield utt, aligner.align(utt, graph, features[utt])
+        except InputError as error:
+            yield utt, error
+
+
+def boost_silence(
+    mixtures: Mixtures, model: TransitionModel, phones: Iterable[int], factor: float
+) -> Mixtures:
+    """Multiply the weights of all pdfs of silence `phones` (Kaldi's gmm-boost-silence).
+
+    A pdf that they share with others is boosted too.
+    """
+    pdfs = np.unique(model.pdf[1:][np.isin(model.phone[1:], [*phones])])
+    boosted = np.isin(mixtures.pdfs, pdfs)
+    weights = np.where(boosted, np.float32(factor) * mixtures.weights, mixtures.weights)
+    return replace(mixtures, weights=weights)
+
+
+def align_equally(utt: str, graph: Fst, frames: int, seed: int = 0) -> np.ndarray:
+    """Return transition-ids int32 [frames] of a random way, each state as long as the others.
+
+    In Kaldi: align-equal-compiled, whose random numbers these are with seed 0; ways are equal where
+    the graph has one only. InputError where none of ten ways has so few states.
+    """
+    random = Random(_hash(utt) + seed)
+    for _ in range(MOST_WALKS):
+        states, arcs = _walk(graph, random)
+        tids = graph.ilabel[arcs]
+        spoken = int(np.count_nonzero(tids))
+        if spoken <= frames:
+            break
+    else:
+        raise InputError(
+            f"{utt}: {frames} frames, but its transcript has {spoken} states; look whether the"
+            " transcript is that of the recording"
+        )
+    loop = _find_loops(graph)[states]
+    lasting = np.flatnonzero(loop)
+    if spoken < frames and not len(lasting):
+        raise InputError(f"{utt}: {frames} frames, but none of its {spoken} states can last")
+    counts = np.zeros(len(states), np.int64)
+    if len(lasting):
+        least, more = divmod(frames - spoken, len(lasting))
+        counts[lasting] = least
+        counts[lasting[:more]] += 1
+    # After the loops of a state comes the arc that leaves it; the last one is not left.
+    labels = np.stack([loop, np.append(tids, 0)], axis=1).reshape(-1)
+    times = np.stack([counts, np.append(tids > 0, 0)], axis=1).reshape(-1)
+    return np.repeat(labels, times).astype(np.int32)
+
+
+def _walk(graph: Fst, random: Random) -> tuple[np.ndarray, np.ndarray]:
+    """The states and arcs of a way through a graph, each arc or end as likely as the others."""
+    states: list[int] = [graph.start]
+    arcs: list[int] = []
+    while True:
+        first, last = graph.offsets[states[-1] : states[-1] + 2].tolist()
+        choices = last - first + bool(np.isfinite(graph.final[states[-1]]))
+        chosen = first + (int(random.integers(1)[0]) % choices if choices > 1 else 0)
+        if chosen == last:
+            return np.array(states), np.array(arcs, np.int64)
+        if graph.nextstate[chosen] != states[-1]:
+            arcs.append(chosen)
+            states.append(int(graph.nextstate[chosen]))
+
+
+def _find_loops(graph: Fst) -> np.ndarray:
+    """The transition-id of the self-loop of each state, 0 where it has none."""
+    source = sources(graph)
+    loops = np.flatnonzero((graph.nextstate == source) & (graph.ilabel > 0))
+    found = np.zeros(graph.num_states, np.int64)
+    found[source[loops[::-1]]] = graph.ilabel[loops[::-1]]  # the first of several
+    return found
+
+
+def _hash(utt: str) -> int:
+    """Kaldi's seed for an utterance: its bytes as digits, in an int32."""
+    number = 0
+    for byte in np.frombuffer(utt.encode(), np.int8).tolist():
+        number = number * HASHING + byte
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def make_careful(graph: Fst) -> Fst:
+    """Let the speech go on after the end of a transcript, and begin it again without an end.
+
+    Then a path that ends where there is more speech loses against those that go on, and falls out
+    of the beam (Kaldi's ModifyGraphForCarefulAlignment).
+    """
+    states, ends = graph.num_states, np.flatnonzero(np.isfinite(graph.final))
+    join = 2 * states
+    zeros = np.zeros(len(ends) + 1, np.int64)
+    source, begin = sources(graph), [graph.start + states]
+    return sort_arcs(
+        source=np.concatenate([source, source + states, ends, [join]]),
+        ilabel=np.concatenate([graph.ilabel, graph.ilabel, zeros]),
+        olabel=np.concatenate([graph.olabel, graph.olabel, zeros]),
+        weight=np.concatenate([graph.weight, graph.weight, graph.final[ends], [0.0]]),
+        nextstate=np.concatenate(
+            [graph.nextstate, graph.nextstate + states, np.full(len(ends), join), begin]
+        ),
+        final=np.append(np.full(join, np.inf), 0.0),
+        start=graph.start,
+    )

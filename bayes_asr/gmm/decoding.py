@@ -1,0 +1,153 @@
+"""Decode with Gaussian mixtures, and adapt to each speaker on the way.
+
+Kaldi: steps/decode.sh, steps/decode_fmllr.sh.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.decode.archive import write_folder
+from bayes_asr.decode.embedded import choose_engine
+from bayes_asr.decode.job import Decoded, Job, Summary
+from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.decode.workers import EmbeddedDecoder, Result, decode_one
+from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import read_analysis
+from bayes_asr.files import is_there
+from bayes_asr.gmm.adaptation import ALIGNMENT_MODEL, Adaptation, decode_speaker
+from bayes_asr.gmm.features import write_transforms
+from bayes_asr.gmm.models import Models
+from bayes_asr.lattices.paths import pair_weights
+from bayes_asr.processes.pool import map_here
+from bayes_asr.shards import Way
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.gmm import read_gmm
+from bayes_asr.tables.text import read_data_dir, write_lines
+
+SEARCH = DecodeOptions(
+    acoustic_scale=0.083333, beam=13.0, max_active=7000, lattice_beam=6.0, allow_partial=True
+)
+"""Of steps/decode.sh, and of the last search of steps/decode_fmllr.sh."""
+
+LM_WEIGHTS = tuple(range(1, 21))
+Group = tuple[list[Result], np.ndarray | None]  # utterances, and the transform of their speaker
+
+
+@dataclass(frozen=True)
+class Task:
+    """What processes decode with: everything by its name, as graphs and models do not travel."""
+
+    data: Path
+    job: Job
+    adaptation: Adaptation | None
+    engine: str
+    open_pipe: OpenPipe | None
+
+
+def is_adapted(model_dir: Path) -> bool:
+    """Whether the model of a folder wants features that are adapted to the speaker."""
+    return is_there(model_dir / ALIGNMENT_MODEL)
+
+
+def decode_data(
+    data: Path,
+    graph: Path,
+    model_dir: Path,
+    out: Path,
+    options: DecodeOptions = SEARCH,
+    *,
+    adaptation: Adaptation | None = None,
+    lmwts: Sequence[float] = LM_WEIGHTS,
+    wips: Sequence[float] = (0.0,),
+    way: Way = map_here,
+    open_pipe: OpenPipe | None = None,
+) -> Summary:
+    """Decode a data directory with the GMM `model_dir`/final.mdl and the features it reads.
+
+    Writes in `out` what `decode.archive.decode_archive` writes and, with an `adaptation`, trans.1:
+    the transforms of the speakers.  Each speaker is one item of `way` then, otherwise each
+    utterance is.  Faults are those of `decode_archive`.
+    """
+    model = Path(model_dir) / "final.mdl"
+    job = Job(str(data), Path(graph), model, options, tuple(pair_weights(lmwts, wips)), 1)
+    task = Task(Path(data), job, adaptation, choose_engine().name, open_pipe)
+    speakers = read_data_dir(data, open_pipe=open_pipe).utt2spk
+    groups = group_utterances(speakers if adaptation else {utt: utt for utt in speakers})
+    decoder = GmmDecoder(groups, way(partial(decode_group, task), groups.items()))
+    _, mixtures = read_gmm(model)
+    noted = {
+        "model": str(model.absolute()),
+        "gaussians": mixtures.num_gaussians,
+        "parameters": mixtures.num_gaussians * (2 * mixtures.dim + 1),
+        "frontend": None if adaptation else read_analysis(task.data),
+    }
+    try:
+        return write_folder(job, decoder, Path(out), noted)
+    finally:
+        open_models.cache_clear()
+
+
+def group_utterances(names: dict[str, str]) -> dict[str, list[str]]:
+    """The utterances of each name, in their order."""
+    groups: dict[str, list[str]] = {}
+    for utt, name in names.items():
+        groups.setdefault(name, []).append(utt)
+    return groups
+
+
+class GmmDecoder:
+    """Gives what was decoded, group by group, and writes lattices and transforms."""
+
+    def __init__(self, names: Iterable[str], decoded: Iterator[Group]) -> None:
+        """Take the names of the groups, and what they give, in the same order."""
+        self._names, self._decoded = names, decoded
+
+    def decode(self, job: Job, folder: Path) -> Iterator[Decoded]:
+        """Give every utterance and write `folder`/lat.1.gz; at the end trans.1 and num_jobs."""
+        transforms: dict[str, np.ndarray] = {}
+
+        def list_results() -> Iterator[Result]:
+            for name, (results, transform) in zip(self._names, self._decoded, strict=True):
+                if transform is not None:
+                    transforms[name] = transform
+                yield from results
+
+        yield from EmbeddedDecoder(list_results()).decode(job, folder)
+        if transforms:
+            write_transforms(transforms.items(), folder)
+        write_lines([1], folder / "num_jobs")
+
+    def find_trouble(self) -> str:
+        """Find none: the search is there if `choose_engine` found one."""
+        return ""
+
+
+def decode_group(task: Task, name: str, utts: list[str]) -> Group:
+    """Decode the utterances of a speaker `name`, or one that is not adapted to its speaker."""
+    models = open_models(task)
+    if task.adaptation:
+        return decode_speaker(models, task.adaptation, name, utts)
+    return [decode_unadapted(models, utt) for utt in utts], None
+
+
+def decode_unadapted(models: Models, utt: str) -> Result:
+    """Decode an utterance as it is."""
+    loglikes: np.ndarray | InputError
+    try:
+        loglikes = models.score(utt, models.read(utt))
+    except InputError as error:
+        loglikes = error
+    return decode_one(models.network, models.job, models.engine.name, utt, loglikes)
+
+
+@lru_cache(1)
+def open_models(task: Task) -> Models:
+    """Open what a process needs for its tasks, once."""
+    model = task.job.model
+    first = model.with_name(ALIGNMENT_MODEL)
+    unadapted = first if task.adaptation and is_there(first) else model
+    return Models.open(task.data, task.job, task.engine, unadapted, task.open_pipe)

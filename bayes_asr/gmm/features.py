@@ -1,0 +1,278 @@
+"""What a GMM reads: cepstra less the speaker's mean, with deltas or spliced, then transformed.
+
+A model directory says it as Kaldi's scripts do: by cmvn_opts, delta_opts, splice_opts, final.mat,
+full.mat and, beside an alignment, trans.N.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import DELTA_WINDOW, Cmvn, FrontEnd, statistics
+from bayes_asr.features.stored import Features
+from bayes_asr.files import discard, find_files, is_there, replacing, together
+from bayes_asr.gmm.affine import apply_transform
+from bayes_asr.progress import follow
+from bayes_asr.tables.ark import iter_matrices, read_matrix, write_matrices, write_matrix
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.jobs import find_jobs
+from bayes_asr.tables.options import read_options
+from bayes_asr.tables.text import DataDir, read_data_dir, write_lines
+
+SPLICED = {"left-context": 4, "right-context": 4}  # defaults of splice-feats
+DELTAS = {"delta-order": 2, "delta-window": DELTA_WINDOW}  # of add-deltas
+CMVN = {"norm-means": True, "norm-vars": False}  # of apply-cmvn
+TABLES = (  # of a data directory that say nothing of its features
+    *("utt2spk", "spk2utt", "text", "segments", "wav.scp", "reco2file_and_channel", "spk2gender"),
+    *("utt2lang", "utt2dur", "reco2dur", "utt2uniq", "frame_shift", "stm", "glm", "ctm"),
+)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What is done to the features of an utterance, in this order.
+
+    cmvn: normalisation by speaker; deltas: order of the derivatives; left_context, right_context:
+    frames that are spliced; matrix: [D, F'], or [D, F'+1] with an offset; full: the square matrix
+    of LDA from which `matrix` was cut, which is only kept; transforms: [D, D+1] by speaker.
+    """
+
+    cmvn: Cmvn = "mean"
+    deltas: int = 2
+    left_context: int = 0
+    right_context: int = 0
+    matrix: np.ndarray | None = None
+    full: np.ndarray | None = None
+    transforms: Mapping[str, np.ndarray] | None = None
+
+    @classmethod
+    def of_spliced(cls, left: int, right: int, cmvn: Cmvn = "mean") -> "Pipeline":
+        """Frames with their neighbours and without derivatives, as LDA reads them."""
+        return cls(cmvn, 0, left, right)
+
+    @property
+    def front_end(self) -> FrontEnd:
+        """What is done before the transforms."""
+        return FrontEnd(self.cmvn, self.deltas, self.left_context, self.right_context)
+
+    @property
+    def without_transforms(self) -> "Pipeline":
+        """The same features, not adapted to speakers."""
+        return replace(self, transforms=None)
+
+
+class SpeakerFeatures:
+    """The features that a GMM reads of a data directory, utterance by utterance.
+
+    Nothing is held but tables, statistics and transforms of speakers. Statistics are those of
+    cmvn.scp or, without it, of the speaker's own utterances. open_pipe: as in `Features`.
+    """
+
+    def __init__(
+        self, data: DataDir, pipeline: Pipeline, *, open_pipe: OpenPipe | None = None
+    ) -> None:
+        """Open the tables; InputError where a matrix does not fit the features."""
+        self._features = Features(data, pipeline.front_end, open_pipe=open_pipe)
+        self.pipeline = pipeline
+        self._check_shapes()
+
+    def __contains__(self, utt: str) -> bool:
+        return utt in self._features
+
+    def __getitem__(self, utt: str) -> np.ndarray:
+        """Features of one utterance, float32 [T, D]."""
+        x = self._features[utt]
+        if self.pipeline.matrix is not None:
+            x = apply_transform(self.pipeline.matrix, x)
+        if self.pipeline.transforms is None:
+            return x
+        speaker = self.speakers[utt]
+        if speaker not in self.pipeline.transforms:
+            raise InputError(
+                f"{self._features.where(utt)}: speaker {speaker} of {utt} has no transform, but"
+                f" {len(self.pipeline.transforms)} others have; estimate it for all speakers"
+            )
+        return apply_transform(self.pipeline.transforms[speaker], x)
+
+    @property
+    def dim(self) -> int:
+        """Values D of a frame."""
+        return self._size if self.pipeline.matrix is None else len(self.pipeline.matrix)
+
+    @property
+    def speakers(self) -> dict[str, str]:
+        """The speaker of each utterance."""
+        return self._features.speakers
+
+    @property
+    def utterances(self) -> list[str]:
+        """All utterances that have features, in the order of feats.scp."""
+        return self._features.utterances
+
+    @property
+    def by_speaker(self) -> dict[str, list[str]]:
+        """The utterances that have features, by speaker, in the order of utt2spk."""
+        found: dict[str, list[str]] = {}
+        for utt, speaker in self.speakers.items():
+            if utt in self:
+                found.setdefault(speaker, []).append(utt)
+        return found
+
+    @property
+    def _size(self) -> int:
+        """Values F' of a frame before the transforms."""
+        end = self.pipeline.front_end
+        context = end.left_context + 1 + end.right_context
+        return self._features.dimensions * (end.deltas + 1) * context
+
+    def _check_shapes(self) -> None:
+        where = self._features.directories[0] / "feats.scp"
+        matrix, size = self.pipeline.matrix, self._size
+        if matrix is not None and matrix.shape[1] not in (size, size + 1):
+            raise InputError(
+                f"{where}: the features have {self._features.dimensions} values, {size} with their"
+                f" context, but the matrix of the model is [{matrix.shape[0]}, {matrix.shape[1]}];"
+                " extract the features that the model was trained on"
+            )
+        for speaker, transform in (self.pipeline.transforms or {}).items():
+            if transform.shape != (self.dim, self.dim + 1):
+                raise InputError(
+                    f"{where}: the transform of {speaker} is {list(transform.shape)}, not"
+                    f" {[self.dim, self.dim + 1]}; estimate the transforms with this model"
+                )
+
+
+def read_pipeline(model_dir: Path) -> Pipeline:
+    """What Kaldi's scripts do to features for the model in `model_dir`; no transforms of speakers.
+
+    They splice where final.mat is there, and append deltas where it is not. InputError for an
+    option that is not known.
+    """
+    cmvn = _read_cmvn(model_dir / "cmvn_opts")
+    final, full = model_dir / "final.mat", model_dir / "full.mat"
+    if not is_there(final):
+        options = read_options(model_dir / "delta_opts", DELTAS)
+        if options["delta-window"] != DELTA_WINDOW:
+            raise InputError(
+                f"{model_dir / 'delta_opts'}: derivatives over {options['delta-window']} frames"
+                f" are not supported, only over {DELTA_WINDOW}; train with --delta-window=2"
+            )
+        return Pipeline(cmvn, options["delta-order"])
+    options = read_options(model_dir / "splice_opts", SPLICED)
+    spliced = Pipeline.of_spliced(options["left-context"], options["right-context"], cmvn)
+    return replace(
+        spliced,
+        matrix=read_matrix(str(final), "the matrix"),
+        full=read_matrix(str(full), "the matrix") if is_there(full) else None,
+    )
+
+
+def write_pipeline(pipeline: Pipeline, model_dir: Path) -> None:
+    """Write what `read_pipeline` reads; files of another pipeline are removed."""
+    left, right = pipeline.left_context, pipeline.right_context
+    options = {
+        "none": ["--norm-means=false"],
+        "mean": [],
+        "mean-variance": ["--norm-means=true", "--norm-vars=true"],
+    }[pipeline.cmvn]
+    lines = {
+        "cmvn_opts": " ".join(options),
+        "splice_opts": f"--left-context={left} --right-context={right}",
+        "delta_opts": f"--delta-order={pipeline.deltas}",
+    }
+    spliced = pipeline.matrix is not None
+    left_out = {"delta_opts"} if spliced or pipeline.deltas == 2 else set()
+    left_out |= set() if spliced else {"splice_opts"}
+    for name, line in lines.items():
+        if name in left_out:
+            discard(model_dir / name)
+        else:
+            write_lines([line], model_dir / name)
+    for name, matrix in (("final.mat", pipeline.matrix), ("full.mat", pipeline.full)):
+        if matrix is None:
+            discard(model_dir / name)
+        else:
+            write_matrix(matrix, model_dir / name)
+
+
+def has_transforms(folder: Path) -> bool:
+    """Whether there are transforms of speakers."""
+    return is_there(folder / "trans.1")
+
+
+def read_transforms(folder: Path) -> dict[str, np.ndarray]:
+    """The transforms float32 [D, D+1] by speaker of trans.N, those of all jobs.
+
+    InputError where there are none, where a job's are missing, and where a speaker is in two.
+    """
+    paths = find_jobs(folder, "trans", suffix="")
+    if not paths:
+        raise InputError(f"{folder}: there is no trans.1; estimate the transforms of its speakers")
+    transforms: dict[str, np.ndarray] = {}
+    for path in paths:
+        for speaker, matrix in iter_matrices(f"ark:{path}"):
+            if speaker in transforms:
+                raise InputError(
+                    f"{path}: {speaker} has a transform in an archive before it too; give each"
+                    " speaker to one job"
+                )
+            transforms[speaker] = matrix
+    return transforms
+
+
+def write_transforms(transforms: Iterable[tuple[str, np.ndarray]], folder: Path) -> int:
+    """Write trans.1 with the transforms of all speakers; returns how many.
+
+    Archives of other jobs are removed.
+    """
+    for path in find_files(folder, "trans.*"):
+        discard(path)
+    return write_matrices(transforms, folder / "trans.1")
+
+
+def write_fmllr(
+    data: Path, model_dir: Path, transforms: Path, out: Path, *, open_pipe: OpenPipe | None = None
+) -> int:
+    """Write a data directory of speaker-adapted features, as Kaldi's make_fmllr_feats.sh.
+
+    transforms: the folder of trans.N. `out` gets feats, the statistics of its speakers, and the
+    tables of `data` that say nothing of the features. Returns how many utterances. InputError for a
+    speaker without a transform; nothing is written then.
+    """
+    if out.resolve() == data.resolve():
+        raise InputError(f"{out}: holds the features that are read; choose another folder")
+    pipeline = replace(read_pipeline(model_dir), transforms=read_transforms(transforms))
+    directory = read_data_dir(data, open_pipe=open_pipe)
+    features = SpeakerFeatures(directory, pipeline, open_pipe=open_pipe)
+    sums: dict[str, np.ndarray] = {}
+
+    def adapt() -> Iterator[tuple[str, np.ndarray]]:
+        for utt in follow(features.utterances, "features"):
+            x = features[utt]
+            speaker = features.speakers[utt]
+            sums[speaker] = sums.get(speaker, 0.0) + statistics([x])
+            yield utt, x
+
+    with together(out):
+        count = write_matrices(adapt(), out / "feats.ark", out / "feats.scp")
+        write_matrices(sorted(sums.items()), out / "cmvn.ark", out / "cmvn.scp")
+        for name in TABLES:
+            if is_there(data / name):
+                with replacing(out / name) as temporary:
+                    shutil.copyfile(data / name, temporary)
+            else:
+                discard(out / name)
+    return count
+
+
+def _read_cmvn(path: Path) -> Cmvn:
+    options = read_options(path, CMVN)
+    if options["norm-vars"] and not options["norm-means"]:
+        raise InputError(f"{path}: variances are normalised only with means; correct it")
+    if options["norm-means"]:
+        return "mean-variance" if options["norm-vars"] else "mean"
+    return "none"

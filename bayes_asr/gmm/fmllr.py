@@ -1,0 +1,145 @@
+"""Affine transforms of the features of each speaker (fMLLR, constrained MLLR).
+
+M. J. F. Gales, "Maximum likelihood linear transformations for HMM-based speech recognition",
+Computer Speech and Language 12(2), 1998. As Kaldi's gmm-est-fmllr and gmm-est-fmllr-gpost.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.affine import identity
+from bayes_asr.gmm.occupation import Occupation, PdfWeights, iter_blocks
+from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
+from bayes_asr.tables.gmm import Mixtures
+
+MIN_COUNT = 500.0  # frames
+ITERATIONS = 40
+
+
+@dataclass
+class FmllrStatistics:
+    """What the frames of a speaker say of his transform; x+ is a frame with a 1 behind it.
+
+    count: the sum of posteriors; linear: [D, D+1], the sum of posterior times mean / variance times
+    x+'; quadratic: for each dimension the upper triangle [D, (D + 1) (D + 2) / 2] of the sum of
+    posterior / variance times x+ x+'.
+    """
+
+    count: float
+    linear: np.ndarray
+    quadratic: np.ndarray
+
+    @classmethod
+    def zeros(cls, dim: int) -> "FmllrStatistics":
+        """Those of no frames."""
+        return cls(0.0, np.zeros((dim, dim + 1)), np.zeros((dim, pack_size(dim + 1))))
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return len(self.linear)
+
+    def add(self, mixtures: Mixtures, x: np.ndarray, occupation: Occupation) -> None:
+        """Add frames of x [T, D] with the posteriors of their Gaussians.
+
+        The posteriors may be those of another model with the same Gaussians, of the features before
+        any transform (gmm-post-to-gpost).
+        """
+        frames, where = np.unique(occupation.frames, return_inverse=True)
+        posteriors = occupation.posteriors.astype(np.float64)
+        shape = len(frames), mixtures.num_gaussians
+        occupied = scipy.sparse.csr_array((posteriors, (where, occupation.gaussians)), shape)
+        extended = np.column_stack((x[frames].astype(np.float64), np.ones(len(frames))))
+        self.count += posteriors.sum()
+        self.linear += (occupied @ mixtures.means_inverse_variances).T @ extended
+        self.quadratic += sum_scatters(occupied @ mixtures.inverse_variances, extended)
+
+    def __add__(self, other: "FmllrStatistics") -> "FmllrStatistics":
+        return FmllrStatistics(
+            self.count + other.count, self.linear + other.linear, self.quadratic + other.quadratic
+        )
+
+
+def evaluate_fmllr(statistics: FmllrStatistics, transform: np.ndarray) -> float:
+    """What a transform W = [A, b] [D, D+1] gains in log-likelihood, but for constant terms.
+
+    beta log |det A| + sum_i (w_i k_i' - 1/2 w_i G_i w_i').
+    """
+    dim = statistics.dim
+    scatters = unpack(statistics.quadratic, dim + 1)
+    quadratic = np.einsum("ij,ijk,ik", transform, scatters, transform, optimize=True)
+    log_det = np.linalg.slogdet(transform[:, :dim])[1]
+    linear = (transform * statistics.linear).sum()
+    return float(statistics.count * log_det + linear - quadratic / 2)
+
+
+def estimate_fmllr(
+    statistics: FmllrStatistics, min_count: float = MIN_COUNT, iterations: int = ITERATIONS
+) -> np.ndarray:
+    """The transform float32 [D, D+1] under which the frames are most likely.
+
+    Row by row, each the best for the others. The identity where no more than `min_count` frames
+    were counted, and where nothing is gained. InputError where frames are too much alike.
+    """
+    dim, count, linear = statistics.dim, statistics.count, statistics.linear
+    if count <= min_count:
+        return identity(dim)
+    scatters = unpack(statistics.quadratic, dim + 1)
+    if not (np.linalg.matrix_rank(scatters) == dim + 1).all():
+        raise InputError(
+            f"{count:g} frames of speech do not vary in all of {dim} dimensions, so that fMLLR has"
+            f" no answer; ask for more than {min_count:g} frames"
+        )
+    inverses = np.linalg.inv(scatters)
+    offsets = np.einsum("ijk,ik->ij", inverses, linear)
+    units, transform = np.eye(dim), np.eye(dim, dim + 1)
+    for _ in range(iterations):
+        for row in range(dim):
+            cofactors = np.linalg.solve(transform[:, :dim], units[row])
+            direction = inverses[row, :, :dim] @ cofactors
+            step = _best_step(
+                float(direction[:dim] @ cofactors), float(direction @ linear[row]), count
+            )
+            transform[row] = offsets[row] + step * direction
+    gain = evaluate_fmllr(statistics, transform) - evaluate_fmllr(statistics, identity(dim))
+    return transform.astype(np.float32) if gain >= 0 else identity(dim)
+
+
+def adapt_speaker(
+    speaker: str,
+    utterances: Iterable[tuple[np.ndarray, PdfWeights]],
+    mixtures: Mixtures,
+    *,
+    aligner: Mixtures | None = None,
+    min_count: float = MIN_COUNT,
+) -> np.ndarray:
+    """The transform float32 [D, D+1] of a speaker, by features [T, D] and pdfs of his utterances.
+
+    aligner: what divides the frames of a pdf among its Gaussians, by default `mixtures` itself; it
+    has the same Gaussians. InputError, with the speaker, as in `estimate_fmllr`.
+    """
+    statistics = FmllrStatistics.zeros(mixtures.dim)
+    for x, pdfs in iter_blocks(utterances):
+        statistics.add(mixtures, x, Occupation.of(aligner or mixtures, x, pdfs))
+    try:
+        return estimate_fmllr(statistics, min_count)
+    except InputError as error:
+        raise InputError(f"speaker {speaker}: {error}") from None
+
+
+def _best_step(e1: float, e2: float, count: float) -> float:
+    """The alpha with the greatest beta log |alpha e1 + e2| - 1/2 alpha^2 e1.
+
+    The best row for the cofactors c of the others is (alpha c + k) G^-1; e1 = c G^-1 c' and
+    e2 = c G^-1 k'.
+    """
+    root = math.sqrt(e2 * e2 + 4 * e1 * count)
+    return max(
+        ((sign * root - e2) / (2 * e1) for sign in (1, -1)),
+        key=lambda alpha: count * math.log(abs(alpha * e1 + e2)) - alpha * alpha * e1 / 2,
+    )

@@ -1,0 +1,88 @@
+"""Training graphs: what each utterance may say, as an HMM (Kaldi's compile-train-graphs)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayes_asr.errors import InputError
+from bayes_asr.graph.assembly import Hmms, assemble, expand_context
+from bayes_asr.graph.sayings import Lexicon
+from bayes_asr.log import LOGGER
+from bayes_asr.tables.binary import iter_lines
+from bayes_asr.tables.fst import Fst, read_fst
+from bayes_asr.tables.fst_archive import write_fsts
+from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.text import read_symbols
+from bayes_asr.tables.tree import Tree
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """What makes graphs of transcripts: a lexicon, word-ids, and HMMs of phones in context.
+
+    oov: the word-id of words that `words` lacks.
+    """
+
+    lexicon: Lexicon
+    words: Mapping[str, int]
+    oov: int
+    hmms: Hmms
+
+    def compile(self, utt: str, words: Sequence[str]) -> Fst:
+        """Return the graph of `words`: transition-ids on input labels, none on output labels.
+
+        It has no transition probabilities, which change from pass to pass: the aligner adds them.
+        Raises InputError, naming the utterance, for what nobody can say.
+        """
+        try:
+            sayings = self.lexicon.say([self._number(word) for word in words])
+            return assemble(*expand_context(sayings, self.hmms.tree), self.hmms)
+        except InputError as error:
+            raise InputError(f"{utt}: {error}") from None
+
+    def _number(self, word: str) -> int:
+        number = self.words.get(word, self.oov)
+        if number not in self.lexicon.words:
+            raise InputError(f"the word {word} has no pronunciation in the lexicon")
+        return number
+
+
+def read_compiler(lang: Path, model: TransitionModel, tree: Tree) -> Compiler:
+    """Read L.fst, words.txt and oov.txt of a lang folder, ours or Kaldi's.
+
+    InputError where phones of L.fst are not in the topology of the model.
+    """
+    lexicon, words = Lexicon(read_fst(lang / "L.fst")), read_symbols(lang / "words.txt")
+    strangers = sorted({*lexicon.fst.ilabel.tolist()} - {0, *model.topology})
+    if strangers:
+        raise InputError(
+            f"{lang / 'L.fst'}: says the phone {strangers[0]}, which the model of"
+            f" {len(model.topology)} phones lacks; take the lang folder of the model"
+        )
+    return Compiler(lexicon, words, _read_oov(lang, words), Hmms(model, tree))
+
+
+def _read_oov(lang: Path, words: Mapping[str, int]) -> int:
+    """The word-id of oov.txt."""
+    found = [word for _, fields in iter_lines(lang / "oov.txt") for word in fields]
+    if len(found) != 1 or found[0] not in words:
+        raise InputError(f"{lang / 'oov.txt'}: is not one word of words.txt: {' '.join(found)}")
+    return words[found[0]]
+
+
+def write_graphs(
+    compiler: Compiler, text: Iterable[tuple[str, Sequence[str]]], path: Path
+) -> list[str]:
+    """Write the graphs of transcripts by utterance as `fsts.N.gz`; return those without any."""
+    failed: list[str] = []
+
+    def compile_all() -> Iterator[tuple[str, Fst]]:
+        for utt, words in text:
+            try:
+                yield utt, compiler.compile(utt, words)
+            except InputError as error:
+                LOGGER.warning("no graph: %s", error)
+                failed.append(utt)
+
+    write_fsts(compile_all(), path)
+    return failed

@@ -1,0 +1,160 @@
+"""More Gaussians by splitting the heaviest ones, fewer by merging those that are most alike."""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_asr.gmm.randomness import Random
+from bayes_asr.tables.gmm import Mixtures
+
+MIN_COUNT = 20.0  # frames for each Gaussian
+PERTURBATION = 0.01  # of the standard deviation
+
+
+@dataclass
+class _Queued:
+    """A pdf that waits for its next Gaussian; the one of most occupancy for each is first."""
+
+    pdf: int
+    gaussians: int
+    occupancy: float
+
+    def __lt__(self, other: "_Queued") -> bool:
+        return self.occupancy / (self.gaussians + 1e-10) > other.occupancy / (
+            other.gaussians + 1e-10
+        )
+
+
+def choose_sizes(
+    occupancies: np.ndarray, target: int, power: float = 0.25, min_count: float = MIN_COUNT
+) -> list[int]:
+    """How many Gaussians each pdf should have: `target` in all (Kaldi's GetSplitTargets).
+
+    occupancies [P]: frames of each pdf. Their `power` is divided as equally as can be, and no pdf
+    gets more than one Gaussian for each `min_count` frames. Python's heap moves what is equal as
+    that of the GNU C++ library does, so equal pdfs are served in Kaldi's order.
+    """
+    frames = np.asarray(occupancies, np.float32)
+    queue: list[_Queued] = []
+    for pdf, share in enumerate((frames.astype(np.float64) ** power).astype(np.float32).tolist()):
+        heapq.heappush(queue, _Queued(pdf, 1, share))
+    total = len(queue)
+    while total < target and queue[0].occupancy:
+        chosen = heapq.heappop(queue)
+        if (chosen.gaussians + 1) * min_count >= frames[chosen.pdf]:
+            chosen.occupancy = 0.0
+        else:
+            chosen.gaussians += 1
+            total += 1
+        heapq.heappush(queue, chosen)
+    return [queued.gaussians for queued in sorted(queue, key=lambda queued: queued.pdf)]
+
+
+def mix_up(
+    mixtures: Mixtures,
+    occupancies: np.ndarray,
+    target: int,
+    *,
+    power: float = 0.25,
+    min_count: float = MIN_COUNT,
+    perturbation: float = PERTURBATION,
+) -> Mixtures:
+    """Split Gaussians until there are `target` (Kaldi's gmm-est --mix-up and gmm-mixup).
+
+    occupancies [P]: frames of each pdf. The random numbers are those of a new process of Kaldi's.
+    """
+    random = Random()
+    parts = [
+        _split(_take(mixtures, pdf), size, perturbation, random)
+        for pdf, size in enumerate(choose_sizes(occupancies, target, power, min_count))
+    ]
+    return _join(parts)
+
+
+def mix_down(
+    mixtures: Mixtures,
+    occupancies: np.ndarray,
+    target: int,
+    *,
+    power: float = 0.25,
+    min_count: float = MIN_COUNT,
+) -> Mixtures:
+    """Merge Gaussians until there are `target` (Kaldi's gmm-est --mix-down)."""
+    sizes = choose_sizes(occupancies, target, power, min_count)
+    return _join([_merge(_take(mixtures, pdf), size) for pdf, size in enumerate(sizes)])
+
+
+def _take(mixtures: Mixtures, pdf: int) -> Mixtures:
+    """The mixture of one pdf alone."""
+    chosen = slice(mixtures.first[pdf], mixtures.first[pdf + 1])
+    return Mixtures(
+        first=np.array([0, chosen.stop - chosen.start]),
+        weights=mixtures.weights[chosen],
+        inverse_variances=mixtures.inverse_variances[chosen],
+        means_inverse_variances=mixtures.means_inverse_variances[chosen],
+    )
+
+
+def _join(parts: Sequence[Mixtures]) -> Mixtures:
+    return Mixtures(
+        first=np.cumsum([0, *(part.num_gaussians for part in parts)]),
+        weights=np.concatenate([part.weights for part in parts]),
+        inverse_variances=np.concatenate([part.inverse_variances for part in parts]),
+        means_inverse_variances=np.concatenate([part.means_inverse_variances for part in parts]),
+    )
+
+
+def _split(mixture: Mixtures, size: int, perturbation: float, random: Random) -> Mixtures:
+    """Split the heaviest Gaussian, the first of equals, again and again (DiagGmm::Split).
+
+    Its halves move apart by `perturbation` standard deviations times a random vector.
+    """
+    count = mixture.num_gaussians
+    if size <= count:
+        return mixture
+    weights = np.zeros(size, np.float32)
+    inverse, scaled = np.zeros((2, size, mixture.dim), np.float32)
+    weights[:count], inverse[:count] = mixture.weights, mixture.inverse_variances
+    scaled[:count] = mixture.means_inverse_variances
+    for new in range(count, size):
+        old = int(weights[:new].argmax())
+        weights[old] /= 2
+        weights[new] = weights[old]
+        step = np.float32(perturbation) * (random.gauss(mixture.dim) * np.sqrt(inverse[old]))
+        inverse[new] = inverse[old]
+        scaled[new] = scaled[old] + step
+        scaled[old] -= step
+    return Mixtures(np.array([0, size]), weights, inverse, scaled)
+
+
+def _merge(mixture: Mixtures, size: int) -> Mixtures:
+    """Merge the two Gaussians that cost the least likelihood, again and again (DiagGmm::Merge)."""
+    weights = mixture.weights.astype(np.float64)
+    means = mixture.means
+    squares = mixture.variances + means**2
+    while len(weights) > max(size, 1):
+        kept, gone = _closest(weights, means, squares)
+        pair = [kept, gone]
+        means[kept] = np.average(means[pair], axis=0, weights=weights[pair])
+        squares[kept] = np.average(squares[pair], axis=0, weights=weights[pair])
+        weights[kept] += weights[gone]
+        weights, means, squares = (np.delete(a, gone, axis=0) for a in (weights, means, squares))
+    if len(weights) == mixture.num_gaussians:
+        return mixture
+    first = np.array([0, len(weights)])
+    return Mixtures.from_moments(first, weights, means, squares - means**2)
+
+
+def _closest(weights: np.ndarray, means: np.ndarray, squares: np.ndarray) -> tuple[int, int]:
+    """The pair (later, earlier) of Gaussians whose merger changes the likelihood least."""
+    logdet = -0.5 * np.log(squares - means**2).sum(1)
+    later, earlier = np.tril_indices(len(weights), -1)
+    share = (weights[later] / (weights[later] + weights[earlier]))[:, None]
+    mean = share * means[later] + (1 - share) * means[earlier]
+    square = share * squares[later] + (1 - share) * squares[earlier]
+    change = (weights[later] + weights[earlier]) * -0.5 * np.log(square - mean**2).sum(1)
+    change -= (weights * logdet)[later] + (weights * logdet)[earlier]
+    best = int(change.argmax())
+    return int(later[best]), int(earlier[best])

@@ -1,0 +1,108 @@
+"""Maximum likelihood linear transforms (MLLT, semi-tied covariances) of all features.
+
+M. J. F. Gales, "Semi-tied covariance matrices for hidden Markov models", IEEE Transactions on
+Speech and Audio Processing 7(3), 1999. As Kaldi's gmm-acc-mllt, est-mllt and gmm-transform-means.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.occupation import PRUNING, Occupation, PdfWeights, iter_blocks
+from bayes_asr.gmm.randomness import Random
+from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
+from bayes_asr.tables.gmm import Mixtures
+
+ITERATIONS = 200
+
+
+@dataclass
+class MlltStatistics:
+    """How many frames were counted, and for each dimension the scatter around the means.
+
+    scatters: the upper triangles [D, D (D + 1) / 2] of the sums of posterior / variance times
+    (x - mean) (x - mean)'.
+    """
+
+    count: float
+    scatters: np.ndarray
+
+    @classmethod
+    def zeros(cls, dim: int) -> "MlltStatistics":
+        """Those of no frames."""
+        return cls(0.0, np.zeros((dim, pack_size(dim))))
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return len(self.scatters)
+
+    def add(self, mixtures: Mixtures, x: np.ndarray, occupation: Occupation) -> None:
+        """Add frames of x [T, D] with the posteriors of their Gaussians."""
+        gaussians, posteriors = occupation.gaussians, occupation.posteriors
+        inverse = mixtures.inverse_variances[gaussians]
+        offsets = x[occupation.frames] - mixtures.means_inverse_variances[gaussians] / inverse
+        self.scatters += sum_scatters(posteriors[:, None] * inverse, offsets)
+        self.count += posteriors.sum(dtype=np.float64)
+
+    def __add__(self, other: "MlltStatistics") -> "MlltStatistics":
+        return MlltStatistics(self.count + other.count, self.scatters + other.scatters)
+
+
+def accumulate_mllt(
+    mixtures: Mixtures,
+    utterances: Iterable[tuple[np.ndarray, PdfWeights]],
+    random: Random,
+    pruning: float = PRUNING,
+) -> MlltStatistics:
+    """Statistics of utterances, each features [T, D] and their pdfs, in bounded memory.
+
+    Most posteriors below `pruning` are left out, at random; with 0 none is.
+    """
+    statistics = MlltStatistics.zeros(mixtures.dim)
+    for x, pdfs in iter_blocks(utterances):
+        occupation = Occupation.of(mixtures, x, pdfs)
+        statistics.add(mixtures, x, occupation.prune(pruning, random))
+    return statistics
+
+
+def evaluate_mllt(statistics: MlltStatistics, matrix: np.ndarray) -> float:
+    """What a transform [D, D] gains in log-likelihood: beta log |det A| - 1/2 sum_i a_i G_i a_i'.
+
+    It has no terms that are constant for all transforms.
+    """
+    quadratic = np.einsum(
+        "ij,ijk,ik", matrix, unpack(statistics.scatters, statistics.dim), matrix, optimize=True
+    )
+    return float(statistics.count * np.linalg.slogdet(matrix)[1] - quadratic / 2)
+
+
+def estimate_mllt(statistics: MlltStatistics) -> np.ndarray:
+    """The transform float32 [D, D] that makes diagonal covariances fit best.
+
+    Row by row, each the best for the others, as (22) of the article says. InputError where there
+    are too few frames to tell.
+    """
+    dim, count = statistics.dim, statistics.count
+    scatters = unpack(statistics.scatters, dim)
+    if count <= 2 * dim or not (np.linalg.matrix_rank(scatters) == dim).all():
+        raise InputError(
+            f"MLLT of {dim} dimensions has only {count:g} frames of speech; align more of the data"
+        )
+    inverses = np.linalg.inv(scatters)
+    matrix = np.eye(dim)
+    for _ in range(ITERATIONS):
+        for row, inverse in enumerate(inverses):
+            cofactors = np.linalg.solve(matrix, np.eye(dim)[row])
+            direction = inverse @ cofactors
+            matrix[row] = direction * np.sqrt(count / (cofactors @ direction))
+    return matrix.astype(np.float32)
+
+
+def transform_means(mixtures: Mixtures, matrix: np.ndarray) -> Mixtures:
+    """The same mixtures with their means mapped by `matrix` [D, D], as gmm-transform-means."""
+    inverse = mixtures.inverse_variances
+    means = mixtures.means_inverse_variances / inverse @ matrix.T
+    return replace(mixtures, means_inverse_variances=means * inverse)

@@ -1,0 +1,81 @@
+"""What a process needs to decode with Gaussian mixtures: graph, models and features."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.decode.embedded import ENGINES, Engine
+from bayes_asr.decode.job import Job
+from bayes_asr.decode.loading import build_network, check_loglikes
+from bayes_asr.decode.search_graph import Network
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline
+from bayes_asr.gmm.likelihood import log_likelihoods
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.fst import read_fst
+from bayes_asr.tables.gmm import Mixtures, read_gmm
+from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.text import read_data_dir
+
+
+@dataclass(frozen=True)
+class Models:
+    """The graph and the model of a job, the features of its data, and the engine of the search.
+
+    `features` have no transforms of speakers; `unadapted` is the model for them.
+    """
+
+    job: Job
+    features: SpeakerFeatures
+    network: Network
+    transitions: TransitionModel
+    mixtures: Mixtures
+    unadapted: Mixtures
+    engine: Engine
+
+    @classmethod
+    def open(
+        cls, data: Path, job: Job, engine: str, unadapted: Path, open_pipe: OpenPipe | None
+    ) -> "Models":
+        """Read them; InputError where they do not fit each other."""
+        transitions, mixtures = read_gmm(job.model)
+        fst = job.graph / "HCLG.fst"
+        network = build_network(read_fst(fst), transitions, str(fst))
+        pipeline = read_pipeline(job.model.parent)
+        features = SpeakerFeatures(
+            read_data_dir(data, open_pipe=open_pipe), pipeline, open_pipe=open_pipe
+        )
+        if features.dim != mixtures.dim:
+            raise InputError(
+                f"{data / 'feats.scp'}: the model {job.model} reads features of {mixtures.dim}"
+                f" values, but here are {features.dim}; extract those that it was trained on"
+            )
+        other = mixtures if unadapted == job.model else read_gmm(unadapted)[1]
+        if not np.array_equal(other.first, mixtures.first) or other.dim != mixtures.dim:
+            raise InputError(
+                f"{unadapted}: {other.num_gaussians} Gaussians of {other.num_pdfs} pdfs, not those"
+                f" of {job.model}, {mixtures.num_gaussians} of {mixtures.num_pdfs}; take the models"
+                " of one training"
+            )
+        return cls(job, features, network, transitions, mixtures, other, ENGINES[engine])
+
+    def read(self, utt: str) -> np.ndarray:
+        """The features of an utterance, float32 [T, D]; InputError where they cannot be read."""
+        if utt not in self.features:
+            raise InputError(
+                f"{self.job.loglikes}: {utt} has no features; extract them, or remove it from"
+                " utt2spk"
+            )
+        try:
+            return self.features[utt]
+        except OSError as error:
+            raise InputError(str(error)) from None
+
+    def score(self, utt: str, x: np.ndarray, mixtures: Mixtures | None = None) -> np.ndarray:
+        """Log-likelihoods [T, P] of features [T, D], by one matrix product; InputError for others.
+
+        mixtures: of another model than the job's.
+        """
+        found = log_likelihoods(mixtures or self.mixtures, x)
+        return check_loglikes(self.network, f"{self.job.loglikes}: {utt}", found)

@@ -1,0 +1,119 @@
+"""Who made a frame: weights of pdfs, by alignments or lattices, and of the Gaussians of these."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_asr.gmm.likelihood import iter_posteriors
+from bayes_asr.gmm.randomness import Random
+from bayes_asr.tables.gmm import Mixtures
+from bayes_asr.tables.mdl import TransitionModel
+
+BLOCK = 5000  # frames that are taken together; with 8 Gaussians a pdf, they take a few MB
+PRUNING = 4.0  # threshold of steps/train_lda_mllt.sh (--randprune)
+
+
+@dataclass(frozen=True)
+class PdfWeights:
+    """The frame, the pdf and the weight of each of N pairs; no weight is 0."""
+
+    frames: np.ndarray
+    pdfs: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of_alignment(
+        cls,
+        model: TransitionModel,
+        transition_ids: np.ndarray,
+        silence: Collection[int] = (),
+        silence_weight: float = 0.0,
+    ) -> "PdfWeights":
+        """Each frame of an alignment [T] once; those of the phones `silence` with their weight."""
+        frames, shares = np.arange(len(transition_ids)), np.ones(len(transition_ids), np.float32)
+        return cls.of_posteriors(model, frames, transition_ids, shares, silence, silence_weight)
+
+    @classmethod
+    def of_posteriors(
+        cls,
+        model: TransitionModel,
+        frames: np.ndarray,
+        transition_ids: np.ndarray,
+        shares: np.ndarray,
+        silence: Collection[int] = (),
+        silence_weight: float = 0.0,
+    ) -> "PdfWeights":
+        """Shares [N] of transition-ids [N] in frames [N], as Kaldi's weight-silence-post."""
+        silent = np.isin(model.phone[transition_ids], list(silence))
+        weights = (shares * np.where(silent, silence_weight, 1.0)).astype(np.float32)
+        used = np.flatnonzero(weights)
+        return cls(frames[used], model.pdf[transition_ids[used]], weights[used])
+
+    def prune(self, threshold: float, random: Random) -> "PdfWeights":
+        """Set most weights below a threshold to 0, and the others to it; the mean stays."""
+        weights = prune(self.weights, threshold, random)
+        used = np.flatnonzero(weights)
+        return PdfWeights(self.frames[used], self.pdfs[used], weights[used])
+
+
+@dataclass(frozen=True)
+class Occupation:
+    """The frame, the Gaussian and the posterior of each of K pairs, by frame, then Gaussian."""
+
+    frames: np.ndarray
+    gaussians: np.ndarray
+    posteriors: np.ndarray
+
+    @classmethod
+    def of(cls, mixtures: Mixtures, x: np.ndarray, pdfs: PdfWeights) -> "Occupation":
+        """Divide the weight of each pdf in frames of x [T, D] among its Gaussians."""
+        sizes = mixtures.sizes[pdfs.pdfs]
+        begins = np.cumsum(sizes) - sizes
+        pairs = np.repeat(np.arange(len(sizes)), sizes)
+        gaussians = np.arange(len(pairs)) + (mixtures.first[pdfs.pdfs] - begins)[pairs]
+        posteriors = np.empty(len(pairs), np.float32)
+        for part in iter_posteriors(mixtures, x[pdfs.frames], pdfs.pdfs):
+            places = begins[part.frames, None] + np.arange(part.posteriors.shape[1])
+            posteriors[places] = part.posteriors * pdfs.weights[part.frames, None]
+        return cls(pdfs.frames[pairs], gaussians, posteriors)
+
+    def prune(self, threshold: float, random: Random) -> "Occupation":
+        """As `PdfWeights.prune`."""
+        posteriors = prune(self.posteriors, threshold, random)
+        used = np.flatnonzero(posteriors)
+        return Occupation(self.frames[used], self.gaussians[used], posteriors[used])
+
+
+def iter_blocks(
+    utterances: Iterable[tuple[np.ndarray, PdfWeights]],
+) -> Iterator[tuple[np.ndarray, PdfWeights]]:
+    """Yield features [T, D] and pdfs of several utterances as if of one: pdfs come often."""
+    block: list[tuple[np.ndarray, PdfWeights]] = []
+    frames = 0
+    for x, pdfs in utterances:
+        block.append((x, PdfWeights(pdfs.frames + frames, pdfs.pdfs, pdfs.weights)))
+        frames += len(x)
+        if frames >= BLOCK:
+            yield _join(block)
+            block, frames = [], 0
+    if block:
+        yield _join(block)
+
+
+def _join(block: Sequence[tuple[np.ndarray, PdfWeights]]) -> tuple[np.ndarray, PdfWeights]:
+    features, pdfs = zip(*block, strict=True)
+    columns = ([getattr(part, name) for part in pdfs] for name in ("frames", "pdfs", "weights"))
+    return np.concatenate(features), PdfWeights(*map(np.concatenate, columns))
+
+
+def prune(values: np.ndarray, threshold: float, random: Random) -> np.ndarray:
+    """Replace values between 0 and a threshold by either, at random; expectations stay.
+
+    A number is drawn for each such value, in their order, as Kaldi's RandPrune does.
+    """
+    drawn = np.flatnonzero((values > 0) & (values < threshold))
+    kept = random.uniform(len(drawn)) <= values[drawn] / np.float32(threshold)
+    pruned = values.copy()
+    pruned[drawn] = np.where(kept, threshold, 0)
+    return pruned

@@ -1,0 +1,83 @@
+"""When a training of Gaussian mixtures aligns, adapts and grows: Kaldi's defaults."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["mono", "deltas", "lda-mllt", "sat"]
+Phase = tuple[str, int]  # what is done, in which pass
+UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The passes of one training; the defaults are those of steps/train_deltas.sh.
+
+    A pass estimates the model once. `realign` and `adapt` name the passes that first align anew,
+    or estimate MLLT (lda-mllt) or fMLLR (sat). The number of Gaussians grows evenly from that of
+    the leaves to `gaussians` in the first `growing` passes, by the power `power` of what a pdf has.
+    """
+
+    kind: Kind
+    leaves: int
+    gaussians: int
+    passes: int = 34
+    growing: int = 25
+    realign: Sequence[int] = (10, 20, 30)
+    adapt: Sequence[int] = (2, 4, 6, 12)
+    power: float = 0.25
+    beam: float = 10.0
+    first_beam: float = 10.0
+    retry_beam: float = 40.0
+    boost_silence: float = 1.0
+    dimensions: int = 40
+    left_context: int = 3
+    right_context: int = 3
+    context_width: int = 3
+    central_position: int = 1
+    cluster_threshold: float | None = None
+
+    def target(self, number: int, first: int) -> int:
+        """How many Gaussians pass `number`, from 0, ends with; the training began with `first`.
+
+        As in Kaldi's scripts, the increment is a whole number.
+        """
+        increment = int((self.gaussians - first) / self.growing)
+        return first + increment * min(max(number - 1, 0), self.growing)
+
+    def beam_of(self, number: int) -> float:
+        """The beam of the alignment in a pass."""
+        return self.first_beam if number == 1 else self.beam
+
+    def phases(self) -> Iterator[Phase]:
+        """What is done, in order; a training that was ended goes on with the first that is not."""
+        if self.kind == "mono":
+            yield from (("prepare", 0), ("initialise", 0), ("compile", 0), ("spread", 0))
+            yield "estimate", 0
+        else:
+            yield {"deltas": "prepare", "lda-mllt": "lda", "sat": "adapt first"}[self.kind], 0
+            yield from (("tree", 0), ("convert", 0), ("compile", 0))
+        adapts = {"lda-mllt": "mllt", "sat": "fmllr"}.get(self.kind)
+        for number in range(1, self.passes + 1):
+            if number in self.realign:
+                yield "align", number
+            if adapts and number in self.adapt:
+                yield adapts, number
+            yield "estimate", number
+        if self.kind == "sat":
+            yield "unadapt", self.passes + 1
+        yield "finish", self.passes + 1
+
+
+MONOPHONES = Schedule(
+    "mono",
+    leaves=0,
+    gaussians=1000,
+    passes=39,
+    growing=30,
+    realign=(*range(1, 11), *range(12, 21, 2), *range(23, 39, 3)),
+    first_beam=6.0,
+)
+DELTAS = Schedule("deltas", leaves=2000, gaussians=10000)
+LDA_MLLT = Schedule("lda-mllt", leaves=2500, gaussians=15000)
+SAT = Schedule("sat", leaves=2500, gaussians=15000, power=0.2)

@@ -1,0 +1,211 @@
+"""Decision trees, grown by the questions that gain most likelihood, as by Kaldi's build-tree.
+
+All events of a leaf are summed for each value of a position, and one matrix product then answers
+all questions about that position.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.clusterable import merge_clusters, objective, sum_by
+from bayes_asr.gmm.roots import Root, build_stub
+from bayes_asr.gmm.tree_statistics import TreeStatistics
+from bayes_asr.log import LOGGER
+from bayes_asr.tables.mdl import Topology, pdf_class_counts
+from bayes_asr.tables.qst import Questions
+from bayes_asr.tables.tree import (
+    ABSENT,
+    Leaf,
+    Node,
+    Split,
+    Tree,
+    find_leaves,
+    iter_leaves,
+    replace_leaves,
+)
+
+LEAST_GAIN = 300.0  # in log-likelihood, of a split
+NO_SPLIT = 1e20  # the smallest gain where nothing was split
+MULTIPLE = 8  # of which the number of leaves is one
+
+
+@dataclass(eq=False)
+class _Branch:
+    """A leaf while the tree grows: its events, its best split, and its children once it is split.
+
+    order: of branches with equal gains the first is split; the later root, then yes before no.
+    """
+
+    number: int
+    rows: np.ndarray
+    order: tuple[int, ...]
+    gain: np.float32
+    key: int
+    asked: frozenset[int]
+    children: "tuple[_Branch, _Branch] | None" = None
+
+    def __lt__(self, other: "_Branch") -> bool:
+        return (-self.gain, self.order) < (-other.gain, other.order)
+
+    def freeze(self) -> Node:
+        """The part of the tree that has grown here."""
+        if self.children is None:
+            return Leaf(self.number)
+        yes, no = self.children
+        return Split(self.key, self.asked, yes.freeze(), no.freeze())
+
+
+class _Asker:
+    """Finds the best question about some events."""
+
+    def __init__(self, statistics: TreeStatistics, questions: Questions) -> None:
+        self.statistics = statistics
+        self.questions = questions
+        events = int(statistics.events.max(initial=0))
+        self.answers = {
+            key: _tabulate(sets, 1 + max(events, *map(max, sets)))
+            for key, sets in sorted(questions.items())
+            if sets
+        }
+
+    def branch(self, number: int, rows: np.ndarray, order: tuple[int, ...]) -> _Branch:
+        """A leaf of the events `rows`, with the question that gains most; the first of several."""
+        best = _Branch(number, rows, order, np.float32(0), 0, frozenset())
+        for key, answers in self.answers.items():
+            values = self.statistics.events[rows, 1 + key]
+            if len(rows) < 2 or values.min() == ABSENT:
+                continue
+            gains = self._gains(rows, values, answers)
+            question = int(np.argmax(gains))
+            if gains[question] > best.gain:
+                best.gain, best.key = gains[question], key
+                best.asked = frozenset(self.questions[key][question])
+        return best
+
+    def divide(self, branch: _Branch, new: int) -> tuple[_Branch, _Branch]:
+        """The children of a branch by its question: yes keeps its number, no gets the `new` one."""
+        values = self.statistics.events[branch.rows, 1 + branch.key]
+        yes = np.isin(values, list(branch.asked))
+        return (
+            self.branch(branch.number, branch.rows[yes], (*branch.order, 0)),
+            self.branch(new, branch.rows[~yes], (*branch.order, 1)),
+        )
+
+    def _gains(self, rows: np.ndarray, values: np.ndarray, answers: np.ndarray) -> np.ndarray:
+        """What each question [Q] gains, float32, of `answers` [Q, V] to the values."""
+        distinct, by_value = sum_by(values, self.statistics.sums[rows])
+        total = by_value.sum(0)
+        yes = answers[:, distinct] @ by_value
+        return objective(total - yes) + objective(yes) - objective(total)
+
+
+def _tabulate(sets: Sequence[Sequence[int]], values: int) -> np.ndarray:
+    """Whether each of `values` is in each of Q sets: 0 or 1 [Q, values]."""
+    answers = np.zeros((len(sets), values))
+    for number, members in enumerate(sets):
+        answers[number, list(members)] = 1
+    return answers
+
+
+def build_tree(
+    statistics: TreeStatistics,
+    questions: Questions,
+    roots: Sequence[Root],
+    topology: Topology,
+    *,
+    leaves: int,
+    threshold: float = LEAST_GAIN,
+    cluster_threshold: float | None = None,
+    rounded: bool = True,
+) -> Tree:
+    """Split the roots until there are `leaves` (0: no limit), or no split gains over `threshold`.
+
+    Then leaves of one root are merged where that costs no more than `cluster_threshold` (None: the
+    smallest split; 0: none), and further to a multiple of eight leaves if `rounded`.
+    InputError for a phone in the statistics that has no root.
+    """
+    context = statistics.context
+    stub = build_stub(roots, pdf_class_counts(topology), context.center)
+    _check_phones(statistics, roots)
+    root, smallest = _split(statistics, questions, roots, stub, leaves, threshold)
+    grown = _count_leaves(root)
+    root_of = find_leaves(stub, statistics.events)
+    cost = smallest if cluster_threshold is None else np.float32(cluster_threshold)
+    if cost > 0:
+        root = _merge(root, statistics, root_of, cost, 0)
+    # Kaldi counts roots without events as leaves, and merges nothing where roots would get none.
+    seen = len(np.unique(root_of))
+    least = _count_leaves(root) // MULTIPLE * MULTIPLE - (1 + root_of.max() - seen)
+    if rounded and least >= seen:
+        root = _merge(root, statistics, root_of, np.float32(np.inf), least)
+    LOGGER.info("the tree has %d leaves, of %d before merging", _count_leaves(root), grown)
+    return Tree(context.width, context.center, _renumber(root))
+
+
+def _check_phones(statistics: TreeStatistics, roots: Sequence[Root]) -> None:
+    rooted = {phone for root in roots for phone in root.phones}
+    strangers = sorted(set(np.unique(statistics.phones).tolist()) - rooted)
+    if strangers:
+        raise InputError(
+            f"phones {strangers} are aligned, but have no root; name every phone in roots.int"
+        )
+
+
+def _split(
+    statistics: TreeStatistics,
+    questions: Questions,
+    roots: Sequence[Root],
+    stub: Node,
+    most: int,
+    threshold: float,
+) -> tuple[Node, np.float32]:
+    """Split the leaves of `stub`, up to `most` in all; the tree and the smallest gain."""
+    fixed = [phone for root in roots if not root.split for phone in root.phones]
+    rows = np.flatnonzero(~np.isin(statistics.phones, fixed))
+    leaf_of = find_leaves(stub, statistics.events[rows])
+    asker = _Asker(statistics, questions)
+    grown = {
+        leaf: asker.branch(leaf, rows[leaf_of == leaf], (-leaf,)) for leaf in np.unique(leaf_of)
+    }
+    heap = list(grown.values())
+    heapify(heap)
+    count, smallest = _count_leaves(stub), np.float32(NO_SPLIT)
+    while heap and heap[0].gain > np.float32(threshold) and (most <= 0 or count < most):
+        branch = heappop(heap)
+        smallest = min(smallest, branch.gain)
+        branch.children = asker.divide(branch, count)
+        for child in branch.children:
+            heappush(heap, child)
+        count += 1
+    return replace_leaves(stub, {leaf: top.freeze() for leaf, top in grown.items()}), smallest
+
+
+def _merge(
+    root: Node, statistics: TreeStatistics, root_of: np.ndarray, threshold: np.float32, least: int
+) -> Node:
+    """Merge leaves, those of events with equal `root_of` [E], and leave at least `least`."""
+    leaf_of = find_leaves(root, statistics.events)
+    leaves, sums = sum_by(leaf_of, statistics.sums)
+    roots = root_of[np.unique(leaf_of, return_index=True)[1]]
+    groups = [roots == number for number in np.unique(roots)]
+    numbers = merge_clusters([sums[group] for group in groups], threshold, least)
+    new = {
+        leaf: Leaf(into)
+        for group, number in zip(groups, numbers, strict=True)
+        for leaf, into in zip(leaves[group].tolist(), leaves[group][number].tolist(), strict=True)
+    }
+    return replace_leaves(root, new)
+
+
+def _count_leaves(root: Node) -> int:
+    return len(set(iter_leaves(root)))
+
+
+def _renumber(root: Node) -> Node:
+    """Number the leaves without gaps, in the order of their numbers."""
+    order = sorted(set(iter_leaves(root)))
+    return replace_leaves(root, {old: Leaf(new) for new, old in enumerate(order)})

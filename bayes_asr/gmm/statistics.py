@@ -1,0 +1,182 @@
+"""What mixtures of Gaussians are estimated from, and their estimation by maximum likelihood."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.likelihood import PdfFrames, iter_posteriors
+from bayes_asr.tables.gmm import Mixtures
+
+BLOCK = 20_000  # frames that are taken together, so that many share a pdf
+
+
+@dataclass
+class Statistics:
+    """Counts and sums, float64, of M Gaussians over frames (Kaldi's gmm-acc-stats-ali).
+
+    `first` [P + 1] as of the mixtures; `occupancy` [M]; `sums` and `squares` [M, D] of features;
+    `frames`: how many, by weight; `log_likelihood`: of the features by which they were divided
+    among Gaussians.
+    """
+
+    first: np.ndarray
+    occupancy: np.ndarray
+    sums: np.ndarray
+    squares: np.ndarray
+    frames: float = 0.0
+    log_likelihood: float = 0.0
+
+    @staticmethod
+    def zeros(mixtures: Mixtures) -> "Statistics":
+        """Nothing seen yet."""
+        shape = mixtures.inverse_variances.shape
+        return Statistics(mixtures.first, np.zeros(shape[0]), np.zeros(shape), np.zeros(shape))
+
+    def add(
+        self,
+        mixtures: Mixtures,
+        x: np.ndarray,
+        pdfs: np.ndarray,
+        weights: np.ndarray | None = None,
+        of: np.ndarray | None = None,
+    ) -> None:
+        """Add frames x [T, D] aligned to `pdfs` [T], with `weights` [T], one by default.
+
+        of: other features [T, D] of these frames, whose sums are taken (gmm-acc-stats-twofeats).
+        Raises InputError where x and pdfs do not belong together or to the model, or a frame is
+        too far from all Gaussians for float32.
+        """
+        weights = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
+        y = np.asarray(x if of is None else of, np.float64)
+        y = np.concatenate((y, y * y), axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused
+            for part in iter_posteriors(mixtures, x, pdfs):
+                self._add_part(part, weights[part.frames], y[part.frames])
+        if not np.isfinite(self.log_likelihood):
+            raise InputError(
+                f"the log-likelihood of {len(x)} frames is {self.log_likelihood}: their largest"
+                f" value is {np.abs(x).max():g}; look at the features and how they are normalised"
+            )
+        self.frames += float(weights.sum())
+
+    def _add_part(self, part: PdfFrames, weights: np.ndarray, y: np.ndarray) -> None:
+        """Add frames of one pdf: their weights [N], and what is summed with its squares [N, 2D]."""
+        share = part.posteriors * weights[:, None]
+        total = share.T @ y
+        self.occupancy[part.gaussians] += share.sum(0)
+        self.sums[part.gaussians] += total[:, : self.sums.shape[1]]
+        self.squares[part.gaussians] += total[:, self.sums.shape[1] :]
+        self.log_likelihood += float(part.log_likelihoods @ weights)
+
+    def __add__(self, other: "Statistics") -> "Statistics":
+        """Both together (gmm-sum-accs)."""
+        names = [field.name for field in fields(self) if field.name != "first"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return replace(self, **sums)
+
+    @property
+    def log_likelihood_per_frame(self) -> float:
+        """What gmm-acc-stats-ali calls the average likelihood per frame."""
+        return self.log_likelihood / self.frames if self.frames else 0.0
+
+    @property
+    def pdf_occupancy(self) -> np.ndarray:
+        """Frames of each pdf, float64 [P]: what Kaldi writes as `final.occs`."""
+        return np.add.reduceat(self.occupancy, self.first[:-1])
+
+
+def accumulate(
+    mixtures: Mixtures, utterances: Iterable[tuple[np.ndarray, np.ndarray]]
+) -> Statistics:
+    """Statistics of utterances, each frames [T, D] and their pdfs [T], in bounded memory.
+
+    Utterances are taken together until they have enough frames for products of a good size. The
+    result depends on their order, by rounding alone, and not on anything else.
+    """
+    total = Statistics.zeros(mixtures)
+    for x, pdfs in _iter_blocks(utterances):
+        total.add(mixtures, x, pdfs)
+    return total
+
+
+def estimate(
+    mixtures: Mixtures,
+    statistics: Statistics,
+    *,
+    min_occupancy: float = 10.0,
+    min_weight: float = 1e-5,
+    min_variance: float = 1e-3,
+    remove: bool = True,
+) -> Mixtures:
+    """Return the mixtures of greatest likelihood (gmm/mle-diag-gmm.cc, MleDiagGmmUpdate).
+
+    Gaussians of less occupancy or weight are removed, but for the last one of a pdf; or they keep
+    their mean and variance. Variances are floored.
+    """
+    occupancy = statistics.occupancy
+    share = _shares(mixtures, statistics)
+    enough = (occupancy > min_occupancy) & (share > min_weight)
+    counts = np.where(enough, occupancy, 1.0)[:, None]
+    means = np.where(enough[:, None], statistics.sums / counts, mixtures.means)
+    variances = np.maximum(statistics.squares / counts - means * means, min_variance)
+    updated = Mixtures.from_moments(
+        mixtures.first,
+        np.where(enough, share, np.maximum(share, min_weight)),
+        means,
+        np.where(enough[:, None], variances, mixtures.variances),
+    )
+    return _keep(updated, enough | _last_resorts(mixtures, enough)) if remove else updated
+
+
+def _iter_blocks(
+    utterances: Iterable[tuple[np.ndarray, np.ndarray]],
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    block: list[tuple[np.ndarray, np.ndarray]] = []
+    frames = 0
+    for utterance in utterances:
+        block.append(utterance)
+        frames += len(utterance[0])
+        if frames >= BLOCK:
+            yield _join(block)
+            block, frames = [], 0
+    if block:
+        yield _join(block)
+
+
+def _join(block: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    x, pdfs = zip(*block, strict=True)
+    return np.concatenate(x), np.concatenate(pdfs)
+
+
+def _shares(mixtures: Mixtures, statistics: Statistics) -> np.ndarray:
+    """What part of its pdf's frames a Gaussian has, float64 [M]; an equal one if there is none."""
+    totals = statistics.pdf_occupancy
+    equal = np.repeat(1 / mixtures.sizes, mixtures.sizes)
+    with np.errstate(invalid="ignore"):
+        shares = statistics.occupancy / np.repeat(totals, mixtures.sizes)
+    return np.where(np.repeat(totals > 0, mixtures.sizes), shares, equal)
+
+
+def _last_resorts(mixtures: Mixtures, enough: np.ndarray) -> np.ndarray:
+    """The last Gaussian of each pdf none of whose Gaussians has enough data, bool [M]."""
+    poor = ~np.logical_or.reduceat(enough, mixtures.first[:-1])
+    last = np.zeros(len(enough), bool)
+    last[mixtures.first[1:][poor] - 1] = True
+    return last
+
+
+def _keep(mixtures: Mixtures, kept: np.ndarray) -> Mixtures:
+    """Some of the Gaussians; the weights of pdfs that lose one sum to one again."""
+    sizes = np.add.reduceat(kept.astype(np.int64), mixtures.first[:-1])
+    first = np.concatenate(([0], np.cumsum(sizes)))
+    weights = mixtures.weights[kept]
+    totals = np.add.reduceat(weights.astype(np.float64), first[:-1]).astype(np.float32)
+    scales = np.where(sizes < mixtures.sizes, (1.0 / totals).astype(np.float32), np.float32(1))
+    return Mixtures(
+        first=first,
+        weights=weights * np.repeat(scales, sizes),
+        inverse_variances=mixtures.inverse_variances[kept],
+        means_inverse_variances=mixtures.means_inverse_variances[kept],
+    )

@@ -1,0 +1,311 @@
+"""The passes of Kaldi's train_mono.sh, train_deltas.sh, train_lda_mllt.sh and train_sat.sh."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial, reduce
+from operator import add
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from bayes_asr.files import discard
+from bayes_asr.gmm import work
+from bayes_asr.gmm.affine import compose
+from bayes_asr.gmm.alignment import ALIGN_SI
+from bayes_asr.gmm.course import (
+    ALIGNMENTS,
+    Aligned,
+    Course,
+    share_frames,
+)
+from bayes_asr.gmm.features import (
+    Pipeline,
+    has_transforms,
+    read_pipeline,
+    read_transforms,
+    write_pipeline,
+    write_transforms,
+)
+from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
+from bayes_asr.gmm.lda import estimate_lda
+from bayes_asr.gmm.mixing import mix_up
+from bayes_asr.gmm.mllt import estimate_mllt, transform_means
+from bayes_asr.gmm.monophones import build_first_model
+from bayes_asr.gmm.progress import MODEL
+from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
+from bayes_asr.gmm.randomness import Random
+from bayes_asr.gmm.roots import read_roots
+from bayes_asr.gmm.schedule import UNADAPTED, Schedule
+from bayes_asr.gmm.splitting import build_tree
+from bayes_asr.gmm.statistics import Statistics, estimate
+from bayes_asr.gmm.transitions import update_transitions
+from bayes_asr.gmm.tree_statistics import Context, add_up
+from bayes_asr.gmm.work import Opened, Reading
+from bayes_asr.log import LOGGER
+from bayes_asr.shards import Way
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.gmm import read_gmm, write_gmm
+from bayes_asr.tables.integers import write_int_vectors
+from bayes_asr.tables.mdl import Topology, read_topology, read_transition_model
+from bayes_asr.tables.qst import write_questions
+from bayes_asr.tables.text import write_lines
+from bayes_asr.tables.tree import read_tree, write_tree
+from bayes_asr.targets.alignments import find_archives
+
+FIRST_UTTERANCES = 10  # whose mean and variance monophones begin with
+FIRST_POWER = 0.2  # of the first splitting, in which gmm-mixup is left to itself
+LEAST = 10.0  # frames that a Gaussian wants
+RARE = 3.0  # frames that a Gaussian of the first estimation wants, so that rare phones get one
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a training came to; log_likelihood: a frame, of the model before the last estimation."""
+
+    pdfs: int
+    gaussians: int
+    frames: int
+    log_likelihood: float
+
+
+def train(
+    schedule: Schedule,
+    data: Path,
+    lang: Path,
+    alignments: Path | None,
+    out: Path,
+    way: Way,
+    open_pipe: OpenPipe | None = None,
+) -> Summary:
+    """Train Gaussian mixtures in the folder `out`, or go on with what is there.
+
+    Writes what Kaldi's script of that name writes: final.mdl, tree, ali.1.gz, phones.txt, and as it
+    needs final.mat, full.mat, trans.1, final.alimdl. `alignments`: those to begin with, and the
+    model that made them; none for monophones. way: how a function is applied to shares of the data;
+    the result does not depend on it. Raises InputError for inputs that do not fit, and where `out`
+    holds a model of another program.
+    """
+    training = Training(schedule, data, lang, alignments, out, way, open_pipe)
+    training.run()
+    return training.summarise()
+
+
+class Training(Course):
+    """One training: its phases, each a method."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        data: Path,
+        lang: Path,
+        alignments: Path | None,
+        out: Path,
+        way: Way,
+        open_pipe: OpenPipe | None,
+    ) -> None:
+        self.schedule = schedule
+        self.before = alignments or out  # monophones have none, and begin here
+        also = [] if alignments is None else [alignments / MODEL, *find_archives(alignments)]
+        if alignments and has_transforms(alignments):
+            also.append(alignments / "trans.1")
+        super().__init__(
+            data, lang, out, way, made_of=asdict(schedule), also=also, open_pipe=open_pipe
+        )
+
+    def run(self) -> None:
+        """Do the phases that are not complete."""
+        self.pursue(
+            self.schedule.phases(),
+            {
+                "prepare": self.prepare,
+                "lda": self.separate,
+                "adapt first": self.adapt_first,
+                "initialise": self.initialise,
+                "tree": self.grow_tree,
+                "convert": self.convert,
+                "compile": self.compile_graphs,
+                "spread": self.spread,
+                "align": self.realign,
+                "mllt": self.rotate,
+                "fmllr": self.adapt,
+                "estimate": self.estimate,
+                "unadapt": self.unadapt,
+                "finish": self.finish,
+            },
+        )
+
+    def summarise(self) -> Summary:
+        """What has come of it."""
+        transitions, mixtures = read_gmm(self.out / MODEL)
+        return Summary(
+            transitions.num_pdfs,
+            mixtures.num_gaussians,
+            self.progress.frames,
+            self.progress.log_likelihoods[-1],
+        )
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The topology of the lang folder."""
+        return read_topology(self.lang / "topo")
+
+    def iter_before(self) -> Iterator[Aligned]:
+        """The alignments to begin with."""
+        return self.iter_aligned(self.before, self.before / MODEL)
+
+    def prepare(self, _: int) -> None:
+        """Note what features are read: cepstra and their derivatives."""
+        with self.completing():
+            write_pipeline(Pipeline(), self.out)
+
+    def initialise(self, _: int) -> None:
+        """Make monophones of one Gaussian for each state, all of them alike."""
+        features = Opened(self.read()).features
+        first = (features[utt] for utt in features.utterances[:FIRST_UTTERANCES])
+        sets = read_phone_sets(self.lang / "phones/sets.int")
+        tree, transitions, mixtures = build_first_model(self.topology, sets, first)
+        self.progress.first = mixtures.num_gaussians
+        with self.completing():
+            write_tree(tree, self.out / "tree")
+            write_gmm(transitions, mixtures, self.model)
+
+    def separate(self, _: int) -> None:
+        """Estimate LDA of spliced frames."""
+        spliced = Pipeline.of_spliced(self.schedule.left_context, self.schedule.right_context)
+        reading = self.read(self.before, self.before / MODEL)
+        classes = partial(work.sum_classes, spliced, reading)
+        total = reduce(add, self.way(classes, share_frames(self.iter_before())))
+        matrix, full = estimate_lda(total, self.schedule.dimensions)
+        with self.completing():
+            write_pipeline(replace(spliced, matrix=matrix, full=full), self.out)
+
+    def adapt_first(self, _: int) -> None:
+        """Take the transforms of the alignments to begin with, or estimate them by their model."""
+        if has_transforms(self.before):
+            transforms = read_transforms(self.before)
+        else:
+            reading = self.read(self.before, self.before / MODEL)
+            transforms = dict(self.map_speakers(reading, self.iter_before()))
+        with self.completing():
+            write_pipeline(read_pipeline(self.before), self.out)
+            write_transforms(transforms.items(), self.out)
+
+    def grow_tree(self, _: int) -> None:
+        """Grow the tree of triphones, and make a model of one Gaussian for each leaf."""
+        schedule = self.schedule
+        independent = self.read_phones("context_indep")
+        context = Context(schedule.context_width, schedule.central_position, independent)
+        events = partial(work.sum_events, context, self.read(model=self.before / MODEL))
+        statistics = add_up(self.way(events, share_frames(self.iter_before())))
+        sets = read_phone_sets(self.lang / "phones/sets.int")
+        asked = cluster_phones(statistics, sets, Random())
+        asked += read_phone_sets(self.lang / "phones/extra_questions.int")
+        questions = compile_questions(asked, self.topology, context.width)
+        tree = build_tree(
+            statistics,
+            questions,
+            read_roots(self.lang / "phones/roots.int"),
+            self.topology,
+            leaves=schedule.leaves,
+            cluster_threshold=schedule.cluster_threshold,
+        )
+        transitions = derive_transitions(tree, self.topology)
+        mixtures, frames = start_mixtures(tree, statistics)
+        if schedule.kind == "deltas":
+            mixtures = mix_up(mixtures, frames, schedule.leaves, power=FIRST_POWER)
+        self.progress.first = schedule.leaves
+        with self.completing():
+            write_lines((" ".join(map(str, one)) for one in asked), self.out / "questions.int")
+            write_questions(questions, self.out / "questions.qst")
+            write_tree(tree, self.out / "tree")
+            write_gmm(transitions, mixtures, self.model)
+
+    def convert(self, _: int) -> None:
+        """Give the alignments to begin with the transition-ids of the new tree."""
+        old = read_transition_model(self.before / MODEL)
+        new = read_transition_model(self.model)
+        converter = Converter(old, new, read_tree(self.out / "tree"))
+        converted = (
+            (utt, converter.convert_alignment(utt, tids)) for utt, tids in self.iter_before()
+        )
+        with self.completing():
+            write_int_vectors(converted, self.out / ALIGNMENTS)
+
+    def spread(self, _: int) -> None:
+        """Align for the first time, each state as long as the others."""
+        self.align_graphs(partial(work.spread, self.read()))
+
+    def realign(self, number: int) -> None:
+        """Align by the model of this pass."""
+        schedule = self.schedule
+        options = replace(ALIGN_SI, beam=schedule.beam_of(number), retry_beam=schedule.retry_beam)
+        self.align(self.read(), options, schedule.boost_silence)
+
+    def rotate(self, _: int) -> None:
+        """Estimate MLLT, on top of the matrix that there is, and rotate the means with it."""
+        scatters = partial(work.sum_scatters, self.read())
+        matrix = estimate_mllt(reduce(add, self.way(scatters, share_frames(self.iter_aligned()))))
+        pipeline = read_pipeline(self.out)
+        transitions, mixtures = read_gmm(self.model)
+        before = cast(np.ndarray, pipeline.matrix)  # of LDA
+        with self.completing():
+            write_pipeline(replace(pipeline, matrix=compose(matrix, before)), self.out)
+            write_gmm(transitions, transform_means(mixtures, matrix), self.model)
+
+    def adapt(self, _: int) -> None:
+        """Estimate transforms of speakers, on top of those that there are."""
+        transforms = read_transforms(self.out)
+        for speaker, transform in self.map_speakers(self.read(), self.iter_aligned()):
+            transforms[speaker] = compose(transform, transforms[speaker], affine=True)
+        with self.completing():
+            write_transforms(transforms.items(), self.out)
+
+    def estimate(self, number: int) -> None:
+        """Estimate the model from the alignments, and split Gaussians."""
+        total, counts = self.sum_statistics(work.sum_frames)
+        transitions, mixtures = read_gmm(self.model)
+        occupancies = total.pdf_occupancy
+        least = RARE if number == 0 else LEAST
+        mixtures = estimate(mixtures, total, min_occupancy=least)
+        target = self.schedule.target(number, self.progress.first)
+        mixtures = mix_up(mixtures, occupancies, target, power=self.schedule.power)
+        if number:
+            self.progress.frames = int(total.frames)
+            self.progress.log_likelihoods.append(total.log_likelihood_per_frame)
+            LOGGER.info(
+                "pass %d of %d: log-likelihood a frame %.4f, now %d Gaussians",
+                *(number, self.schedule.passes, total.log_likelihood_per_frame),
+                mixtures.num_gaussians,
+            )
+        with self.completing():
+            write_gmm(update_transitions(transitions, counts), mixtures, self.model)
+            write_lines(
+                [f"[ {' '.join(map(repr, occupancies.tolist()))} ]"], self.out / "final.occs"
+            )
+
+    def unadapt(self, _: int) -> None:
+        """Make the model that aligns unadapted features, with the same Gaussians."""
+        total, counts = self.sum_statistics(work.sum_unadapted)
+        transitions, mixtures = read_gmm(self.model)
+        with self.completing():
+            write_gmm(
+                update_transitions(transitions, counts),
+                estimate(mixtures, total, remove=False),
+                self.out / UNADAPTED,
+            )
+
+    def finish(self, _: int) -> None:
+        """Give the model its name."""
+        with self.completing():
+            self.copy(self.model, MODEL)
+            self.copy(self.lang / "phones.txt")
+            write_lines([1], self.out / "num_jobs")
+            discard(self.model)
+
+    def sum_statistics(
+        self, statistics: Callable[[Reading, str, Sequence[Aligned]], tuple[Statistics, np.ndarray]]
+    ) -> tuple[Statistics, np.ndarray]:
+        """Statistics and counts of transition-ids of all shares."""
+        parts = self.way(partial(statistics, self.read()), share_frames(self.iter_aligned()))
+        return reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), parts)

@@ -1,0 +1,57 @@
+"""Transition probabilities out of how often an alignment has each transition-id."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from bayes_asr.graph.hmm import index_transitions
+from bayes_asr.tables.mdl import TransitionModel
+
+FLOORINGS = 3  # Kaldi floors and normalises that often
+
+
+def count_transitions(model: TransitionModel, transition_ids: np.ndarray) -> np.ndarray:
+    """How often each transition-id occurs, float64 [N + 1]; counts of utterances are added up."""
+    return np.bincount(transition_ids, minlength=model.num_transition_ids + 1).astype(np.float64)
+
+
+def update_transitions(
+    model: TransitionModel,
+    counts: np.ndarray,
+    *,
+    floor: float = 0.01,
+    min_count: float = 5.0,
+    share_for_pdfs: bool = False,
+) -> TransitionModel:
+    """Return the model with the probabilities of greatest likelihood for `counts` [N + 1].
+
+    As Kaldi's TransitionModel::MleUpdate: a state of less than `min_count` keeps its
+    probabilities, and none is below `floor`. share_for_pdfs: states of one forward pdf have the
+    same ones.
+    """
+    state = index_transitions(model).state[1:] - 1
+    begins = np.flatnonzero(np.diff(state, prepend=-1))
+    place = np.arange(len(state)) - begins[state]  # among the transitions of its state
+    group = model.tuples[state, 2].astype(np.int64) if share_for_pdfs else state
+    table = np.zeros((group.max(initial=-1) + 1, place.max(initial=-1) + 1))
+    np.add.at(table, (group, place), counts[1:])
+    there = np.zeros(table.shape, bool)
+    there[group, place] = True
+    totals = table.sum(1)
+    updated = (totals >= min_count) & (there.sum(1) > 1)
+    probs = _floor(table[updated] / totals[updated, None], there[updated], floor)
+    logs = np.zeros(table.shape, np.float32)
+    with np.errstate(divide="ignore"):
+        logs[updated] = np.log(probs.astype(np.float64))
+    log_prob = model.log_prob.copy()
+    log_prob[1:] = np.where(updated[group], logs[group, place], log_prob[1:])
+    return replace(model, log_prob=log_prob)
+
+
+def _floor(shares: np.ndarray, there: np.ndarray, floor: float) -> np.ndarray:
+    """Floor and normalise probabilities [states, transitions] in turns, float32."""
+    probs = shares.astype(np.float32)
+    for _ in range(FLOORINGS):
+        scale = (1.0 / probs.sum(1, dtype=np.float64).astype(np.float32)).astype(np.float32)
+        probs = np.where(there, np.maximum(probs * scale[:, None], np.float32(floor)), 0)
+    return probs

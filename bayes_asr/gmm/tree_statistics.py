@@ -1,0 +1,130 @@
+"""What a decision tree is built of: for each pdf-class in each window of phones, a Gaussian's sums.
+
+As Kaldi's acc-tree-stats and sum-tree-stats. An event is a pdf-class and a window of phones; the
+statistics of an event are one row of sums (`gmm/clusterable.py`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.contexts import Places, locate_transitions, split_phones
+from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.tree import ABSENT
+
+ROWS = 1 << 17  # what is merged at once, which bounds the memory besides that of the result
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a tree may ask: windows of N `width` phones, the phone itself at position P `center`.
+
+    The phones around `independent` ones (Kaldi's --ci-phones) are not asked for.
+    """
+
+    width: int = 3
+    center: int = 1
+    independent: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.center < self.width:
+            raise InputError(
+                f"the phone is at position {self.center} of a window of {self.width} phones; give"
+                f" a position from 0 to {self.width - 1}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class TreeStatistics:
+    """Sums of E distinct events, in their order.
+
+    `events` int32 [E, 1 + N]: pdf-class and window, ABSENT where the context is not asked for;
+    `sums` float64 [E, 1 + 2D]: frames, sums of features, sums of their squares.
+    """
+
+    context: Context
+    events: np.ndarray
+    sums: np.ndarray
+
+    @property
+    def pdf_classes(self) -> np.ndarray:
+        """The pdf-class of each event [E]."""
+        return self.events[:, 0]
+
+    @property
+    def phones(self) -> np.ndarray:
+        """The phone in the centre of each event [E]."""
+        return self.events[:, 1 + self.context.center]
+
+
+def accumulate(
+    utterances: Iterable[tuple[str, np.ndarray, np.ndarray]],
+    model: TransitionModel,
+    context: Context,
+) -> TreeStatistics:
+    """Add up (name, transition-ids [T], features [T, D]) of utterances aligned by `model`.
+
+    InputError where an utterance has other numbers of frames, or its alignment is not of `model`.
+    """
+    places = locate_transitions(model)
+    return add_up(_sum_utterance(*utterance, model, places, context) for utterance in utterances)
+
+
+def add_up(parts: Iterable[TreeStatistics]) -> TreeStatistics:
+    """Add statistics of one context, in their order; InputError where there are none."""
+    gathered: list[TreeStatistics] = []
+    rows, limit = 0, ROWS
+    for part in parts:
+        gathered.append(part)
+        rows += len(part.events)
+        if rows > limit:
+            gathered = [_merge(gathered)]
+            rows = len(gathered[0].events)
+            limit = ROWS + rows
+    if not gathered:
+        raise InputError("no utterance is aligned: there is nothing to build a tree of")
+    return _merge(gathered)
+
+
+def _sum_utterance(
+    utt: str,
+    transition_ids: np.ndarray,
+    x: np.ndarray,
+    model: TransitionModel,
+    places: Places,
+    context: Context,
+) -> TreeStatistics:
+    """Sum the frames of each pdf-class in each phone of one utterance."""
+    if len(transition_ids) != len(x):
+        raise InputError(
+            f"{utt}: {len(transition_ids)} frames are aligned, the features have {len(x)}; align"
+            " these features"
+        )
+    split = split_phones(utt, transition_ids, model, places)
+    windows = split.windows(context.width, context.center)
+    alone = np.isin(split.phones, list(context.independent))
+    around = np.arange(context.width) != context.center
+    windows[np.ix_(alone, around)] = ABSENT
+    frames = np.column_stack([places.pdf_class[transition_ids], split.of_frame])
+    begins = np.flatnonzero((frames != np.roll(frames, 1, 0)).any(1) | (np.arange(len(x)) == 0))
+    pdf_class, phone = frames[begins].T
+    exact = x.astype(np.float64)
+    columns = np.column_stack([np.ones(len(x)), exact, exact**2])
+    return TreeStatistics(
+        context,
+        np.column_stack([pdf_class, windows[phone]]).astype(np.int32),
+        np.add.reduceat(columns, begins),
+    )
+
+
+def _merge(parts: Sequence[TreeStatistics]) -> TreeStatistics:
+    """Add the sums of equal events."""
+    events = np.concatenate([part.events for part in parts])
+    order = np.lexsort(events.T[::-1])
+    events = events[order]
+    distinct = np.append(True, (events[1:] != events[:-1]).any(1))[: len(events)]
+    sums = np.concatenate([part.sums for part in parts])[order]
+    begins = np.flatnonzero(distinct)
+    return TreeStatistics(parts[0].context, events[begins], np.add.reduceat(sums, begins))

@@ -1,0 +1,186 @@
+"""Decoding with mixtures: as from log-likelihoods, adapted to speakers, shared, and its faults."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayes_asr.decode.archive import decode_archive
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.adaptation import Adaptation, read_silence
+from bayes_asr.gmm.affine import apply_transform, identity
+from bayes_asr.gmm.decoding import SEARCH, decode_data, is_adapted
+from bayes_asr.gmm.features import read_transforms
+from bayes_asr.gmm.likelihood import log_likelihoods
+from bayes_asr.processes.pool import open_pool
+from bayes_asr.shards import Cluster, Shard, ShardWrittenError
+from bayes_asr.tables.ark import write_matrices
+from bayes_asr.tables.lattice import iter_lattices
+from bayes_asr.tables.text import read_text
+from tests.support.archives import one_line
+from tests.support.spoken_mixtures import DIM, Spoken, write_model, write_spoken
+
+ADAPTATION = Adaptation((7, 8), min_count=100)
+GRID = {"lmwts": [1.0, 10.0], "wips": [0.0, 1.0]}
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
+    return write_spoken(tmp_path_factory.mktemp("spoken"))
+
+
+@pytest.fixture(scope="module")
+def adapted(spoken: Spoken, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The utterances decoded with transforms."""
+    out = tmp_path_factory.mktemp("adapted")
+    decode(spoken, out, ADAPTATION)
+    return out
+
+
+def decode(spoken: Spoken, out: Path, adaptation: Adaptation | None, **how) -> None:  # type: ignore[no-untyped-def]
+    folders = spoken.data, spoken.graph, spoken.model, out
+    decode_data(*folders, adaptation=adaptation, **GRID, **how)
+
+
+def decode_likelihoods(spoken: Spoken, out: Path) -> None:
+    """Decode what the mixtures make of the features, as a network's log-likelihoods are."""
+    scores = ((u, log_likelihoods(spoken.mixtures, x)) for u, x in spoken.features.items())
+    write_matrices(scores, out / "loglikes.ark")
+    model = spoken.model / "final.mdl"
+    decode_archive(out / "loglikes.ark", spoken.graph, model, out, SEARCH, **GRID)
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Words, costs and lattices are equal, byte for byte."""
+    names = {path.name for path in one.iterdir() if path.suffix in (".txt", ".gz")}
+    assert len(names) == 7
+    for name in names:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def test_folder_is_that_of_log_likelihoods(spoken: Spoken, tmp_path: Path) -> None:
+    decode_likelihoods(spoken, tmp_path / "archive")
+    decode(spoken, tmp_path / "out", None)
+    assert_same(tmp_path / "archive", tmp_path / "out")
+    assert (tmp_path / "out" / "num_jobs").read_text() == "1\n"
+
+
+def test_transforms_bring_the_words(spoken: Spoken, adapted: Path) -> None:
+    said = read_text(spoken.data / "text")
+    assert {utt: words[:2] for utt, words in read_text(adapted / "words.txt").items()} == said
+
+
+def test_transforms_undo_what_sets_speakers_apart(spoken: Spoken, adapted: Path) -> None:
+    transforms = read_transforms(adapted)
+    assert list(transforms) == ["ann", "bob"]
+    for utt, x in spoken.features.items():
+        y = apply_transform(transforms[utt[:3]], x)
+        log_det = np.linalg.slogdet(transforms[utt[:3]][:, :DIM])[1]
+        before, after = (log_likelihoods(spoken.mixtures, z).max(1).mean() for z in (x, y))
+        assert after + log_det > before + 0.5, utt
+
+
+def test_too_few_frames_leave_features_as_they_are(
+    spoken: Spoken, tmp_path: Path, messages: Callable[[], str]
+) -> None:
+    """Then the lattices that are scored anew are those of the search."""
+    decode_likelihoods(spoken, tmp_path / "archive")
+    decode(spoken, tmp_path / "out", replace(ADAPTATION, min_count=1000))
+    for name in ("words.txt", "costs.txt", "words.lmwt1.wip0.0.txt"):
+        assert read_text(tmp_path / "archive" / name) == read_text(tmp_path / "out" / name)
+    one, other = (dict(iter_lattices(tmp_path / n / "lat.1.gz")) for n in ("archive", "out"))
+    for utt, lattice in one.items():
+        np.testing.assert_array_equal(lattice.nextstate, other[utt].nextstate)
+        np.testing.assert_allclose(lattice.acoustic, other[utt].acoustic, rtol=1e-5, atol=1e-3)
+    for transform in read_transforms(tmp_path / "out").values():
+        np.testing.assert_array_equal(transform, identity(DIM))
+    assert messages().count("ann: 240 frames of speech, and a transform takes more than 1000") == 1
+
+
+def test_silence_hardly_counts(spoken: Spoken, tmp_path: Path, messages: Callable[[], str]) -> None:
+    decode(spoken, tmp_path, replace(ADAPTATION, silence=(1,)))
+    assert "bob: 2 frames of speech" in messages()
+
+
+def test_first_search_has_a_model_of_its_own(spoken: Spoken, adapted: Path, tmp_path: Path) -> None:
+    """The same model under the other name changes nothing, another one does."""
+    model = tmp_path / "model"
+    write_model(model, spoken.mixtures)
+    assert not is_adapted(model)
+    write_model(model, spoken.mixtures, "final.alimdl")
+    assert is_adapted(model)
+    decode(replace(spoken, model=model), tmp_path / "same", ADAPTATION)
+    assert_same(adapted, tmp_path / "same")
+    means = spoken.mixtures.means + 0.3
+    parts = spoken.mixtures.first, spoken.mixtures.weights, means, spoken.mixtures.variances
+    write_model(model, type(spoken.mixtures).from_moments(*parts), "final.alimdl")
+    decode(replace(spoken, model=model), tmp_path / "other", ADAPTATION)
+    ours, theirs = read_transforms(tmp_path / "other"), read_transforms(adapted)
+    assert 0 < np.abs(ours["ann"] - theirs["ann"]).max() < 0.1
+
+
+@pytest.mark.slow
+def test_processes_change_nothing(spoken: Spoken, adapted: Path, tmp_path: Path) -> None:
+    with open_pool(2) as way:
+        decode(spoken, tmp_path, ADAPTATION, way=way)
+    assert_same(adapted, tmp_path)
+    assert (adapted / "trans.1").read_bytes() == (tmp_path / "trans.1").read_bytes()
+
+
+def test_shards_change_nothing(spoken: Spoken, adapted: Path, tmp_path: Path) -> None:
+    out, shards = tmp_path / "out", tmp_path / "shards"
+    for number in (1, 2):
+        with suppress(ShardWrittenError):
+            decode(spoken, out, ADAPTATION, way=Shard(shards, number, 2, "same"))
+    assert not out.exists()
+    gathering = Cluster(shards, tmp_path / "log", 2, lambda: "same", [], "")
+    decode(spoken, out, ADAPTATION, way=gathering)
+    assert_same(adapted, out)
+    assert (adapted / "trans.1").read_bytes() == (out / "trans.1").read_bytes()
+
+
+@pytest.mark.parametrize("adaptation", [None, ADAPTATION], ids=["plain", "adapted"])
+def test_utterance_that_cannot_be_read_is_named_and_the_others_are_decoded(
+    adaptation: Adaptation | None, tmp_path: Path
+) -> None:
+    spoken = write_spoken(tmp_path)
+    lines = (spoken.data / "feats.scp").read_text().splitlines()
+    (spoken.data / "feats.scp").write_text("\n".join(lines[1:]) + "\n")
+    out = tmp_path / "out"
+    with pytest.raises(InputError) as raised:
+        decode(spoken, out, adaptation)
+    one_line(raised, "1 of 8 utterances failed", "ann-0 has no features")
+    assert [utt for utt, words in read_text(out / "words.txt").items() if not words] == ["ann-0"]
+
+
+def test_model_of_other_features_is_refused(spoken: Spoken, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    write_model(model, spoken.mixtures)
+    (model / "delta_opts").write_text("--delta-order=1\n")
+    with pytest.raises(InputError) as raised:
+        decode(replace(spoken, model=model), tmp_path / "out", None)
+    one_line(raised, "feats.scp", "of 4 values", "here are 8")
+
+
+def test_models_of_different_trainings_are_refused(spoken: Spoken, tmp_path: Path) -> None:
+    model, first = tmp_path / "model", np.array([0, 1, 4, 6])
+    write_model(model, spoken.mixtures)
+    write_model(model, replace(spoken.mixtures, first=first), "final.alimdl")
+    with pytest.raises(InputError) as raised:
+        decode(replace(spoken, model=model), tmp_path / "out", ADAPTATION)
+    one_line(raised, "final.alimdl", "final.mdl", "the models of one training")
+
+
+def test_silence_phones_are_those_of_the_graph(spoken: Spoken, tmp_path: Path) -> None:
+    assert read_silence(spoken.graph) == (7, 8)
+    with pytest.raises(InputError, match=r"silence\.csl: is missing"):
+        read_silence(tmp_path)
+    (tmp_path / "phones").mkdir()
+    (tmp_path / "phones" / "silence.csl").write_text("\n")
+    assert read_silence(tmp_path) == ()
+    (tmp_path / "phones" / "silence.csl").write_text("SIL\n")
+    with pytest.raises(InputError, match="no list of phone-ids"):
+        read_silence(tmp_path)
