@@ -99,6 +99,11 @@ class SpeakerFeatures:
         return apply_transform(self.pipeline.transforms[speaker], x)
 
     @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self._features.directories[0]
+
+    @property
     def dim(self) -> int:
         """Values D of a frame."""
         return self._size if self.pipeline.matrix is None else len(self.pipeline.matrix)
@@ -130,7 +135,7 @@ class SpeakerFeatures:
         return self._features.dimensions * (end.deltas + 1) * context
 
     def _check_shapes(self) -> None:
-        where = self._features.directories[0] / "feats.scp"
+        where = self.directory / "feats.scp"
         matrix, size = self.pipeline.matrix, self._size
         if matrix is not None and matrix.shape[1] not in (size, size + 1):
             raise InputError(
