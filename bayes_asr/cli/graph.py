@@ -8,7 +8,13 @@ from pathlib import Path
 from bayes_asr.cli.arguments import real, whole
 from bayes_asr.errors import InputError, printable
 from bayes_asr.files import together
-from bayes_asr.graph.build import build_graph, write_graph
+from bayes_asr.graph.build import (
+    Graph,
+    build_graph,
+    build_lang_graph,
+    write_graph,
+    write_lang_graph,
+)
 from bayes_asr.graph.lang import (
     SILENCE_PROBABILITY,
     build_monophones,
@@ -16,19 +22,22 @@ from bayes_asr.graph.lang import (
     pause_probability,
     read_silence_phones,
 )
-from bayes_asr.graph.lexicon import Pronunciation, read_lexicon
+from bayes_asr.graph.lexicon import RESERVED, Pronunciation, read_lexicon
 from bayes_asr.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
 from bayes_asr.tables.tree import Tree, read_tree
 
 SCALE = real(0, 100)  # Kaldi takes 1 and 0.1
+OF_LEXICON = ("phones", "silence", "silence_prob")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--lexicon", type=Path, required=True, metavar="FILE", help="lexicon.txt or lexiconp.txt"
+    words = parser.add_mutually_exclusive_group(required=True)
+    words.add_argument("--lexicon", type=Path, metavar="FILE", help="lexicon.txt or lexiconp.txt")
+    words.add_argument(
+        "--lang", type=Path, metavar="DIR", help="lang folder: its pauses, positions and phones"
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--lm", type=Path, metavar="ARPA", help="language model")
@@ -64,6 +73,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Build the graph, write its directory and print its size."""
+    graph, more = (_build_of_lang if args.lang else _build_of_lexicon)(args)
+    summary = {
+        "states": graph.hclg.num_states,
+        "arcs": graph.hclg.num_arcs,
+        "words": len(graph.words) - 4,
+        "words_without_pronunciation": len(graph.foreign_words),
+        **more,
+    }
+    if args.json:
+        print(json.dumps(summary))
+        return
+    print(f"{args.out}: " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in summary.items()))
+    if graph.foreign_words:
+        some = ", ".join(sorted(graph.foreign_words)[:5])
+        print(
+            "left out of the language model, because the lexicon has no such word: "
+            f"{printable(some)} ..."
+        )
+
+
+def _build_of_lexicon(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
+    """Build and write the graph of a lexicon, with pauses as the arguments say."""
     lexicon = read_lexicon(args.lexicon)
     phones, model, tree = _model(args, lexicon)
     probability = args.silence_prob
@@ -72,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
     silence = _silence(args.silence, args.lexicon.parent, phones)
     if probability and not silence:
         raise InputError(f"{args.lexicon}: which phone is silence? Give --silence PHONE")
-    language_model = _language_model(args, lexicon)
+    language_model = _language_model(args, [entry.word for entry in lexicon])
     graph = build_graph(
         lexicon,
         language_model,
@@ -88,23 +119,32 @@ def run(args: argparse.Namespace) -> None:
         if args.text:
             write_arpa(language_model, args.out / "lm.arpa")
         write_graph(graph, args.out, silence)
-    summary = {
-        "states": graph.hclg.num_states,
-        "arcs": graph.hclg.num_arcs,
-        "words": len(graph.words) - 4,
-        "words_without_pronunciation": len(graph.foreign_words),
-        "silence_probability": probability,
-    }
-    if args.json:
-        print(json.dumps(summary))
-        return
-    print(f"{args.out}: " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in summary.items()))
-    if graph.foreign_words:
-        some = ", ".join(sorted(graph.foreign_words)[:5])
-        print(
-            "left out of the language model, because the lexicon has no such word: "
-            f"{printable(some)} ..."
-        )
+    return graph, {"silence_probability": probability}
+
+
+def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
+    """Build and write the graph of a lang folder, which has pauses and phones of its own."""
+    useless = [name for name in OF_LEXICON if vars(args)[name] is not None]
+    if useless:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
+        raise InputError(f"{named}: of no use with --lang, which says this itself")
+    if args.model is None:
+        raise InputError("--lang needs the --model that was trained with this folder")
+    words = {*read_symbols(args.lang / "words.txt")} - {*RESERVED}
+    language_model = _language_model(args, sorted(words))
+    graph = build_lang_graph(
+        args.lang,
+        language_model,
+        read_transition_model(args.model),
+        read_tree(args.tree or args.model.parent / "tree"),
+        transition_scale=args.transition_scale,
+        self_loop_scale=args.self_loop_scale,
+    )
+    with together(args.out):
+        if args.text:
+            write_arpa(language_model, args.out / "lm.arpa")
+        write_lang_graph(graph, args.lang, args.out)
+    return graph, {}
 
 
 def _model(
@@ -122,10 +162,9 @@ def _model(
     return build_monophones(args.lexicon.parent, lexicon)
 
 
-def _language_model(args: argparse.Namespace, lexicon: Sequence[Pronunciation]) -> NgramModel:
+def _language_model(args: argparse.Namespace, words: Sequence[str]) -> NgramModel:
     if args.lm:
         return read_arpa(args.lm)
-    words = {entry.word for entry in lexicon}
     return estimate_witten_bell(read_text(args.text).values(), args.order, words)
 
 

@@ -3,11 +3,13 @@
 The steps and their order are those of Kaldi's utils/prepare_lang.sh and utils/mkgraph.sh.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bayes_asr.errors import InputError
+from bayes_asr.files import find_files, replacing
 from bayes_asr.graph.hmm import add_self_loops, build_hmm_fst
 from bayes_asr.graph.lang import fit_lexicon
 from bayes_asr.graph.lexicon import (
@@ -19,10 +21,12 @@ from bayes_asr.graph.lexicon import (
 from bayes_asr.graph.ngram import NgramModel, build_grammar_fst
 from bayes_asr.graph.symbols import BACKOFF, EPSILON
 from bayes_asr.graph.transducers import drop_labels, from_kaldifst, load_kaldifst, to_kaldifst
-from bayes_asr.tables.fst import Fst, write_fst
+from bayes_asr.tables.fst import Fst, read_fst, write_fst
 from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.text import write_lines, write_mapping
+from bayes_asr.tables.text import read_symbols, write_lines, write_mapping
 from bayes_asr.tables.tree import Tree
+
+OF_LANG = ("silence", "optional_silence", "disambig", "word_boundary", "align_lexicon")
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Graph:
     """What a graph directory holds: HCLG and the symbols around it.
 
     `disambiguation` holds the transition-ids that stood for disambiguation symbols, none of which
-    is left in `hclg`; `foreign_words` the words of the language model that the lexicon lacks.
+    is left in `hclg`; `foreign_words` the words of the language model that the lexicon lacks;
+    `lexicon` is empty where a lang folder has it.
     """
 
     hclg: Fst
@@ -69,19 +74,52 @@ def build_graph(
     words = number_words(lexicon)
     pause = (silence, symbols[-1]) if silence and silence_probability else ()
     spoken = build_lexicon_fst(marked, numbered, words, pause, silence_probability)
-    grammar, foreign_words = build_grammar_fst(language_model, words, words[BACKOFF])
-    hclg, stand_ins = compose_graph(
-        spoken,
-        grammar,
-        [numbered[symbol] for symbol in symbols],
-        model,
-        tree,
-        transition_scale,
-        self_loop_scale,
-    )
+    scales = transition_scale, self_loop_scale
+    graph = _join_grammar(spoken, language_model, numbered, words, model, tree, *scales)
+    return replace(graph, lexicon=[*lexicon])
+
+
+def build_lang_graph(
+    lang: Path,
+    language_model: NgramModel,
+    model: TransitionModel,
+    tree: Tree,
+    *,
+    transition_scale: float = 1.0,
+    self_loop_scale: float = 0.1,
+) -> Graph:
+    """Build the graph of words in `language_model`, said as L_disambig.fst of a lang folder has it.
+
+    Its pauses, pronunciations and word positions are those of the folder. InputError where it has
+    phones that the model does not have.
+    """
+    phones, words = read_symbols(lang / "phones.txt"), read_symbols(lang / "words.txt")
+    spoken = read_fst(lang / "L_disambig.fst")
+    said = {*spoken.ilabel.tolist()} - {0, *model.topology}
+    if foreign := sorted({p for p, number in phones.items() if number in said and p[0] != "#"}):
+        raise InputError(
+            f"{lang / 'phones.txt'}: the model of {len(model.topology)} phones lacks {foreign[0]};"
+            " take the lang folder that the model was trained with"
+        )
+    scales = transition_scale, self_loop_scale
+    return _join_grammar(spoken, language_model, phones, words, model, tree, *scales)
+
+
+def _join_grammar(
+    lexicon: Fst,
+    language_model: NgramModel,
+    phones: dict[str, int],
+    words: dict[str, int],
+    model: TransitionModel,
+    tree: Tree,
+    *scales: float,
+) -> Graph:
+    hashes = [number for symbol, number in phones.items() if symbol.startswith("#")]
+    grammar, foreign = build_grammar_fst(language_model, words, words[BACKOFF])
+    hclg, stand_ins = compose_graph(lexicon, grammar, hashes, model, tree, *scales)
     if hclg.num_states == 0:
         raise InputError("lexicon and language model have no sentence in common")
-    return Graph(hclg, words, numbered, model.num_pdfs, stand_ins, foreign_words, [*lexicon])
+    return Graph(hclg, words, phones, model.num_pdfs, stand_ins, foreign, [])
 
 
 def compose_graph(
@@ -118,10 +156,7 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
     """
     out = Path(out)
     folder = out / "phones"
-    write_mapping(graph.words.items(), out / "words.txt")
-    write_mapping(graph.phones.items(), out / "phones.txt")
-    write_lines([graph.num_pdfs], out / "num_pdfs")
-    write_lines(graph.disambiguation, out / "disambig_tid.int")
+    _write_symbols(graph, out)
     hashes = [symbol for symbol in graph.phones if symbol.startswith("#")]
     for name, symbols in (
         ("disambig", hashes),
@@ -134,6 +169,23 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
         write_lines([":".join(map(str, numbers))], folder / f"{name}.csl")
     _write_align_lexicon(graph, silence[:1], folder)
     write_fst(graph.hclg, out / "HCLG.fst")
+
+
+def write_lang_graph(graph: Graph, lang: Path, out: Path) -> None:
+    """Write the graph directory `out` with the sets of phones of the lang folder."""
+    _write_symbols(graph, out)
+    for name in OF_LANG:
+        for path in find_files(lang / "phones", f"{name}.*"):
+            with replacing(out / "phones" / path.name) as temporary:
+                shutil.copyfile(path, temporary)
+    write_fst(graph.hclg, out / "HCLG.fst")
+
+
+def _write_symbols(graph: Graph, out: Path) -> None:
+    write_mapping(graph.words.items(), out / "words.txt")
+    write_mapping(graph.phones.items(), out / "phones.txt")
+    write_lines([graph.num_pdfs], out / "num_pdfs")
+    write_lines(graph.disambiguation, out / "disambig_tid.int")
 
 
 def _write_align_lexicon(graph: Graph, silence: Sequence[str], folder: Path) -> None:

@@ -4,11 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there
 from bayes_asr.graph.lexicon import Pronunciation, mark_positions, read_lexicon
 from bayes_asr.graph.symbols import EPSILON
+from bayes_asr.graph.transducers import sources
 from bayes_asr.tables.binary import iter_lines
+from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import STATES, TransitionModel, build_monophone_model
 from bayes_asr.tables.text import read_symbols
 from bayes_asr.tables.tree import Tree, build_monophone_tree
@@ -34,7 +38,7 @@ class Lang:
 
 
 def read_lang(folder: Path, unknown: str | None = None) -> Lang:
-    """Read Kaldi's lang or dict folder, or a graph folder.
+    """Read Kaldi's lang or dict folder, or a graph folder; L.fst tells how likely a pause is.
 
     The lexicon is the first that is there of lexiconp.txt, lexicon.txt, phones/align_lexicon.txt.
     `unknown`: another word than that of oov.txt.
@@ -45,7 +49,10 @@ def read_lang(folder: Path, unknown: str | None = None) -> Lang:
     align = found[0] == folder / ALIGN_LEXICON
     lexicon = _read_align_lexicon(found[0]) if align else read_lexicon(found[0])
     silence = next(iter(read_silence_phones(folder)), None)
-    probability = pause_probability(lexicon) if silence else 0.0
+    probability = 0.0
+    if silence:
+        own = folder / "L.fst"
+        probability = _read_pause(own) if is_there(own) else pause_probability(lexicon)
     oov = folder / "oov.txt"
     unknown = unknown or (" ".join(_read_words(oov)) if oov.exists() else None)
     if unknown and all(entry.word != unknown for entry in lexicon):
@@ -56,6 +63,15 @@ def read_lang(folder: Path, unknown: str | None = None) -> Lang:
 def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
     """The usual probability of a pause between words: none where each word is a phone."""
     return 0.0 if all(len(entry.phones) == 1 for entry in lexicon) else SILENCE_PROBABILITY
+
+
+def _read_pause(path: Path) -> float:
+    """The probability of a pause before the first word in L.fst; 0 where words follow at once."""
+    fst = read_fst(path)
+    words = np.bincount(sources(fst)[fst.olabel > 0], minlength=fst.num_states)
+    first = slice(*fst.offsets[fst.start : fst.start + 2])
+    pauses = (fst.ilabel[first] == 0) & (words[fst.nextstate[first]] == 0)
+    return float(np.exp(-fst.weight[first][pauses]).sum())
 
 
 def read_silence_phones(folder: Path) -> list[str]:
