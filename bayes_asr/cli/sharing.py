@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr import __version__
 from bayes_asr.cli.arguments import processes
 from bayes_asr.config import load
 from bayes_asr.corpus.sets import locate_all
@@ -123,7 +122,7 @@ def _is_passed(name: str) -> bool:
 
 def _hash(args: argparse.Namespace, inputs: Inputs) -> str:
     options = sorted((k, v) for k, v in vars(args).items() if k not in NOT_OF_RESULTS)
-    parts = [__version__, repr(options)]
+    parts = [repr(options)]  # with the version, of which results are, too
     for path in inputs.files:
         parts.append(_state(path))
         if path.suffix == ".scp" and path.exists():
