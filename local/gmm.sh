@@ -8,6 +8,7 @@
 #   --out DIR          where the recipe has prepared data/; everything is written there
 #   --dim N            dimension of the features: 40, as in Kaldi's recipes, or 50 (default: 40)
 #   --nj N             processes, or jobs (default: the number of processors)
+#   --config FILE...   how errors are counted; may be repeated (default: config.yaml of the recipe)
 #   --stage N          first stage (default: 0)
 #   --stop-stage N     last stage (default: 8)
 #   --force            repeat the stages even where they are complete
@@ -38,30 +39,34 @@ way_mfcc() { # of sound: a recipe may have prepared features itself
     [[ ! -f data/$1/wav.scp ]] || command=(mfcc "$@")
 }
 way_subset() { command=(python "$root/local/subset_data.py" "$@"); }
-way_mono() { train mono "${mono[@]}" -- "$@"; }
-way_deltas() { train deltas "${tri1[@]}" -- "$@"; }
-way_lda_mllt() { train lda-mllt --dim "$dim" --left-context 3 --right-context 3 "${tri2[@]}" -- "$@"; }
-way_sat() { train sat "${tri3[@]}" -- "$@"; }
+way_mono() { call mono "${mono[@]}" -- "$@"; }
+way_deltas() { call deltas "${tri1[@]}" -- "$@"; }
+way_lda_mllt() { call lda-mllt --dim "$dim" --left-context 3 --right-context 3 "${tri2[@]}" -- "$@"; }
+way_sat() { call sat "${tri3[@]}" -- "$@"; }
 way_align() {
     local -n script_of_model=${3##*/}_ali
-    train align "${script_of_model[@]:1}" -- "$@"
+    local lost=()
+    # Those of other sets serve the frame error, and Kaldi's aligner gives up on as many.
+    [[ $1 == data/train ]] || lost=(--max-skipped 0.5)
+    call align "${script_of_model[@]:1}" "${lost[@]}" -- "$@"
 }
 way_graph() { command=(bayes-asr graph --lang data/lang --lm data/local/lm.arpa --model "$1/final.mdl" --out "$1/graph"); }
 way_decode() {
     in_own_words "${decode[@]}"
-    command=(in_jobs "${decode_cmd:-}" decode "${words[@]}" "$1" "$2/graph" "$2" "$3")
+    command=(in_jobs decode "$1" "$2/graph" "$2" "$3" --wip "${wip[@]}" "${words[@]}")
 }
-way_fmllr() { command=(in_jobs "${train_cmd:-}" features "data/$1" exp/tri3 "$2" "data-fmllr-tri3/$1"); }
+way_score() { command=(score "${config[@]}" "$@"); }
+way_fmllr() { command=(bayes-asr gmm features "data/$1" exp/tri3 "$2" "data-fmllr-tri3/$1"); }
 
-# train STEP OPTION... -- ARGUMENT...: set $command to a step of bayes-asr gmm with the options of a script of Kaldi's.
-train() {
+# call STEP OPTION... -- ARGUMENT...: set $command to a step of bayes-asr gmm with the options of a script of Kaldi's.
+call() {
     local name=$1 options=()
     shift
     while [[ $1 != -- ]]; do
         options+=("$1") && shift
     done
     in_own_words "${options[@]}"
-    command=(in_jobs "${train_cmd:-}" "$name" "${words[@]}" "${@:2}")
+    command=(in_jobs "$name" "${@:2}" "${words[@]}")
 }
 
 # in_own_words OPTION... [LEAVES GAUSSIANS]: set $words to what a recipe gives to Kaldi's scripts, as bayes-asr gmm calls
@@ -79,11 +84,13 @@ in_own_words() {
     done
 }
 
-# in_jobs SCRIPT STEP ARGUMENT... OUT: a step of bayes-asr gmm that $nj jobs of the script share, or processes where it is
-# empty; with --force from the beginning. It takes the place of the shell, so that signals reach it.
+# in_jobs STEP ARGUMENT...: a step of bayes-asr gmm that $nj jobs or processes share; with --force from the beginning.
+# It takes the place of the shell, so that signals reach it.
 in_jobs() {
-    [[ -z $force ]] || rm -rf "${*: -1}"
-    exec bayes-asr gmm "${@:2}" --nj "$nj" ${1:+--cmd "$1"}
+    local starter=${train_cmd:-}
+    [[ $1 != decode ]] || starter=${decode_cmd:-$starter}
+    [[ -z $force ]] || rm -rf "${outputs[0]%/*}" # those of `step`
+    exec bayes-asr gmm "$@" --nj "$nj" ${starter:+--cmd "$starter"}
 }
 
 # language OOV OPTION... CHECKSUM: the lang folder of the dictionary.
@@ -93,10 +100,28 @@ language() {
 
 # mfcc SET CHECKSUM: 13 cepstra and their statistics by speaker.
 mfcc() {
-    exec bayes-asr features "data/$1"
+    exec bayes-asr features "data/$1" ${train_cmd:+--cmd "$train_cmd" --nj "$nj"}
 }
 
+# score CONFIG... MODEL CHECKSUM: the errors of dev and test, as those of a run, in gmm/MODEL.
+score() {
+    local model=${*: -2:1} name set folder=gmm/${*: -2:1} references=()
+    mkdir -p "$folder"
+    for name in dev test; do
+        set=${sets[1]}
+        [[ $name == dev ]] || set=${sets[2]}
+        ln -sfn "../../exp/$model/decode_$set" "$folder/decode_$name"
+        references+=("--set=data.$name.features=[data/$set]")
+    done
+    exec bayes-asr gmm score "$folder" "${@:1:$#-2}" --set=data.dir="$out" "${references[@]}" --nj "$nj"
+}
+
+config=()
 read_gmm_options "$@"
+((${#config[@]})) || config=("$recipe/config.yaml")
+for i in "${!config[@]}"; do
+    [[ ${config[i]} == /* ]] || config[i]=$PWD/${config[i]}
+done
 set_up mini,report
 keep_others_out
 cd "$out"

@@ -10,6 +10,7 @@ mono_utterances=0 mono=() mono_ali=(steps/align_si.sh)
 tri1=(2500 15000) tri1_ali=(steps/align_si.sh)
 tri2=(2500 15000) tri2_ali=(steps/align_si.sh --use-graphs true)
 tri3=(2500 15000) tri3_ali=(steps/align_fmllr.sh) decode=()
+wip=(0.0 0.5 1.0) # insertion penalties, of which that is taken with which dev has the fewest errors; not Kaldi's
 
 # What the script sets: where MFCC and their statistics lie, what stage 0 makes (graphs are repeated when the last of it
 # has changed), which models are decoded, how stamps begin, and whether outputs are looked for after a step.
@@ -108,6 +109,9 @@ train_gmms() {
                 makes "exp/$model/decode_$set"/{trans.1,lat.1.gz} -- \
                 decode "$cepstra/$set" "exp/$model" "exp/$model/decode_$set"
         done
+        step 6 "score$name" "exp/$model/decode_${sets[1]}/lat.1.gz" "exp/$model/decode_${sets[2]}/lat.1.gz" \
+            makes "gmm/$model"/score_{dev,test}.json -- \
+            score "$model" "$(checksum "data/${sets[1]}"/{text,stm,glm} "data/${sets[2]}"/{text,stm,glm})"
     done
     for set in "${sets[@]}"; do
         ali=$(alignment "$set")

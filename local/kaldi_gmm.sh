@@ -51,6 +51,7 @@ way_graph() { command=(graph); }
 way_decode() {
     command=(in_jobs "$1" steps/decode_fmllr.sh --skip-scoring true "${decode[@]}" "$2/graph" "$1" "$3")
 }
+way_score() { :; } # bayes-asr rescore reads the lattices
 way_fmllr() { command=(fmllr "$@"); }
 
 # language OOV OPTION... CHECKSUM: L from the dictionary, G from the language model.

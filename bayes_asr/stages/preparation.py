@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bayes_asr.stages.choices import Options
-from bayes_asr.stages.recipe import GMM_SETTINGS, WITHOUT_GMMS, Recipe
+from bayes_asr.stages.recipe import CONFIG, GMM_SETTINGS, WITHOUT_GMMS, Recipe
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def plan_preparation(options: Options, recipe: Recipe, root: Path) -> Preparatio
         return replace(prepared, without_kaldi=recipe.file(WITHOUT_GMMS))
     if _has_kaldi(options.out, root):
         return replace(prepared, kaldi=tuple(_train_gmms("kaldi_gmm.sh", options, recipe, root)))
-    return replace(prepared, gmm=tuple(_train_gmms("gmm.sh", options, recipe, root)))
+    command = _train_gmms("gmm.sh", options, recipe, root)
+    return replace(prepared, gmm=(*command, "--config", recipe.file(CONFIG)))
 
 
 def _has_kaldi(out: str, root: Path) -> bool:

@@ -3,3 +3,4 @@
 oov=sil
 lang=(--sil-prob 0.0 --position-dependent-phones false --num-sil-states 3)
 mono_ali=(steps/align_si.sh --boost-silence 1.25)
+wip=(0.0)

@@ -14,14 +14,13 @@ import sys
 import wave
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import read_data_dir, read_mapping
-from tests.sound.test_audio import riff
+from tests.support.gmm_experiment import Experiment
 from tests.support.places import ROOT
 from tests.support.script_stubs import executable
 
@@ -60,13 +59,6 @@ case $name in
     run.pl | queue.pl) while [[ $1 != *.log ]]; do shift; done; shift; "$@" ;;
 esac
 """
-PYTHON = f"""#!/bin/sh
-case "$*" in
-    *"import torch"*) echo 2.13.0 ;;
-    "-m pip"*) ;;
-    *) exec "{sys.executable}" "$@" ;;
-esac
-"""
 SCRIPTS = [
     *("steps/make_mfcc.sh", "steps/compute_cmvn_stats.sh", "steps/train_mono.sh"),
     *("steps/train_deltas.sh", "steps/train_lda_mllt.sh", "steps/train_sat.sh"),
@@ -79,80 +71,26 @@ PROGRAMS = ["featbin/compute-mfcc-feats", "gmmbin/gmm-est-fmllr", "bin/compile-t
 PROGRAMS += ["fstbin/fsttablecompose", "latbin/lattice-to-post", "lmbin/arpa2fst"]
 
 
-class Experiment:
-    """A checkout's scripts, a KALDI_ROOT of stubs, and prepared data of one utterance a speaker."""
+class KaldiExperiment(Experiment):
+    """An experiment with a KALDI_ROOT of stubs."""
+
+    script = "kaldi_gmm.sh"
 
     def __init__(self, folder: Path, speakers: int = 3) -> None:
-        self.folder, self.kaldi, self.out = folder, folder / "a kaldi", folder / "out"
-        self.calls_file = folder / "calls"
-        shutil.copytree(ROOT / "local", folder / "checkout/local")
-        for name in ("setup.py", "constraints.txt", "pyproject.toml"):
-            shutil.copy(ROOT / name, folder / "checkout")
-        (folder / "checkout/bayes_asr").mkdir()
-        for recipe in (ROOT / "recipes").glob("*/kaldi.sh"):
-            place = folder / "checkout/recipes" / recipe.parent.name
-            place.mkdir(parents=True)
-            shutil.copy(recipe, place)
-        executable(folder / "environment/bin/python", PYTHON)
+        super().__init__(folder, speakers)
+        self.kaldi = folder / "a kaldi"
         for script in SCRIPTS:
             executable(self.kaldi / "egs/wsj/s5" / script, STUB)
         for program in (*(f"src/{name}" for name in PROGRAMS), "tools/openfst/bin/fstcompile"):
             executable(self.kaldi / program, STUB)
-        for name in ("train", "dev", "test", "eval"):
-            self.write_data(name, speakers)
-        dictionary = self.out / "data/local/dict"
-        dictionary.mkdir(parents=True)
-        (dictionary / "lexicon.txt").write_text("go g ow\n")
-        (self.out / "data/local/lm.arpa").write_text("\\data\\\n")
-
-    def write_data(self, name: str, speakers: int) -> None:
-        data = self.out / "data" / name
-        data.mkdir(parents=True)
-        names = [f"{name}{number}" for number in range(speakers)]
-        for file in ("utt2spk", "spk2utt", "text"):
-            (data / file).write_text("".join(f"{speaker} {speaker}\n" for speaker in names))
-        sound = self.folder / "sound.wav"
-        sound.write_bytes(riff(np.ones((9, 1))))
-        (data / "wav.scp").write_text("".join(f"{speaker} {sound}\n" for speaker in names))
 
     def run(self, *options: str, recipe: str = "timit", **changes: str) -> str:
-        """Run the script; what it printed, with ` status N` at the end."""
-        variables = {
-            "CALLS": str(self.calls_file),
-            "FAILING": "",
-            "SILENT": "",
-            "KALDI_ROOT": str(self.kaldi),
-            "PYTHONPATH": str(ROOT),
-            "VIRTUAL_ENV": str(self.folder / "environment"),
-            "train_cmd": "",
-            "decode_cmd": "",
-        }
-        done = subprocess.run(
-            [
-                self.folder / "checkout/local/kaldi_gmm.sh",
-                *("--recipe", recipe, "--out", self.out, *options),
-            ],
-            cwd=self.folder,
-            env=os.environ | variables | changes,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-        )
-        return f"{done.stdout}status {done.returncode}"
-
-    def calls(self) -> list[str]:
-        """The calls since this was last asked, one a line."""
-        if not self.calls_file.exists():
-            return []
-        lines = self.calls_file.read_text().replace("\t", " ").splitlines()
-        self.calls_file.unlink()
-        return lines
+        return super().run(*options, recipe=recipe, **{"KALDI_ROOT": str(self.kaldi)} | changes)
 
 
 @pytest.fixture
-def experiment(tmp_path: Path) -> Experiment:
-    return Experiment(tmp_path)
+def experiment(tmp_path: Path) -> KaldiExperiment:
+    return KaldiExperiment(tmp_path)
 
 
 TIMIT = """
@@ -198,7 +136,7 @@ compute_cmvn_stats.sh data-fmllr-tri3/test
 """
 
 
-def test_timit_is_trained_as_in_kaldis_recipe_and_once(experiment: Experiment) -> None:
+def test_timit_is_trained_as_in_kaldis_recipe_and_once(experiment: KaldiExperiment) -> None:
     """Order, options and numbers of egs/timit/s5/run.sh; then nothing is left to do."""
     said = experiment.run("--dim", "50", "--nj", "2")
     assert said.endswith("status 0"), said
@@ -211,7 +149,7 @@ def test_timit_is_trained_as_in_kaldis_recipe_and_once(experiment: Experiment) -
     assert again.count(": complete") == 20
 
 
-def test_ami_adds_its_subset_beams_and_eval_set(experiment: Experiment) -> None:
+def test_ami_adds_its_subset_beams_and_eval_set(experiment: KaldiExperiment) -> None:
     """Order, options and numbers of egs/ami/s5b/run.sh, where they differ from TIMIT's."""
     settings = experiment.folder / "checkout/recipes/ami/kaldi.sh"
     settings.write_text(settings.read_text().replace("=15000", "=2"))
@@ -236,7 +174,7 @@ def test_ami_adds_its_subset_beams_and_eval_set(experiment: Experiment) -> None:
     assert not [call for call in calls if "test" in call.replace("lang_test", "")]
 
 
-def test_prepared_cepstra_are_kaldis_features(experiment: Experiment) -> None:
+def test_prepared_cepstra_are_kaldis_features(experiment: KaldiExperiment) -> None:
     for name in ("train", "dev", "test"):
         (experiment.out / "data" / name / "wav.scp").rename(
             experiment.out / "data" / name / "feats.scp"
@@ -256,7 +194,7 @@ def test_prepared_cepstra_are_kaldis_features(experiment: Experiment) -> None:
     assert features.startswith(f"train0 {experiment.folder}/sound.wav\n")
 
 
-def test_failing_step_is_named_with_its_log_and_repeated(experiment: Experiment) -> None:
+def test_failing_step_is_named_with_its_log_and_repeated(experiment: KaldiExperiment) -> None:
     said = experiment.run(FAILING="train_deltas*")
     log = experiment.out / "log/kaldi_tri1.log"
     assert f"Stage 3 (kaldi_tri1) failed with status 4; its log is {log}\nstatus 4" in said
@@ -269,7 +207,7 @@ def test_failing_step_is_named_with_its_log_and_repeated(experiment: Experiment)
     assert [call.split()[0] for call in experiment.calls()] == ["train_deltas.sh", "align_si.sh"]
 
 
-def test_step_is_repeated_when_what_it_reads_has_changed(experiment: Experiment) -> None:
+def test_step_is_repeated_when_what_it_reads_has_changed(experiment: KaldiExperiment) -> None:
     def scripts(*options: str) -> list[str]:
         assert experiment.run("--stop-stage", "3", *options).endswith("status 0")
         return [call.split()[0] for call in experiment.calls()]
@@ -284,7 +222,7 @@ def test_step_is_repeated_when_what_it_reads_has_changed(experiment: Experiment)
 
 @pytest.mark.skipif(not shutil.which("flock"), reason="there is no flock, so nothing is locked")
 def test_second_script_in_a_folder_is_refused_while_jobs_of_the_first_are_there(
-    experiment: Experiment,
+    experiment: KaldiExperiment,
 ) -> None:
     with (experiment.out / ".kaldi_gmm.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -302,7 +240,7 @@ def test_second_script_in_a_folder_is_refused_while_jobs_of_the_first_are_there(
     assert experiment.run("--stop-stage", "0").endswith("status 0")
 
 
-def test_sphere_becomes_riff_for_kaldi(experiment: Experiment) -> None:
+def test_sphere_becomes_riff_for_kaldi(experiment: KaldiExperiment) -> None:
     header = "NIST_1A\n   1024\nsample_count -i 3\nsample_rate -i 16000\nchannel_count -i 1\n"
     header += "sample_n_bytes -i 2\nsample_byte_format -s2 10\nend_head\n"
     sound = experiment.folder / "a sphere.wav"
@@ -316,7 +254,7 @@ def test_sphere_becomes_riff_for_kaldi(experiment: Experiment) -> None:
         assert struct.unpack("<3h", riff.readframes(4)) == (1, -2, 30000)
 
 
-def test_kaldi_is_found_by_path_sh_and_its_commands_by_cmd_sh(experiment: Experiment) -> None:
+def test_kaldi_is_found_by_path_sh_and_its_commands_by_cmd_sh(experiment: KaldiExperiment) -> None:
     (experiment.folder / "path.sh").write_text("export KALDI_ROOT=`pwd`/a\\ kaldi/./\n[ $x ]\n")
     (experiment.folder / "checkout/cmd.sh").write_text("export train_cmd='queue.pl -l x'\n")
     said = experiment.run("--stop-stage", "1", "--nj", "1", KALDI_ROOT="")
@@ -344,7 +282,7 @@ def test_kaldi_is_found_by_path_sh_and_its_commands_by_cmd_sh(experiment: Experi
     ],
 )
 def test_what_is_missing_is_said(
-    experiment: Experiment, damage: str, options: list[str], message: str
+    experiment: KaldiExperiment, damage: str, options: list[str], message: str
 ) -> None:
     subprocess.run(["bash", "-c", damage], cwd=experiment.folder, check=True)
     said = experiment.run(*options, PATH="/usr/bin:/bin")
@@ -353,7 +291,7 @@ def test_what_is_missing_is_said(
     assert not (experiment.out / "exp").exists()
 
 
-def test_no_kaldi_at_all_is_said(experiment: Experiment) -> None:
+def test_no_kaldi_at_all_is_said(experiment: KaldiExperiment) -> None:
     said = experiment.run(KALDI_ROOT="")
     assert "Kaldi is needed: set KALDI_ROOT to its folder" in said
     assert said.endswith("status 1")

@@ -84,6 +84,7 @@ def test_stages_1_and_2_are_our_gmms_where_there_is_no_kaldi(
     done = checkout.run(*GMM[:-2], *words, KALDI_ROOT="")
     assert done.returncode == 0, done.stderr
     command = ["--recipe", str(recipe), "--out", str(out), "--nj", "2", "--dim", "50"]
+    command += ["--config", str(recipe / "config.yaml")]
     assert checkout.calls("gmm.sh") == [[*command, *part] for part in parts]
     assert not checkout.calls("kaldi_gmm.sh")
     trained = [call[1:3] for call in checkout.calls("bayes-asr")]

@@ -145,7 +145,8 @@ def test_stages_1_and_2_are_kaldis_ours_or_the_recipes(plan: Planner, root: Path
     options = (*options, "--dim", "50", "--force")
     ours = plan(*words, *more).preparation
     assert ours.prepare == prepare, "--force and --dim are not its own"
-    assert ours.gmm == (f"{root}/local/gmm.sh", *options)
+    config = f"{root}/recipes/gmm/config.yaml"
+    assert ours.gmm == (f"{root}/local/gmm.sh", *options, "--config", config)
     assert (ours.kaldi, ours.without_kaldi) == ((), "")
     with pytest.raises(OptionError, match="gmm, which has no without_kaldi"):
         plan(*words, "--features=mfcc")

@@ -1,0 +1,221 @@
+"""local/gmm.sh: what it asks of bayes-asr, with a stub for it.
+
+The stub notes down its arguments, refuses inputs that are not there, and makes what the verb makes.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.gmm_experiment import Experiment
+from tests.support.script_stubs import executable
+
+STUB = """#!/usr/bin/env bash
+printf 'bayes-asr' >>"$CALLS"; printf '\\t%s' "$@" >>"$CALLS"; echo >>"$CALLS"
+if [[ -n $FAILING && "$*" == $FAILING ]]; then echo "it went wrong"; exit 4; fi
+case "$1 $2" in
+    features*) made=$2 inputs=("$2/wav.scp") ;;
+    graph*) made=${*: -1} inputs=("$3" "$5" "$7") ;;
+    gmm\\ score) made=$3 inputs=("$3"/decode_{dev,test}/lat.1.gz) ;;
+    *)
+        inputs=()
+        for word in "${@:3}"; do [[ $word != -* ]] || break; inputs+=("$word"); done
+        made=${inputs[*]: -1}
+        unset "inputs[-1]"
+        ;;
+esac
+for input in "${inputs[@]}"; do
+    [[ -e $input ]] || { echo "bayes-asr: there is no $input"; exit 9; }
+done
+make() { mkdir -p "$made"; for file; do echo "$RANDOM" >"$made/$file"; done; }
+case "$1 $2" in
+    features*) cp "$2"/{wav,feats}.scp; cp "$2"/{wav,cmvn}.scp ;;
+    gmm\\ lang) make L.fst words.txt ;;
+    gmm\\ align) make final.mdl tree trans.1 ali.1.gz ;;
+    gmm\\ decode) make trans.1 lat.1.gz ;;
+    gmm\\ features) make feats.scp cmvn.scp ;;
+    gmm\\ score) make score_dev.json score_test.json ;;
+    gmm*) make final.mdl final.alimdl final.mat tree ;;
+    graph*) make HCLG.fst words.txt ;;
+esac
+"""
+
+
+class GmmExperiment(Experiment):
+    """An experiment with a stub of bayes-asr."""
+
+    script = "gmm.sh"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        executable(folder / "environment/bin/bayes-asr", STUB)
+
+    def calls(self) -> list[str]:
+        """The arguments of each call, without the folder of the experiment."""
+        calls = [call.removeprefix("bayes-asr ") for call in super().calls()]
+        return [call.replace(f"{self.folder}/", "") for call in calls]
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> GmmExperiment:
+    return GmmExperiment(tmp_path)
+
+
+def decoded(model: str, first: str = "dev", second: str = "test", more: str = "") -> list[str]:
+    """The calls that make a graph, decode two sets and score them."""
+    return [
+        f"graph --lang data/lang --lm data/local/lm.arpa --model exp/{model}/final.mdl"
+        f" --out exp/{model}/graph",
+        *(
+            f"gmm decode data/{name} exp/{model}/graph exp/{model} exp/{model}/decode_{name}{more}"
+            " --nj 2"
+            for name in (first, second)
+        ),
+        f"gmm score gmm/{model} checkout/recipes/RECIPE/config.yaml --set=data.dir=out"
+        f" --set=data.dev.features=[data/{first}] --set=data.test.features=[data/{second}] --nj 2",
+    ]
+
+
+TIMIT = """
+gmm lang data/local/dict data/lang --oov sil --sil-prob 0.0 --position-dependent-phones false \
+--num-sil-states 3
+features data/train
+features data/dev
+features data/test
+gmm mono data/train data/lang exp/mono --nj 2
+gmm align data/train data/lang exp/mono exp/mono_ali --boost-silence 1.25 --nj 2
+gmm deltas data/train data/lang exp/mono_ali exp/tri1 --leaves 2500 --gaussians 15000 --nj 2
+gmm align data/train data/lang exp/tri1 exp/tri1_ali --nj 2
+gmm lda-mllt data/train data/lang exp/tri1_ali exp/tri2 --dim 50 --left-context 3 \
+--right-context 3 --leaves 2500 --gaussians 15000 --nj 2
+gmm align data/train data/lang exp/tri2 exp/tri2_ali --nj 2
+gmm sat data/train data/lang exp/tri2_ali exp/tri3 --leaves 2500 --gaussians 15000 --nj 2
+DECODED
+gmm align data/train data/lang exp/tri3 exp/tri3_ali --nj 2
+gmm align data/dev data/lang exp/tri3 exp/tri3_ali_dev --max-skipped 0.5 --nj 2
+gmm align data/test data/lang exp/tri3 exp/tri3_ali_test --max-skipped 0.5 --nj 2
+gmm features data/train exp/tri3 exp/tri3_ali data-fmllr-tri3/train
+gmm features data/dev exp/tri3 exp/tri3/decode_dev data-fmllr-tri3/dev
+gmm features data/test exp/tri3 exp/tri3/decode_test data-fmllr-tri3/test
+"""
+MODELS = ("mono", "tri1", "tri2", "tri3")
+
+
+def test_timit_is_trained_as_in_kaldis_recipe_and_once(experiment: GmmExperiment) -> None:
+    """Order, options and numbers are those that local/kaldi_gmm.sh gives; four models decode."""
+    said = experiment.run("--dim", "50", "--nj", "2")
+    assert said.endswith("status 0"), said
+    tries = [call for model in MODELS for call in decoded(model, more=" --wip 0.0")]
+    expected = TIMIT.strip().replace("DECODED", "\n".join(tries)).replace("RECIPE", "timit")
+    assert experiment.calls() == expected.splitlines()
+    for name in ("dev", "test"):
+        assert (experiment.out / "gmm/mono" / f"decode_{name}").samefile(
+            experiment.out / "exp/mono" / f"decode_{name}"
+        )
+    again = experiment.run("--dim", "50", "--nj", "3")
+    assert again.endswith("status 0"), again
+    assert experiment.calls() == []
+    assert again.count(": complete") == 33
+
+
+def test_ami_adds_its_subset_beams_and_eval_set(experiment: GmmExperiment) -> None:
+    settings = experiment.folder / "checkout/recipes/ami/kaldi.sh"
+    settings.write_text(settings.read_text().replace("=15000", "=2"))
+    jobs = {"train_cmd": "queue.pl --mem 2G", "decode_cmd": "slurm.pl"}
+    own = experiment.folder / "mine.yaml"
+    own.touch()
+    said = experiment.run("--nj", "2", "--config", "mine.yaml", recipe="ami", **jobs)
+    assert said.endswith("status 0"), said
+    calls = experiment.calls()
+    assert calls[:2] == [
+        "gmm lang data/local/dict data/lang --oov <unk>",
+        "features data/train --cmd queue.pl --mem 2G --nj 2",
+    ]
+    more = " --wip 0.0 0.5 1.0 --beam 11.0 --first-beam 8.0"
+    expected = [
+        "gmm mono data/train_mono data/lang exp/mono --nj 2 --cmd queue.pl --mem 2G",
+        "gmm sat data/train data/lang exp/tri2_ali exp/tri3 --leaves 5000 --gaussians 80000 --nj 2"
+        " --cmd queue.pl --mem 2G",
+        *decoded("tri3", "dev", "eval", more),
+    ]
+    expected = [
+        call.replace("checkout/recipes/RECIPE/config.yaml", "mine.yaml")
+        + (" --cmd slurm.pl" if call.startswith("gmm decode") else "")
+        for call in expected
+    ]
+    assert [call for call in calls if call in expected] == expected
+    assert not [call for call in calls if "data/test" in call.replace("data/test.features", "")]
+    chosen = (experiment.out / "data/train_mono/text").read_text()
+    assert chosen == "train0 train0\ntrain2 train2\n"
+
+
+def test_prepared_cepstra_are_taken_as_they_are(experiment: GmmExperiment) -> None:
+    for name in ("train", "dev", "test"):
+        data = experiment.out / "data" / name
+        (data / "wav.scp").rename(data / "feats.scp")
+    said = experiment.run("--nj", "2", recipe="an4")
+    assert said.endswith("status 0"), said
+    calls = experiment.calls()
+    assert [call.split()[:2] for call in calls[:2]] == [["gmm", "lang"], ["gmm", "mono"]]
+    assert not [call for call in calls if call.startswith("features")]
+
+
+def test_failing_step_is_named_with_its_log_and_goes_on_from_there(
+    experiment: GmmExperiment,
+) -> None:
+    """What the verb has written stays, so that it may go on; --force begins anew."""
+    said = experiment.run("--nj", "2", FAILING="gmm deltas*")
+    log = experiment.out / "log/gmm_tri1.log"
+    assert f"Stage 3 (gmm_tri1) failed with status 4; its log is {log}\nstatus 4" in said
+    assert experiment.calls()[-1].startswith("gmm deltas")
+    begun = experiment.out / "exp/tri1/gmm.json"
+    begun.parent.mkdir()
+    begun.touch()
+    experiment.run("--nj", "2", "--stop-stage", "3")
+    assert [call.split()[1] for call in experiment.calls()] == ["deltas"]
+    assert begun.exists()
+    experiment.run("--nj", "2", "--stage", "3", "--stop-stage", "3", "--force")
+    assert [call.split()[1] for call in experiment.calls()] == ["align", "deltas"]
+    assert not begun.exists()
+
+
+def test_step_is_repeated_when_what_it_reads_has_changed(experiment: GmmExperiment) -> None:
+    def steps(*options: str) -> list[str]:
+        assert experiment.run("--nj", "2", *options).endswith("status 0")
+        return [call.split(" --")[0] for call in experiment.calls()]
+
+    steps("--stop-stage", "3")
+    (experiment.out / "data/dev/text").write_text("dev0 other words\n")
+    assert steps("--stop-stage", "3") == ["features data/dev"]
+    (experiment.out / "exp/mono_ali/ali.1.gz").unlink()
+    assert steps("--stop-stage", "3") == [
+        "gmm align data/train data/lang exp/mono exp/mono_ali",
+        "gmm deltas data/train data/lang exp/mono_ali exp/tri1",
+    ]
+
+
+def test_options_that_we_lack_reach_the_verb_which_refuses_them(experiment: GmmExperiment) -> None:
+    with (experiment.folder / "checkout/recipes/timit/kaldi.sh").open("a") as settings:
+        settings.write("mono=(--totgauss 500 --careful true)\ntri2_ali=(steps/align_si.sh)\n")
+    experiment.run("--nj", "2", "--stop-stage", "2")
+    called = "gmm mono data/train data/lang exp/mono --gaussians 500 --careful true --nj 2"
+    assert experiment.calls()[-1] == called
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--dim", "92"], "--dim 92: LDA has 7 frames of 13 cepstra"),
+        (["--recipe", "none"], "recipes/none/kaldi.sh"),
+        (["--out", "nowhere"], "there is no nowhere/data"),
+    ],
+)
+def test_what_is_missing_is_said(
+    experiment: GmmExperiment, options: list[str], message: str
+) -> None:
+    said = experiment.run(*options)
+    assert message in said
+    assert said.endswith("status 2")
+    assert not (experiment.out / "exp").exists()
+    assert not os.path.exists(experiment.calls_file)
