@@ -34,7 +34,7 @@ RESULTS = {  # what functions return, besides plain values; nothing else is made
     "bayes_asr.errors": {"InputError"},
     "bayes_asr.gmm.lda": {"LdaStatistics"},
     "bayes_asr.gmm.mllt": {"MlltStatistics"},
-    "bayes_asr.gmm.statistics": {"Statistics"},
+    "bayes_asr.gmm.gaussian_sums": {"Statistics"},
     "bayes_asr.gmm.tree_statistics": {"Context", "TreeStatistics"},
     "bayes_asr.score.counts": {"ErrorCounts"},
     "bayes_asr.score.scores": {"UtteranceScore"},

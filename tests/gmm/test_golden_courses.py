@@ -12,12 +12,12 @@ from bayes_asr.gmm.alignment import Aligner, align_all
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
 from bayes_asr.gmm.fmllr import adapt_speaker
+from bayes_asr.gmm.gaussian_sums import accumulate, estimate
 from bayes_asr.gmm.graphs import read_compiler
 from bayes_asr.gmm.mixing import mix_up
 from bayes_asr.gmm.mllt import accumulate_mllt, estimate_mllt, transform_means
 from bayes_asr.gmm.occupation import PdfWeights
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.gmm.statistics import accumulate, estimate
 from bayes_asr.gmm.transitions import count_transitions, update_transitions
 from bayes_asr.gmm.tree_statistics import Context
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree

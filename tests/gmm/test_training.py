@@ -15,9 +15,9 @@ from bayes_asr.cli import main
 from bayes_asr.errors import InputError
 from bayes_asr.gmm import course
 from bayes_asr.gmm.course import Course
-from bayes_asr.gmm.progress import MARK
+from bayes_asr.gmm.milestones import MARK
+from bayes_asr.gmm.passes import train
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT
-from bayes_asr.gmm.training import train
 from bayes_asr.processes.pool import map_here, open_pool
 from bayes_asr.shards import Way
 from bayes_asr.tables.ark import iter_matrices
