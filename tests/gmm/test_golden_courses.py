@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.gmm.affine import apply_transform, compose, identity
 from bayes_asr.gmm.alignment import Aligner, align_all
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
@@ -56,7 +57,7 @@ class Course:
     def align(self, lang: Path, text: Mapping[str, list[str]]) -> None:
         compiler = read_compiler(lang, self.model, self.tree)
         graphs = ((utt, compiler.compile(utt, text[utt])) for utt in self.x)
-        results = align_all(Aligner(self.model, self.mixtures), graphs, self.x)
+        results = align_all(Aligner(self.model, self.mixtures, choose_engine()), graphs, self.x)
         self.aligned = {u: r.transition_ids for u, r in results if not isinstance(r, Exception)}
 
     def estimate(self, target: int, power: float) -> None:
