@@ -16,8 +16,8 @@ from bayes_asr.gmm.randomness import Random
 from bayes_asr.graph.transducers import sort_arcs, sources
 from bayes_asr.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.tables.fst import Fst
-from bayes_asr.tables.gmm import Mixtures
 from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mixtures import Mixtures
 
 MOST_WALKS = 10  # through a graph, to find one that is short enough
 HASHING = 7853  # Kaldi's StringHasher

@@ -15,8 +15,9 @@ from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.fst import read_fst
-from bayes_asr.tables.gmm import Mixtures, read_gmm
+from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import read_data_dir
 
 

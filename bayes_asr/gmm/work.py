@@ -30,8 +30,9 @@ from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.fst import Fst
-from bayes_asr.tables.gmm import Mixtures, read_gmm
+from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import read_data_dir
 from bayes_asr.tables.tree import read_tree
 

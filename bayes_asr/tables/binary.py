@@ -366,21 +366,6 @@ class KaldiReader:
         raw = self.source.take(width * self.count(), "a vector")
         return _round_to_single(np.frombuffer(raw, dtype))
 
-    def matrix(self, columns: int) -> np.ndarray:
-        """Read a matrix of floats, single or double, as float32 [N, columns]."""
-        if not self.binary:
-            values, found = self.reals(), columns
-            rows = len(values) // columns
-        else:
-            kind = self.expect("FM", "DM")
-            width, dtype = (4, "<f4") if kind == "FM" else (8, "<f8")
-            rows, found = self.count(), self.count()
-            raw = self.source.take(rows * found * width, f"a matrix ({rows} x {found})")
-            values = _round_to_single(np.frombuffer(raw, dtype))
-        if found != columns or len(values) != rows * columns:
-            raise self.fail(f"{len(values)} values in rows of {found} where {columns} are due")
-        return values.reshape(rows, columns)
-
     def _read_sized(self, *widths: int) -> bytes:
         width = self.source.take(1, "a number")[0]
         if width not in widths:

@@ -27,8 +27,9 @@ from bayes_asr.graph.transducers import build_fst
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.fst_archive import iter_fsts, write_fsts
-from bayes_asr.tables.gmm import Mixtures, read_gmm
+from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import read_mapping, read_text
 from bayes_asr.tables.tree import read_tree
 from tests.conftest import existing

@@ -23,8 +23,8 @@ from bayes_asr.gmm.transitions import count_transitions, update_transitions
 from bayes_asr.gmm.tree_statistics import Context
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
 from bayes_asr.tables.ark import iter_matrices, read_matrix
-from bayes_asr.tables.gmm import Mixtures
 from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import read_data_dir
 from bayes_asr.tables.tree import Tree, read_tree
 from tests.support.golden_data import SILENCE, write_golden_data
