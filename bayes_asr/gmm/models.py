@@ -1,6 +1,7 @@
 """What a process needs to decode with Gaussian mixtures: graph, models and features."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,14 @@ class Models:
                 " of one training"
             )
         return cls(job, features, network, transitions, mixtures, other, ENGINES[engine])
+
+    @cached_property
+    def plain_network(self) -> Network:
+        """The graph without phones: by it lattices are made deterministic by their words alone.
+
+        So does Kaldi's lattice-determinize-pruned; its decoders do it by phones first.
+        """
+        return replace(self.network, phone_start=np.zeros_like(self.network.phone_start))
 
     def read(self, utt: str) -> np.ndarray:
         """The features of an utterance, float32 [T, D]; InputError where they cannot be read."""
