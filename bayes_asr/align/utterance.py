@@ -85,14 +85,7 @@ def find_path(
     frames = np.float32(options.acoustic_scale) * loglikes
     beams = sorted({options.beam, max(options.beam, options.retry_beam)})
     for beam in beams:
-        search = DecodeOptions(
-            options.acoustic_scale,
-            beam,
-            min_active=options.min_active,
-            lattice_beam=NARROW,
-            strict=options.strict,
-        )
-        lattice, reached = engine.search(network, frames, search)
+        lattice, reached = engine.search(network, frames, _search_of(options, beam))
         if lattice is not None and reached:
             arcs, last = engine.best_arcs(lattice)
             costs = lattice.graph[arcs].astype(np.float64) + lattice.acoustic[arcs]
@@ -102,6 +95,17 @@ def find_path(
     raise InputError(
         f"{utt}: no path of {said} through {len(frames)} frames within the beam"
         f" {beams[-1]:g}; look at its transcript, or try a wider beam"
+    )
+
+
+@cache
+def _search_of(options: AlignOptions, beam: float) -> DecodeOptions:
+    return DecodeOptions(
+        options.acoustic_scale,
+        beam,
+        min_active=options.min_active,
+        lattice_beam=NARROW,
+        strict=options.strict,
     )
 
 

@@ -92,7 +92,9 @@ def read_arguments(
         module = import_module(f"bayes_asr.cli.{verb}")
         chosen = parsers[verb]
         module.add_arguments(chosen)
-    args, strange = parser.parse_known_args(words, argparse.Namespace(words=words))
+    args, strange = parser.parse_known_args(
+        words, argparse.Namespace(words=words, version=__version__)
+    )
     chosen.refuse_strangers(strange)
     return args, module.run
 

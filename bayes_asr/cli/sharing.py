@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr import __version__
 from bayes_asr.cli.arguments import processes
 from bayes_asr.config import load
 from bayes_asr.corpus.sets import locate_all
@@ -94,11 +93,10 @@ def sharing(
     """
     folder, options = out / "shards", vars(args)
     jobs = options.get("jobs") or options.get("nj") or 1
-    inputs = find_inputs() if args.shard or args.cmd else Inputs([])
     if args.shard:
         number, of = args.shard
         with suppress(ShardWrittenError):
-            yield Shard(folder, number, of, _hash(args, inputs))
+            yield Shard(folder, number, of, _hash(args, find_inputs()))
     elif args.cmd:
         passed = [f"{name}={value}" for name, value in os.environ.items() if _is_passed(name)]
         # -P: a file of the working directory is no module of ours.
@@ -106,7 +104,7 @@ def sharing(
         command = ["env", *passed, *verb, "--cmd=", f"--shard={JOB}/{jobs}"]
         log = out / "log" / f"{args.verb}.{JOB}.log"
         with alone_in(folder):
-            yield Cluster(folder, log, jobs, lambda: _hash(args, inputs), command, args.cmd)
+            yield Cluster(folder, log, jobs, lambda: _hash(args, find_inputs()), command, args.cmd)
             for shard in folder.glob("*of*.zip"):
                 shard.unlink()
         with suppress(OSError):
@@ -123,7 +121,7 @@ def _is_passed(name: str) -> bool:
 
 def _hash(args: argparse.Namespace, inputs: Inputs) -> str:
     options = sorted((k, v) for k, v in vars(args).items() if k not in NOT_OF_RESULTS)
-    parts = [__version__, repr(options)]
+    parts = [repr(options)]  # with the version, of which results are, too
     for path in inputs.files:
         parts.append(_state(path))
         if path.suffix == ".scp" and path.exists():

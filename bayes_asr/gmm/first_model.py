@@ -59,7 +59,7 @@ def start_mixtures(tree: Tree, statistics: TreeStatistics) -> tuple[Mixtures, np
         of_pdf[unseen] = sums.sum(0)
     scale = (1 / of_pdf[:, :1]).astype(np.float32)
     means, squares = np.split(of_pdf[:, 1:].astype(np.float32) * scale, 2, axis=1)
-    variances = np.maximum(squares - means * means, np.float32(VARIANCE_FLOOR))
+    variances = np.maximum(squares - means * means, VARIANCE_FLOOR)
     first = np.arange(len(of_pdf) + 1)
     return Mixtures.from_moments(first, np.ones(len(of_pdf)), means, variances), frames
 

@@ -8,7 +8,7 @@ from bayes_asr.corpus.sets import report_skipped
 from bayes_asr.files import is_there
 from bayes_asr.gmm.course import Course
 from bayes_asr.gmm.features import read_pipeline, write_pipeline, write_transforms
-from bayes_asr.gmm.progress import MODEL
+from bayes_asr.gmm.milestones import MODEL
 from bayes_asr.gmm.schedule import UNADAPTED
 from bayes_asr.shards import Way
 from bayes_asr.tables.binary import OpenPipe

@@ -18,12 +18,12 @@ from bayes_asr.gmm.features import (
     read_transforms,
 )
 from bayes_asr.gmm.fmllr import adapt_speaker
+from bayes_asr.gmm.gaussian_sums import Statistics, accumulate
 from bayes_asr.gmm.graphs import Compiler, read_compiler
 from bayes_asr.gmm.lda import LdaStatistics
 from bayes_asr.gmm.mllt import MlltStatistics
 from bayes_asr.gmm.occupation import Occupation, PdfWeights
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.gmm.statistics import Statistics, accumulate
 from bayes_asr.gmm.transitions import count_transitions
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree

@@ -10,6 +10,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import is_there
 from bayes_asr.graph.lexicon import Pronunciation, mark_positions, read_lexicon
 from bayes_asr.graph.symbols import EPSILON
+from bayes_asr.graph.transducers import sources
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import STATES, TransitionModel, build_monophone_model
@@ -67,9 +68,9 @@ def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
 def _read_pause(path: Path) -> float:
     """The probability of a pause before the first word in L.fst; 0 where words follow at once."""
     fst = read_fst(path)
-    says_nothing = np.logical_and.reduceat(fst.olabel == 0, fst.offsets[:-1])
+    words = np.bincount(sources(fst)[fst.olabel > 0], minlength=fst.num_states)
     first = slice(*fst.offsets[fst.start : fst.start + 2])
-    pauses = (fst.ilabel[first] == 0) & says_nothing[fst.nextstate[first]]
+    pauses = (fst.ilabel[first] == 0) & (words[fst.nextstate[first]] == 0)
     return float(np.exp(-fst.weight[first][pauses]).sum())
 
 

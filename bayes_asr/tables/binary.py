@@ -26,6 +26,7 @@ LONGEST_LINE = 1 << 24
 BLOCK = 1 << 16  # bytes of lines that are split together
 BLANKS = " \t\n\v\f\r"
 WORD = re.compile(f"[^{BLANKS}]+")
+BEFORE_SPACE = re.compile(rb"\S*")
 NOT_IN_TEXT = re.compile(rb"[\0\x1c-\x1f]")  # zero, and what only str takes for white space
 # Tables shrink to a fifth or, where all is silence, to a hundredth: what claims more is a bomb.
 MOST_EXPANSION, ALWAYS_ALLOWED = 200, 1 << 24
@@ -132,13 +133,25 @@ class ByteReader:
 
         Both are empty at the end of the data.
         """
+        while (letter := self.some(1)).isspace():
+            pass
         letters = bytearray()
-        while (letter := self.some(1)) and (not letters or not letter.isspace()):
-            if not letter.isspace():
-                letters += letter
+        while letter and not letter.isspace():
+            letters += letter + self._rest_of_word()
             if len(letters) > LONGEST_TOKEN:
                 raise self.fail(f"no word ends within {LONGEST_TOKEN} bytes before {self.position}")
+            letter = self.some(1)
         return bytes(letters), letter
+
+    def _rest_of_word(self) -> bytes:
+        """Read on to the next white space, as far as the buffer goes; not at all without one."""
+        peek = getattr(self.file, "peek", None)
+        try:
+            ahead = peek(1) if peek else b""
+        except READ_ERRORS as error:
+            raise self._unreadable(error) from None
+        match = BEFORE_SPACE.match(ahead)
+        return self.some(len(match[0])) if match and match[0] else b""
 
     def utterances(self) -> Iterator[tuple[str, bytes]]:
         """Yield each utterance name of an archive and the byte after it.

@@ -1,5 +1,6 @@
 """fMLLR: sums frame by frame, the transform against a direct optimisation, Kaldi's passes."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ from bayes_asr.gmm.affine import apply_transform, identity
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
 from bayes_asr.gmm.fmllr import FmllrStatistics, adapt_speaker, estimate_fmllr, evaluate_fmllr
+from bayes_asr.gmm.gaussian_sums import accumulate
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.occupation import Occupation, PdfWeights
-from bayes_asr.gmm.statistics import accumulate
 from bayes_asr.gmm.tree_statistics import Context
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
 from bayes_asr.tables.ark import read_matrix
@@ -103,7 +104,7 @@ def test_few_frames_change_nothing() -> None:
 def test_another_model_divides_the_frames() -> None:
     """A model whose Gaussians of a pdf are exchanged gives each frame to the wrong ones."""
     x, pdfs = example()
-    order = np.concatenate([np.arange(b - 1, a - 1, -1) for a, b in zip([0, 3, 4], [3, 4, 8])])
+    order = np.concatenate([np.arange(b - 1, a - 1, -1) for a, b in pairwise(MIXTURES.first)])
     exchanged = type(MIXTURES)(
         MIXTURES.first,
         MIXTURES.weights[order],
@@ -121,7 +122,7 @@ def test_another_model_divides_the_frames() -> None:
 def test_frames_that_do_not_vary_are_refused() -> None:
     x, pdfs = example()
     x[:, 2] = 0
-    with pytest.raises(InputError, match="speaker anna: 900 frames .* all of 4 dimensions"):
+    with pytest.raises(InputError, match=r"speaker anna: 900 frames .* all of 4 dimensions"):
         adapt_speaker("anna", [(x, pdfs)], MIXTURES)
 
 
