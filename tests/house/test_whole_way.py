@@ -98,7 +98,7 @@ def test_an_interrupted_run_ends_in_the_same_table(mini: tuple[Path, str], tmp_p
     assert re.search(r"resuming after epoch [12] of 3", (run / "log/train.log").read_text())
 
 
-def test_timit_without_kaldi_is_safe_to_interrupt(
+def test_timit_from_its_marks_is_safe_to_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From sound and marks by way of a realignment to a table, which says what it lacks."""
@@ -107,14 +107,36 @@ def test_timit_without_kaldi_is_safe_to_interrupt(
     aligner = (recipe / "aligner.yaml").read_text()
     (recipe / "aligner.yaml").write_text(re.sub(r"(units|epochs): \d+", r"\1: 4", aligner))
     corpus = write_flat(tmp_path / "corpus")
-    options = ["--recipe", recipe, "--corpus", corpus, "--set", "train.epochs=6"]
-    options += ["--set", "model.units=16", "--set", "model.layers=1"]
+    options = ["--recipe", recipe, "--corpus", corpus, "--features", "mfcc"]
+    options += ["--set", "train.epochs=6", "--set", "model.units=16", "--set", "model.layers=1"]
     whole = table(*options, "--out", tmp_path / "whole")
     assert "MFCC, no fMLLR" in whole
     again = [*options, "--out", tmp_path / "again"]
     killed(again, (tmp_path / "again/exp/aligner/history.jsonl").exists)
     killed(again, (tmp_path / "again/timit/seed1/history.jsonl").exists)
     assert table(*again) == whole
+
+
+def test_timit_from_our_gmms_is_safe_to_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From sound by way of four GMMs, which stand in the table beside the network."""
+    monkeypatch.delenv("KALDI_ROOT", raising=False)
+    out = tmp_path / "out"
+    options = ["--recipe", "timit", "--corpus", write_flat(tmp_path / "corpus"), "--dim", "10"]
+    options += ["--set", "train.epochs=6", "--set", "model.units=16", "--set", "model.layers=1"]
+    options += ["--out", out, "--nj", "1"]
+    killed(options, (out / "exp/mono/gmm.json").exists)
+    killed(options, (out / "exp/tri2/gmm.json").exists)
+    printed = table(*options)
+    systems = ("mono", "tri1", "tri2", "tri3", "timit")
+    assert [line.split()[0] for line in printed.splitlines()[2:]] == [*systems, *systems]
+    for name in ("dev", "test"):
+        strict, _ = json.loads((out / f"gmm/tri3/score_{name}.json").read_text())
+        assert strict["rate"] < 50, "mono, which knows no context, has 30"
+    assert table(*options) == printed
+    log = (out / "log/gmm.log").read_text()
+    assert log.count("gmm_mono: complete") == 2
 
 
 SMALL = """
@@ -124,9 +146,7 @@ decode: {acoustic_scale: 0.4, lm_weights: [2, 3, 5]}
 """
 
 
-def test_ami_without_kaldi_from_its_xml_to_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ami_from_its_xml_to_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alignments begin with equal lengths; hesitations do not count; NIST counts the same."""
     pytest.importorskip("espeakng_loader")
     monkeypatch.delenv("KALDI_ROOT", raising=False)
@@ -134,7 +154,8 @@ def test_ami_without_kaldi_from_its_xml_to_words(
     subprocess.run(make, cwd=ROOT, check=True)
     (tmp_path / "small.yaml").write_text(SMALL)
     out = tmp_path / "out"
-    options = ["--recipe", "ami", "--corpus", tmp_path / "c", "--config", tmp_path / "small.yaml"]
+    options = ["--recipe", "ami", "--corpus", tmp_path / "c", "--features", "mfcc"]
+    options += ["--config", tmp_path / "small.yaml"]
     printed = table(*options, "--out", out, "--nj", "1")
     run = out / "small" / "seed1"
     for name, part in (("dev", "dev"), ("test", "eval")):
