@@ -29,11 +29,17 @@ DAMAGE = (  # what reading a zip archive, JSON or a pickle that is damaged, or n
 )
 MOST_NAMED = 5  # lost shards in a message
 RESULTS = {  # what functions return, besides plain values; nothing else is made of a file
-    "bayes_asr.align.utterance": {"Alignment"},
+    "bayes_asr.align.best_path": {"Alignment"},
     "bayes_asr.decode.job": {"Decoded"},
     "bayes_asr.errors": {"InputError"},
+    "bayes_asr.gmm.lda": {"LdaStatistics"},
+    "bayes_asr.gmm.mllt": {"MlltStatistics"},
+    "bayes_asr.gmm.gaussian_sums": {"Statistics"},
+    "bayes_asr.gmm.tree_statistics": {"Context", "TreeStatistics"},
     "bayes_asr.score.counts": {"ErrorCounts"},
     "bayes_asr.score.scores": {"UtteranceScore"},
+    "bayes_asr.tables.fst": {"Fst"},
+    "builtins": {"frozenset"},
     "numpy": {"dtype", "ndarray"},
     "numpy._core.multiarray": {"_reconstruct", "scalar"},
     "numpy._core.numeric": {"_frombuffer"},

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Stages 1 and 2 without Kaldi where nobody marked the phones, for a recipe's without_kaldi.sh: MFCC, the graph of
+# Stages 1 and 2 without GMMs where nobody marked the phones, for a recipe's without_kaldi.sh: MFCC, the graph of
 # dictionary and language model with monophones, and alignments that begin with states of equal lengths. A small network
 # learns them and aligns again, a second one learns what came of it.
 # $sets are the recipe's names of train, dev and test, $oov is the word that stands for those without pronunciation.
-# The recipe's aligner.yaml describes the small networks, its without_kaldi.yaml what else differs without Kaldi.
+# The recipe's aligner.yaml describes the small networks, its without_kaldi.yaml what else differs without GMMs.
 # run.sh sets the others, of which $configuration grows and $force may be empty.
 : "${sets[@]:?}" "${oov:?}" "${out:?}" "${nj:?}"
 

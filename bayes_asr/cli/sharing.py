@@ -93,11 +93,10 @@ def sharing(
     """
     folder, options = out / "shards", vars(args)
     jobs = options.get("jobs") or options.get("nj") or 1
-    inputs = find_inputs() if args.shard or args.cmd else Inputs([])
     if args.shard:
         number, of = args.shard
         with suppress(ShardWrittenError):
-            yield Shard(folder, number, of, _hash(args, inputs))
+            yield Shard(folder, number, of, _hash(args, find_inputs()))
     elif args.cmd:
         passed = [f"{name}={value}" for name, value in os.environ.items() if _is_passed(name)]
         # -P: a file of the working directory is no module of ours.
@@ -105,7 +104,7 @@ def sharing(
         command = ["env", *passed, *verb, "--cmd=", f"--shard={JOB}/{jobs}"]
         log = out / "log" / f"{args.verb}.{JOB}.log"
         with alone_in(folder):
-            yield Cluster(folder, log, jobs, lambda: _hash(args, inputs), command, args.cmd)
+            yield Cluster(folder, log, jobs, lambda: _hash(args, find_inputs()), command, args.cmd)
             for shard in folder.glob("*of*.zip"):
                 shard.unlink()
         with suppress(OSError):

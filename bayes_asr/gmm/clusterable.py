@@ -12,7 +12,7 @@ import numpy as np
 
 from bayes_asr.gmm.randomness import Random
 
-VARIANCE_FLOOR = 0.01  # of acc-tree-stats
+VARIANCE_FLOOR = np.float32(0.01)  # of acc-tree-stats
 TRIES, PASSES, ROUNDS = 10, 20, 100  # of two-means: starts, refinements of each, rounds of these
 
 
@@ -26,7 +26,7 @@ def objective(sums: np.ndarray) -> np.ndarray:
     frames = np.where(count > 0, count, 1.0)
     mean = sums[..., 1 : 1 + dim] / frames[..., None]
     variance = sums[..., 1 + dim :] / frames[..., None] - mean * mean
-    floored = np.maximum(variance, VARIANCE_FLOOR)
+    floored = np.maximum(variance, np.float64(VARIANCE_FLOOR))
     spread = (variance / floored + np.log(floored)).sum(-1) + dim * np.log(2 * np.pi)
     return np.where(count > 0, -0.5 * spread * frames, 0.0).astype(np.float32)
 

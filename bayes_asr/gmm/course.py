@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bayes_asr.align.utterance import AlignOptions
+from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, replacing, together
 from bayes_asr.gmm import work
-from bayes_asr.gmm.progress import MARK, Progress, hash_files, read_progress
+from bayes_asr.gmm.milestones import MARK, Progress, hash_files, read_progress
 from bayes_asr.gmm.questions import read_phone_sets
 from bayes_asr.gmm.schedule import Phase
 from bayes_asr.gmm.work import Reading

@@ -20,7 +20,7 @@ from bayes_asr.progress import follow
 from bayes_asr.tables.ark import iter_matrices, read_matrix, write_matrices, write_matrix
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.jobs import find_jobs
-from bayes_asr.tables.options import read_options
+from bayes_asr.tables.option_files import read_options
 from bayes_asr.tables.text import DataDir, read_data_dir, write_lines
 
 SPLICED = {"left-context": 4, "right-context": 4}  # defaults of splice-feats
@@ -234,7 +234,7 @@ def write_transforms(transforms: Iterable[tuple[str, np.ndarray]], folder: Path)
 
     Archives of other jobs are removed.
     """
-    for path in find_files(folder, "trans.*"):
+    for path in find_files(folder, "trans.*[0-9]"):
         discard(path)
     return write_matrices(transforms, folder / "trans.1")
 

@@ -11,7 +11,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.gmm.clusterable import VARIANCE_FLOOR, sum_by
 from bayes_asr.gmm.contexts import locate_transitions, split_phones
 from bayes_asr.gmm.tree_statistics import TreeStatistics
-from bayes_asr.graph.hmm import index_transitions, window_pdfs
+from bayes_asr.graph.transition_index import index_transitions, window_pdfs
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.gmm import Mixtures
 from bayes_asr.tables.mdl import Topology, TopologyState, TransitionModel, build_transition_model
@@ -59,7 +59,7 @@ def start_mixtures(tree: Tree, statistics: TreeStatistics) -> tuple[Mixtures, np
         of_pdf[unseen] = sums.sum(0)
     scale = (1 / of_pdf[:, :1]).astype(np.float32)
     means, squares = np.split(of_pdf[:, 1:].astype(np.float32) * scale, 2, axis=1)
-    variances = np.maximum(squares - means * means, np.float32(VARIANCE_FLOOR))
+    variances = np.maximum(squares - means * means, VARIANCE_FLOOR)
     first = np.arange(len(of_pdf) + 1)
     return Mixtures.from_moments(first, np.ones(len(of_pdf)), means, variances), frames
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.decode.embedded import ENGINES, Engine
+from bayes_asr.decode.embedded import ENGINES
+from bayes_asr.decode.engine import Engine
 from bayes_asr.decode.job import Job
 from bayes_asr.decode.loading import build_network, check_loglikes
 from bayes_asr.decode.search_graph import Network

@@ -10,7 +10,7 @@ from bayes_asr.gmm.randomness import Random
 from bayes_asr.tables.gmm import Mixtures
 from bayes_asr.tables.mdl import TransitionModel
 
-BLOCK = 5000  # frames that are taken together; with 8 Gaussians a pdf, they take a few MB
+BLOCK = 20_000  # frames that are taken together, so that many share a pdf
 PRUNING = 4.0  # threshold of steps/train_lda_mllt.sh (--randprune)
 
 

@@ -3,11 +3,15 @@
 A program that splits Gaussians begins with seed 1, so its numbers are known in advance.
 """
 
+from functools import cache
+
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 LARGEST = 2**31 - 1  # RAND_MAX
 DEGREE, LAG = 31, 3  # x**31 + x**3 + 1, the trinomial of the additive feedback
 DISCARDED = 310  # outputs that srandom throws away
+BLOCK = 2048  # numbers that are computed at once
 
 
 class Random:
@@ -17,16 +21,23 @@ class Random:
         state = [seed or 1]
         while len(state) < DEGREE:
             state.append(16807 * state[-1] % LARGEST)  # minimal standard, Park and Miller 1988
-        self._state = state[LAG:] + state[:LAG]
+        self._state = np.array(state[LAG:] + state[:LAG], np.uint32)
         self.integers(DISCARDED)
 
     def integers(self, count: int) -> np.ndarray:
         """The next `count` values of rand(), int64 from 0 to RAND_MAX."""
-        state = self._state
-        for _ in range(count):
-            state.append((state[-DEGREE] + state[-LAG]) & 0xFFFFFFFF)
-        self._state = state[-DEGREE:]
-        return np.array(state[DEGREE:], np.int64) >> 1
+        one_by_one = min(count, BLOCK)
+        begun = self._state.tolist()
+        for _ in range(one_by_one):
+            begun.append((begun[-DEGREE] + begun[-LAG]) & 0xFFFFFFFF)
+        values = np.empty(DEGREE + count, np.uint32)
+        values[: len(begun)] = begun
+        for begin in range(len(begun), len(values), BLOCK):
+            end = min(begin + BLOCK, len(values))
+            before = values[begin - BLOCK - DEGREE + 1 : end - BLOCK]
+            values[begin:end] = sliding_window_view(before, DEGREE) @ _leap()
+        self._state = values[count:].copy()
+        return values[DEGREE:].astype(np.int64) >> 1
 
     def uniform(self, count: int) -> np.ndarray:
         """Numbers between 0 and 1, neither of them before rounding, float32 (RandUniform)."""
@@ -41,3 +52,17 @@ class Random:
         log = np.log(first.astype(np.float64)).astype(np.float32)
         angle = (2 * np.pi * second.astype(np.float64)).astype(np.float32)
         return np.sqrt(-2 * log) * np.cos(angle.astype(np.float64)).astype(np.float32)
+
+
+@cache
+def _leap() -> np.ndarray:
+    """What DEGREE numbers in a row add, uint32 [DEGREE], to the one BLOCK after the last of them.
+
+    The remainder of x**(BLOCK + DEGREE - 1) by the polynomial of the recurrence.
+    """
+    remainder = [1] + [0] * (DEGREE - 1)
+    for _ in range(BLOCK + DEGREE - 1):
+        carried = remainder.pop()
+        remainder.insert(0, carried)
+        remainder[DEGREE - LAG] += carried
+    return np.array([value & 0xFFFFFFFF for value in remainder], np.uint32)

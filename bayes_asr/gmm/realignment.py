@@ -3,12 +3,12 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bayes_asr.align.utterance import AlignOptions
+from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.corpus.sets import report_skipped
 from bayes_asr.files import is_there
 from bayes_asr.gmm.course import Course
 from bayes_asr.gmm.features import read_pipeline, write_pipeline, write_transforms
-from bayes_asr.gmm.progress import MODEL
+from bayes_asr.gmm.milestones import MODEL
 from bayes_asr.gmm.schedule import UNADAPTED
 from bayes_asr.shards import Way
 from bayes_asr.tables.binary import OpenPipe

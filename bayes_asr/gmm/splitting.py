@@ -7,6 +7,7 @@ all questions about that position.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import chain
 
 import numpy as np
 
@@ -65,11 +66,10 @@ class _Asker:
     def __init__(self, statistics: TreeStatistics, questions: Questions) -> None:
         self.statistics = statistics
         self.questions = questions
-        events = int(statistics.events.max(initial=0))
+        asked = (max(chain(*sets), default=0) for sets in questions.values())
+        values = 1 + max(int(statistics.events.max(initial=0)), *asked)
         self.answers = {
-            key: _tabulate(sets, 1 + max(events, *map(max, sets)))
-            for key, sets in sorted(questions.items())
-            if sets
+            key: _tabulate(sets, values) for key, sets in sorted(questions.items()) if sets
         }
 
     def branch(self, number: int, rows: np.ndarray, order: tuple[int, ...]) -> _Branch:

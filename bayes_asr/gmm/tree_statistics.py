@@ -15,6 +15,7 @@ from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.tree import ABSENT
 
 ROWS = 1 << 17  # what is merged at once, which bounds the memory besides that of the result
+COLUMNS = 16  # of sums that are added at once
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ def _sum_utterance(
     frames = np.column_stack([places.pdf_class[transition_ids], split.of_frame])
     begins = np.flatnonzero((frames != np.roll(frames, 1, 0)).any(1) | (np.arange(len(x)) == 0))
     pdf_class, phone = frames[begins].T
-    exact = x.astype(np.float64)
-    columns = np.column_stack([np.ones(len(x)), exact, exact**2])
+    single = x.astype(np.float32)  # Kaldi squares in float32, and sums in float64
+    columns = np.column_stack([np.ones(len(x)), single, single * single])
     return TreeStatistics(
         context,
         np.column_stack([pdf_class, windows[phone]]).astype(np.int32),
@@ -120,11 +121,15 @@ def _sum_utterance(
 
 
 def _merge(parts: Sequence[TreeStatistics]) -> TreeStatistics:
-    """Add the sums of equal events."""
+    """Add the sums of equal events, some columns at a time, which saves a copy of all."""
     events = np.concatenate([part.events for part in parts])
     order = np.lexsort(events.T[::-1])
     events = events[order]
-    distinct = np.append(True, (events[1:] != events[:-1]).any(1))[: len(events)]
-    sums = np.concatenate([part.sums for part in parts])[order]
-    begins = np.flatnonzero(distinct)
-    return TreeStatistics(parts[0].context, events[begins], np.add.reduceat(sums, begins))
+    begins = np.flatnonzero(np.append(True, (events[1:] != events[:-1]).any(1))[: len(events)])
+    width = parts[0].sums.shape[1]
+    sums = np.empty((len(begins), width))
+    for first in range(0, width, COLUMNS):
+        some = slice(first, first + COLUMNS)
+        unsorted = np.concatenate([part.sums[:, some] for part in parts])
+        sums[:, some] = np.add.reduceat(unsorted[order], begins)
+    return TreeStatistics(parts[0].context, events[begins], sums)

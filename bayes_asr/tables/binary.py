@@ -26,6 +26,7 @@ LONGEST_LINE = 1 << 24
 BLOCK = 1 << 16  # bytes of lines that are split together
 BLANKS = " \t\n\v\f\r"
 WORD = re.compile(f"[^{BLANKS}]+")
+BEFORE_SPACE = re.compile(rb"\S*")
 NOT_IN_TEXT = re.compile(rb"[\0\x1c-\x1f]")  # zero, and what only str takes for white space
 # Tables shrink to a fifth or, where all is silence, to a hundredth: what claims more is a bomb.
 MOST_EXPANSION, ALWAYS_ALLOWED = 200, 1 << 24
@@ -132,13 +133,25 @@ class ByteReader:
 
         Both are empty at the end of the data.
         """
+        while (letter := self.some(1)).isspace():
+            pass
         letters = bytearray()
-        while (letter := self.some(1)) and (not letters or not letter.isspace()):
-            if not letter.isspace():
-                letters += letter
+        while letter and not letter.isspace():
+            letters += letter + self._rest_of_word()
             if len(letters) > LONGEST_TOKEN:
                 raise self.fail(f"no word ends within {LONGEST_TOKEN} bytes before {self.position}")
+            letter = self.some(1)
         return bytes(letters), letter
+
+    def _rest_of_word(self) -> bytes:
+        """Read on to the next white space, as far as the buffer goes; not at all without one."""
+        peek = getattr(self.file, "peek", None)
+        try:
+            ahead = peek(1) if peek else b""
+        except READ_ERRORS as error:
+            raise self._unreadable(error) from None
+        match = BEFORE_SPACE.match(ahead)
+        return self.some(len(match[0])) if match and match[0] else b""
 
     def utterances(self) -> Iterator[tuple[str, bytes]]:
         """Yield each utterance name of an archive and the byte after it.
@@ -352,6 +365,21 @@ class KaldiReader:
         width, dtype = (4, "<f4") if kind == "FV" else (8, "<f8")
         raw = self.source.take(width * self.count(), "a vector")
         return _round_to_single(np.frombuffer(raw, dtype))
+
+    def matrix(self, columns: int) -> np.ndarray:
+        """Read a matrix of floats, single or double, as float32 [N, columns]."""
+        if not self.binary:
+            values, found = self.reals(), columns
+            rows = len(values) // columns
+        else:
+            kind = self.expect("FM", "DM")
+            width, dtype = (4, "<f4") if kind == "FM" else (8, "<f8")
+            rows, found = self.count(), self.count()
+            raw = self.source.take(rows * found * width, f"a matrix ({rows} x {found})")
+            values = _round_to_single(np.frombuffer(raw, dtype))
+        if found != columns or len(values) != rows * columns:
+            raise self.fail(f"{len(values)} values in rows of {found} where {columns} are due")
+        return values.reshape(rows, columns)
 
     def _read_sized(self, *widths: int) -> bytes:
         width = self.source.take(1, "a number")[0]

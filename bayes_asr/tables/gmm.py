@@ -9,7 +9,6 @@ import numpy as np
 
 from bayes_asr.files import replacing
 from bayes_asr.tables.binary import KaldiReader, open_bytes
-from bayes_asr.tables.matrix import read_inner_matrix
 from bayes_asr.tables.mdl import TransitionModel, pack_transition_model, parse_transition_model
 
 LOG_2PI = 1.8378770664093454835606594728112
@@ -145,9 +144,9 @@ def _read_mixture(
         reader.expect("<WEIGHTS>")
     weights = reader.reals()
     reader.expect("<MEANS_INVVARS>")
-    scaled = read_inner_matrix(reader, dim)
+    scaled = reader.matrix(dim)
     reader.expect("<INV_VARS>")
-    inverse = read_inner_matrix(reader, dim)
+    inverse = reader.matrix(dim)
     reader.expect("</DiagGMM>", "<DiagGMMEnd>")
     if not 0 < len(weights) == len(scaled) == len(inverse):
         numbers = f"{len(weights)} weights, {len(scaled)} means and {len(inverse)} variances"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Stages 1 and 2 without Kaldi.
+# Stages 1 and 2 with --features mfcc.
 sets=(train dev test)
 oov='<UNK>'
 # shellcheck source=local/flat_start.sh

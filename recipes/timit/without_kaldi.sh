@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Stages 1 and 2 without Kaldi: MFCC; alignments from the hand-marked times and the graph of a phone bigram; then a
+# Stages 1 and 2 with --features mfcc: MFCC; alignments from the hand-marked times and the graph of a phone bigram; then a
 # small network is trained on these alignments and aligns the transcripts anew.
 # run.sh sets these, and $configuration, which grows; $force may be empty.
 : "${out:?}" "${nj:?}"

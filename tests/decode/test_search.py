@@ -112,6 +112,7 @@ def test_lattice_holds_exactly_the_arcs_within_its_beam(find, seed: int, beam: f
     min_active=st.sampled_from([0, 2]),
     states=st.sampled_from([2, 12, 1500]),
     prune_interval=st.sampled_from([3, 25]),
+    strict=st.booleans(),
 )
 def test_native_search_equals_the_reference(
     seed: int, frames: int, states: int, **chosen: float

@@ -12,9 +12,9 @@ from bayes_asr.gmm.affine import apply_transform, identity
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
 from bayes_asr.gmm.fmllr import FmllrStatistics, adapt_speaker, estimate_fmllr, evaluate_fmllr
+from bayes_asr.gmm.gaussian_sums import accumulate
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.occupation import Occupation, PdfWeights
-from bayes_asr.gmm.statistics import accumulate
 from bayes_asr.gmm.tree_statistics import Context
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
 from bayes_asr.tables.ark import read_matrix

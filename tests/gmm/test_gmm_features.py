@@ -18,7 +18,7 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
-from bayes_asr.gmm.statistics import accumulate
+from bayes_asr.gmm.gaussian_sums import accumulate
 from bayes_asr.tables.ark import iter_matrices, read_matrix, write_matrices
 from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import read_data_dir

@@ -10,7 +10,7 @@ import pytest
 from bayes_asr.gmm.adaptation import Adaptation, read_silence
 from bayes_asr.gmm.decoding import decode_data
 from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline, read_transforms
-from bayes_asr.gmm.statistics import Statistics, estimate
+from bayes_asr.gmm.gaussian_sums import Statistics, estimate
 from bayes_asr.score.sweeps import SetPaths, score_run
 from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, write_matrices

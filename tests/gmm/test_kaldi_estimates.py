@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayes_asr.gmm.gaussian_sums import Statistics, accumulate, estimate
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.mixing import mix_down, mix_up
-from bayes_asr.gmm.statistics import Statistics, accumulate, estimate
 from bayes_asr.gmm.transitions import count_transitions, update_transitions
 from bayes_asr.tables.ark import iter_matrices, write_matrices
 from bayes_asr.tables.gmm import Mixtures, read_gmm, write_gmm

@@ -10,6 +10,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.gmm.affine import compose
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
+from bayes_asr.gmm.gaussian_sums import accumulate, estimate
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.mixing import mix_up
 from bayes_asr.gmm.mllt import (
@@ -21,7 +22,6 @@ from bayes_asr.gmm.mllt import (
 )
 from bayes_asr.gmm.occupation import Occupation, PdfWeights
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.gmm.statistics import accumulate, estimate
 from bayes_asr.gmm.tree_statistics import Context
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
 from bayes_asr.tables.ark import read_matrix

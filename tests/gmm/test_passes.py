@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from bayes_asr.gmm.gaussian_sums import accumulate, estimate
 from bayes_asr.gmm.mixing import mix_up
-from bayes_asr.gmm.statistics import accumulate, estimate
 from bayes_asr.tables.gmm import Mixtures
 from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.tree import Tree, read_tree

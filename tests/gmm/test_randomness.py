@@ -16,7 +16,7 @@ def test_integers_are_those_of_the_library(seed: int) -> None:
     library = ctypes.CDLL("libc.so.6")
     library.srand(ctypes.c_uint(seed))
     random = Random(seed)
-    ours = np.concatenate([random.integers(count) for count in (0, 1, 30, 969)])
+    ours = np.concatenate([random.integers(count) for count in (0, 1, 30, 969, 7000, 2079, 2048)])
     assert ours.tolist() == [library.rand() for _ in ours]
 
 

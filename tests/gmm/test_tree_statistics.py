@@ -39,12 +39,12 @@ def check(statistics: TreeStatistics, spoken: list[list[int]], context: Context)
     for seed, phones in enumerate(spoken):
         (_, _, x), frames = speak(phones, seed)
         padded = [0] * context.width + phones + [0] * context.width
-        for row, (number, state) in zip(x.astype(float), frames, strict=True):
+        for row, (number, state) in zip(x, frames, strict=True):
             begin = context.width + number - context.center
             window = padded[begin : begin + context.width]
             if phones[number] in context.independent:
                 window = [p if n == context.center else ABSENT for n, p in enumerate(window)]
-            expected[state, *window] += [1, *row, *row**2]
+            expected[state, *window] += [1, *row, *(row * row)]
     assert list(map(tuple, statistics.events.tolist())) == sorted(expected)
     ordered = np.stack([expected[event] for event in sorted(expected)])
     np.testing.assert_allclose(statistics.sums, ordered, rtol=1e-12)

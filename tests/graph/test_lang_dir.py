@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.mdl import read_topology
 from bayes_asr.tables.text import read_symbols
 
-PLAIN = {"position_dependent": False}
-CORPORA = {
+PLAIN: dict[str, Any] = {"position_dependent": False}
+CORPORA: dict[str, dict[str, Any]] = {
     "timit_sample": {"oov": "sil", "silence_probability": 0.0, "silence_states": 3, **PLAIN},
     "an4": {"oov": "<UNK>", **PLAIN},
     "mboshi": {"oov": "spn", **PLAIN},
@@ -131,8 +132,10 @@ def test_word_positions_are_those_of_the_script(tmp_path: Path) -> None:
 
 
 def test_silence_phones_may_share_their_states(tmp_path: Path) -> None:
-    options = {"oov": "<unk>", "share_silence_phones": True, "position_dependent": False}
-    write_lang(write_files(tmp_path / "dict", DICT), tmp_path / "lang", **options)
+    write_files(tmp_path / "dict", DICT)
+    write_lang(
+        tmp_path / "dict", tmp_path / "lang", oov="<unk>", share_silence_phones=True, **PLAIN
+    )
     roots = (tmp_path / "lang" / "phones" / "roots.txt").read_text().splitlines()
     assert roots[:2] == ["not-shared not-split sil spn nsn", "shared split a a1"]
     numbers = (tmp_path / "lang" / "phones" / "roots.int").read_text().splitlines()
@@ -150,7 +153,9 @@ def test_pronunciations_and_pauses_have_their_probabilities(tmp_path: Path) -> N
     arcs = sorted_arcs(fst)
 
     def cost(word: str, phone: str) -> list[float]:  # of the arcs between words
-        return sorted(arcs[4, (arcs[:3].T == [1, words[word], phones[phone]]).all(1)].tolist())
+        return sorted(
+            arcs[4, np.equal(arcs[:3].T, [1, words[word], phones[phone]]).all(1)].tolist()
+        )
 
     skip, take = -np.log(0.9), -np.log(0.1)
     assert cost("a", "a") == pytest.approx([skip - np.log(0.7), take - np.log(0.7)])

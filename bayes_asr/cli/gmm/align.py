@@ -13,7 +13,7 @@ from bayes_asr.gmm.realignment import align_by_model
 from bayes_asr.lock import alone_in
 from bayes_asr.programs import open_pipe
 
-MAX_SKIPPED = 0.05
+MAX_SKIPPED = 0.2  # training has a limit of its own, data.max_skipped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bayes_asr.cli.arguments import beam, positive, real, whole
 from bayes_asr.cli.gmm.sharing import add_common_arguments, sharing_steps
+from bayes_asr.gmm.passes import train
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, Schedule
-from bayes_asr.gmm.training import train
 from bayes_asr.lock import alone_in
 from bayes_asr.programs import open_pipe
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.options import read_options
+from bayes_asr.tables.option_files import read_options
 
 DEFAULTS = {"left-context": 4, "norm-vars": False}
 

@@ -28,17 +28,17 @@ from bayes_asr.gmm.features import (
     write_transforms,
 )
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
+from bayes_asr.gmm.gaussian_sums import Statistics, estimate
 from bayes_asr.gmm.lda import estimate_lda
+from bayes_asr.gmm.milestones import MODEL
 from bayes_asr.gmm.mixing import mix_up
 from bayes_asr.gmm.mllt import estimate_mllt, transform_means
 from bayes_asr.gmm.monophones import build_first_model
-from bayes_asr.gmm.progress import MODEL
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.roots import read_roots
 from bayes_asr.gmm.schedule import UNADAPTED, Schedule
 from bayes_asr.gmm.splitting import build_tree
-from bayes_asr.gmm.statistics import Statistics, estimate
 from bayes_asr.gmm.transitions import update_transitions
 from bayes_asr.gmm.tree_statistics import Context, add_up
 from bayes_asr.gmm.work import Opened, Reading

@@ -1,0 +1,195 @@
+"""Trainings of Gaussian mixtures: as Kaldi's, whatever ends them and whoever shares them."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayes_asr import shards
+from bayes_asr.cli import main
+from bayes_asr.errors import InputError
+from bayes_asr.gmm import course
+from bayes_asr.gmm.course import Course
+from bayes_asr.gmm.milestones import MARK
+from bayes_asr.gmm.passes import train
+from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT
+from bayes_asr.processes.pool import map_here, open_pool
+from bayes_asr.shards import Way
+from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.tables.text import write_lines
+from tests.support.golden_data import write_golden_data
+from tests.support.kaldi_jobs import CMD, Jobs
+from tests.support.mixtures import golden_gmms
+
+SCHEDULES = {"mono": MONOPHONES, "tri1": DELTAS, "tri2": LDA_MLLT, "tri3": SAT}
+SHORT: dict[str, Any] = {  # phases of every kind, in three passes
+    "passes": 3,
+    "growing": 2,
+    "realign": (2,),
+    "adapt": (2,),
+    "gaussians": 300,
+}
+
+
+def lay_out(name: str, folder: Path) -> Path:
+    """The folder of golden alignments by a model of Kaldi's, as align_si.sh leaves it."""
+    root = golden_gmms().root
+    model = root / name.removesuffix("_ali")
+    out = folder / name
+    out.mkdir()
+    for kept in ("final.mdl", "tree", "cmvn_opts", "splice_opts"):
+        if (model / kept).exists():
+            shutil.copyfile(model / kept, out / kept)
+    for matrix in ("final.mat", "full.mat"):
+        if (model / f"{matrix}.txt").exists():
+            shutil.copyfile(model / f"{matrix}.txt", out / matrix)
+    shutil.copyfile(root / name / "ali.1.gz", out / "ali.1.gz")
+    return out
+
+
+def find_lang() -> Path:
+    return golden_gmms().root.parents[1] / "data" / "lang"
+
+
+def read_golden(name: str) -> list[float]:
+    lines = (golden_gmms().root / name / "loglike_per_frame").read_text().splitlines()
+    return [float(line.split()[1]) for line in lines]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "before"), [("tri1", "mono_ali"), ("tri3", "tri2_ali")])
+def test_each_pass_fits_as_kaldis(name: str, before: str, tmp_path: Path) -> None:
+    """With tree, transforms, realignment and splitting of our own; the tenth pass aligns anew."""
+    data = write_golden_data(golden_gmms(), tmp_path / "data")
+    schedule = replace(SCHEDULES[name], leaves=200, gaussians=1000, passes=12)
+    out = tmp_path / "out"
+    train(schedule, data, find_lang(), lay_out(before, tmp_path), out, map_here)
+    assert read_likelihoods(out) == pytest.approx(read_golden(name)[:12], abs=2e-3)
+
+
+def read_likelihoods(out: Path) -> list[float]:
+    return list(json.loads((out / MARK).read_text())["log_likelihoods"])
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a dozen utterances of the golden data, of all its speakers."""
+    folder = tmp_path_factory.mktemp("few")
+    data = write_golden_data(golden_gmms(), folder / "data")
+    kept = [utt for utt, _ in iter_matrices(data / "feats.scp")][::7]
+    for name in ("feats.scp", "text", "utt2spk"):
+        lines = (data / name).read_text().splitlines()
+        write_lines((line for line in lines if line.split()[0] in kept), data / name)
+    return folder
+
+
+def train_few(few: Path, name: str, out: Path, way: Way = map_here) -> dict[str, bytes]:
+    """Train three passes; what the folder then holds."""
+    before = {"mono": None, "tri1": "mono_ali", "tri2": "tri1_ali", "tri3": "tri2_ali"}[name]
+    alignments = None
+    if before:
+        alignments = few / before
+        if not alignments.exists():
+            lay_out(before, few)
+    train(replace(SCHEDULES[name], **SHORT), few / "data", find_lang(), alignments, out, way)
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+
+
+class EndedError(Exception):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_training_that_ends_anywhere_goes_on_to_the_same_files(
+    name: str, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due = train_few(few, name, tmp_path / "undisturbed")
+    assert {"final.mdl", "tree", "ali.1.gz", "final.occs", "phones.txt", "num_jobs"} <= due.keys()
+    assert "pass.mdl" not in due
+    completing = Course.completing
+    ends = 0
+
+    @contextmanager
+    def complete_and_end(course: Course) -> Iterator[None]:
+        """End after each phase, and within it when all its files are written."""
+        nonlocal ends
+        done = course.progress.done
+        with completing(course):
+            yield
+            ends += 1
+            if ends % 2:
+                raise EndedError
+        assert course.progress.done == done + 1
+        raise EndedError
+
+    monkeypatch.setattr(Course, "completing", complete_and_end)
+    phases = len(list(replace(SCHEDULES[name], **SHORT).phases()))
+    for _ in range(2 * phases):
+        with pytest.raises(EndedError):
+            train_few(few, name, tmp_path / "ended")
+        assert not (tmp_path / "ended" / "final.mdl").exists() or ends == 2 * phases
+    assert train_few(few, name, tmp_path / "ended") == due
+
+
+@pytest.mark.parametrize("name", ["mono", "tri3"])
+def test_processes_leave_the_same_files(
+    name: str, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(course, "SHARE", 900)
+    monkeypatch.setattr(course, "TOGETHER", 5)
+    due = train_few(few, name, tmp_path / "one")
+    with open_pool(2) as way:
+        assert train_few(few, name, tmp_path / "two", way) == due
+
+
+def test_jobs_leave_the_same_files(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(course, "SHARE", 900)
+    monkeypatch.setattr(course, "TOGETHER", 5)
+    jobs = Jobs()
+    monkeypatch.setattr(shards, "run_array", jobs)
+    lay_out("tri2_ali", tmp_path)
+    words = ["gmm", "sat", few / "data", find_lang(), tmp_path / "tri2_ali"]
+    options = ["--leaves=60", "--gaussians=100", "--passes=2"]
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert main([*map(str, [*words, one]), *options]) == 0
+    assert main([*map(str, [*words, two]), *options, f"--cmd={CMD}", "--nj=3"]) == 0
+    assert len(jobs.calls) == 7  # adapt, tree, compile, adapt, two estimations, unadapt
+    assert not (two / "shards").exists()
+    assert {p.name: p.read_bytes() for p in one.iterdir() if p.is_file()} == {
+        p.name: p.read_bytes() for p in two.iterdir() if p.is_file()
+    }
+
+
+def test_other_options_and_inputs_begin_anew(few: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    train_few(few, "mono", out)
+    model = (out / "final.mdl").read_bytes()
+    fewer = replace(SCHEDULES["mono"], **{**SHORT, "gaussians": 150})
+    train(fewer, few / "data", find_lang(), None, out, map_here)
+    assert (out / "final.mdl").read_bytes() != model
+    train_few(few, "mono", out)
+    assert (out / "final.mdl").read_bytes() == model
+
+
+def test_models_of_others_stay(few: Path, tmp_path: Path) -> None:
+    (tmp_path / "final.mdl").write_bytes(b"of Kaldi")
+    with pytest.raises(InputError, match=r"holds final\.mdl, which bayes-asr gmm did not write"):
+        train_few(few, "mono", tmp_path)
+    assert (tmp_path / "final.mdl").read_bytes() == b"of Kaldi"
+
+
+def test_what_is_missing_is_named(few: Path, tmp_path: Path) -> None:
+    (tmp_path / "ali").mkdir()
+    (tmp_path / "ali" / "ali.1.gz").write_bytes(b"")
+    with pytest.raises(InputError, match=r"ali/final\.mdl: is not there; an earlier step makes it"):
+        train(SCHEDULES["tri1"], few / "data", find_lang(), tmp_path / "ali", tmp_path, map_here)
+    (few / "empty").mkdir(exist_ok=True)
+    with pytest.raises(InputError, match=r"empty/feats\.scp: is not there"):
+        train(SCHEDULES["mono"], few / "empty", find_lang(), None, tmp_path / "out", map_here)
