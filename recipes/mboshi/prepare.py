@@ -186,15 +186,14 @@ def write_dictionaries(
 ) -> None:
     """Write dict (each phone is a word), dict_words (words of train), dict_align (of all sets).
 
-    dict_align is what transcripts are aligned with; no graph is made of it.
+    dict_align is what transcripts are aligned with; no graph is made of it. All have the phones of
+    train, so a word of another set with another phone is unknown.
     """
-    everything = {word for members in sets.values() for utt in members for word in utt.words}
-    phones = sorted({phone for word in everything for phone in word})
-    for name, words in (
-        ("dict", phones),
-        ("dict_words", vocabulary),
-        ("dict_align", everything),
-    ):
+    vocabulary = set(vocabulary)
+    phones = sorted({phone for word in vocabulary for phone in word})
+    spoken = {word for members in sets.values() for utt in members for word in utt.words}
+    alignable = {word for word in spoken if {*word} <= {*phones}}
+    for name, words in (("dict", phones), ("dict_words", vocabulary), ("dict_align", alignable)):
         write_dictionary(
             [(UNKNOWN, [NOISE]), *((word, tuple(word)) for word in words)],
             local / name,
