@@ -14,11 +14,13 @@ import hashlib
 import re
 import sys
 import unicodedata
+import wave
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.errors import InputError
+from bayes_asr.files import replacing
 from bayes_asr.graph.ngram import estimate_kneser_ney, write_arpa
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.text import write_dictionary, write_mapping, write_speakers, write_text
@@ -27,6 +29,7 @@ HOME = "https://github.com/besacier/mboshi-french-parallel-corpus"
 WHOLE = "full_corpus_newsplit"
 NAME = re.compile(r"([^_]+)_(\d{4}(?:-\d\d){5})_.+")  # speaker, session, device and text
 KINDS = {"sound": ".wav", "words": ".mb.cleaned", "graphemes": ".mb.cleaned.split"}
+RIFF_HEADER = 44  # bytes before the samples
 DEV = slice(6, None, 13)  # of the names of the corpus' train set
 UNKNOWN, SILENCE, NOISE = "<UNK>", "sil", "spn"
 
@@ -87,9 +90,13 @@ def prepare(corpus: Path, out: Path, *, checked: bool = True) -> None:
     if not all(sets.values()):
         raise InputError(f"{corpus}: {len(theirs['train'])} utterances are too few for three sets")
     vocabulary = {word for utt in train for word in utt.words}
+    mended = out / "data" / "local" / "sound"
     for name, members in sets.items():
-        write_data(members, out / "data" / name)
+        write_data(members, out / "data" / name, mended)
         print(f"{name}: {describe(members, vocabulary)}")
+    if mended.is_dir():
+        files = len(list(mended.glob("*.wav")))
+        print(f"{files} sound files end before their headers say so: mended copies are in {mended}")
     write_dictionaries(vocabulary, sets, out / "data" / "local")
     write_language_models(train, out / "data" / "local")
 
@@ -161,13 +168,35 @@ def hash_transcripts(members: Iterable[Utterance]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()[:32]
 
 
-def write_data(members: Iterable[Utterance], directory: Path) -> None:
-    """Write a data directory that names the sound where it lies."""
+def write_data(members: Iterable[Utterance], directory: Path, mended: Path) -> None:
+    """Write a data directory that names the sound where it lies, or its mended copy."""
     members = sorted(members, key=lambda utt: utt.name)
     write_speakers({utt.name: utt.speaker for utt in members}, directory)
     write_text(((utt.name, utt.graphemes) for utt in members), directory / "text")
     write_text(((utt.name, utt.words) for utt in members), directory / "text_words")
-    write_mapping(((utt.name, str(utt.sound)) for utt in members), directory / "wav.scp")
+    sound = ((utt.name, str(mend(utt.sound, mended))) for utt in members)
+    write_mapping(sound, directory / "wav.scp")
+
+
+def mend(sound: Path, mended: Path) -> Path:
+    """The file itself, or where it is shorter than its header says a copy below `mended`.
+
+    78 of the published files lack up to 2178 bytes, which Kaldi ignores and others refuse.
+    """
+    try:
+        with wave.open(str(sound), "rb") as file:
+            form = file.getparams()
+            promised = form.nframes * form.nchannels * form.sampwidth
+            if sound.stat().st_size >= RIFF_HEADER + promised:
+                return sound
+            samples = file.readframes(form.nframes)
+    except (wave.Error, EOFError) as error:
+        raise InputError(f"{sound}: not a RIFF file of sound ({error}); restore it") from None
+    copy = mended.absolute() / sound.name
+    with replacing(copy) as temporary, wave.open(str(temporary), "wb") as file:
+        file.setparams(form)
+        file.writeframes(samples)
+    return copy
 
 
 def describe(members: Sequence[Utterance], vocabulary: set[str]) -> str:
