@@ -3,13 +3,11 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from bayes_asr.errors import InputError
 from bayes_asr.installed import find_configuration
 from bayes_asr.score.phones import PhoneMap, read_folding
-
-Metric = Literal["per", "wer"]
+from bayes_asr.score.scores import Metric
 
 
 @dataclass(frozen=True)

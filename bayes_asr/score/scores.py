@@ -6,16 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from bayes_asr.errors import InputError, printable
 from bayes_asr.files import is_there, replacing
-from bayes_asr.score.conventions import Metric
 from bayes_asr.score.counts import Costs, Edit, ErrorCounts, align, leave_out, tally
 from bayes_asr.score.statistics import Marks, mark
 from bayes_asr.score.word_network import align_marked
 from bayes_asr.tables.binary import split_words
 from bayes_asr.tables.side_files import check, read_json, take
+
+Metric = Literal["per", "wer"]
 
 
 @dataclass(frozen=True)

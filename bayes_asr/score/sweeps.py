@@ -9,12 +9,12 @@ from typing import Protocol
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import find_files
-from bayes_asr.score.conventions import CONVENTIONS, Convention, Metric
+from bayes_asr.score.conventions import CONVENTIONS, Convention
 from bayes_asr.score.counts import Costs, count_errors
 from bayes_asr.score.glm import read_glm
 from bayes_asr.score.nist import read_ctm, read_stm, score_segments
 from bayes_asr.score.phones import PhoneMap, fold, timit_map
-from bayes_asr.score.scores import Score, UtteranceScore
+from bayes_asr.score.scores import Metric, Score, UtteranceScore
 from bayes_asr.tables.text import read_mapping, read_text
 
 Text = Mapping[str, Sequence[str]]

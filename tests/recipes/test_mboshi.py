@@ -1,6 +1,7 @@
 """The recipe of Mboshi: a made-up corpus of its shape, the corpus itself, and damaged clones."""
 
 import runpy
+import shutil
 import unicodedata
 import wave
 from pathlib import Path
@@ -80,28 +81,29 @@ def test_sets_sessions_and_both_transcripts(corpus: Path, tmp_path: Path) -> Non
 
 
 def test_the_way_to_both_tables(corpus: Path, tmp_path: Path) -> None:
-    """From sound to rates without GMMs: one network, decoded as phones and as words."""
+    """From sound to rates without GMMs: one network, decoded as phones, and a copy as words."""
     out = tmp_path / "out"
     assert prepare(corpus, out, "--unchecked") == 0
     data, local, exp = out / "data", out / "data/local", out / "exp"
     bayes_asr("features", *(data / name for name in SETS))
-    lang = ["--lang", local / "dict_align", "--oov", "<UNK>"]
-    for name, model in (("train", []), ("dev", ["--model", exp / "realigned_ali/final.mdl"])):
-        ali = exp / ("realigned_ali" if name == "train" else "realigned_ali_dev")
-        text = ["--data", data / name, "--text", data / name / "text_words"]
-        bayes_asr("align", "--flat", *text, *lang, *model, "--out", ali)
-    for task, options in (("", ["--silence-prob", "0.5"]), ("_words", [])):
+    model: list[str | Path] = []
+    for name, ali in (("train", "realigned_ali"), ("dev", "realigned_ali_dev")):
+        text = ("--data", data / name, "--text", data / name / "text_words", *model)
+        lang = ("--lang", local / "dict_align", "--oov", "<UNK>")
+        bayes_asr("align", "--flat", *text, *lang, "--out", exp / ali)
+        model = ["--model", exp / "realigned_ali/final.mdl"]
+    for task, pause in (("", "0.5"), ("_words", "0.4")):
         lexicon, lm = local / f"dict{task}/lexicon.txt", local / f"lm{task}.arpa"
-        model = ["--model", exp / "realigned_ali/final.mdl", *options]
-        bayes_asr(
-            "graph", "--lexicon", lexicon, "--lm", lm, *model, "--out", exp / f"mono/graph{task}"
-        )
+        options = ("--lexicon", lexicon, "--lm", lm, "--silence-prob", pause, *model)
+        bayes_asr("graph", *options, "--out", exp / f"mono/graph{task}")
     small = ["model.layers=1", "model.units=8", "train.epochs=1", "decode.beam=8"]
     conventions = {"mboshi": ["strict", "toneless"], "mboshi_words": ["plain", "known"]}
     for recipe, named in conventions.items():
         run = out / recipe / "seed1"
         files = [RECIPES / recipe / f"{name}.yaml" for name in ("config", "without_kaldi")]
         settings = [f"--set={setting}" for setting in (f"data.dir={out}", *small)]
+        if recipe == "mboshi_words":
+            shutil.copytree(out / "mboshi/seed1", run)
         bayes_asr("train", *files, *settings, "--out", run)
         for name in ("dev", "test"):
             bayes_asr("forward", run, "--on", name)

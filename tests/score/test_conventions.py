@@ -8,10 +8,10 @@ import pytest
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.score.comparison import compare
-from bayes_asr.score.conventions import Convention, Metric, choose_conventions
+from bayes_asr.score.conventions import Convention, choose_conventions
 from bayes_asr.score.counts import ErrorCounts, align, count_errors, leave_out
 from bayes_asr.score.phones import read_folding
-from bayes_asr.score.scores import Score, read_scores, write_scores
+from bayes_asr.score.scores import Metric, Score, read_scores, write_scores
 from bayes_asr.score.sweeps import TextSweep, score_sweeps
 from tests.score.test_run import run_score
 from tests.score.test_sweeps import write_set, write_table
