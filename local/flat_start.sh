@@ -2,15 +2,19 @@
 # Stages 1 and 2 without Kaldi where nobody marked the phones, for a recipe's without_kaldi.sh: MFCC, the graph of
 # dictionary and language model with monophones, and alignments that begin with states of equal lengths. A small network
 # learns them and aligns again, a second one learns what came of it.
-# $sets are the recipe's names of train, dev and test, $oov is the word that stands for those without pronunciation,
-# $pauses, if set, the probability of one between the words of the graph. Where there is data/local/dict_align, text_words is aligned by it.
+# $sets are the recipe's names of train, dev and test, $oov is the word that stands for those without pronunciation.
+# $pauses, if set, is the probability of a pause between words of the graph. Where there is data/local/dict_align, it
+# aligns text_words.
 # The recipe's aligner.yaml describes the small networks, its without_kaldi.yaml what else differs without Kaldi.
 # run.sh sets the others, of which $configuration grows and $force may be empty.
 : "${sets[@]:?}" "${oov:?}" "${out:?}" "${nj:?}"
 
 dict=$out/data/local/dict lm=$out/data/local/lm.arpa exp=$out/exp
-folders=("${sets[@]/#/"$out/data/"}") text=text lang=$dict
-if [[ -d ${dict}_align ]]; then text=text_words lang=${dict}_align; fi
+folders=("${sets[@]/#/"$out/data/"}") text=text lang=$dict said_train=() said_dev=()
+if [[ -d ${dict}_align ]]; then
+    text=text_words lang=${dict}_align
+    said_train=(--text "${folders[0]}/$text") said_dev=(--text "${folders[1]}/$text")
+fi
 align=(bayes-asr align --oov "$oov" --lang "$lang")
 configuration+=("$(recipe_file without_kaldi.yaml)")
 if [[ -f ${folders[0]}/wav.scp ]]; then # else the recipe has prepared features itself
@@ -18,13 +22,12 @@ if [[ -f ${folders[0]}/wav.scp ]]; then # else the recipe has prepared features 
         bayes-asr features "${folders[@]}"
 fi
 run_stage 2 flat_train "$out" "${folders[0]}"/{"$text",feats.scp} "$lang/lexicon.txt" "$exp/flat_ali/ali.1.gz" -- \
-    "${align[@]}" --flat --data "${folders[0]}" --text "${folders[0]}/$text" --out "$exp/flat_ali"
+    "${align[@]}" --flat --data "${folders[0]}" "${said_train[@]}" --out "$exp/flat_ali"
 run_stage 2 flat_dev "$out" "${folders[1]}"/{"$text",feats.scp} "$exp"/{flat_ali/final.mdl,flat_ali_dev/ali.1.gz} -- \
-    "${align[@]}" --flat --data "${folders[1]}" --text "${folders[1]}/$text" --model "$exp/flat_ali/final.mdl" \
-    --out "$exp/flat_ali_dev"
+    "${align[@]}" --flat --data "${folders[1]}" "${said_dev[@]}" --model "$exp/flat_ali/final.mdl" --out "$exp/flat_ali_dev"
 run_stage 2 graph "$out" "$dict/lexicon.txt" "$lm" "$exp"/{flat_ali/final.mdl,mono/graph/HCLG.fst} -- \
-    bayes-asr graph --lexicon "$dict/lexicon.txt" --lm "$lm" --model "$exp/flat_ali/final.mdl" ${pauses:+--silence-prob "$pauses"} \
-    --out "$exp/mono/graph"
+    bayes-asr graph --lexicon "$dict/lexicon.txt" --lm "$lm" --model "$exp/flat_ali/final.mdl" \
+    ${pauses:+--silence-prob "$pauses"} --out "$exp/mono/graph"
 learnt=flat_ali
 for realigned in first_ali realigned_ali; do
     aligner=$exp/aligner_${realigned%_ali}
@@ -32,10 +35,10 @@ for realigned in first_ali realigned_ali; do
         --set=data.dir="$out" --set=data.train.alignments="[exp/$learnt]" --set=data.dev.alignments="[exp/${learnt}_dev]" \
         --out "$aligner" ${force:+--new}
     for part in train dev; do
-        ali=$exp/$realigned folder=${folders[0]}
-        [[ $part == train ]] || ali+=_dev folder=${folders[1]}
+        ali=$exp/$realigned said=("${said_train[@]}")
+        [[ $part == train ]] || ali+=_dev said=("${said_dev[@]}")
         run_stage 2 "${realigned}_$part" "$aligner" "$aligner"/{config.yaml,best.pt} "$ali/ali.1.gz" -- \
-            "${align[@]}" "$aligner" --on "$part" --text "$folder/$text" --nj "$nj" --out "$ali"
+            "${align[@]}" "$aligner" --on "$part" "${said[@]}" --nj "$nj" --out "$ali"
     done
     learnt=$realigned
 done

@@ -85,7 +85,8 @@ def prepare(corpus: Path, out: Path, *, checked: bool = True) -> None:
         for name, members in theirs.items():
             check_complete(corpus, name, members)
     dev = theirs["train"][DEV]
-    train = [utt for utt in theirs["train"] if utt not in set(dev)]
+    chosen = {utt.stem for utt in dev}
+    train = [utt for utt in theirs["train"] if utt.stem not in chosen]
     sets = {"train": train, "dev": dev, "test": theirs["dev"]}
     if not all(sets.values()):
         raise InputError(f"{corpus}: {len(theirs['train'])} utterances are too few for three sets")
