@@ -15,7 +15,9 @@ from bayes_asr.score.phones import read_folding
 from bayes_asr.score.scores import read_scores
 from bayes_asr.sound.audio import read_channels
 from bayes_asr.tables.text import read_mapping, read_text
+from tests.recipes.test_run_stages import GMM
 from tests.support.places import RECIPES
+from tests.support.script_stubs import Checkout
 
 SETS = ("train", "dev", "test")
 SPEAKERS = [f"{name}_2001-01-0{day}-10-11-12" for name in ("ana", "ben") for day in (1, 2)]
@@ -113,6 +115,24 @@ def test_the_way_to_both_tables(corpus: Path, tmp_path: Path) -> None:
             scores = read_scores(run / f"score_{name}.json")
             assert [score.convention for score in scores] == named
             assert len(scores[0].utterances) == len(read_text(data / name / "text"))
+
+
+def test_without_kaldi_words_are_aligned_and_both_graphs_made(checkout: Checkout) -> None:
+    """The calls of stage 2; in the graph of phones, too, there may be pauses."""
+    recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"
+    shutil.copy(RECIPES / "mboshi/without_kaldi.sh", recipe)
+    (out / "data/local/dict_align").mkdir(parents=True)
+    done = checkout.run(*GMM, "--stage", "2", KALDI_ROOT="")
+    assert done.returncode == 0, done.stderr
+    calls = checkout.calls("bayes-asr")
+    aligned = [call for call in calls if call[0] == "align"]
+    texts = [call[call.index("--text") + 1] for call in aligned]
+    assert texts == [f"{out}/data/{name}/text_words" for name in ("train", "dev")] * 3
+    assert {call[call.index("--lang") + 1] for call in aligned} == {f"{out}/data/local/dict_align"}
+    phones, words = (call for call in calls if call[0] == "graph")
+    assert phones[-4:] == ["--silence-prob", "0.5", "--out", f"{out}/exp/mono/graph"]
+    assert words[-2:] == ["--out", f"{out}/exp/mono/graph_words"]
+    assert f"{out}/data/local/lm_words.arpa" in words
 
 
 def bayes_asr(*words: str | Path) -> None:
