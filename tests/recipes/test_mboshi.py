@@ -122,7 +122,7 @@ def test_without_kaldi_words_are_aligned_and_both_graphs_made(checkout: Checkout
     recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"
     shutil.copy(RECIPES / "mboshi/without_kaldi.sh", recipe)
     (out / "data/local/dict_align").mkdir(parents=True)
-    done = checkout.run(*GMM, "--stage", "2", KALDI_ROOT="")
+    done = checkout.run(*GMM, "--features", "mfcc", "--stage", "2", KALDI_ROOT="")
     assert done.returncode == 0, done.stderr
     calls = checkout.calls("bayes-asr")
     aligned = [call for call in calls if call[0] == "align"]
