@@ -27,8 +27,18 @@ SPLICED = {"left-context": 4, "right-context": 4}  # defaults of splice-feats
 DELTAS = {"delta-order": 2, "delta-window": DELTA_WINDOW}  # of add-deltas
 CMVN = {"norm-means": True, "norm-vars": False}  # of apply-cmvn
 TABLES = (  # of a data directory that say nothing of its features
-    *("utt2spk", "spk2utt", "text", "segments", "wav.scp", "reco2file_and_channel", "spk2gender"),
-    *("utt2lang", "utt2dur", "reco2dur", "utt2uniq", "frame_shift", "stm", "glm", "ctm"),
+    *("utt2spk", "spk2utt", "text", "text_words", "segments", "wav.scp", "spk2gender"),
+    *(
+        "reco2file_and_channel",
+        "utt2lang",
+        "utt2dur",
+        "reco2dur",
+        "utt2uniq",
+        "frame_shift",
+        "stm",
+        "glm",
+        "ctm",
+    ),
 )
 
 
