@@ -29,7 +29,7 @@ def test_processes_of_an_open_pool_serve_many_calls() -> None:
     with open_pool(2) as way:
         first = set(way(say_process, [(str(n), n) for n in range(6)]))
         again = set(way(say_process, [(str(n), n) for n in range(6)]))
-    assert again <= first
+    assert len(first | again) <= 2
     assert os.getpid() not in first
 
 
