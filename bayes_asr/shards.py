@@ -29,7 +29,7 @@ DAMAGE = (  # what reading a zip archive, JSON or a pickle that is damaged, or n
 )
 MOST_NAMED = 5  # lost shards in a message
 RESULTS = {  # what functions return, besides plain values; nothing else is made of a file
-    "bayes_asr.align.utterance": {"Alignment"},
+    "bayes_asr.align.best_path": {"Alignment"},
     "bayes_asr.decode.job": {"Decoded"},
     "bayes_asr.errors": {"InputError"},
     "bayes_asr.gmm.lda": {"LdaStatistics"},

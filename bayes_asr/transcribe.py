@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.align.transcript import Speech, read_speech
-from bayes_asr.align.utterance import AlignOptions, align_utterance, word_spans
+from bayes_asr.align.utterance import align_utterance, word_spans
 from bayes_asr.config import Config
 from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import locate, locate_model
-from bayes_asr.decode.embedded import Engine, choose_engine, decode_utterance
+from bayes_asr.decode.embedded import choose_engine, decode_utterance
+from bayes_asr.decode.engine import Engine
 from bayes_asr.decode.loading import check_loglikes, load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Network

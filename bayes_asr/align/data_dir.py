@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from bayes_asr.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.align.transcript import Speech, align_evenly, read_speech
-from bayes_asr.align.utterance import Alignment, AlignOptions, Result, Source, align_one
+from bayes_asr.align.utterance import Source, align_one
 from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import NAMED, data_dir, locate, locate_model, report_skipped
 from bayes_asr.decode.embedded import choose_engine

@@ -14,10 +14,12 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.graph.assembly import Hmms, assemble, expand_context
-from bayes_asr.graph.hmm import Transitions, iter_hmm_arcs, transition_costs, window_pdfs
+from bayes_asr.graph.hmm import iter_hmm_arcs
 from bayes_asr.graph.lang import Lang, find_phones_file, fit_lexicon, read_lang
 from bayes_asr.graph.lexicon import build_lexicon_fst, number_words
-from bayes_asr.graph.sayings import Lexicon, Sayings
+from bayes_asr.graph.sayings import Lexicon
+from bayes_asr.graph.transducers import Sayings
+from bayes_asr.graph.transition_index import Transitions, transition_costs, window_pdfs
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.text import read_symbols

@@ -1,50 +1,20 @@
 """Forced alignment: the best path of an utterance through the HMM of its transcript."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.align.best_path import Alignment, AlignOptions, Result, find_path
 from bayes_asr.align.transcript import Speech, build_transcript_fst, read_speech
-from bayes_asr.decode.embedded import ENGINES, Engine
+from bayes_asr.decode.embedded import ENGINES
+from bayes_asr.decode.engine import Engine
 from bayes_asr.decode.loading import build_network, check_loglikes
-from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
 
-NARROW = 0.01  # lattice beam: only the best path is asked for
 Source = tuple[Path, Path, str | None]  # the arguments of read_speech
 _speech_of = cache(read_speech)  # once in each process
-
-
-@dataclass(frozen=True)
-class AlignOptions:
-    """Options of Kaldi's steps/align_si.sh; the beams are in units of scaled costs.
-
-    min_active: how many states stay in the search, whatever the beam; strict: as of the search.
-    """
-
-    acoustic_scale: float = 0.1
-    beam: float = 10.0
-    retry_beam: float = 40.0
-    transition_scale: float = 1.0
-    self_loop_scale: float = 0.1
-    min_active: int = DecodeOptions.min_active
-    strict: bool = False
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """Transition-ids int32 [T] of the best path, its scaled cost, and whether it was retried."""
-
-    transition_ids: np.ndarray
-    cost: float
-    retried: bool
-
-
-Result = tuple[str, Alignment | InputError]
 
 
 def align_utterance(
@@ -67,46 +37,6 @@ def align_utterance(
     network = build_network(graph, speech.model, utt)
     loglikes, said = check_loglikes(network, utt, loglikes), f"its {len(words)} words"
     return find_path(utt, network, loglikes, options, engine, said)
-
-
-def find_path(
-    utt: str,
-    network: Network,
-    loglikes: np.ndarray,
-    options: AlignOptions,
-    engine: Engine,
-    said: str = "its transcript",
-) -> Alignment:
-    """Search unscaled log-likelihoods [T, P] for the best path to an end of a network.
-
-    said: what the network is of. Raises InputError, naming the utterance, where no path is within
-    the wider beam.
-    """
-    frames = np.float32(options.acoustic_scale) * loglikes
-    beams = sorted({options.beam, max(options.beam, options.retry_beam)})
-    for beam in beams:
-        lattice, reached = engine.search(network, frames, _search_of(options, beam))
-        if lattice is not None and reached:
-            arcs, last = engine.best_arcs(lattice)
-            costs = lattice.graph[arcs].astype(np.float64) + lattice.acoustic[arcs]
-            tids = lattice.ilabel[arcs]
-            cost = float(costs.sum() + lattice.final_graph[last])
-            return Alignment(tids[tids > 0], cost, beam != options.beam)
-    raise InputError(
-        f"{utt}: no path of {said} through {len(frames)} frames within the beam"
-        f" {beams[-1]:g}; look at its transcript, or try a wider beam"
-    )
-
-
-@cache
-def _search_of(options: AlignOptions, beam: float) -> DecodeOptions:
-    return DecodeOptions(
-        options.acoustic_scale,
-        beam,
-        min_active=options.min_active,
-        lattice_beam=NARROW,
-        strict=options.strict,
-    )
 
 
 def align_one(

@@ -5,8 +5,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.align.data_dir import AlignSummary, align_flat, align_run
-from bayes_asr.align.utterance import AlignOptions
 from bayes_asr.cli.arguments import acoustic_scale, beam, processes, share
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, list_inputs, sharing
 from bayes_asr.config import load

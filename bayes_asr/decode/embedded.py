@@ -2,13 +2,13 @@
 
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from bayes_asr.decode import compiled
 from bayes_asr.decode.determinize import determinize
+from bayes_asr.decode.engine import Engine
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search import best_arcs, search
 from bayes_asr.decode.search_graph import Network
@@ -34,16 +34,6 @@ class DecodeResult:
     acoustic_cost: float
     reached_final: bool
     lattice: CompactLattice | None
-
-
-@dataclass(frozen=True)
-class Engine:
-    """One implementation of the three steps; all implementations give the same results."""
-
-    name: str
-    search: Callable[[Network, np.ndarray, DecodeOptions], tuple[Lattice | None, bool]]
-    best_arcs: Callable[[Lattice], tuple[np.ndarray, int]]
-    determinize: Callable[[Lattice, np.ndarray, float], CompactLattice]
 
 
 ENGINES = {

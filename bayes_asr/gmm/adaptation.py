@@ -21,7 +21,8 @@ from bayes_asr.gmm.models import Models
 from bayes_asr.gmm.occupation import Occupation, PdfWeights
 from bayes_asr.lattices.posteriors import compute_posteriors, find_times
 from bayes_asr.log import LOGGER
-from bayes_asr.tables.lattice import Lattice
+from bayes_asr.tables.gmm import Mixtures
+from bayes_asr.tables.lattice import CompactLattice, Lattice
 
 ALIGNMENT_MODEL = "final.alimdl"
 SILENCE = Path("phones", "silence.csl")  # of a graph
@@ -103,71 +104,78 @@ def observe_unadapted(
     The speaker-independent model says, too, which Gaussian made a frame.
     """
     options = replace(models.job.options, beam=how.first_beam, max_active=how.first_max_active)
+    network, model = models.network, models.unadapted
     try:
         x = models.read(utt)
-        scores = models.score(utt, x, models.unadapted)
-        lattice, _ = search_lattice(models.network, scores, options, models.engine)
-    except (InputError, MemoryError):
-        return  # the next search tells
-    if lattice is not None:
-        pdfs = _weigh_pdfs(models, how, lattice, options.lattice_beam)
-        statistics.add(models.mixtures, x, Occupation.of(models.unadapted, x, pdfs))
+        scores = models.score(utt, x, model)
+        lattice, _ = search_lattice(network, scores, options, models.engine)
+        if lattice is not None:
+            words = models.engine.determinize(lattice, network.phone_start, options.lattice_beam)
+            _add(models, how, statistics, x, words, model)
+    except (InputError, MemoryError) as error:
+        LOGGER.warning("%s; it says nothing of its speaker", error)
 
 
 def observe_adapted(
     models: Models, how: Adaptation, utt: str, first: np.ndarray, statistics: FmllrStatistics
 ) -> Found:
     """Search with the first transform of the speaker, and add what that says of an utterance."""
+    options, network = models.job.options, models.plain_network
     try:
         x = apply_transform(first, models.read(utt))
-        scores = models.score(utt, x)
-        lattice, reached = search_lattice(models.network, scores, models.job.options, models.engine)
+        lattice, reached = search_lattice(network, models.score(utt, x), options, models.engine)
+        if lattice is not None:
+            words = models.engine.determinize(lattice, network.phone_start, how.posterior_beam)
+            _add(models, how, statistics, x, words, models.mixtures)
     except (InputError, MemoryError) as error:
         return Found(utt, fault=InputError(str(error)))
-    if lattice is not None:
-        pdfs = _weigh_pdfs(models, how, lattice, how.posterior_beam)
-        statistics.add(models.mixtures, x, Occupation.of(models.mixtures, x, pdfs))
     return Found(utt, len(x), lattice, reached)
+
+
+def _add(
+    models: Models,
+    how: Adaptation,
+    statistics: FmllrStatistics,
+    x: np.ndarray,
+    words: CompactLattice,
+    divider: Mixtures,
+) -> None:
+    """Add the frames of a word lattice of scaled costs; `divider` divides them among Gaussians."""
+    found = compute_posteriors(words, 1.0)
+    pdfs = PdfWeights.of_posteriors(
+        models.transitions, found.frame, found.tid, found.share, how.silence, how.silence_weight
+    )
+    statistics.add(models.mixtures, x, Occupation.of(divider, x, pdfs))
 
 
 def score_anew(models: Models, found: Found, transform: np.ndarray) -> Result:
     """Replace the acoustic costs of a lattice by those of the features with the whole transform."""
+    options, network, lattice = models.job.options, models.plain_network, found.lattice
 
     def decode() -> DecodeResult:
         if found.fault:
             raise found.fault
-        lattice = found.lattice
+        renewed = None
         if lattice is not None:
             x = apply_transform(transform, models.read(found.utt))
-            scale = np.float32(models.job.options.acoustic_scale)
-            scores = scale * models.score(found.utt, x)
-            lattice = replace_acoustic(lattice, scores[:, models.transitions.pdf])
-        return read_lattice(
-            *(models.network, found.utt, lattice, found.reached, models.job.options, models.engine)
-        )
+            scores = np.float32(options.acoustic_scale) * models.score(found.utt, x)
+            renewed = replace_acoustic(lattice, scores, models.transitions.pdf)
+        return read_lattice(network, found.utt, renewed, found.reached, options, models.engine)
 
     return record_result(models.job, found.utt, found.frames, decode)
 
 
-def replace_acoustic(lattice: Lattice, scores: np.ndarray) -> Lattice:
-    """Return the lattice with costs by the scores [T, transition-ids + 1], as gmm-rescore-lattice.
+def replace_acoustic(lattice: Lattice, scores: np.ndarray, pdfs: np.ndarray) -> Lattice:
+    """Return the lattice with costs by scaled log-likelihoods [T, P], as gmm-rescore-lattice.
 
-    Scores are log-likelihoods with the scale of the lattice.
+    pdfs: of each transition-id.
     """
     source = np.repeat(np.arange(lattice.num_states), np.diff(lattice.offsets))
-    emits = lattice.ilabel > 0
-    frames = find_times(source, lattice.nextstate, emits, lattice.num_states)[source]
-    costs = -scores[frames.clip(max=len(scores) - 1), lattice.ilabel]
-    return replace(lattice, acoustic=np.where(emits, costs, np.float32(0)))
-
-
-def _weigh_pdfs(models: Models, how: Adaptation, lattice: Lattice, beam: float) -> PdfWeights:
-    """The pdfs of each frame by the word lattice, within a beam, of a lattice of scaled costs."""
-    words = models.engine.determinize(lattice, models.network.phone_start, beam)
-    found = compute_posteriors(words, 1.0)
-    return PdfWeights.of_posteriors(
-        models.transitions, found.frame, found.tid, found.share, how.silence, how.silence_weight
-    )
+    emits = np.flatnonzero(lattice.ilabel)
+    times = find_times(source, lattice.nextstate, lattice.ilabel > 0, lattice.num_states)
+    acoustic = np.zeros(len(lattice.acoustic), np.float32)
+    acoustic[emits] = -scores[times[source[emits]], pdfs[lattice.ilabel[emits]]]
+    return replace(lattice, acoustic=acoustic)
 
 
 def _estimate(statistics: FmllrStatistics, how: Adaptation, where: str) -> np.ndarray:

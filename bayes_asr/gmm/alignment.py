@@ -1,23 +1,23 @@
 """Which HMM state each frame is in: at equal lengths to begin with, then by Gaussian mixtures."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from bayes_asr.align.utterance import Alignment, AlignOptions, Result, find_path
-from bayes_asr.decode.embedded import Engine, choose_engine
+from bayes_asr.align.best_path import Alignment, AlignOptions, Result, find_path
+from bayes_asr.decode.engine import Engine
 from bayes_asr.decode.loading import build_network, check_loglikes
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.graph.hmm import index_transitions, transition_costs
 from bayes_asr.graph.transducers import sort_arcs, sources
+from bayes_asr.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.tables.fst import Fst
-from bayes_asr.tables.gmm import Mixtures
 from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mixtures import Mixtures
 
 MOST_WALKS = 10  # through a graph, to find one that is short enough
 HASHING = 7853  # Kaldi's StringHasher
@@ -41,9 +41,9 @@ class Aligner:
 
     model: TransitionModel
     mixtures: Mixtures
+    engine: Engine
     options: AlignOptions = ALIGN_SI
     careful: bool = False
-    engine: Engine = field(default_factory=choose_engine)
 
     @cached_property
     def costs(self) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bayes_asr.align.utterance import AlignOptions
+from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, replacing, together
 from bayes_asr.gmm import work

@@ -15,7 +15,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.gmm.affine import identity
 from bayes_asr.gmm.occupation import Occupation, PdfWeights, iter_blocks
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
-from bayes_asr.tables.gmm import Mixtures
+from bayes_asr.tables.mixtures import Mixtures
 
 MIN_COUNT = 500.0  # frames
 ITERATIONS = 40

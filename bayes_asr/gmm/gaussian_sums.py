@@ -7,7 +7,7 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.likelihood import PdfFrames, iter_posteriors
-from bayes_asr.tables.gmm import Mixtures
+from bayes_asr.tables.mixtures import Mixtures
 
 BLOCK = 20_000  # frames that are taken together, so that many share a pdf
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.gmm import Mixtures
+from bayes_asr.tables.mixtures import Mixtures
 
 BLOCK = 512  # frames that are scored together: more take memory and no less time
 

@@ -13,7 +13,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.gmm.occupation import PRUNING, Occupation, PdfWeights, iter_blocks
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
-from bayes_asr.tables.gmm import Mixtures
+from bayes_asr.tables.mixtures import Mixtures
 
 ITERATIONS = 200
 

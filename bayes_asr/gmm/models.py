@@ -1,11 +1,13 @@
 """What a process needs to decode with Gaussian mixtures: graph, models and features."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.decode.embedded import ENGINES, Engine
+from bayes_asr.decode.embedded import ENGINES
+from bayes_asr.decode.engine import Engine
 from bayes_asr.decode.job import Job
 from bayes_asr.decode.loading import build_network, check_loglikes
 from bayes_asr.decode.search_graph import Network
@@ -14,8 +16,9 @@ from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.fst import read_fst
-from bayes_asr.tables.gmm import Mixtures, read_gmm
+from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import read_data_dir
 
 
@@ -59,6 +62,14 @@ class Models:
                 " of one training"
             )
         return cls(job, features, network, transitions, mixtures, other, ENGINES[engine])
+
+    @cached_property
+    def plain_network(self) -> Network:
+        """The graph without phones: by it lattices are made deterministic by their words alone.
+
+        So does Kaldi's lattice-determinize-pruned; its decoders do it by phones first.
+        """
+        return replace(self.network, phone_start=np.zeros_like(self.network.phone_start))
 
     def read(self, utt: str) -> np.ndarray:
         """The features of an utterance, float32 [T, D]; InputError where they cannot be read."""

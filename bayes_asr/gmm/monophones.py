@@ -8,8 +8,8 @@ from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import statistics
 from bayes_asr.gmm.first_model import derive_transitions
 from bayes_asr.gmm.roots import Root, build_stub
-from bayes_asr.tables.gmm import Mixtures
 from bayes_asr.tables.mdl import Topology, TransitionModel, pdf_class_counts
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.tree import Tree
 
 

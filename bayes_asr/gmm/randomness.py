@@ -21,7 +21,7 @@ class Random:
         state = [seed or 1]
         while len(state) < DEGREE:
             state.append(16807 * state[-1] % LARGEST)  # minimal standard, Park and Miller 1988
-        self._state = np.array(state[LAG:] + state[:LAG], np.uint32)
+        self._state = np.array(state[LAG:] + state[:LAG], np.int64).astype(np.uint32)
         self.integers(DISCARDED)
 
     def integers(self, count: int) -> np.ndarray:

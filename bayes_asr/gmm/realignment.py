@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bayes_asr.align.utterance import AlignOptions
+from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.corpus.sets import report_skipped
 from bayes_asr.files import is_there
 from bayes_asr.gmm.course import Course

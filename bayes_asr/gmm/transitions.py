@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bayes_asr.graph.hmm import index_transitions
+from bayes_asr.graph.transition_index import index_transitions
 from bayes_asr.tables.mdl import TransitionModel
 
 FLOORINGS = 3  # Kaldi floors and normalises that often

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.align.utterance import Alignment, AlignOptions
+from bayes_asr.align.best_path import Alignment, AlignOptions
+from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.alignment import Aligner, align_all, align_equally, boost_silence
 from bayes_asr.gmm.features import (
@@ -21,22 +22,22 @@ from bayes_asr.gmm.fmllr import adapt_speaker
 from bayes_asr.gmm.gaussian_sums import Statistics, accumulate
 from bayes_asr.gmm.graphs import Compiler, read_compiler
 from bayes_asr.gmm.lda import LdaStatistics
-from bayes_asr.gmm.mllt import MlltStatistics
-from bayes_asr.gmm.occupation import Occupation, PdfWeights
+from bayes_asr.gmm.mllt import MlltStatistics, accumulate_mllt
+from bayes_asr.gmm.occupation import PRUNING, PdfWeights
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.transitions import count_transitions
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.fst import Fst
-from bayes_asr.tables.gmm import Mixtures, read_gmm
+from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import read_data_dir
 from bayes_asr.tables.tree import read_tree
 
 Aligned = Sequence[tuple[str, np.ndarray]]  # utterances and their transition-ids int32 [T]
 Graphs = Sequence[tuple[str, Fst]]
-PRUNING = 4.0  # randprune of train_lda_mllt.sh: posteriors below are 0 or this, at random
 
 
 @dataclass(frozen=True)
@@ -158,12 +159,9 @@ def sum_classes(
 
 def sum_scatters(reading: Reading, share: str, aligned: Aligned) -> MlltStatistics:
     """What MLLT takes."""
-    opened, random = open_reading(reading), Random()
-    total = MlltStatistics.zeros(opened.features.dim)
-    for _, tids, x in opened.iter_frames(aligned):
-        occupation = Occupation.of(opened.mixtures, x, opened.weigh(tids))
-        total.add(opened.mixtures, x, occupation.prune(PRUNING, random))
-    return total
+    opened = open_reading(reading)
+    spoken = ((x, opened.weigh(tids)) for _, tids, x in opened.iter_frames(aligned))
+    return accumulate_mllt(opened.mixtures, spoken, Random())
 
 
 def adapt(
@@ -219,7 +217,7 @@ def _open_aligner(
 ) -> Aligner:
     opened = open_reading(reading)
     boosted = boost_silence(opened.mixtures, opened.transitions, pauses, boost)
-    return Aligner(opened.transitions, boosted, options)
+    return Aligner(opened.transitions, boosted, choose_engine(), options)
 
 
 def align(

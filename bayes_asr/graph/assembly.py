@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_asr.graph.hmm import find_first_transition, index_transitions, window_pdfs
-from bayes_asr.graph.sayings import Sayings
-from bayes_asr.graph.transducers import sort_arcs
+from bayes_asr.graph.transducers import Sayings, sort_arcs
+from bayes_asr.graph.transition_index import find_first_transition, index_transitions, window_pdfs
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.tree import Tree

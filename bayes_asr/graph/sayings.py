@@ -6,28 +6,18 @@ deterministic, and each sequence of them has the same cost.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.graph.transducers import sort_by_output
+from bayes_asr.graph.transducers import PhoneArc, Sayings, sort_by_output
 from bayes_asr.tables.fst import Fst
 
 SAME = 3  # decimals up to which costs are equal: Kaldi's kDelta is 1/1024
 Node = tuple[int, int]  # state of L, how many words are said
 Step = tuple[int, float, Node]  # phone-id or 0, cost, next node
 Costs = dict[Node, float]
-PhoneArc = tuple[int, int, float, int]  # source, phone-id, cost, next state
-
-
-@dataclass(frozen=True)
-class Sayings:
-    """A deterministic acceptor of phones from state 0: its arcs, the costs of its final states."""
-
-    arcs: Sequence[PhoneArc]
-    final: Mapping[int, float]
 
 
 class Lexicon:

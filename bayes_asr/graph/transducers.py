@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,15 @@ from bayes_asr.errors import InputError
 from bayes_asr.tables.fst import Fst, read_fst, write_fst
 
 Arc = tuple[int, int, int, float, int]  # source, input label, output label, cost, next state
+PhoneArc = tuple[int, int, float, int]  # source, phone-id, cost, next state
+
+
+@dataclass(frozen=True)
+class Sayings:
+    """A deterministic acceptor of phones from state 0: its arcs, the costs of its final states."""
+
+    arcs: Sequence[PhoneArc]
+    final: Mapping[int, float]
 
 
 def build_fst(arcs: Sequence[Arc], final: Mapping[int, float], start: int = 0) -> Fst:

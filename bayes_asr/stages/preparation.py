@@ -45,8 +45,8 @@ def plan_preparation(options: Options, recipe: Recipe, root: Path) -> Preparatio
         return replace(prepared, without_kaldi=recipe.file(WITHOUT_GMMS))
     if _has_kaldi(options.out, root):
         return replace(prepared, kaldi=tuple(_train_gmms("kaldi_gmm.sh", options, recipe, root)))
-    command = _train_gmms("gmm.sh", options, recipe, root)
-    return replace(prepared, gmm=(*command, "--config", recipe.file(CONFIG)))
+    own = _train_gmms("gmm.sh", options, recipe, root)
+    return replace(prepared, gmm=(*own, "--config", recipe.file(CONFIG)))
 
 
 def _has_kaldi(out: str, root: Path) -> bool:

@@ -1,95 +1,14 @@
 """Kaldi's `final.mdl` of Gaussian mixtures: the transition model, and a mixture for each pdf."""
 
 import struct
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from bayes_asr.files import replacing
 from bayes_asr.tables.binary import KaldiReader, open_bytes
-from bayes_asr.tables.matrix import read_inner_matrix
 from bayes_asr.tables.mdl import TransitionModel, pack_transition_model, parse_transition_model
-
-LOG_2PI = 1.8378770664093454835606594728112
-
-
-@dataclass(frozen=True, eq=False)
-class Mixtures:
-    """Gaussians with diagonal covariances: M in all, of dimension D, for P pdfs.
-
-    Pdf p has the Gaussians first[p] to first[p + 1]: `first` is int64 [P + 1]. `weights` [M],
-    `inverse_variances` [M, D] and `means_inverse_variances` [M, D] are float32, as in Kaldi
-    (gmm/diag-gmm.h). The weights of a pdf sum to one.
-    """
-
-    first: np.ndarray
-    weights: np.ndarray
-    inverse_variances: np.ndarray
-    means_inverse_variances: np.ndarray
-
-    @staticmethod
-    def from_moments(
-        first: np.ndarray, weights: np.ndarray, means: np.ndarray, variances: np.ndarray
-    ) -> "Mixtures":
-        """Make them of weights [M], means [M, D] and variances [M, D], rounded as Kaldi rounds."""
-        inverse = 1 / np.asarray(variances, np.float32)
-        return Mixtures(
-            first=np.asarray(first, np.int64),
-            weights=np.asarray(weights, np.float32),
-            inverse_variances=inverse,
-            means_inverse_variances=np.asarray(means, np.float32) * inverse,
-        )
-
-    @property
-    def num_pdfs(self) -> int:
-        """P."""
-        return len(self.first) - 1
-
-    @property
-    def num_gaussians(self) -> int:
-        """M, of all pdfs together."""
-        return len(self.weights)
-
-    @property
-    def dim(self) -> int:
-        """D."""
-        return self.inverse_variances.shape[1]
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """How many Gaussians each pdf has, int64 [P]."""
-        return np.diff(self.first)
-
-    @property
-    def pdfs(self) -> np.ndarray:
-        """The pdf of each Gaussian, int64 [M]."""
-        return np.repeat(np.arange(self.num_pdfs), self.sizes)
-
-    @property
-    def variances(self) -> np.ndarray:
-        """Variances, float64 [M, D]."""
-        return 1 / self.inverse_variances.astype(np.float64)
-
-    @property
-    def means(self) -> np.ndarray:
-        """Means, float64 [M, D]."""
-        return self.means_inverse_variances * self.variances
-
-    @cached_property
-    def gconsts(self) -> np.ndarray:
-        """Log of weight times density at zero, float32 [M] (gmm/diag-gmm.cc, ComputeGconsts).
-
-        The sum is rounded after each dimension, as Kaldi's is. Weight zero gives minus infinity.
-        """
-        with np.errstate(divide="ignore"):
-            total = _log(self.weights) + np.float32(-0.5 * LOG_2PI * self.dim)
-        columns = zip(self.inverse_variances.T, self.means_inverse_variances.T, strict=True)
-        for inverse, scaled in columns:
-            at_zero = 0.5 * scaled.astype(np.float64) * scaled / inverse
-            total = (total + (0.5 * _log(inverse).astype(np.float64) - at_zero)).astype("f4")
-        return total
+from bayes_asr.tables.mixtures import Mixtures
 
 
 def read_gmm(path: Path) -> tuple[TransitionModel, Mixtures]:
@@ -130,11 +49,6 @@ def write_gmm(transitions: TransitionModel, mixtures: Mixtures, path: Path) -> N
         temporary.write_bytes(b"".join(parts))
 
 
-def _log(values: np.ndarray) -> np.ndarray:
-    """Logarithms in float32, rounded correctly, as those of the C library nearly always are."""
-    return np.log(values.astype(np.float64)).astype(np.float32)
-
-
 def _read_mixture(
     reader: KaldiReader, dim: int, pdf: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -145,9 +59,9 @@ def _read_mixture(
         reader.expect("<WEIGHTS>")
     weights = reader.reals()
     reader.expect("<MEANS_INVVARS>")
-    scaled = read_inner_matrix(reader, dim)
+    scaled = _read_matrix(reader, dim)
     reader.expect("<INV_VARS>")
-    inverse = read_inner_matrix(reader, dim)
+    inverse = _read_matrix(reader, dim)
     reader.expect("</DiagGMM>", "<DiagGMMEnd>")
     if not 0 < len(weights) == len(scaled) == len(inverse):
         numbers = f"{len(weights)} weights, {len(scaled)} means and {len(inverse)} variances"
@@ -161,6 +75,23 @@ def _read_mixture(
     ):
         raise reader.fail(f"the mixture of pdf {pdf} is no density: weights or variances")
     return weights, scaled, inverse
+
+
+def _read_matrix(reader: KaldiReader, columns: int) -> np.ndarray:
+    """Read a matrix inside a binary or text model, as float32 [N, columns]."""
+    if not reader.binary:
+        values, found = reader.reals(), columns
+        rows = len(values) // columns
+    else:
+        kind = {"FM": "<f4", "DM": "<f8"}[reader.expect("FM", "DM")]
+        rows, found = reader.count(), reader.count()
+        size = rows * found * np.dtype(kind).itemsize
+        raw = reader.source.take(size, f"a matrix ({rows} x {found})")
+        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
+            values = np.frombuffer(raw, kind).astype(np.float32)
+    if found != columns or len(values) != rows * columns:
+        raise reader.fail(f"{len(values)} values in rows of {found} where {columns} are due")
+    return values.reshape(rows, columns)
 
 
 def _pack_int(value: int) -> bytes:

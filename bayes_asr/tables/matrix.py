@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.binary import DAMAGED, ByteReader, KaldiReader
+from bayes_asr.tables.binary import DAMAGED, ByteReader
 from bayes_asr.tables.compressed import compressed_size, expand
 
 PLAIN: dict[bytes, np.dtype] = {b"FM": np.dtype("<f4"), b"DM": np.dtype("<f8")}
@@ -91,22 +91,6 @@ def read_text_matrix(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
         found = f"rows of {widths[0]} to {widths[-1]} values, {after[:20]!r} after the ']'"
         raise _explain_no_matrix(source, utt, found)
     return np.array(rows).reshape(len(rows), widths[0])
-
-
-def read_inner_matrix(reader: KaldiReader, columns: int) -> np.ndarray:
-    """Read a matrix inside a binary or text model, as float32 [N, columns]."""
-    if not reader.binary:
-        values = reader.reals()
-        rows, found = divmod(len(values), columns)[0], columns
-    else:
-        kind = PLAIN[reader.expect("FM", "DM").encode()]
-        rows, found = reader.count(), reader.count()
-        raw = reader.source.take(rows * found * kind.itemsize, f"a matrix ({rows} x {found})")
-        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
-            values = np.frombuffer(raw, kind).astype(np.float32)
-    if found != columns or len(values) != rows * columns:
-        raise reader.fail(f"{len(values)} values in rows of {found} where {columns} are due")
-    return values.reshape(rows, columns)
 
 
 def _parse_numbers(source: ByteReader, utt: str, line: bytes) -> np.ndarray:

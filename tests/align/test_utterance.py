@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.align.transcript import Speech, align_evenly
-from bayes_asr.align.utterance import AlignOptions, align_utterance, word_spans
+from bayes_asr.align.utterance import align_utterance, word_spans
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
-from bayes_asr.graph.hmm import index_transitions
 from bayes_asr.graph.lang import Lang, read_lang
 from bayes_asr.graph.lexicon import Pronunciation
 from bayes_asr.graph.ngram import NgramModel, read_arpa
 from bayes_asr.graph.symbols import END, START
+from bayes_asr.graph.transition_index import index_transitions
 from bayes_asr.tables.ark import iter_int_vectors
 from bayes_asr.tables.mdl import build_monophone_model, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text

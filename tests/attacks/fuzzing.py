@@ -32,7 +32,7 @@ from bayes_asr.score.sweeps import score_utterances
 from bayes_asr.sound.audio import read_audio
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, write_matrices
 from bayes_asr.tables.fst import Fst, read_fst, write_fst
-from bayes_asr.tables.gmm import Mixtures, read_gmm, write_gmm
+from bayes_asr.tables.gmm import read_gmm, write_gmm
 from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices, write_lattices
 from bayes_asr.tables.mdl import (
@@ -40,6 +40,7 @@ from bayes_asr.tables.mdl import (
     read_transition_model,
     write_transition_model,
 )
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import read_mapping, read_symbols, read_text
 from bayes_asr.tables.tree import build_monophone_tree, read_tree, write_tree

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.align.utterance import AlignOptions
+from bayes_asr.align.best_path import AlignOptions
+from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import deltas, splice
 from bayes_asr.gmm.alignment import (
@@ -26,8 +27,9 @@ from bayes_asr.graph.transducers import build_fst
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.fst_archive import iter_fsts, write_fsts
-from bayes_asr.tables.gmm import Mixtures, read_gmm
+from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import read_mapping, read_text
 from bayes_asr.tables.tree import read_tree
 from tests.conftest import existing
@@ -87,7 +89,9 @@ def read_alignments(folder: Path) -> dict[str, np.ndarray]:
 def test_alignments_and_failures_are_kaldis(stage: str) -> None:
     model, mixtures, graphs = model_of(stage)
     kaldis = read_alignments(GOLDEN / f"{stage}_ali")
-    results = dict(align_all(Aligner(model, mixtures), graphs.items(), features(stage)))
+    results = dict(
+        align_all(Aligner(model, mixtures, choose_engine()), graphs.items(), features(stage))
+    )
     assert [*results] == [*graphs]
     for utt, found in results.items():
         if isinstance(found, InputError):
@@ -101,7 +105,7 @@ def test_adapted_features_are_aligned_as_in_the_last_pass() -> None:
     """Kaldi's last alignment is of an earlier pass: it differs in few frames, and costs more."""
     model, mixtures, graphs = model_of("tri3")
     kaldis, x = read_alignments(GOLDEN / "tri3"), features("tri3")
-    aligner = Aligner(model, mixtures)
+    aligner = Aligner(model, mixtures, choose_engine())
     differ = frames = 0
     for utt, ali in kaldis.items():
         found = aligner.align(utt, graphs[utt], x[utt]).transition_ids
@@ -127,7 +131,7 @@ def test_pauses_are_aligned_no_worse_than_by_kaldi(kaldi_corpus: Callable[[str],
     x = {u: m for u, m in iter_features(root) if u in [*kaldis][:150]}
     graphs = {utt: compiler.compile(utt, text[utt]) for utt in x}
     differ = frames = 0
-    for utt, found in align_all(Aligner(model, mixtures), graphs.items(), x):
+    for utt, found in align_all(Aligner(model, mixtures, choose_engine()), graphs.items(), x):
         assert not isinstance(found, InputError)
         differ += int((found.transition_ids != kaldis[utt]).sum())
         frames += len(kaldis[utt])
@@ -201,7 +205,7 @@ def test_the_graph_of_another_model_is_refused() -> None:
     _, _, others = model_of("tri3")
     utt = next(iter(others))
     with pytest.raises(InputError, match=f"{utt}: its graph is of another model"):
-        Aligner(model, mixtures).align(utt, others[utt], features("mono")[utt])
+        Aligner(model, mixtures, choose_engine()).align(utt, others[utt], features("mono")[utt])
 
 
 def test_equal_lengths_are_those_of_kaldis_program() -> None:
@@ -262,11 +266,11 @@ def test_careful_alignment_refuses_more_speech_than_its_words() -> None:
     utt, words = next(iter(read_text(GOLDEN / "data" / "text").items()))
     half = compiler.compile(utt, words[: len(words) // 2])
     options = AlignOptions(beam=200.0, retry_beam=200.0, min_active=20, strict=True)
-    hasty = Aligner(model, mixtures, options).align(utt, half, x[utt])
+    hasty = Aligner(model, mixtures, choose_engine(), options).align(utt, half, x[utt])
     assert len(hasty.transition_ids) == len(x[utt])
     with pytest.raises(InputError, match="no path of its transcript"):
-        Aligner(model, mixtures, ALIGN_SI, careful=True).align(utt, half, x[utt])
-    whole = Aligner(model, mixtures, careful=True).align(utt, graphs[utt], x[utt])
-    plain = Aligner(model, mixtures).align(utt, graphs[utt], x[utt])
+        Aligner(model, mixtures, choose_engine(), ALIGN_SI, careful=True).align(utt, half, x[utt])
+    whole = Aligner(model, mixtures, choose_engine(), careful=True).align(utt, graphs[utt], x[utt])
+    plain = Aligner(model, mixtures, choose_engine()).align(utt, graphs[utt], x[utt])
     assert whole.transition_ids.tolist() == plain.transition_ids.tolist()
     assert make_careful(half).num_states == 2 * half.num_states + 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.gmm.affine import apply_transform, compose, identity
 from bayes_asr.gmm.alignment import Aligner, align_all
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
@@ -22,8 +23,8 @@ from bayes_asr.gmm.transitions import count_transitions, update_transitions
 from bayes_asr.gmm.tree_statistics import Context
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
 from bayes_asr.tables.ark import iter_matrices, read_matrix
-from bayes_asr.tables.gmm import Mixtures
 from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import read_data_dir
 from bayes_asr.tables.tree import Tree, read_tree
 from tests.support.golden_data import SILENCE, write_golden_data
@@ -56,7 +57,7 @@ class Course:
     def align(self, lang: Path, text: Mapping[str, list[str]]) -> None:
         compiler = read_compiler(lang, self.model, self.tree)
         graphs = ((utt, compiler.compile(utt, text[utt])) for utt in self.x)
-        results = align_all(Aligner(self.model, self.mixtures), graphs, self.x)
+        results = align_all(Aligner(self.model, self.mixtures, choose_engine()), graphs, self.x)
         self.aligned = {u: r.transition_ids for u, r in results if not isinstance(r, Exception)}
 
     def estimate(self, target: int, power: float) -> None:

@@ -12,7 +12,8 @@ from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.mixing import mix_down, mix_up
 from bayes_asr.gmm.transitions import count_transitions, update_transitions
 from bayes_asr.tables.ark import iter_matrices, write_matrices
-from bayes_asr.tables.gmm import Mixtures, read_gmm, write_gmm
+from bayes_asr.tables.gmm import read_gmm, write_gmm
+from bayes_asr.tables.mixtures import Mixtures
 from tests.support.mixtures import GoldenGmms, golden_gmms
 
 pytestmark = [

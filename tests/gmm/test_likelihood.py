@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.likelihood import BLOCK, iter_posteriors, log_likelihoods
-from bayes_asr.tables.gmm import Mixtures
+from bayes_asr.tables.mixtures import Mixtures
 from tests.support.mixtures import golden_gmms, random_mixtures
 
 SIZES = [3, 1, 7, 1, 2]

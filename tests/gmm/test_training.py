@@ -1,4 +1,4 @@
-"""Trainings of Gaussian mixtures: Kaldi's, and the same whatever ends them and whoever shares them."""
+"""Trainings of Gaussian mixtures: as Kaldi's, whatever ends them and whoever shares them."""
 
 import json
 import shutil
@@ -186,9 +186,9 @@ def test_models_of_others_stay(few: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(few: Path, tmp_path: Path) -> None:
+    (tmp_path / "ali").mkdir()
+    (tmp_path / "ali" / "ali.1.gz").write_bytes(b"")
     with pytest.raises(InputError, match=r"ali/final\.mdl: is not there; an earlier step makes it"):
-        (tmp_path / "ali").mkdir()
-        (tmp_path / "ali" / "ali.1.gz").write_bytes(b"")
         train(SCHEDULES["tri1"], few / "data", find_lang(), tmp_path / "ali", tmp_path, map_here)
     (few / "empty").mkdir(exist_ok=True)
     with pytest.raises(InputError, match=r"empty/feats\.scp: is not there"):

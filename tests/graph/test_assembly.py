@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from bayes_asr.errors import InputError
 from bayes_asr.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.graph.build import compose_graph
-from bayes_asr.graph.hmm import index_transitions, transition_costs
 from bayes_asr.graph.lexicon import Pronunciation, build_lexicon_fst, number_words
 from bayes_asr.graph.sayings import Lexicon
 from bayes_asr.graph.topology import build_topology
 from bayes_asr.graph.transducers import build_fst, sources
+from bayes_asr.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.mdl import (
     TransitionModel,

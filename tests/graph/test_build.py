@@ -16,7 +16,7 @@ from bayes_asr.decode.archive import decode_archive
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
 from bayes_asr.graph.build import Graph, build_graph, write_graph
-from bayes_asr.graph.hmm import add_self_loops, index_transitions
+from bayes_asr.graph.hmm import add_self_loops
 from bayes_asr.graph.lexicon import (
     Pronunciation,
     build_lexicon_fst,
@@ -26,6 +26,7 @@ from bayes_asr.graph.lexicon import (
 )
 from bayes_asr.graph.ngram import NgramModel, estimate_witten_bell
 from bayes_asr.graph.symbols import END, START
+from bayes_asr.graph.transition_index import index_transitions
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.mdl import (
     TransitionModel,

@@ -80,7 +80,7 @@ def test_paths_of_different_lengths_are_refused() -> None:
     without = replace(
         lattice, ilabel=np.where(np.arange(len(lattice.ilabel)) == first, 0, lattice.ilabel)
     )
-    with pytest.raises(InputError, match="has paths of . and of . frames"):
+    with pytest.raises(InputError, match=r"has paths of . and of . frames"):
         compute_posteriors(without, SCALE)
 
 

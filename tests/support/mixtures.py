@@ -10,8 +10,9 @@ import pytest
 
 from bayes_asr.features.front_end import deltas, speaker_normalised
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
-from bayes_asr.tables.gmm import Mixtures, read_gmm
+from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import read_text
 from tests.support.places import DATA
 

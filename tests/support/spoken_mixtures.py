@@ -7,8 +7,9 @@ import numpy as np
 
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.fst import Fst, write_fst
-from bayes_asr.tables.gmm import Mixtures, write_gmm
+from bayes_asr.tables.gmm import write_gmm
 from bayes_asr.tables.mdl import build_monophone_model
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import write_lines, write_mapping, write_text
 
 DIM = 4

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.gmm import Mixtures, read_gmm, write_gmm
+from bayes_asr.tables.gmm import read_gmm, write_gmm
 from bayes_asr.tables.mdl import build_monophone_model
+from bayes_asr.tables.mixtures import Mixtures
 from tests.support.mixtures import golden_gmms, random_mixtures
 
 MODELS = ["mono/0.mdl", "mono/final.mdl", "tri1/final.mdl", "tri2/final.mdl", "tri3/final.mdl"]

@@ -1,0 +1,30 @@
+"""Runs programs of Kaldi, where KALDI_ROOT says that they are."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FOLDERS = ("bin", "gmmbin", "featbin", "fstbin", "latbin", "lmbin")
+NEEDS_KALDI = [
+    pytest.mark.kaldi,
+    pytest.mark.skipif("KALDI_ROOT" not in os.environ, reason="KALDI_ROOT is not set"),
+]
+
+
+def run_kaldi(cwd: Path, pipeline: str, **names: object) -> str:
+    """Run a pipeline of bash in a folder, `{name}` filled in; return what it prints."""
+    root = Path(os.environ["KALDI_ROOT"])
+    path = [*(root / "src" / name for name in FOLDERS), root / "egs" / "wsj" / "s5" / "utils"]
+    quoted = {name: shlex.quote(str(value)) for name, value in names.items()}
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", pipeline.format(**quoted)],
+        cwd=cwd,
+        env={**os.environ, "PATH": ":".join([*map(str, path), os.environ["PATH"]]), "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
