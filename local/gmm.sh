@@ -43,7 +43,7 @@ way_mono() { call mono "${mono[@]}" -- "$@"; }
 way_deltas() { call deltas "${tri1[@]}" -- "$@"; }
 way_lda_mllt() { call lda-mllt --dim "$dim" --left-context 3 --right-context 3 "${tri2[@]}" -- "$@"; }
 way_sat() { call sat "${tri3[@]}" -- "$@"; }
-way_align() {
+way_align() { # by transforms of the speakers where the model was trained with some, whichever script a recipe names
     local -n script_of_model=${3##*/}_ali
     local lost=()
     # Those of other sets serve the frame error, and Kaldi's aligner gives up on as many.
