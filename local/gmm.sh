@@ -55,7 +55,7 @@ way_decode() {
     in_own_words "${decode[@]}"
     command=(in_jobs decode "$1" "$2/graph" "$2" "$3" --wip "${wip[@]}" "${words[@]}")
 }
-way_score() { command=(score "${config[@]}" "$@"); }
+way_score() { command=(score "${config[@]}" "$1" "$2 $(checksum "${config[@]}")"); }
 way_fmllr() { command=(bayes-asr gmm features "data/$1" exp/tri3 "$2" "data-fmllr-tri3/$1"); }
 
 # call STEP OPTION... -- ARGUMENT...: set $command to a step of bayes-asr gmm with the options of a script of Kaldi's.
@@ -103,7 +103,7 @@ mfcc() {
     exec bayes-asr features "data/$1" ${train_cmd:+--cmd "$train_cmd" --nj "$nj"}
 }
 
-# score CONFIG... MODEL CHECKSUM: the errors of dev and test, as those of a run, in gmm/MODEL.
+# score CONFIG... MODEL CHECKSUMS: the errors of dev and test, as those of a run, in gmm/MODEL.
 score() {
     local model=${*: -2:1} name set folder=gmm/${*: -2:1} references=()
     mkdir -p "$folder"
