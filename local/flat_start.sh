@@ -3,24 +3,31 @@
 # dictionary and language model with monophones, and alignments that begin with states of equal lengths. A small network
 # learns them and aligns again, a second one learns what came of it.
 # $sets are the recipe's names of train, dev and test, $oov is the word that stands for those without pronunciation.
+# $pauses, if set, is the probability of a pause between words of the graph. Where there is data/local/dict_align, it
+# aligns text_words.
 # The recipe's aligner.yaml describes the small networks, its without_kaldi.yaml what else differs without GMMs.
 # run.sh sets the others, of which $configuration grows and $force may be empty.
 : "${sets[@]:?}" "${oov:?}" "${out:?}" "${nj:?}"
 
 dict=$out/data/local/dict lm=$out/data/local/lm.arpa exp=$out/exp
-folders=("${sets[@]/#/"$out/data/"}")
-align=(bayes-asr align --oov "$oov" --lang "$dict")
+folders=("${sets[@]/#/"$out/data/"}") text=text lang=$dict said_train=() said_dev=()
+if [[ -d ${dict}_align ]]; then
+    text=text_words lang=${dict}_align
+    said_train=(--text "${folders[0]}/$text") said_dev=(--text "${folders[1]}/$text")
+fi
+align=(bayes-asr align --oov "$oov" --lang "$lang")
 configuration+=("$(recipe_file without_kaldi.yaml)")
 if [[ -f ${folders[0]}/wav.scp ]]; then # else the recipe has prepared features itself
     run_stage 1 features "$out" "${folders[@]/%//segments}" "${folders[@]/%//wav.scp}" "${folders[@]/%//frontend.json}" -- \
         bayes-asr features "${folders[@]}"
 fi
-run_stage 2 flat_train "$out" "${folders[0]}"/{text,feats.scp} "$dict/lexicon.txt" "$exp/flat_ali/ali.1.gz" -- \
-    "${align[@]}" --flat --data "${folders[0]}" --out "$exp/flat_ali"
-run_stage 2 flat_dev "$out" "${folders[1]}"/{text,feats.scp} "$exp"/{flat_ali/final.mdl,flat_ali_dev/ali.1.gz} -- \
-    "${align[@]}" --flat --data "${folders[1]}" --model "$exp/flat_ali/final.mdl" --out "$exp/flat_ali_dev"
+run_stage 2 flat_train "$out" "${folders[0]}"/{"$text",feats.scp} "$lang/lexicon.txt" "$exp/flat_ali/ali.1.gz" -- \
+    "${align[@]}" --flat --data "${folders[0]}" "${said_train[@]}" --out "$exp/flat_ali"
+run_stage 2 flat_dev "$out" "${folders[1]}"/{"$text",feats.scp} "$exp"/{flat_ali/final.mdl,flat_ali_dev/ali.1.gz} -- \
+    "${align[@]}" --flat --data "${folders[1]}" "${said_dev[@]}" --model "$exp/flat_ali/final.mdl" --out "$exp/flat_ali_dev"
 run_stage 2 graph "$out" "$dict/lexicon.txt" "$lm" "$exp"/{flat_ali/final.mdl,mono/graph/HCLG.fst} -- \
-    bayes-asr graph --lexicon "$dict/lexicon.txt" --lm "$lm" --model "$exp/flat_ali/final.mdl" --out "$exp/mono/graph"
+    bayes-asr graph --lexicon "$dict/lexicon.txt" --lm "$lm" --model "$exp/flat_ali/final.mdl" \
+    ${pauses:+--silence-prob "$pauses"} --out "$exp/mono/graph"
 learnt=flat_ali
 for realigned in first_ali realigned_ali; do
     aligner=$exp/aligner_${realigned%_ali}
@@ -28,10 +35,10 @@ for realigned in first_ali realigned_ali; do
         --set=data.dir="$out" --set=data.train.alignments="[exp/$learnt]" --set=data.dev.alignments="[exp/${learnt}_dev]" \
         --out "$aligner" ${force:+--new}
     for part in train dev; do
-        ali=$exp/$realigned
-        [[ $part == train ]] || ali+=_dev
+        ali=$exp/$realigned said=("${said_train[@]}")
+        [[ $part == train ]] || ali+=_dev said=("${said_dev[@]}")
         run_stage 2 "${realigned}_$part" "$aligner" "$aligner"/{config.yaml,best.pt} "$ali/ali.1.gz" -- \
-            "${align[@]}" "$aligner" --on "$part" --nj "$nj" --out "$ali"
+            "${align[@]}" "$aligner" --on "$part" "${said[@]}" --nj "$nj" --out "$ali"
     done
     learnt=$realigned
 done

@@ -54,29 +54,50 @@ way_decode() {
 way_score() { :; } # bayes-asr rescore reads the lattices
 way_fmllr() { command=(fmllr "$@"); }
 
-# language OOV OPTION... CHECKSUM: L from the dictionary, G from the language model.
+# language OOV OPTION... CHECKSUM: L from the dictionary, G from the language model. Where a recipe prepares dict_align,
+# transcripts are aligned by it. dict_words and lm_words.arpa are another task of the same models.
 language() {
-    local scratch=data/local/lang_tmp test=data/lang_test
-    rm -rf "$scratch" && mkdir "$scratch" && cp -r data/local/dict "$scratch/dict" && # Kaldi adds a file to it
-        utils/prepare_lang.sh "${@:2:$#-2}" "$scratch/dict" "$1" "$scratch" data/lang &&
-        cp -r data/lang "$test" &&
-        arpa2fst --disambig-symbol=#0 --read-symbol-table="$test/words.txt" data/local/lm.arpa "$test/G.fst"
+    local aligned=dict task
+    [[ ! -d data/local/dict_align ]] || aligned=dict_align
+    pronunciations "$aligned" data/lang "${@:1:$#-1}" || return
+    for task in '' _words; do
+        [[ -d data/local/dict$task ]] || continue
+        if [[ dict$task == "$aligned" ]]; then
+            cp -r data/lang data/lang_test || return
+        else
+            pronunciations "dict$task" "data/lang_test$task" "${@:1:$#-1}" || return
+        fi
+        arpa2fst --disambig-symbol=#0 --read-symbol-table="data/lang_test$task/words.txt" "data/local/lm$task.arpa" \
+            "data/lang_test$task/G.fst" || return
+    done
+}
+
+# pronunciations DICT LANG OOV OPTION...: the folder LANG of a dictionary below data/local.
+pronunciations() {
+    local scratch=data/local/lang_tmp
+    rm -rf "$scratch" && mkdir "$scratch" && cp -r "data/local/$1" "$scratch/dict" && # Kaldi adds a file to it
+        utils/prepare_lang.sh "${@:4}" "$scratch/dict" "$3" "$scratch" "$2"
 }
 
 # mfcc SET CHECKSUM: 13 cepstra and their statistics by speaker, unless the recipe has prepared features itself.
 mfcc() {
     python "$root/local/kaldi_data.py" "data/$1" "data-mfcc/$1" || return
+    [[ ! -d data/local/dict_align ]] || cp "data/$1/text_words" "data-mfcc/$1/text" || return
     if [[ -f data/$1/wav.scp ]]; then
         in_jobs "data-mfcc/$1" steps/make_mfcc.sh --mfcc-config conf/mfcc.conf "data-mfcc/$1" || return
     fi
     steps/compute_cmvn_stats.sh "data-mfcc/$1" && utils/fix_data_dir.sh "data-mfcc/$1"
 }
 
-# graph: HCLG of the last model.
+# graph: HCLG of the last model, for each task.
 graph() {
-    local command
+    local command task
     read -ra command <<<"$decode_cmd"
-    "${command[@]}" exp/tri3/graph/mkgraph.log utils/mkgraph.sh data/lang_test exp/tri3 exp/tri3/graph
+    for task in '' _words; do
+        [[ ! -d data/lang_test$task ]] ||
+            "${command[@]}" "exp/tri3/graph$task/mkgraph.log" \
+                utils/mkgraph.sh "data/lang_test$task" exp/tri3 "exp/tri3/graph$task" || return
+    done
 }
 
 # fmllr SET TRANSFORMS: the features of the network and their statistics by speaker.
@@ -89,6 +110,7 @@ fmllr() {
         rm -f "$target/feats.scp" # it may be a copy of the MFCC
         return 1
     fi
+    cp "data/$1"/text* "$target" || return # what was aligned may be another
     [[ -f data/$1/wav.scp ]] || rm "$source/wav.scp" "$target/wav.scp"
 }
 

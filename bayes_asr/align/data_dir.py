@@ -31,7 +31,7 @@ from bayes_asr.shards import Way
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.mdl import write_transition_model
-from bayes_asr.tables.text import DataDir, read_data_dir, write_mapping
+from bayes_asr.tables.text import DataDir, read_data_dir, read_text, write_mapping
 from bayes_asr.tables.tree import write_tree
 
 MAX_SKIPPED = 0.05  # as data.max_skipped of conf/base.yaml, where there is no run to say it
@@ -59,6 +59,7 @@ def align_run(
     on: str | None = None,
     lang: Path | None = None,
     unknown: str | None = None,
+    text: Path | None = None,
     acoustic_scale: float | None = None,
     beam: float = AlignOptions.beam,
     retry_beam: float = AlignOptions.retry_beam,
@@ -71,10 +72,11 @@ def align_run(
 
     Writes what `data.SET.alignments` can name: `out`/{ali.1.gz,final.mdl,tree,phones.txt}, the
     model and tree those of the run's training alignments, and align.json, which tells how it was
-    made. `lang` is by default the run's graph, the acoustic scale that of its decoding. Utterances
-    that cannot be aligned are counted and named, with the reason; InputError if they are a larger
-    share than `max_skipped`, by default data.max_skipped of the run, and where `out` holds such
-    files that no align wrote. way: how shards are computed; None for here, in `nj` processes.
+    made. `lang` is by default the run's graph, the acoustic scale that of its decoding, `text` that
+    of the directory. Utterances that cannot be aligned are counted and named, with the reason;
+    InputError if they are a larger share than `max_skipped`, by default data.max_skipped of the
+    run, and where `out` holds such files that no align wrote. way: how shards are computed; None
+    for here, in `nj` processes.
     """
     _refuse_others(out)
     config = load_config([run / "config.yaml"])
@@ -87,7 +89,7 @@ def align_run(
         directory = read_data_dir(data, open_pipe=open_pipe, moves=config.data.moves)
     else:
         directory = data_dir(config, on or "train", open_pipe)
-    text = _read_transcripts(directory, read_speech(*source))
+    transcripts = _read_transcripts(directory, text, read_speech(*source))
     limit = config.data.max_skipped if max_skipped is None else max_skipped
     options = AlignOptions(scale, beam, retry_beam)
     aligning = partial(align_one, source, options, choose_engine().name)
@@ -95,11 +97,11 @@ def align_run(
     if way:
         features = open_features(network, directory, *limits)
         results = share_log_likelihoods(
-            way, network, features, lambda utt, x: aligning(utt, (text.get(utt), x))
+            way, network, features, lambda utt, x: aligning(utt, (transcripts.get(utt), x))
         )
     else:
         loglikes = log_likelihoods(network, directory, *limits)
-        results = map_utterances(aligning, ((u, (text.get(u), x)) for u, x in loglikes), nj)
+        results = map_utterances(aligning, ((u, (transcripts.get(u), x)) for u, x in loglikes), nj)
     return _write(results, directory, source, out, limit, str(run))
 
 
@@ -109,6 +111,7 @@ def align_flat(
     out: Path,
     model: Path | None = None,
     unknown: str | None = None,
+    text: Path | None = None,
     max_skipped: float = MAX_SKIPPED,
     open_pipe: OpenPipe | None = None,
 ) -> AlignSummary:
@@ -125,9 +128,9 @@ def align_flat(
     with TemporaryDirectory() as made:
         source = (lang, model or _write_monophones(lang, Path(made)), unknown)
         speech = read_speech(*source)
-        text = _read_transcripts(directory, speech)
+        transcripts = _read_transcripts(directory, text, speech)
         results = (
-            _align_one_flat(utt, text.get(utt), len(features[utt]), speech)
+            _align_one_flat(utt, transcripts.get(utt), len(features[utt]), speech)
             for utt in features.utterances
         )
         return _write(results, directory, source, out, max_skipped, "equal lengths")
@@ -152,19 +155,20 @@ def _write_monophones(lang: Path, out: Path) -> Path:
     return out / "final.mdl"
 
 
-def _read_transcripts(data: DataDir, speech: Speech) -> dict[str, list[str]]:
+def _read_transcripts(data: DataDir, text: Path | None, speech: Speech) -> dict[str, list[str]]:
     """The words of each utterance; those that the lexicon lacks are counted and named."""
-    if data.text is None:
+    transcripts = read_text(text) if text else data.text
+    if transcripts is None:
         raise InputError(f"{data.path / 'text'}: there are no transcripts to align")
-    words = Counter(word for said in data.text.values() for word in said)
+    words = Counter(word for said in transcripts.values() for word in said)
     foreign = [word for word in words if word not in speech.pronunciations]
     if foreign and speech.lang.unknown:
         LOGGER.warning(
             "%s: %d of %d words are not in the lexicon and are aligned as %s: %s",
-            *(data.path / "text", sum(words[word] for word in foreign), words.total()),
+            *(text or data.path / "text", sum(words[word] for word in foreign), words.total()),
             *(speech.lang.unknown, ", ".join(foreign[:NAMED])),
         )
-    return data.text
+    return transcripts
 
 
 def _refuse_others(out: Path) -> None:

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lang", type=Path, help="lang, dict or graph folder; default: the graph of the run"
     )
+    parser.add_argument("--text", type=Path, help="transcripts; default: text of the data")
     parser.add_argument("--out", type=Path, required=True, help="alignment directory to write")
     parser.add_argument(
         "--model",
@@ -72,7 +73,14 @@ def run(args: argparse.Namespace) -> None:
             named = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
             raise InputError(f"{named}: of no use with --flat, which does not search")
         summary = align_flat(
-            args.data, args.lang, args.out, args.model, args.oov, open_pipe=pipes, **limit
+            args.data,
+            args.lang,
+            args.out,
+            args.model,
+            args.oov,
+            text=args.text,
+            open_pipe=pipes,
+            **limit,
         )
         _print_summary(args, summary)
         return
@@ -86,6 +94,7 @@ def run(args: argparse.Namespace) -> None:
             on=args.on,
             lang=args.lang,
             unknown=args.oov,
+            text=args.text,
             open_pipe=pipes,
             way=way,
             **given,
@@ -98,7 +107,7 @@ def _list_inputs(args: argparse.Namespace) -> Inputs:
     config = load([args.run / "config.yaml"])
     lang = args.lang or locate(config.data.graph, config.data, "words")
     model = locate_model(config)
-    more = [model, model.parent / "tree", *sorted(lang.rglob("*.txt"))]
+    more = [model, model.parent / "tree", *sorted(lang.rglob("*.txt")), *filter(None, [args.text])]
     return list_inputs(args.run, args.data, args.on, more)
 
 

@@ -23,12 +23,11 @@ from bayes_asr.files import together
 from bayes_asr.log import LOGGER
 from bayes_asr.programs import find_nist_program
 from bayes_asr.recordings import TimedSet
+from bayes_asr.score.conventions import Convention, choose_conventions
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.hubscr import describe_difference
 from bayes_asr.score.phones import timit_map
 from bayes_asr.score.scores import (
-    CONVENTIONS,
-    Metric,
     Score,
     UtteranceScore,
     pool,
@@ -36,10 +35,11 @@ from bayes_asr.score.scores import (
 )
 from bayes_asr.score.sweeps import SetPaths, Sweep, TextSweep, Weights, score_sweeps
 from bayes_asr.shards import Way
+from bayes_asr.tables.text import read_symbols
 
-Counted = dict[tuple[Weights, frozenset[str]], list[UtteranceScore]]
+Counted = dict[tuple[Weights, Convention], list[UtteranceScore]]
 SETS = ("dev", "test")
-TABLES = ("text", "stm", "utt2spk", "segments", "reco2file_and_channel")
+TABLES = ("stm", "utt2spk", "segments", "reco2file_and_channel")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +89,7 @@ def _score(
 ) -> None:
     """Score the sets and print; CTMs are made in `out`."""
     how, timed, sweeps = config.score, dict[str, TimedSet](), dict[str, Sweep]()
+    conventions = choose_conventions(how.metric, how.conventions, lambda: _find_vocabulary(config))
     for name in decoded:
         if how.glm:
             timed[name] = TimedSet(args.run, name, config, 1 if way else args.nj, out)
@@ -98,8 +99,11 @@ def _score(
     if way:
         # Which weights of the other sets are looked at is known when dev is scored.
         names = decoded if args.oracle_lmwt else ["dev"]
-        sweeps |= _count_in_shards(way, {name: sweeps[name] for name in names}, timed, how.metric)
-    scored = score_sweeps(sweeps, how.metric, how.costs, glm=how.glm)
+        sweeps |= _count_in_shards(way, {name: sweeps[name] for name in names}, timed, conventions)
+    count = partial(
+        score_sweeps, sweeps, how.metric, how.costs, conventions=conventions, glm=how.glm
+    )
+    scored = count()
     records = {name: read_record(args.run / f"decode_{name}") for name in decoded}
     with together(args.run):
         for name, scores in scored.items():
@@ -107,7 +111,7 @@ def _score(
             write_scores(known, args.run / f"score_{name}.json")
     oracle: dict[str, list[Score]] = {}
     if args.oracle_lmwt:
-        oracle = score_sweeps(sweeps, how.metric, how.costs, glm=how.glm, oracle=True)
+        oracle = count(oracle=True)
     by_nist = _count_by_nist(timed, scored, args.scorer)
     if args.json:
         print(json.dumps(_list_entries(scored, oracle, by_nist), indent=1))
@@ -146,7 +150,7 @@ def _list_inputs(run: Path, config: Config, decoded: Sequence[str]) -> Inputs:
     """What scores depend on."""
     data, rules = config.data, config.score.glm
     folders = [_find_reference(name, config) for name in decoded]
-    tables = [folder / table for folder in folders for table in TABLES]
+    tables = [folder / table for folder in folders for table in (config.score.text, *TABLES)]
     by_time = (
         [Path(data.dir, rules), locate(data.graph, data, "words") / "words.txt"] if rules else []
     )
@@ -160,30 +164,33 @@ def _list_inputs(run: Path, config: Config, decoded: Sequence[str]) -> Inputs:
 
 
 class CountedSweep:
-    """A set whose errors at all weights are counted, by (weights, optional tokens)."""
+    """A set whose errors at all weights are counted, by (weights, convention)."""
 
     def __init__(self, sweep: Sweep, counted: Counted) -> None:
-        self.name, self.weights, self._counted = sweep.name, sweep.weights, counted
+        self.name, self.weights, self.unknown = sweep.name, sweep.weights, sweep.unknown
+        self._counted = counted
 
-    def utterances(self, weights: Weights, optional: frozenset[str]) -> list[UtteranceScore]:
+    def utterances(self, weights: Weights, convention: Convention) -> list[UtteranceScore]:
         """Every utterance of the reference against its hypothesis at these weights."""
-        return self._counted[weights, optional]
+        return self._counted[weights, convention]
 
 
 def _count_in_shards(
-    way: Way, sweeps: Mapping[str, Sweep], timed: Mapping[str, TimedSet], metric: Metric
+    way: Way,
+    sweeps: Mapping[str, Sweep],
+    timed: Mapping[str, TimedSet],
+    conventions: Sequence[Convention],
 ) -> dict[str, Sweep]:
     """The sets with their errors at all weights; CTMs that this takes are put in their places."""
-    conventions = list(CONVENTIONS[metric].values())
 
     def count(name: str, weights: Weights) -> tuple[list[list[UtteranceScore]], bytes]:
-        found = [sweeps[name].utterances(weights, optional) for optional in conventions]
+        found = [sweeps[name].utterances(weights, convention) for convention in conventions]
         return found, timed[name].ctms[weights].read_bytes() if timed else b""
 
     items = [(name, weights) for name, sweep in sweeps.items() for weights in sweep.weights]
     counted: dict[str, Counted] = {name: {} for name in sweeps}
     for (name, weights), (found, ctm) in zip(items, way(count, items), strict=True):
-        keys = ((weights, optional) for optional in conventions)
+        keys = ((weights, convention) for convention in conventions)
         counted[name].update(zip(keys, found, strict=True))
         if timed:
             timed[name].ctms.keep(weights, ctm)
@@ -197,9 +204,15 @@ def _find_reference(name: str, config: Config) -> Path:
     return locate(getattr(config.data, name).features, config.data, f"{name} reference")
 
 
+def _find_vocabulary(config: Config) -> set[str]:
+    """The words of the decoding graph."""
+    words = locate(config.data.graph, config.data, "decoding graph") / "words.txt"
+    return set(read_symbols(words))
+
+
 def _find_texts(run: Path, name: str, config: Config) -> TextSweep:
     data = _find_reference(name, config)
-    paths = SetPaths(data / "text", run / f"decode_{name}", data / "utt2spk")
+    paths = SetPaths(data / config.score.text, run / f"decode_{name}", data / "utt2spk")
     phones = timit_map(config.score.phone_map) if config.score.phone_map else {}
     return TextSweep(name, paths, config.score.costs, phones)
 

@@ -209,12 +209,19 @@ class ScoreConfig:
 
     metric: Literal["per", "wer"]
     costs: Literal["sclite", "levenshtein"]
+    text: str
+    conventions: tuple[str, ...]
     phone_map: Literal[48, 39] | None
     glm: str | None
 
     def __post_init__(self) -> None:
         if self.glm and self.costs != "sclite":
             raise InputError("score.glm scores as NIST's sclite; set score.costs to sclite")
+        if self.glm and self.conventions:
+            raise InputError("score.conventions are of texts; leave it empty with score.glm")
+        names = [name.partition("=")[0] for name in self.conventions]
+        if len(set(names)) < len(names):
+            raise InputError(f"score.conventions names one twice: {', '.join(names)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +229,7 @@ class RecipeConfig:
     """How run.sh prepares the data of a recipe, and by what it knows its corpus."""
 
     offers: tuple[Literal["corpus", "dim", "force"], ...]
+    source: str | None
     known_by: tuple[str, ...]
 
 

@@ -33,7 +33,7 @@ from bayes_asr.score.nist import read_stm
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
-from bayes_asr.tables.text import read_symbols
+from bayes_asr.tables.text import read_symbols, read_text
 from bayes_asr.train.components import architecture
 
 DECODED = ("dev", "test")  # sets
@@ -166,12 +166,13 @@ def _look_at_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> 
             yield Check(f"{name} reference", "ok", str(stm))
             continue
         data = data_dir(config, name, open_pipe)
-        path = data.path / "text"
-        if data.text is None:
+        path = data.path / config.score.text
+        if not path.exists():
             raise InputError(f"{path} is missing: {name} is scored against it; write it")
-        lacking = [utt for utt in data.feats or {} if utt not in data.text]
+        said_by = read_text(path)
+        lacking = [utt for utt in data.feats or {} if utt not in said_by]
         if lacking:
-            said = describe_lacking(data, lacking, "text")
+            said = describe_lacking(data, lacking, config.score.text)
             raise InputError(f"{said}; write what they say, or take these utterances out")
         yield Check(f"{name} reference", "ok", str(path))
 

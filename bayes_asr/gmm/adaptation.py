@@ -21,8 +21,8 @@ from bayes_asr.gmm.models import Models
 from bayes_asr.gmm.occupation import Occupation, PdfWeights
 from bayes_asr.lattices.posteriors import compute_posteriors, find_times
 from bayes_asr.log import LOGGER
-from bayes_asr.tables.gmm import Mixtures
 from bayes_asr.tables.lattice import CompactLattice, Lattice
+from bayes_asr.tables.mixtures import Mixtures
 
 ALIGNMENT_MODEL = "final.alimdl"
 SILENCE = Path("phones", "silence.csl")  # of a graph

@@ -1,4 +1,4 @@
-"""Backoff n-gram models: Witten-Bell estimates, ARPA files, and the grammar G."""
+"""Backoff n-gram models: Witten-Bell and Kneser-Ney estimates, ARPA files, and the grammar G."""
 
 import logging
 import math
@@ -19,6 +19,8 @@ LOG = logging.getLogger(__name__)
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts
 LARGEST = 1000  # log10 of a probability or a backoff weight; determinization would not end
+LEAST_ONCE = 0.001  # n-grams seen once: without any the discount would be 0, and its logarithm
+ALL_SEEN = 1e-12  # of the probability that is left: rounding errors, nothing to back off to
 Ngram = tuple[str, ...]
 
 
@@ -72,6 +74,45 @@ def estimate_witten_bell(
         if history:
             backoff[history] = math.log(types / (total + types))
     return NgramModel(order, {ngram: math.log(p) for ngram, p in prob.items()}, backoff)
+
+
+def estimate_kneser_ney(
+    sentences: Iterable[Sequence[str]], order: int, *, interpolated: bool = True
+) -> NgramModel:
+    """Estimate a Kneser-Ney model with one discount D = n1/(n1 + 2 n2) for each order above one.
+
+    Below the highest order a count is that of the distinct words before an n-gram (Kneser & Ney
+    1995), except after <s>. p(w|h) = (c(hw) - D)/c(h), to which `interpolated` adds the backoff
+    weight times p(w|h') (Chen & Goodman 1999); without it the model is that of Kaldi's
+    make_kn_lm.py. Only words that are seen have a probability.
+    Raises InputError for an order below 1 and for no sentences.
+    """
+    counts = _count_ngrams(sentences, order)
+    contexts = Counter(ngram[1:] for ngram in counts if len(ngram) > 1)
+    ranks = Counter((len(ngram), count) for ngram, count in counts.items() if count <= 2)
+    followers: defaultdict[Ngram, dict[str, int]] = defaultdict(dict)
+    for ngram, count in counts.items():
+        raw = len(ngram) == order or ngram[0] == START
+        followers[ngram[:-1]][ngram[-1]] = count if raw else contexts[ngram]
+    prob: dict[Ngram, float] = {}
+    backoff: dict[Ngram, float] = {}
+    for history in sorted(followers, key=len):
+        seen, discount = followers[history], 0.0
+        total = sum(seen.values())
+        if history:
+            once, twice = (ranks[len(history) + 1, count] for count in (1, 2))
+            discount = max(once, LEAST_ONCE) / max(once + 2 * twice, 1)
+        left = discount * len(seen) / total
+        for word, count in seen.items():
+            below = left * prob[*history[1:], word] if history and interpolated else 0.0
+            prob[*history, word] = (count - discount) / total + below
+        if history:
+            unseen = 1.0 - sum(prob[*history[1:], word] for word in seen)
+            weight = left if interpolated or unseen < ALL_SEEN else left / unseen
+            backoff[history] = math.log(weight)
+    unlikely = UNSEEN_START * math.log(10)  # as Kaldi has it where the discount is the whole count
+    log_prob = {ngram: math.log(p) if p else unlikely for ngram, p in prob.items()}
+    return NgramModel(order, log_prob, backoff)
 
 
 def _count_ngrams(sentences: Iterable[Sequence[str]], order: int) -> Counter[Ngram]:

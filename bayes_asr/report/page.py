@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from bayes_asr.errors import printable
 from bayes_asr.files import replacing
 from bayes_asr.report.charts import (
     chart_confusions,
@@ -58,8 +59,8 @@ NOTES = (
     "beta interval of one run."
 )
 CONVENTIONS = (
-    " A phone error rate is strict, or forgives missing silences; compare only rates of one "
-    "convention."
+    " Strict and plain rates count all errors. Forgiving forgives missing silences, known leaves "
+    "out words that the lexicon lacks, others fold phones: compare only rates of one convention."
 )
 TESTS = (
     "The column 95 % is a bootstrap, as in bayes-asr compare, and each p is of the test that its "
@@ -139,7 +140,13 @@ def name_files(parts: Iterable[Sequence[str]]) -> list[str]:
 def explain(systems: Sequence[System]) -> str:
     """What the table of results means; conventions are told apart where there are several."""
     several = len({convention for system in systems for _, convention in system.keys}) > 1
-    return NOTES + CONVENTIONS * several
+    scores = (score for system in systems for score in system.runs[0].scores.values())
+    unknown = {
+        f" {score.unknown_share:.2f} % of the words of {printable(score.set or '')} are unknown.": 0
+        for score in scores
+        if score.unknown
+    }
+    return NOTES + CONVENTIONS * several + "".join(unknown)
 
 
 def _list_keys(systems: Sequence[System]) -> list[Key]:

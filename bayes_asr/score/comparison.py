@@ -207,7 +207,7 @@ def _summarise_system(
 
 def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
     """Raise InputError where two scores are not of the same references, counted alike."""
-    for key in ("set", "metric", "convention", "optional", "costs", "glm"):
+    for key in ("set", "metric", "convention", "optional", "costs", "glm", "unknown"):
         if getattr(a, key) != getattr(b, key):
             raise InputError(
                 f"{names[0]} and {names[1]} differ in {key}: {getattr(a, key)} and "

@@ -75,6 +75,17 @@ def read_phone_map(path: Path, to: int) -> PhoneMap:
     return phone_map
 
 
+def read_folding(path: Path) -> PhoneMap:
+    """Read lines `phone target`; a phone alone in its line is deleted."""
+    phone_map: dict[str, str | None] = {}
+    for number, (phone, *target) in iter_lines(Path(path)):
+        if len(target) > 1 or phone in phone_map:
+            fault = "a second time" if phone in phone_map else f"with {len(target)} targets"
+            raise InputError(f"{path}, line {number}: {phone} is there {fault}; name it once")
+        phone_map[phone] = target[0] if target else None
+    return phone_map
+
+
 def fold(phones: Iterable[str], phone_map: PhoneMap) -> list[str]:
     """Fold each phone; deleted ones vanish and unknown ones pass."""
     folded = (phone_map.get(phone, phone) for phone in phones)

@@ -10,21 +10,13 @@ from typing import Any, Literal, get_args
 
 from bayes_asr.errors import InputError, printable
 from bayes_asr.files import is_there, replacing
-from bayes_asr.score.counts import Costs, Edit, ErrorCounts, align, tally
+from bayes_asr.score.counts import Costs, Edit, ErrorCounts, align, leave_out, tally
 from bayes_asr.score.statistics import Marks, mark
 from bayes_asr.score.word_network import align_marked
 from bayes_asr.tables.binary import split_words
 from bayes_asr.tables.side_files import check, read_json, take
 
 Metric = Literal["per", "wer"]
-
-# TIMIT results exist in two conventions: Kaldi's recipe has been strict since November 2014,
-# pytorch-kaldi keeps the older one, where every silence of the reference may be missing.
-CONVENTIONS: dict[Metric, dict[str, frozenset[str]]] = {
-    "per": {"strict": frozenset(), "forgiving": frozenset({"sil"})},
-    "wer": {"plain": frozenset()},
-}
-"""For each metric its conventions, and the reference tokens that each lets be missing."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,8 @@ class Score:
 
     `optional` are the reference tokens that may be missing without an error. `glm` are the rules
     that words scored by time went through; then the texts hold NIST's `(x)`, `x-`, `{ x / y }`.
-    `decoded` says with what the set was decoded, where that is known.
+    `unknown` are the reference words that do not count; None: all do. `decoded` says with what the
+    set was decoded, where that is known.
     """
 
     set: str | None
@@ -65,6 +58,7 @@ class Score:
     insertion_penalty: float | None
     utterances: Sequence[UtteranceScore]
     glm: str | None = None
+    unknown: frozenset[str] | None = None
     decoded: dict[str, Any] | None = None
 
     @property
@@ -87,12 +81,18 @@ class Score:
             spoken.setdefault(utterance.speaker, []).append(utterance.counts)
         return {speaker: pool(counts) for speaker, counts in spoken.items()}
 
+    @property
+    def unknown_share(self) -> float:
+        """Per cent of the reference words that do not count, as they are unknown."""
+        words = [word for u in self.utterances for word in u.reference]
+        return 100.0 * sum(word in (self.unknown or ()) for word in words) / max(len(words), 1)
+
     def alignment(self, utterance: UtteranceScore) -> list[Edit]:
         """The alignment that the counts of `utterance` come from."""
         texts = utterance.reference, utterance.hypothesis
         if self.glm:
             return align_marked(*texts, self.optional)
-        return align(*texts, self.costs, self.optional)
+        return leave_out(align(*texts, self.costs, self.optional), self.unknown or frozenset())
 
     @cached_property
     def marks(self) -> list[Marks]:
@@ -112,9 +112,15 @@ class Score:
             "insertion_penalty": self.insertion_penalty,
             **self.counts.as_dict(),
             "rate": self.counts.rate,
+            **self._describe_unknown(),
             **({"decoded": self.decoded} if self.decoded else {}),
             "utterances": [u.as_dict() for u in self.utterances],
         }
+
+    def _describe_unknown(self) -> dict[str, Any]:
+        if self.unknown is None:
+            return {}
+        return {"unknown": sorted(self.unknown), "unknown_share": self.unknown_share}
 
     def line(self) -> str:
         """Kaldi's line, with the convention and the weights it was counted at."""
@@ -122,6 +128,8 @@ class Score:
         where = [f"{name} " if name else "", self.metric.upper(), f" ({convention})"]
         if self.lm_weight is not None:
             where.append(f", LM weight {self.lm_weight:g}, penalty {self.insertion_penalty:.1f}")
+        if self.unknown is not None:
+            where.append(f", {self.unknown_share:.2f} % of all words are unknown")
         return f"{self.counts.kaldi_line(self.metric)} {''.join(where)}"
 
 
@@ -155,12 +163,11 @@ def read_scores(path: Path) -> list[Score]:
 
 
 def _read_entry(entry: Any) -> Score:
-    optional = [check(token, "optional", "a text") for token in take(entry, "optional", "a list")]
     read = Score(
         set=take(entry, "set", "a text", "null"),
         metric=_choose(entry, "metric", get_args(Metric)),
         convention=take(entry, "convention", "a text"),
-        optional=frozenset(optional),
+        optional=_take_texts(entry, "optional"),
         costs=_choose(entry, "costs", get_args(Costs)),
         lm_weight=take(entry, "lm_weight", "a number", "null"),
         insertion_penalty=take(entry, "insertion_penalty", "a number", "null"),
@@ -169,6 +176,7 @@ def _read_entry(entry: Any) -> Score:
             for i, u in enumerate(take(entry, "utterances", "a list"))
         ],
         glm=take(entry, "glm", "a text") if "glm" in entry else None,
+        unknown=_take_texts(entry, "unknown") if "unknown" in entry else None,
         decoded=take(entry, "decoded", "an object") if "decoded" in entry else None,
     )
     counted = [replace(u, counts=tally(read.alignment(u))) for u in read.utterances]
@@ -179,6 +187,10 @@ def _read_entry(entry: Any) -> Score:
         if entry[key] != value:
             raise InputError(f"{key}: the {score.convention} counts are not those of the texts")
     return score
+
+
+def _take_texts(entry: Any, key: str) -> frozenset[str]:
+    return frozenset(check(token, key, "a text") for token in take(entry, key, "a list"))
 
 
 def _choose(entry: Any, key: str, known: Sequence[str]) -> Any:

@@ -9,11 +9,12 @@ from typing import Protocol
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import find_files
+from bayes_asr.score.conventions import CONVENTIONS, Convention
 from bayes_asr.score.counts import Costs, count_errors
 from bayes_asr.score.glm import read_glm
 from bayes_asr.score.nist import read_ctm, read_stm, score_segments
 from bayes_asr.score.phones import PhoneMap, fold, timit_map
-from bayes_asr.score.scores import CONVENTIONS, Metric, Score, UtteranceScore
+from bayes_asr.score.scores import Metric, Score, UtteranceScore
 from bayes_asr.tables.text import read_mapping, read_text
 
 Text = Mapping[str, Sequence[str]]
@@ -68,8 +69,9 @@ def score_utterances(
     costs: Costs,
     optional: frozenset[str] = frozenset(),
     speakers: Mapping[str, str] | None = None,
+    unknown: frozenset[str] = frozenset(),
 ) -> list[UtteranceScore]:
-    """Score every utterance, in the order of the reference.
+    """Score every utterance, in the order of the reference; `unknown` as for `leave_out`.
 
     Both sides must hold the same utterances; `name` says in the error whose hypotheses they are.
     An utterance that `speakers` does not name is a speaker of its own.
@@ -79,7 +81,7 @@ def score_utterances(
     scored = []
     for utterance, words in reference.items():
         ref, hyp = tuple(words), tuple(hypothesis[utterance])
-        counts = _count(ref, hyp, costs, optional)
+        counts = _count(ref, hyp, costs, optional, unknown)
         scored.append(
             UtteranceScore(utterance, speakers.get(utterance, utterance), counts, ref, hyp)
         )
@@ -92,8 +94,11 @@ class Sweep(Protocol):
     name: str
     weights: Sequence[Weights]
 
-    def utterances(self, weights: Weights, optional: frozenset[str]) -> list[UtteranceScore]:
+    def utterances(self, weights: Weights, convention: Convention) -> list[UtteranceScore]:
         """Every utterance of the reference against its hypothesis at these weights."""
+
+    def unknown(self, convention: Convention) -> frozenset[str] | None:
+        """The reference words that a convention with a vocabulary does not count."""
 
 
 class TextSweep:
@@ -107,14 +112,34 @@ class TextSweep:
         self.speakers = read_mapping(paths.utt2spk) if paths.utt2spk else {}
 
     def _read(self, path: Path) -> dict[str, list[str]]:
-        return {utterance: fold(t, self._phones) for utterance, t in read_text(path).items()}
+        return _fold_all(read_text(path), self._phones)
 
-    def utterances(self, weights: Weights, optional: frozenset[str]) -> list[UtteranceScore]:
+    def utterances(self, weights: Weights, convention: Convention) -> list[UtteranceScore]:
         """Every utterance of the reference against its hypothesis at these weights."""
         path = self.files[weights]
-        return score_utterances(
-            self.reference, self._read(path), path, self.costs, optional, self.speakers
+        reference, hypothesis = (
+            _fold_all(text, convention.phones) for text in (self.reference, self._read(path))
         )
+        return score_utterances(
+            reference,
+            hypothesis,
+            path,
+            self.costs,
+            convention.optional,
+            self.speakers,
+            self.unknown(convention) or frozenset(),
+        )
+
+    def unknown(self, convention: Convention) -> frozenset[str] | None:
+        """The reference words that a convention with a vocabulary does not count."""
+        if convention.vocabulary is None:
+            return None
+        words = {word for said in self.reference.values() for word in said}
+        return frozenset(words - convention.vocabulary)
+
+
+def _fold_all(text: Text, phones: PhoneMap) -> dict[str, list[str]]:
+    return {utterance: fold(tokens, phones) for utterance, tokens in text.items()}
 
 
 class TimedSweep:
@@ -130,24 +155,28 @@ class TimedSweep:
         self._rules = read_glm(glm, "ref"), read_glm(glm, "hyp")
         if not self._segments:
             raise InputError(f"{stm}: holds no segment to score")
-        self._scored: dict[tuple[Weights, frozenset[str]], list[UtteranceScore]] = {}
+        self._scored: dict[tuple[Weights, Convention], list[UtteranceScore]] = {}
 
-    def utterances(self, weights: Weights, optional: frozenset[str]) -> list[UtteranceScore]:
+    def utterances(self, weights: Weights, convention: Convention) -> list[UtteranceScore]:
         """Every segment of the reference against the words that fall into it at these weights."""
-        key = weights, optional
+        key = weights, convention
         if key not in self._scored:
-            path = self._ctms[weights]
+            path, optional = self._ctms[weights], convention.optional
             self._scored[key] = score_segments(
                 self._segments, read_ctm(path), path, *self._rules, optional, self._phones
             )
         return self._scored[key]
 
+    def unknown(self, convention: Convention) -> frozenset[str] | None:
+        """All words count: rules change them on their way."""
+        return None
 
-def choose_weights(sweep: Sweep, optional: frozenset[str]) -> Weights:
+
+def choose_weights(sweep: Sweep, convention: Convention) -> Weights:
     """The weights with the fewest errors; of equals the smaller LM weight, then penalty."""
 
     def errors(weights: Weights) -> int:
-        return sum(u.counts.errors for u in sweep.utterances(weights, optional))
+        return sum(u.counts.errors for u in sweep.utterances(weights, convention))
 
     return min(sweep.weights, key=lambda weights: (errors(weights), weights))
 
@@ -172,10 +201,11 @@ def score_sweeps(
     metric: Metric,
     costs: Costs,
     *,
+    conventions: Sequence[Convention] = (),
     glm: str | None = None,
     oracle: bool = False,
 ) -> dict[str, list[Score]]:
-    """Score decoded sets, `dev` and others, once for each convention of the metric.
+    """Score decoded sets, `dev` and others, once for each convention, by default the metric's own.
 
     The LM weight and the insertion penalty are those with the fewest errors on dev, for each
     convention by itself; of equals the smaller LM weight, then the smaller penalty. With `oracle`
@@ -187,17 +217,26 @@ def score_sweeps(
     if "dev" not in sweeps:
         raise InputError(f"the LM weight is picked on set dev, but there are only {list(sweeps)}")
     scores: dict[str, list[Score]] = {name: [] for name in sweeps}
-    for convention, optional in CONVENTIONS[metric].items():
-        picked = choose_weights(sweeps["dev"], optional)
+    for convention in conventions or CONVENTIONS[metric]:
+        picked = choose_weights(sweeps["dev"], convention)
         for name, sweep in sweeps.items():
-            weights = choose_weights(sweep, optional) if oracle else picked
+            weights = choose_weights(sweep, convention) if oracle else picked
             if weights not in sweep.weights:
                 raise InputError(
                     f"set {name} was not decoded at LM weight {weights[0]:g} and penalty "
                     f"{weights[1]:.1f}, which dev picks; decode both sets with the same sweep"
                 )
-            utterances = sweep.utterances(weights, optional)
             scores[name].append(
-                Score(name, metric, convention, optional, costs, *weights, utterances, glm)
+                Score(
+                    name,
+                    metric,
+                    convention.name,
+                    convention.optional,
+                    costs,
+                    *weights,
+                    sweep.utterances(weights, convention),
+                    glm,
+                    sweep.unknown(convention),
+                )
             )
     return scores

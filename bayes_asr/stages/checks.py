@@ -98,7 +98,7 @@ def _nothing_to_start_from(options: Options, recipe: Recipe) -> Iterator[str]:
     if "corpus" in recipe.offers and not options.corpus and options.stage == 0:
         yield (
             f"the recipe {recipe.name} needs its corpus, or a Kaldi experiment: name it by --corpus"
-            " or --kaldi-dir"
+            f" or --kaldi-dir{recipe.source and f' ({recipe.source})'}"
         )
 
 

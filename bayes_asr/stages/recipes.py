@@ -19,7 +19,8 @@ def find_recipe(named: str, root: Path) -> Recipe:
     config = Path(recipe.file(CONFIG))
     section = load_section("recipe", [config])
     built_on = tuple(map(str, find_recipe_folders(config)[1:]))
-    return replace(recipe, offers=section.offers, builds_on=built_on)
+    source = section.source or ""
+    return replace(recipe, offers=section.offers, builds_on=built_on, source=source)
 
 
 def recognise_corpus(corpus: Path, chosen: Recipe, root: Path) -> Iterator[str]:

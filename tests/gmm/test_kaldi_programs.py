@@ -21,8 +21,9 @@ from bayes_asr.graph.lang_dir import write_lang
 from bayes_asr.graph.ngram import read_arpa
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, read_matrix, write_matrices
 from bayes_asr.tables.fst_archive import iter_fsts
-from bayes_asr.tables.gmm import Mixtures, read_gmm, write_gmm
+from bayes_asr.tables.gmm import read_gmm, write_gmm
 from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.text import read_data_dir, read_text, write_mapping, write_speakers
 from bayes_asr.tables.tree import Tree, read_tree, write_tree
 from tests.support.golden_data import SILENCE, write_golden_data

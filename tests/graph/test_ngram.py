@@ -1,5 +1,6 @@
-"""Witten-Bell models, ARPA files and G, against closed forms, kaldilm and Kaldi's own G.fst."""
+"""N-gram models, ARPA files and G, against closed forms, kaldilm and Kaldi's own files."""
 
+import gzip
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.graph.ngram import (
     NgramModel,
     build_grammar_fst,
+    estimate_kneser_ney,
     estimate_witten_bell,
     read_arpa,
     write_arpa,
@@ -60,6 +62,48 @@ def test_every_history_sums_to_one(
     histories = {ngram[:-1] for ngram in model.log_prob} | {("f",), ("a", "e", "b")}
     for history in histories:
         assert sum(math.exp(model.score(word, history)) for word in words) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "arpa"), [("text", "lm.arpa"), ("text_words", "lm_words.arpa.gz")]
+)
+def test_kneser_ney_is_kaldis_make_kn_lm(
+    kaldi_corpus: Callable[[str], Path], tmp_path: Path, name: str, arpa: str
+) -> None:
+    data = kaldi_corpus("mboshi") / "data"
+    content = (data / arpa).read_bytes()
+    plain = tmp_path / "lm.arpa"
+    plain.write_bytes(gzip.decompress(content) if arpa.endswith(".gz") else content)
+    theirs = read_arpa(plain)
+    transcripts = read_text(data / "train" / name).values()
+    ours = estimate_kneser_ney(transcripts, 3, interpolated=False)
+    start = {(START,): -99 * math.log(10)}
+    assert start | dict(ours.log_prob) == pytest.approx(dict(theirs.log_prob), abs=1e-6)
+    for history in ours.backoff.keys() | theirs.backoff.keys():
+        weights = [model.backoff.get(history, 0.0) for model in (ours, theirs)]
+        assert weights[0] == pytest.approx(weights[1], abs=1e-6)
+
+
+def test_interpolated_kneser_ney_in_closed_form() -> None:
+    model = estimate_kneser_ney([["a", "b"], ["a", "b"], ["a", "c"], ["d", "b"]], 2)
+    discount = 4 / (4 + 2 * 1)  # once: <s> d, d b, a c, c </s>; twice: a b
+    unigram = {"a": 1 / 7, "b": 2 / 7, "c": 1 / 7, "d": 1 / 7, END: 2 / 7}  # distinct words before
+    left = discount * 2 / 3  # of two followers of three a
+    assert math.exp(model.score("b", ("a",))) == pytest.approx(
+        (2 - discount) / 3 + left * unigram["b"]
+    )
+    assert math.exp(model.score("d", ("a",))) == pytest.approx(left * unigram["d"])
+    assert math.exp(model.score("d", ())) == pytest.approx(unigram["d"])
+
+
+@settings(max_examples=30, deadline=None)
+@given(SENTENCES, st.integers(1, 4))
+def test_every_history_of_kneser_ney_sums_to_one(sentences: list[list[str]], order: int) -> None:
+    model = estimate_kneser_ney(sentences, order)
+    words = [ngram[0] for ngram in model.log_prob if len(ngram) == 1]
+    for history in {ngram[:-1] for ngram in model.log_prob}:
+        total = sum(math.exp(model.score(word, history)) for word in words)
+        assert total == pytest.approx(1)
 
 
 @settings(max_examples=30, deadline=None)

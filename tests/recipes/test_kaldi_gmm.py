@@ -149,6 +149,41 @@ def test_timit_is_trained_as_in_kaldis_recipe_and_once(experiment: KaldiExperime
     assert again.count(": complete") == 20
 
 
+def test_words_are_aligned_where_phones_are_recognised(experiment: KaldiExperiment) -> None:
+    """One dictionary aligns `text_words`, two become graphs; features keep both texts."""
+    prepared = experiment.out / "data/local"
+    for name in ("align", "words"):
+        shutil.copytree(prepared / "dict", prepared / f"dict_{name}")
+    shutil.copy(prepared / "lm.arpa", prepared / "lm_words.arpa")
+    for name in ("train", "dev", "test"):
+        texts = experiment.out / "data" / name
+        texts.joinpath("text_words").write_text(texts.joinpath("text").read_text().upper())
+    said = experiment.run("--nj", "2", recipe="mboshi")
+    assert said.endswith("status 0"), said
+    calls = experiment.calls()
+    lang = "prepare_lang.sh --position-dependent-phones false data/local/lang_tmp/dict <UNK>"
+    grammar = "arpa2fst --disambig-symbol=#0 --read-symbol-table=data/lang_test"
+    assert calls[:5] == [
+        f"{lang} data/local/lang_tmp data/lang",
+        f"{lang} data/local/lang_tmp data/lang_test",
+        f"{grammar}/words.txt data/local/lm.arpa data/lang_test/G.fst",
+        f"{lang} data/local/lang_tmp data/lang_test_words",
+        f"{grammar}_words/words.txt data/local/lm_words.arpa data/lang_test_words/G.fst",
+    ]
+    graphs = [call for call in calls if call.startswith("mkgraph.sh")]
+    assert graphs == [
+        f"mkgraph.sh data/lang_test{task} exp/tri3 exp/tri3/graph{task}" for task in ("", "_words")
+    ]
+    for name in ("train", "dev", "test"):
+        phones, words = (
+            (experiment.out / f"data/{name}/text{task}").read_text() for task in ("", "_words")
+        )
+        assert (experiment.out / f"data-mfcc/{name}/text").read_text() == words
+        target = experiment.out / f"data-fmllr-tri3/{name}"
+        assert (target / "text").read_text() == phones
+        assert (target / "text_words").read_text() == words
+
+
 def test_ami_adds_its_subset_beams_and_eval_set(experiment: KaldiExperiment) -> None:
     """Order, options and numbers of egs/ami/s5b/run.sh, where they differ from TIMIT's."""
     settings = experiment.folder / "checkout/recipes/ami/kaldi.sh"

@@ -1,5 +1,7 @@
 """What run.sh refuses: options that there are not, and those that a recipe has no use for."""
 
+from pathlib import Path
+
 import pytest
 
 from bayes_asr.stages.checks import check_options
@@ -44,3 +46,10 @@ def test_what_is_no_option_is_a_mistake(words: list[str], message: str) -> None:
 def test_what_a_recipe_has_no_use_for_is_refused(words: str, message: str) -> None:
     with pytest.raises(OptionError, match=message.replace(".", r"\.")):
         check_options(parse(words.split()), Recipe("made"), by_gmms=False)
+
+
+def test_where_a_corpus_is_found_is_said(tmp_path: Path) -> None:
+    (tmp_path / "prepare.py").touch()
+    recipe = Recipe(str(tmp_path), offers=("corpus",), source="git clone URL, free")
+    with pytest.raises(OptionError, match=r"or --kaldi-dir \(git clone URL, free\)"):
+        check_options(parse([]), recipe, by_gmms=False)
