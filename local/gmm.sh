@@ -43,11 +43,11 @@ way_mono() { call mono "${mono[@]}" -- "$@"; }
 way_deltas() { call deltas "${tri1[@]}" -- "$@"; }
 way_lda_mllt() { call lda-mllt --dim "$dim" --left-context 3 --right-context 3 "${tri2[@]}" -- "$@"; }
 way_sat() { call sat "${tri3[@]}" -- "$@"; }
-way_align() {
+way_align() { # by transforms of the speakers where the model was trained with some, whichever script a recipe names
     local -n script_of_model=${3##*/}_ali
     local lost=()
     # Those of other sets serve the frame error, and Kaldi's aligner gives up on as many.
-    [[ $1 == data/train ]] || lost=(--max-skipped 0.5)
+    [[ $1 == "$cepstra/train" ]] || lost=(--max-skipped 0.5)
     call align "${script_of_model[@]:1}" "${lost[@]}" -- "$@"
 }
 way_graph() {
@@ -57,7 +57,7 @@ way_decode() {
     in_own_words "${decode[@]}"
     command=(in_jobs decode "$@" --wip "${wip[@]}" "${words[@]}")
 }
-way_score() { command=(score "${config[@]}" "$@"); }
+way_score() { command=(score "${config[@]}" "$1" "$2" "$3 $(checksum "${config[@]}")"); }
 way_fmllr() { command=(bayes-asr gmm features "data/$1" exp/tri3 "$2" "data-fmllr-tri3/$1"); }
 
 # call STEP OPTION... -- ARGUMENT...: set $command to a step of bayes-asr gmm with the options of a script of Kaldi's.
@@ -123,7 +123,7 @@ mfcc() {
     [[ ! -f data/$1/wav.scp ]] || exec bayes-asr features "data/$1" ${train_cmd:+--cmd "$train_cmd" --nj "$nj"}
 }
 
-# score CONFIG... MODEL TASK CHECKSUM: the errors of dev and test, as those of a run, in gmm/MODEL.
+# score CONFIG... MODEL TASK CHECKSUMS: the errors of dev and test, as those of a run, in gmm/MODEL.
 score() {
     local model=${*: -3:1} task=${*: -2:1} name set folder=gmm/${*: -3:1}${*: -2:1} references=()
     mkdir -p "$folder"

@@ -137,9 +137,10 @@ class Course:
             raise InputError(f"{self.data / 'text'}: there are no transcripts to align")
         compiling = partial(work.compile_graphs, self.lang, self.read())
         failed: list[str] = []
+        results = self.way(compiling, share_items(text.items()))
         with self.completing():
-            graphs = self.sift(self.way(compiling, share_items(text.items())), failed)
-            self.check_failed(failed, write_fsts(graphs, self.out / GRAPHS))
+            compiled = write_fsts(self.sift(results, failed), self.out / GRAPHS)
+            self.check_failed(failed, compiled)
 
     def align(self, reading: Reading, options: AlignOptions, boost: float) -> None:
         """Align by a model; boost: the factor of silence likelihoods."""
@@ -149,8 +150,8 @@ class Course:
     def align_graphs(self, align: AlignShare) -> None:
         """Write what a function makes of the graphs of utterances: their alignments."""
         failed: list[str] = []
+        results = self.way(align, share_items(iter_fsts(self.out / GRAPHS)))
         with self.completing():
-            results = self.way(align, share_items(iter_fsts(self.out / GRAPHS)))
             aligned = write_int_vectors(self.sift(results, failed), self.out / ALIGNMENTS)
             self.check_failed(failed, aligned)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from bayes_asr.errors import InputError
 from bayes_asr.shards import Way
 
-SAFE_PATH = "PYTHONSAFEPATH"
+SAFE_PATH, THREADS = "PYTHONSAFEPATH", "OMP_NUM_THREADS"
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
@@ -39,7 +39,7 @@ def open_pool(nj: int) -> Iterator[Way]:
         yield map_here
         return
     context = _Context()
-    with _safe_path():  # which starts a process that tracks resources
+    with _environment_of_workers(nj):  # this starts a process that tracks resources
         pool = ProcessPoolExecutor(nj, context)
     with pool:
         yield _Pool(pool, context, nj)
@@ -67,7 +67,7 @@ class _Pool:
         utt = ""
         try:
             for utt, item in items:
-                with _safe_path():
+                with _environment_of_workers(self.nj):
                     ahead.append((utt, self.pool.submit(function, utt, item)))
                 if len(ahead) > 2 * self.nj:
                     utt, future = ahead.popleft()
@@ -105,13 +105,16 @@ class _Context(SpawnContext):
 
 
 @contextmanager
-def _safe_path() -> Iterator[None]:
-    """Start no Python that would import files of the working directory."""
-    before = os.environ.get(SAFE_PATH)
-    os.environ[SAFE_PATH] = "1"
+def _environment_of_workers(nj: int) -> Iterator[None]:
+    """Start no Python that would import files of the working directory, nor one of all threads."""
+    threads = str(max(1, (os.cpu_count() or 1) // nj))
+    given = {SAFE_PATH: "1", THREADS: os.environ.get(THREADS, threads)}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
     try:
         yield
     finally:
-        os.environ.pop(SAFE_PATH)
-        if before is not None:
-            os.environ[SAFE_PATH] = before
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
