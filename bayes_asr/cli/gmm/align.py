@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="default %(default)s",
         )
     parser.add_argument(
+        "--rescue",
+        action="store_true",
+        help="search what the wider beam loses once more, with as many states as in decoding",
+    )
+    parser.add_argument(
         "--max-skipped",
         type=share,
         metavar="SHARE",
@@ -50,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Align, and say how many utterances are aligned."""
-    options = replace(ALIGN_SI, beam=args.beam, retry_beam=args.retry_beam)
+    options = replace(ALIGN_SI, beam=args.beam, retry_beam=args.retry_beam, rescue=args.rescue)
     with (
         nullcontext() if args.shard else alone_in(args.out),
         sharing_steps(args, lambda: [args.out, args.model]) as way,
