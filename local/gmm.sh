@@ -47,7 +47,7 @@ way_align() { # by transforms of the speakers where the model was trained with s
     local -n script_of_model=${3##*/}_ali
     local lost=()
     # Networks learn from these, so nothing that Kaldi's aligner gives up may be lost.
-    [[ $3 != exp/tri3 ]] || lost=(--rescue)
+    [[ $3 != exp/tri3 ]] || lost=(--rescue true)
     call align "${script_of_model[@]:1}" "${lost[@]}" -- "$@"
 }
 way_graph() { command=(bayes-asr graph --lang data/lang --lm data/local/lm.arpa --model "$1/final.mdl" --out "$1/graph"); }

@@ -92,9 +92,9 @@ gmm lda-mllt data/train data/lang exp/tri1_ali exp/tri2 --dim 50 --left-context 
 gmm align data/train data/lang exp/tri2 exp/tri2_ali --nj 2
 gmm sat data/train data/lang exp/tri2_ali exp/tri3 --leaves 2500 --gaussians 15000 --nj 2
 DECODED
-gmm align data/train data/lang exp/tri3 exp/tri3_ali --rescue --nj 2
-gmm align data/dev data/lang exp/tri3 exp/tri3_ali_dev --rescue --nj 2
-gmm align data/test data/lang exp/tri3 exp/tri3_ali_test --rescue --nj 2
+gmm align data/train data/lang exp/tri3 exp/tri3_ali --rescue true --nj 2
+gmm align data/dev data/lang exp/tri3 exp/tri3_ali_dev --rescue true --nj 2
+gmm align data/test data/lang exp/tri3 exp/tri3_ali_test --rescue true --nj 2
 gmm features data/train exp/tri3 exp/tri3_ali data-fmllr-tri3/train
 gmm features data/dev exp/tri3 exp/tri3/decode_dev data-fmllr-tri3/dev
 gmm features data/test exp/tri3 exp/tri3/decode_test data-fmllr-tri3/test
