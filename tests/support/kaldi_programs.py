@@ -17,7 +17,8 @@ NEEDS_KALDI = [
 def run_kaldi(cwd: Path, pipeline: str, **names: object) -> str:
     """Run a pipeline of bash in a folder, `{name}` filled in; return what it prints."""
     root = Path(os.environ["KALDI_ROOT"])
-    path = [*(root / "src" / name for name in FOLDERS), root / "egs" / "wsj" / "s5" / "utils"]
+    scripts = root / "egs" / "wsj" / "s5" / "utils"
+    path = [*(root / "src" / name for name in FOLDERS), scripts, scripts / "parallel"]
     quoted = {name: shlex.quote(str(value)) for name, value in names.items()}
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", pipeline.format(**quoted)],
