@@ -46,8 +46,8 @@ way_sat() { call sat "${tri3[@]}" -- "$@"; }
 way_align() { # by transforms of the speakers where the model was trained with some, whichever script a recipe names
     local -n script_of_model=${3##*/}_ali
     local lost=()
-    # Those of other sets serve the frame error, and Kaldi's aligner gives up on as many.
-    [[ $1 == "$cepstra/train" ]] || lost=(--max-skipped 0.5)
+    # Networks learn from these, so nothing that Kaldi's aligner gives up may be lost.
+    [[ $3 != exp/tri3 ]] || lost=(--rescue true)
     call align "${script_of_model[@]:1}" "${lost[@]}" -- "$@"
 }
 way_graph() {

@@ -3,13 +3,14 @@
 import gzip
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bayes_asr.align.best_path import AlignOptions
+from bayes_asr.align.best_path import Alignment, AlignOptions
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import deltas, splice
@@ -274,3 +275,16 @@ def test_careful_alignment_refuses_more_speech_than_its_words() -> None:
     plain = Aligner(model, mixtures, choose_engine()).align(utt, graphs[utt], x[utt])
     assert whole.transition_ids.tolist() == plain.transition_ids.tolist()
     assert make_careful(half).num_states == 2 * half.num_states + 1
+
+
+@pytest.mark.slow
+def test_what_kaldi_gives_up_can_be_rescued() -> None:
+    model, mixtures, graphs = model_of("mono")
+    kaldis = read_alignments(GOLDEN / "mono_ali")
+    lost = {utt: graph for utt, graph in graphs.items() if utt not in kaldis}
+    assert lost
+    options = replace(ALIGN_SI, rescue=True)
+    aligner = Aligner(model, mixtures, choose_engine(), options)
+    for utt, found in align_all(aligner, lost.items(), features("mono")):
+        assert isinstance(found, Alignment), utt
+        assert found.retried

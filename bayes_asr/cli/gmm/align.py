@@ -38,6 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="default %(default)s",
         )
     parser.add_argument(
+        "--rescue",
+        choices=("true", "false"),
+        default="false",
+        help="search what the wider beam loses once more, with as many states as in decoding"
+        " (default %(default)s)",
+    )
+    parser.add_argument(
         "--max-skipped",
         type=share,
         metavar="SHARE",
@@ -50,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Align, and say how many utterances are aligned."""
-    options = replace(ALIGN_SI, beam=args.beam, retry_beam=args.retry_beam)
+    options = replace(
+        ALIGN_SI, beam=args.beam, retry_beam=args.retry_beam, rescue=args.rescue == "true"
+    )
     with (
         nullcontext() if args.shard else alone_in(args.out),
         sharing_steps(args, lambda: [args.out, args.model]) as way,
