@@ -18,7 +18,8 @@
 # Where train_cmd (training, alignment) and decode_cmd are set, such as queue.pl, they start the jobs; otherwise
 # processes of this machine share the work.
 # Results: OUT/data-fmllr-tri3/SET, OUT/exp/tri3_ali{,_dev,_test}, OUT/exp/tri3/graph and
-# OUT/gmm/{mono,tri1,tri2,tri3}/score_{dev,test}.json.
+# OUT/gmm/{mono,tri1,tri2,tri3}/score_{dev,test}.json. Where there is data/local/dict_words, there is also
+# OUT/exp/tri3/graph_words; a configuration that names it has words decoded and scored, in OUT/gmm/MODEL_words.
 # shellcheck disable=SC2329  # functions are called by name, as commands of steps
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -32,30 +33,31 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/local/gmm_steps.sh"
 
 stamps=gmm_ cepstra=data decoded=(mono tri1 tri2 tri3)
-language_makes=(data/lang/L.fst)
 
 way_language() { command=(language "$oov" "${lang[@]}" "$1"); }
 way_mfcc() { # of sound: a recipe may have prepared features itself
-    [[ ! -f data/$1/wav.scp ]] || command=(mfcc "$@")
+    [[ $cepstra == data && ! -f data/$1/wav.scp ]] || command=(mfcc "$@")
 }
 way_subset() { command=(python "$root/local/subset_data.py" "$@"); }
 way_mono() { call mono "${mono[@]}" -- "$@"; }
 way_deltas() { call deltas "${tri1[@]}" -- "$@"; }
 way_lda_mllt() { call lda-mllt --dim "$dim" --left-context 3 --right-context 3 "${tri2[@]}" -- "$@"; }
 way_sat() { call sat "${tri3[@]}" -- "$@"; }
-way_align() {
+way_align() { # by transforms of the speakers where the model was trained with some, whichever script a recipe names
     local -n script_of_model=${3##*/}_ali
     local lost=()
-    # Those of other sets serve the frame error, and Kaldi's aligner gives up on as many.
-    [[ $1 == data/train ]] || lost=(--max-skipped 0.5)
+    # Networks learn from these, so nothing that Kaldi's aligner gives up may be lost.
+    [[ $3 != exp/tri3 ]] || lost=(--rescue true)
     call align "${script_of_model[@]:1}" "${lost[@]}" -- "$@"
 }
-way_graph() { command=(bayes-asr graph --lang data/lang --lm data/local/lm.arpa --model "$1/final.mdl" --out "$1/graph"); }
+way_graph() {
+    command=(bayes-asr graph --lang "$(language_of "$2")" --lm "data/local/lm$2.arpa" --model "$1/final.mdl" --out "$1/graph$2")
+}
 way_decode() {
     in_own_words "${decode[@]}"
-    command=(in_jobs decode "$1" "$2/graph" "$2" "$3" --wip "${wip[@]}" "${words[@]}")
+    command=(in_jobs decode "$@" --wip "${wip[@]}" "${words[@]}")
 }
-way_score() { command=(score "${config[@]}" "$@"); }
+way_score() { command=(score "${config[@]}" "$1" "$2" "$3 $(checksum "${config[@]}")"); }
 way_fmllr() { command=(bayes-asr gmm features "data/$1" exp/tri3 "$2" "data-fmllr-tri3/$1"); }
 
 # call STEP OPTION... -- ARGUMENT...: set $command to a step of bayes-asr gmm with the options of a script of Kaldi's.
@@ -93,27 +95,50 @@ in_jobs() {
     exec bayes-asr gmm "$@" --nj "$nj" ${starter:+--cmd "$starter"}
 }
 
-# language OOV OPTION... CHECKSUM: the lang folder of the dictionary.
+# language_of TASK: the lang folder of its graphs, that of the alignments if it has the same dictionary.
+language_of() {
+    [[ dict$1 == "$aligned" ]] && echo data/lang || echo "data/lang_test$1"
+}
+
+# language OOV OPTION... CHECKSUM: the lang folders of the dictionaries.
 language() {
-    exec bayes-asr gmm lang data/local/dict data/lang --oov "$1" "${@:2:$#-2}"
+    local task
+    bayes-asr gmm lang "data/local/$aligned" data/lang --oov "$1" "${@:2:$#-2}" || return
+    for task in "${tasks[@]}"; do
+        [[ dict$task == "$aligned" ]] ||
+            bayes-asr gmm lang "data/local/dict$task" "$(language_of "$task")" --oov "$1" "${@:2:$#-2}" || return
+    done
 }
 
-# mfcc SET CHECKSUM: 13 cepstra and their statistics by speaker.
+# mfcc SET CHECKSUM: 13 cepstra and their statistics by speaker, and where words are aligned a view of the set with them.
 mfcc() {
-    exec bayes-asr features "data/$1" ${train_cmd:+--cmd "$train_cmd" --nj "$nj"}
+    local name
+    if [[ $cepstra != data ]]; then
+        mkdir -p "$cepstra/$1"
+        for name in {feats,cmvn}.scp utt2spk spk2utt frontend.json; do
+            ln -sfn "../../data/$1/$name" "$cepstra/$1/$name"
+        done
+        ln -sfn "../../data/$1/text_words" "$cepstra/$1/text"
+    fi
+    [[ ! -f data/$1/wav.scp ]] || exec bayes-asr features "data/$1" ${train_cmd:+--cmd "$train_cmd" --nj "$nj"}
 }
 
-# score CONFIG... MODEL CHECKSUM: the errors of dev and test, as those of a run, in gmm/MODEL.
+# score CONFIG... MODEL TASK CHECKSUMS: the errors of dev and test, as those of a run, in gmm/MODEL.
 score() {
-    local model=${*: -2:1} name set folder=gmm/${*: -2:1} references=()
+    local model=${*: -3:1} task=${*: -2:1} name set folder=gmm/${*: -3:1}${*: -2:1} references=()
     mkdir -p "$folder"
     for name in dev test; do
         set=${sets[1]}
         [[ $name == dev ]] || set=${sets[2]}
-        ln -sfn "../../exp/$model/decode_$set" "$folder/decode_$name"
+        ln -sfn "../../exp/$model/decode${task}_$set" "$folder/decode_$name"
         references+=("--set=data.$name.features=[data/$set]")
     done
-    exec bayes-asr gmm score "$folder" "${@:1:$#-2}" --set=data.dir="$out" "${references[@]}" --nj "$nj"
+    exec bayes-asr gmm score "$folder" "${@:1:$#-3}" --set=data.dir="$out" "${references[@]}" --nj "$nj"
+}
+
+# graph_of CONFIG...: the graph that it names.
+graph_of() {
+    python -P -c 'import sys; from bayes_asr.config import load; print(*load(sys.argv[1:]).data.graph)' "$@"
 }
 
 config=()
@@ -125,5 +150,13 @@ done
 set_up mini,report
 keep_others_out
 cd "$out"
+language_makes=(data/lang/L.fst)
+for task in "${tasks[@]}"; do
+    [[ dict$task == "$aligned" ]] || language_makes+=("$(language_of "$task")/L.fst")
+done
+[[ $aligned == dict ]] || cepstra=data-align
+if ((${#tasks[@]} > 1)) && [[ $(graph_of "${config[@]}") == *_words ]]; then
+    tried=("${tasks[@]}") scored=_words # the transforms come from the first task
+fi
 
 train_gmms; exit

@@ -12,11 +12,15 @@ tri2=(2500 15000) tri2_ali=(steps/align_si.sh --use-graphs true)
 tri3=(2500 15000) tri3_ali=(steps/align_fmllr.sh) decode=()
 wip=(0.0 0.5 1.0) # insertion penalties, of which that is taken with which dev has the fewest errors; not Kaldi's
 
-# What the script sets: where MFCC and their statistics lie, what stage 0 makes (graphs are repeated when the last of it
-# has changed), which models are decoded, how stamps begin, and whether outputs are looked for after a step.
-cepstra='' language_makes=() decoded=() stamps='' checked=''
+# What the script sets: where MFCC and their statistics lie beside the text that is aligned, what stage 0 makes, which
+# models are decoded, for which tasks, of which one is scored, how stamps begin, and whether outputs are looked for after
+# a step.
+cepstra='' language_makes=() decoded=() tried=('') scored='' stamps='' checked=''
 
-# read_gmm_options OPTION...: check the options of the script, and read the recipe's settings.
+# read_gmm_options OPTION...: check the options of the script, and read the recipe's settings. $aligned is the dictionary
+# below data/local that transcripts are aligned by: where a recipe prepares dict_align, that, and text_words are aligned.
+# $tasks has a suffix for each dictionary and language model that graphs are made of: none, and _words if there are
+# dict_words and lm_words.arpa.
 read_gmm_options() {
     recipe='' out='' dim=40 nj=$(getconf _NPROCESSORS_ONLN) stage=0 stop_stage=8 force=''
     parse_options "$@"
@@ -27,6 +31,9 @@ read_gmm_options() {
     [[ -f $recipe/kaldi.sh ]] || refuse "--recipe $recipe: there is no $recipe/kaldi.sh"
     [[ -d $out/data ]] || refuse "--out $out: there is no $out/data; prepare the recipe's data first"
     out=$(cd "$out" && pwd)
+    aligned=dict tasks=('')
+    [[ ! -d $out/data/local/dict_align ]] || aligned=dict_align
+    [[ ! -d $out/data/local/dict_words ]] || tasks+=(_words)
     # shellcheck source=/dev/null
     . "$recipe/kaldi.sh"
 }
@@ -71,14 +78,14 @@ alignment() {
 
 # train_gmms: all steps. A function, since bash reads a script while it runs: it may be updated meanwhile.
 train_gmms() {
-    local set source ali transforms model name train=$cepstra/train first=$cepstra/train
+    local set source ali transforms model name task train=$cepstra/train first=$cepstra/train
     step 0 lang makes "${language_makes[@]}" -- \
-        language "$(checksum data/local/dict/{lexicon,{,non}silence_phones}.txt data/local/lm.arpa)"
+        language "$(checksum data/local/dict{,_align,_words}/{lexicon,{,non}silence_phones}.txt data/local/lm{,_words}.arpa)"
     for set in "${sets[@]}"; do
         source=feats.scp
         [[ ! -f data/$set/wav.scp ]] || source=wav.scp
         step 1 "mfcc_$set" makes "$cepstra/$set"/{feats,cmvn}.scp -- \
-            mfcc "$set" "$(checksum "data/$set"/{text,utt2spk,segments,$source})"
+            mfcc "$set" "$(checksum "data/$set"/{text{,_words},utt2spk,segments,$source})"
     done
 
     if ((mono_utterances && mono_utterances < $(wc -l <data/train/utt2spk))); then
@@ -102,16 +109,20 @@ train_gmms() {
     for model in "${decoded[@]}"; do
         name=_$model
         [[ $model != tri3 ]] || name=''
-        step 6 "graph$name" "exp/$model/final.mdl" "${language_makes[@]: -1}" \
-            makes "exp/$model/graph"/{HCLG.fst,words.txt} -- graph "exp/$model"
-        for set in "${sets[@]:1}"; do
-            step 6 "decode${name}_$set" "$cepstra/$set/feats.scp" "exp/$model/graph/HCLG.fst" \
-                makes "exp/$model/decode_$set"/{trans.1,lat.1.gz} -- \
-                decode "$cepstra/$set" "exp/$model" "exp/$model/decode_$set"
+        for task in "${tasks[@]}"; do
+            step 6 "graph$name$task" "exp/$model/final.mdl" "${language_makes[@]}" \
+                makes "exp/$model/graph$task"/{HCLG.fst,words.txt} -- graph "exp/$model" "$task"
         done
-        step 6 "score$name" "exp/$model/decode_${sets[1]}/lat.1.gz" "exp/$model/decode_${sets[2]}/lat.1.gz" \
-            makes "gmm/$model"/score_{dev,test}.json -- \
-            score "$model" "$(checksum "data/${sets[1]}"/{text,stm,glm} "data/${sets[2]}"/{text,stm,glm})"
+        for task in "${tried[@]}"; do
+            for set in "${sets[@]:1}"; do
+                step 6 "decode$name${task}_$set" "$cepstra/$set/feats.scp" "exp/$model/graph$task/HCLG.fst" \
+                    makes "exp/$model/decode${task}_$set"/{trans.1,lat.1.gz} -- \
+                    decode "$cepstra/$set" "exp/$model/graph$task" "exp/$model" "exp/$model/decode${task}_$set"
+            done
+        done
+        step 6 "score$name$scored" "exp/$model/decode${scored}_${sets[1]}/lat.1.gz" \
+            "exp/$model/decode${scored}_${sets[2]}/lat.1.gz" makes "gmm/$model$scored"/score_{dev,test}.json -- \
+            score "$model" "$scored" "$(checksum "data/${sets[1]}"/{text{,_words},stm,glm} "data/${sets[2]}"/{text{,_words},stm,glm})"
     done
     for set in "${sets[@]}"; do
         ali=$(alignment "$set")

@@ -31,7 +31,6 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/local/kaldi.sh"
 
 stamps=kaldi_ checked=true cepstra=data-mfcc decoded=(tri3)
-language_makes=(data/lang/L.fst data/lang_test/G.fst)
 
 way_language() { command=(language "$oov" "${lang[@]}" "$1"); }
 way_mfcc() { command=(mfcc "$@"); }
@@ -47,21 +46,18 @@ way_align() {
     local -n script_of_model=${3##*/}_ali
     command=(in_jobs "$1" "${script_of_model[@]}" "$@")
 }
-way_graph() { command=(graph); }
+way_graph() { command=(graph "$@"); }
 way_decode() {
-    command=(in_jobs "$1" steps/decode_fmllr.sh --skip-scoring true "${decode[@]}" "$2/graph" "$1" "$3")
+    command=(in_jobs "$1" steps/decode_fmllr.sh --skip-scoring true "${decode[@]}" "$2" "$1" "$4")
 }
 way_score() { :; } # bayes-asr rescore reads the lattices
 way_fmllr() { command=(fmllr "$@"); }
 
-# language OOV OPTION... CHECKSUM: L from the dictionary, G from the language model. Where a recipe prepares dict_align,
-# transcripts are aligned by it. dict_words and lm_words.arpa are another task of the same models.
+# language OOV OPTION... CHECKSUM: L from the dictionary, and of each task L and G from its language model.
 language() {
-    local aligned=dict task
-    [[ ! -d data/local/dict_align ]] || aligned=dict_align
+    local task
     pronunciations "$aligned" data/lang "${@:1:$#-1}" || return
-    for task in '' _words; do
-        [[ -d data/local/dict$task ]] || continue
+    for task in "${tasks[@]}"; do
         if [[ dict$task == "$aligned" ]]; then
             cp -r data/lang data/lang_test || return
         else
@@ -82,22 +78,18 @@ pronunciations() {
 # mfcc SET CHECKSUM: 13 cepstra and their statistics by speaker, unless the recipe has prepared features itself.
 mfcc() {
     python "$root/local/kaldi_data.py" "data/$1" "data-mfcc/$1" || return
-    [[ ! -d data/local/dict_align ]] || cp "data/$1/text_words" "data-mfcc/$1/text" || return
+    [[ $aligned == dict ]] || cp "data/$1/text_words" "data-mfcc/$1/text" || return
     if [[ -f data/$1/wav.scp ]]; then
         in_jobs "data-mfcc/$1" steps/make_mfcc.sh --mfcc-config conf/mfcc.conf "data-mfcc/$1" || return
     fi
     steps/compute_cmvn_stats.sh "data-mfcc/$1" && utils/fix_data_dir.sh "data-mfcc/$1"
 }
 
-# graph: HCLG of the last model, for each task.
+# graph MODEL TASK: HCLG.
 graph() {
-    local command task
+    local command
     read -ra command <<<"$decode_cmd"
-    for task in '' _words; do
-        [[ ! -d data/lang_test$task ]] ||
-            "${command[@]}" "exp/tri3/graph$task/mkgraph.log" \
-                utils/mkgraph.sh "data/lang_test$task" exp/tri3 "exp/tri3/graph$task" || return
-    done
+    "${command[@]}" "$1/graph$2/mkgraph.log" utils/mkgraph.sh "data/lang_test$2" "$1" "$1/graph$2"
 }
 
 # fmllr SET TRANSFORMS: the features of the network and their statistics by speaker.
@@ -115,6 +107,10 @@ fmllr() {
 }
 
 read_gmm_options "$@"
+language_makes=(data/lang/L.fst)
+for task in "${tasks[@]}"; do
+    language_makes+=("data/lang_test$task/G.fst")
+done
 set_up mini,report
 find_kaldi
 enter_experiment

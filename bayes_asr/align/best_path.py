@@ -1,6 +1,6 @@
 """The best path of an utterance through a network: its alignment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -17,7 +17,8 @@ NARROW = 0.01  # lattice beam: only the best path is asked for
 class AlignOptions:
     """Options of Kaldi's steps/align_si.sh; the beams are in units of scaled costs.
 
-    min_active: how many states stay in the search, whatever the beam; strict: as of the search.
+    min_active: how many states stay in the search, whatever the beam; strict: as of the search;
+    rescue: what is lost even so is searched once more, with as many states as in decoding.
     """
 
     acoustic_scale: float = 0.1
@@ -27,6 +28,7 @@ class AlignOptions:
     self_loop_scale: float = 0.1
     min_active: int = DecodeOptions.min_active
     strict: bool = False
+    rescue: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,27 +57,26 @@ def find_path(
     the wider beam.
     """
     frames = np.float32(options.acoustic_scale) * loglikes
-    beams = sorted({options.beam, max(options.beam, options.retry_beam)})
-    for beam in beams:
-        lattice, reached = engine.search(network, frames, _search_of(options, beam))
+    searches = _list_searches(options)
+    for search in searches:
+        lattice, reached = engine.search(network, frames, search)
         if lattice is not None and reached:
             arcs, last = engine.best_arcs(lattice)
             costs = lattice.graph[arcs].astype(np.float64) + lattice.acoustic[arcs]
             tids = lattice.ilabel[arcs]
             cost = float(costs.sum() + lattice.final_graph[last])
-            return Alignment(tids[tids > 0], cost, beam != options.beam)
+            return Alignment(tids[tids > 0], cost, search is not searches[0])
     raise InputError(
         f"{utt}: no path of {said} through {len(frames)} frames within the beam"
-        f" {beams[-1]:g}; look at its transcript, or try a wider beam"
+        f" {searches[-1].beam:g}; look at its transcript, or try a wider beam"
     )
 
 
 @cache
-def _search_of(options: AlignOptions, beam: float) -> DecodeOptions:
-    return DecodeOptions(
-        options.acoustic_scale,
-        beam,
-        min_active=options.min_active,
-        lattice_beam=NARROW,
-        strict=options.strict,
-    )
+def _list_searches(options: AlignOptions) -> list[DecodeOptions]:
+    """The searches to try, one after the other."""
+    widest = max(options.beam, options.retry_beam)
+    loose = DecodeOptions(options.acoustic_scale, widest, lattice_beam=NARROW)
+    tight = replace(loose, min_active=options.min_active, strict=options.strict)
+    searches = [replace(tight, beam=beam) for beam in sorted({options.beam, widest})]
+    return [*searches, loose] if options.rescue else searches

@@ -30,8 +30,9 @@ MODEL = "final.mdl"
 UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
 PIPELINE = ("cmvn_opts", "delta_opts", "splice_opts", "final.mat", "full.mat")
 TABLES = (  # of a data directory that say nothing of its features
-    *("utt2spk", "spk2utt", "text", "segments", "wav.scp", "reco2file_and_channel", "spk2gender"),
-    *("utt2lang", "utt2dur", "reco2dur", "utt2uniq", "frame_shift", "stm", "glm", "ctm"),
+    *("utt2spk", "spk2utt", "spk2gender", "text", "text_words", "stm", "glm", "ctm", "segments"),
+    *("wav.scp", "reco2file_and_channel", "reco2dur", "frame_shift"),
+    *("utt2lang", "utt2dur", "utt2uniq"),
 )
 
 

@@ -3,16 +3,19 @@
 import gzip
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bayes_asr.align.best_path import Alignment
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import deltas, splice
 from bayes_asr.gmm.alignment import (
+    ALIGN_SI,
     Aligner,
     align_all,
     align_equally,
@@ -253,3 +256,16 @@ def test_silence_is_boosted_in_all_its_pdfs() -> None:
     expected = np.zeros(mixtures.num_pdfs)
     expected[silent] = np.log(1.5)
     assert gain == pytest.approx(np.broadcast_to(expected, gain.shape), abs=1e-3)
+
+
+@pytest.mark.slow
+def test_what_kaldi_gives_up_can_be_rescued() -> None:
+    model, mixtures, graphs = model_of("mono")
+    kaldis = read_alignments(GOLDEN / "mono_ali")
+    lost = {utt: graph for utt, graph in graphs.items() if utt not in kaldis}
+    assert lost
+    options = replace(ALIGN_SI, rescue=True)
+    aligner = Aligner(model, mixtures, choose_engine(), options)
+    for utt, found in align_all(aligner, lost.items(), features("mono")):
+        assert isinstance(found, Alignment), utt
+        assert found.retried

@@ -1,7 +1,5 @@
 """Kaldi's own programs on the same models, features and alignments."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +12,10 @@ from bayes_asr.gmm.transitions import count_transitions, update_transitions
 from bayes_asr.tables.ark import iter_matrices, write_matrices
 from bayes_asr.tables.gmm import read_gmm, write_gmm
 from bayes_asr.tables.mixtures import Mixtures
+from tests.support.kaldi_programs import NEEDS_KALDI, run_program
 from tests.support.mixtures import GoldenGmms, golden_gmms
 
-pytestmark = [
-    pytest.mark.kaldi,
-    pytest.mark.skipif("KALDI_ROOT" not in os.environ, reason="KALDI_ROOT is not set"),
-]
+pytestmark = NEEDS_KALDI
 MODEL = "tri1/final.mdl"
 
 
@@ -34,11 +30,6 @@ def aligned(golden: GoldenGmms, tmp_path_factory: pytest.TempPathFactory) -> lis
     ark = tmp_path_factory.mktemp("features") / "feats.ark"
     write_matrices(golden.features.items(), ark)
     return [f"ark:{ark}", f"ark:gunzip -c {golden.root}/tri1/ali.1.gz |"]
-
-
-def run(program: str, *arguments: object) -> None:
-    path = Path(os.environ["KALDI_ROOT"]) / "src" / "gmmbin" / program
-    subprocess.run([path, *map(str, arguments)], check=True, capture_output=True)
 
 
 def in_order(golden: GoldenGmms, mixtures: Mixtures, pdf: np.ndarray) -> Statistics:
@@ -61,8 +52,8 @@ def test_one_estimate_is_that_of_gmm_est(
 ) -> None:
     path = golden.root / MODEL
     options = {"same": [], "up": ["--mix-up=1020"], "down": ["--mix-down=600"]}[way]
-    run("gmm-acc-stats-ali", path, *aligned, tmp_path / "acc")
-    run("gmm-est", "--power=0.25", *options, path, tmp_path / "acc", tmp_path / "new.mdl")
+    run_program("gmm-acc-stats-ali", path, *aligned, tmp_path / "acc")
+    run_program("gmm-est", "--power=0.25", *options, path, tmp_path / "acc", tmp_path / "new.mdl")
     new_transitions, theirs = read_gmm(tmp_path / "new.mdl")
     transitions, mixtures = read_gmm(path)
     statistics = in_order(golden, mixtures, transitions.pdf)
@@ -87,9 +78,11 @@ def test_sums_of_other_features_are_those_of_twofeats(
     transitions, mixtures = read_gmm(path)
     write_posteriors(golden, tmp_path / "post")
     features = [aligned[0], f"ark:{tmp_path / 'other.ark'}"]
-    run("gmm-acc-stats-twofeats", path, *features, f"ark:{tmp_path / 'post'}", tmp_path / "acc")
+    run_program(
+        "gmm-acc-stats-twofeats", path, *features, f"ark:{tmp_path / 'post'}", tmp_path / "acc"
+    )
     keep = "--remove-low-count-gaussians=false"
-    run("gmm-est", keep, path, tmp_path / "acc", tmp_path / "new.mdl")
+    run_program("gmm-est", keep, path, tmp_path / "acc", tmp_path / "new.mdl")
     statistics = Statistics.zeros(mixtures)
     for utt, tids in golden.alignments("tri1").items():
         statistics.add(mixtures, golden.features[utt], transitions.pdf[tids], of=other[utt])
@@ -101,7 +94,9 @@ def test_likelihoods_are_those_of_gmm_compute_likes(
 ) -> None:
     transitions, mixtures = golden.model(MODEL)
     write_gmm(transitions, mixtures, tmp_path / "ours.mdl")
-    run("gmm-compute-likes", tmp_path / "ours.mdl", aligned[0], f"ark:{tmp_path / 'likes.ark'}")
+    run_program(
+        "gmm-compute-likes", tmp_path / "ours.mdl", aligned[0], f"ark:{tmp_path / 'likes.ark'}"
+    )
     for utt, theirs in iter_matrices(tmp_path / "likes.ark"):
         ours = log_likelihoods(mixtures, golden.features[utt])
         # Terms of thousands cancel where a variance is small: both sides round, in float32.

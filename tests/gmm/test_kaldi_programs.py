@@ -1,5 +1,6 @@
 """Kaldi's own programs read our models, trees, graphs and lang folders, and we read theirs."""
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayes_asr.cli import main
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.alignment import Aligner, align_all, align_equally, boost_silence
@@ -278,3 +280,30 @@ def test_kaldi_finds_no_fault_with_our_lang_folder(
 def golden_dict() -> Path:
     """The dict folder of the TIMIT sample."""
     return golden_gmms().root.parents[1] / "data" / "dict"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of experiments as Kaldi's scripts want it, with monophones that we have trained."""
+    golden, folder = golden_gmms(), tmp_path_factory.mktemp("experiment")
+    data = write_golden_data(golden, folder / "data")
+    write_speakers(read_data_dir(data).utt2spk, data)
+    shutil.copytree(golden.root.parents[1] / "data" / "lang", folder / "lang")
+    (folder / "path.sh").touch()
+    for name in ("steps", "utils"):
+        (folder / name).symlink_to(Path(os.environ["KALDI_ROOT"]) / "egs" / "wsj" / "s5" / name)
+    sizes = ["--gaussians", "160", "--passes", "3"]
+    assert (
+        main(["gmm", "mono", *(str(folder / name) for name in ("data", "lang", "mono")), *sizes])
+        == 0
+    )
+    return folder
+
+
+def test_kaldis_script_aligns_with_our_folder_as_we_do(trained: Path) -> None:
+    run_kaldi(trained, "steps/align_si.sh --nj 1 --boost-silence 1.25 data lang mono kaldis")
+    folders = [str(trained / name) for name in ("data", "lang", "mono", "ours")]
+    assert main(["gmm", "align", *folders, "--boost-silence", "1.25", "--max-skipped", "0.5"]) == 0
+    kaldis = read_alignments(trained / "kaldis" / "ali.1.gz")
+    assert kaldis == read_alignments(trained / "ours" / "ali.1.gz")
+    assert len(kaldis) > 40

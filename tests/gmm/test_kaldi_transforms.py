@@ -1,8 +1,5 @@
 """Kaldi's own programs for LDA, MLLT, fMLLR and adapted features, on the same files."""
 
-import os
-import shlex
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,12 +18,10 @@ from bayes_asr.tables.ark import iter_matrices, read_matrix, write_matrices
 from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.text import read_data_dir, write_speakers
 from tests.support.golden_data import SILENCE, write_golden_data
+from tests.support.kaldi_programs import NEEDS_KALDI, run_kaldi
 from tests.support.mixtures import GoldenGmms, golden_gmms
 
-pytestmark = [
-    pytest.mark.kaldi,
-    pytest.mark.skipif("KALDI_ROOT" not in os.environ, reason="KALDI_ROOT is not set"),
-]
+pytestmark = NEEDS_KALDI
 POST = "ali-to-post {ali} ark:- | weight-silence-post {weight} 1 {model} ark:- ark:-"
 
 
@@ -57,19 +52,6 @@ def kaldi(tmp_path: Path, x: Mapping[str, np.ndarray]) -> Path:
     return tmp_path
 
 
-def run(folder: Path, pipeline: str, **names: object) -> None:
-    root = Path(os.environ["KALDI_ROOT"]) / "src"
-    path = ":".join(str(root / name) for name in ("bin", "gmmbin", "featbin"))
-    quoted = {name: shlex.quote(str(value)) for name, value in names.items()}
-    subprocess.run(
-        ["bash", "-o", "pipefail", "-c", pipeline.format(**quoted)],
-        cwd=folder,
-        env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}"},
-        check=True,
-        capture_output=True,
-    )
-
-
 def alignment(golden: GoldenGmms, system: str, weight: float = 0.0) -> dict[str, object]:
     """What POST says of the alignment that is made with the final model of a system."""
     ali = f"ark:gunzip -c {golden.root}/{system}_ali/ali.1.gz |"
@@ -81,7 +63,7 @@ def test_lda_is_that_of_est_lda(
     golden: GoldenGmms, kaldi: Path, x: Mapping[str, np.ndarray]
 ) -> None:
     program = "acc-lda --rand-prune=4.0 {model} ark:x.ark ark:- acc && est-lda --dim=20 0.mat acc"
-    run(kaldi, f"{POST} | {program}", **alignment(golden, "tri2"))
+    run_kaldi(kaldi, f"{POST} | {program}", **alignment(golden, "tri2"))
     model, _ = golden.model("tri2/final.mdl")
     statistics, random = LdaStatistics.zeros(model.num_pdfs, 40), Random()
     for utt, tids in golden.alignments("tri2_ali").items():
@@ -101,7 +83,7 @@ def test_mllt_is_that_of_est_mllt(
         "gmm-acc-mllt --rand-prune={pruning} {model} ark:x.ark ark:- acc && est-mllt mat acc"
         " && gmm-transform-means mat {model} new.mdl"
     )
-    run(kaldi, f"{POST} | {program}", pruning=pruning, **alignment(golden, "tri2"))
+    run_kaldi(kaldi, f"{POST} | {program}", pruning=pruning, **alignment(golden, "tri2"))
     model, mixtures = golden.model("tri2/final.mdl")
     spoken = (
         (x[utt], PdfWeights.of_alignment(model, tids, SILENCE))
@@ -137,7 +119,7 @@ def test_fmllr_is_that_of_gmm_est_fmllr(
             f" gmm-est-fmllr-gpost {options} {{model}} ark:x.ark ark:- ark:trans"
         )
         _, aligner = read_gmm(golden.root / "tri3" / "final.alimdl")
-    run(kaldi, f"{POST} | {program}", **names, **alignment(golden, system, weight))
+    run_kaldi(kaldi, f"{POST} | {program}", **names, **alignment(golden, system, weight))
     model, mixtures = golden.model(f"{system}/final.mdl")
     alignments = golden.alignments(f"{system}_ali")
     for speaker, expected in iter_matrices(kaldi / "trans"):
@@ -157,7 +139,7 @@ def test_kaldi_takes_our_files_and_gives_our_features(
     transforms = dict(iter_matrices(golden.root / "tri3" / "trans.txt.gz"))
     write_pipeline(pipeline, kaldi)
     write_transforms(transforms.items(), kaldi)
-    run(
+    run_kaldi(
         kaldi,
         "apply-cmvn $(cat cmvn_opts) --utt2spk=ark:{data}/utt2spk scp:{data}/cmvn.scp"
         " scp:{data}/feats.scp ark:- | splice-feats $(cat splice_opts) ark:- ark:- |"
@@ -181,7 +163,7 @@ def test_compositions_are_those_of_compose_transforms(
     for name, matrix in (("second", second), ("first", first)):
         write_matrices([("both", matrix)], kaldi / name)
     options = f"--b-is-affine={str(affine).lower()}"
-    run(kaldi, f"compose-transforms {options} ark:second ark:first ark:whole")
+    run_kaldi(kaldi, f"compose-transforms {options} ark:second ark:first ark:whole")
     ((_, expected),) = iter_matrices(kaldi / "whole")
     found = compose(second, first, affine=affine)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)

@@ -1,7 +1,5 @@
 """Kaldi's own programs on the same features and alignments, in contexts and roots of all kinds."""
 
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,25 +16,16 @@ from bayes_asr.tables.ark import iter_int_vectors, write_matrices
 from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.qst import write_questions
 from bayes_asr.tables.tree import write_tree
+from tests.support.kaldi_programs import NEEDS_KALDI, run_program
 from tests.support.mixtures import golden_gmms
 
-pytestmark = [
-    pytest.mark.kaldi,
-    pytest.mark.skipif("KALDI_ROOT" not in os.environ, reason="KALDI_ROOT is not set"),
-]
+pytestmark = NEEDS_KALDI
 MIXED = "not-shared not-split 1\nshared split 2 3 4 5\nnot-shared split 6 7\nshared not-split 8 9\n"
 ROOTS = {
     "each": "".join(f"shared split {phone}\n" for phone in range(1, 49)),
     "mixed": MIXED + f"shared split {' '.join(map(str, range(10, 49)))}\n",
     "pdf-class": "".join(f"not-shared split {phone}\n" for phone in range(1, 49)),
 }
-
-
-def run(program: str, *arguments: object) -> None:
-    for folder in ("bin", "gmmbin"):
-        path = Path(os.environ["KALDI_ROOT"]) / "src" / folder / program
-        if path.exists():
-            subprocess.run([path, *map(str, arguments)], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(
@@ -66,16 +55,22 @@ def test_questions_trees_and_first_models_are_kaldis(
     sizes = [f"--context-width={context.width}", f"--central-position={context.center}"]
     alone = [f"--ci-phones={':'.join(map(str, context.independent))}"] * bool(context.independent)
     mdl = golden.root / "mono" / "final.mdl"
-    run("acc-tree-stats", *sizes, *alone, mdl, f"ark:{features}", ali, accs)
-    run("cluster-phones", *sizes, accs, lang / "phones" / "sets.int", tmp_path / "questions")
-    run("compile-questions", *sizes, lang / "topo", tmp_path / "questions", tmp_path / "qst")
+    run_program("acc-tree-stats", *sizes, *alone, mdl, f"ark:{features}", ali, accs)
+    run_program(
+        "cluster-phones", *sizes, accs, lang / "phones" / "sets.int", tmp_path / "questions"
+    )
+    run_program(
+        "compile-questions", *sizes, lang / "topo", tmp_path / "questions", tmp_path / "qst"
+    )
     names = {"leaves": "max-leaves", "threshold": "thresh", "cluster_threshold": "cluster-thresh"}
     given = [f"--{names[key]}={value}" for key, value in options.items() if key in names]
     given.append(f"--round-num-leaves={str(options.get('rounded', True)).lower()}")
     inputs = [accs, tmp_path / "roots", tmp_path / "qst", lang / "topo"]
-    run("build-tree", *sizes, *given, *inputs, tree_file)
-    run("gmm-init-model", tree_file, accs, lang / "topo", tmp_path / "1.mdl")
-    run("convert-ali", mdl, tmp_path / "1.mdl", tree_file, ali, f"ark:{tmp_path / 'converted'}")
+    run_program("build-tree", *sizes, *given, *inputs, tree_file)
+    run_program("gmm-init-model", tree_file, accs, lang / "topo", tmp_path / "1.mdl")
+    run_program(
+        "convert-ali", mdl, tmp_path / "1.mdl", tree_file, ali, f"ark:{tmp_path / 'converted'}"
+    )
 
     alignments = golden.alignments("mono_ali")
     aligned = [(u, alignments[u], x) for u, x in golden.features.items() if u in alignments]

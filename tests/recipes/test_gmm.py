@@ -4,11 +4,13 @@ The stub notes down its arguments, refuses inputs that are not there, and makes 
 """
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.support.gmm_experiment import Experiment
+from tests.support.places import ROOT
 from tests.support.script_stubs import executable
 
 STUB = """#!/usr/bin/env bash
@@ -92,9 +94,9 @@ gmm lda-mllt data/train data/lang exp/tri1_ali exp/tri2 --dim 50 --left-context 
 gmm align data/train data/lang exp/tri2 exp/tri2_ali --nj 2
 gmm sat data/train data/lang exp/tri2_ali exp/tri3 --leaves 2500 --gaussians 15000 --nj 2
 DECODED
-gmm align data/train data/lang exp/tri3 exp/tri3_ali --nj 2
-gmm align data/dev data/lang exp/tri3 exp/tri3_ali_dev --max-skipped 0.5 --nj 2
-gmm align data/test data/lang exp/tri3 exp/tri3_ali_test --max-skipped 0.5 --nj 2
+gmm align data/train data/lang exp/tri3 exp/tri3_ali --rescue true --nj 2
+gmm align data/dev data/lang exp/tri3 exp/tri3_ali_dev --rescue true --nj 2
+gmm align data/test data/lang exp/tri3 exp/tri3_ali_test --rescue true --nj 2
 gmm features data/train exp/tri3 exp/tri3_ali data-fmllr-tri3/train
 gmm features data/dev exp/tri3 exp/tri3/decode_dev data-fmllr-tri3/dev
 gmm features data/test exp/tri3 exp/tri3/decode_test data-fmllr-tri3/test
@@ -117,6 +119,85 @@ def test_timit_is_trained_as_in_kaldis_recipe_and_once(experiment: GmmExperiment
     assert again.endswith("status 0"), again
     assert experiment.calls() == []
     assert again.count(": complete") == 33
+
+
+@pytest.fixture
+def mboshi(experiment: GmmExperiment) -> GmmExperiment:
+    """With words to align, and a second task."""
+    experiment.add_words()
+    for name in ("mboshi", "mboshi_words"):
+        recipe = experiment.folder / "checkout/recipes" / name
+        recipe.mkdir(exist_ok=True)
+        shutil.copy(ROOT / "recipes" / name / "config.yaml", recipe)
+    return experiment
+
+
+def words_of(folder: Path) -> str:
+    return (folder / "text_words").read_text()
+
+
+def test_words_are_aligned_where_phones_are_recognised(mboshi: GmmExperiment) -> None:
+    """One dictionary aligns a view with `text_words`; two become graphs of each model."""
+    said = mboshi.run("--nj", "2", recipe="mboshi")
+    assert said.endswith("status 0"), said
+    calls = mboshi.calls()
+    options = "--oov <UNK> --position-dependent-phones false"
+    assert calls[:7] == [
+        f"gmm lang data/local/dict_align data/lang {options}",
+        f"gmm lang data/local/dict data/lang_test {options}",
+        f"gmm lang data/local/dict_words data/lang_test_words {options}",
+        *(f"features data/{name}" for name in ("train", "dev", "test")),
+        "gmm mono data-align/train data/lang exp/mono --nj 2",
+    ]
+    assert [call for call in calls if call.startswith("graph")] == [
+        f"graph --lang data/lang_test{task} --lm data/local/lm{task}.arpa"
+        f" --model exp/{model}/final.mdl --out exp/{model}/graph{task}"
+        for model in MODELS
+        for task in ("", "_words")
+    ]
+    scored = [call.split()[2] for call in calls if call.startswith("gmm score")]
+    assert scored == [f"gmm/{model}" for model in MODELS]
+    assert not [call for call in calls if "decode_words" in call]
+    assert [call for call in calls if call.startswith("gmm align") and "exp/tri3 " in call] == [
+        "gmm align data-align/train data/lang exp/tri3 exp/tri3_ali --rescue true --nj 2",
+        "gmm align data-align/dev data/lang exp/tri3 exp/tri3_ali_dev --rescue true --nj 2",
+        "gmm align data-align/test data/lang exp/tri3 exp/tri3_ali_test --rescue true --nj 2",
+    ]
+    assert calls[-1] == "gmm features data/test exp/tri3 exp/tri3/decode_test data-fmllr-tri3/test"
+    for name in ("train", "dev", "test"):
+        data, view = (mboshi.out / folder / name for folder in ("data", "data-align"))
+        assert (view / "text").read_text() == words_of(data) != (data / "text").read_text()
+        assert (view / "feats.scp").samefile(data / "feats.scp")
+    again = mboshi.run("--nj", "2", recipe="mboshi")
+    assert again.endswith("status 0"), again
+    assert mboshi.calls() == []
+
+
+def test_words_are_decoded_and_scored_where_the_configuration_names_their_graph(
+    mboshi: GmmExperiment,
+) -> None:
+    """The models are those of the phones, and so are the transforms."""
+    assert mboshi.run("--nj", "2", recipe="mboshi").endswith("status 0")
+    mboshi.calls()
+    config = "checkout/recipes/mboshi_words/config.yaml"
+    said = mboshi.run("--nj", "2", "--config", config, recipe="mboshi")
+    assert said.endswith("status 0"), said
+    search = "--wip 0.0 0.5 1.0 --beam 12 --lattice-beam 6 --max-active 5000 --nj 2"
+    assert mboshi.calls() == [
+        call
+        for model in MODELS
+        for call in (
+            *(
+                f"gmm decode data-align/{name} exp/{model}/graph_words exp/{model}"
+                f" exp/{model}/decode_words_{name} {search}"
+                for name in ("dev", "test")
+            ),
+            f"gmm score gmm/{model}_words {config} --set=data.dir=out"
+            " --set=data.dev.features=[data/dev] --set=data.test.features=[data/test] --nj 2",
+        )
+    ]
+    link = mboshi.out / "gmm/tri3_words/decode_test"
+    assert link.samefile(mboshi.out / "exp/tri3/decode_words_test")
 
 
 def test_ami_adds_its_subset_beams_and_eval_set(experiment: GmmExperiment) -> None:

@@ -151,13 +151,7 @@ def test_timit_is_trained_as_in_kaldis_recipe_and_once(experiment: KaldiExperime
 
 def test_words_are_aligned_where_phones_are_recognised(experiment: KaldiExperiment) -> None:
     """One dictionary aligns `text_words`, two become graphs; features keep both texts."""
-    prepared = experiment.out / "data/local"
-    for name in ("align", "words"):
-        shutil.copytree(prepared / "dict", prepared / f"dict_{name}")
-    shutil.copy(prepared / "lm.arpa", prepared / "lm_words.arpa")
-    for name in ("train", "dev", "test"):
-        texts = experiment.out / "data" / name
-        texts.joinpath("text_words").write_text(texts.joinpath("text").read_text().upper())
+    experiment.add_words()
     said = experiment.run("--nj", "2", recipe="mboshi")
     assert said.endswith("status 0"), said
     calls = experiment.calls()

@@ -60,6 +60,16 @@ class Experiment:
         sound.write_bytes(riff(np.ones((9, 1))))
         (data / "wav.scp").write_text("".join(f"{speaker} {sound}\n" for speaker in names))
 
+    def add_words(self) -> None:
+        """Let transcripts be aligned by `text_words`, and words be a second task."""
+        prepared = self.out / "data/local"
+        for name in ("align", "words"):
+            shutil.copytree(prepared / "dict", prepared / f"dict_{name}")
+        shutil.copy(prepared / "lm.arpa", prepared / "lm_words.arpa")
+        for name in ("train", "dev", "test"):
+            data = self.out / "data" / name
+            (data / "text_words").write_text((data / "text").read_text().upper())
+
     def run(self, *options: str, recipe: str = "timit", **changes: str) -> str:
         """Run the script; what it printed, with ` status N` at the end."""
         variables = {

@@ -17,10 +17,12 @@ NEEDS_KALDI = [
 def run_kaldi(cwd: Path, pipeline: str, **names: object) -> str:
     """Run a pipeline of bash in a folder, `{name}` filled in; return what it prints."""
     root = Path(os.environ["KALDI_ROOT"])
-    path = [*(root / "src" / name for name in FOLDERS), root / "egs" / "wsj" / "s5" / "utils"]
+    scripts = root / "egs" / "wsj" / "s5" / "utils"
+    path = [*(root / "src" / name for name in FOLDERS), scripts, scripts / "parallel"]
     quoted = {name: shlex.quote(str(value)) for name, value in names.items()}
+    command = pipeline.format(**quoted) if names else pipeline
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", pipeline.format(**quoted)],
+        ["bash", "-o", "pipefail", "-c", command],
         cwd=cwd,
         env={**os.environ, "PATH": ":".join([*map(str, path), os.environ["PATH"]]), "LC_ALL": "C"},
         capture_output=True,
@@ -28,3 +30,8 @@ def run_kaldi(cwd: Path, pipeline: str, **names: object) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def run_program(name: str, *arguments: object) -> None:
+    """Run one program."""
+    run_kaldi(Path(), " ".join([name, *(shlex.quote(str(argument)) for argument in arguments)]))

@@ -4,6 +4,8 @@ import argparse
 from importlib import import_module
 from types import ModuleType
 
+from bayes_asr.cli.arguments import Parser
+
 STEPS = {
     "lang": "make the lang folder of a dictionary, as prepare_lang.sh",
     "mono": "train monophones from states of equal lengths, as train_mono.sh",
@@ -18,11 +20,24 @@ STEPS = {
 TRAININGS = ("mono", "deltas", "lda-mllt", "sat")
 
 
+class StepParser(Parser):
+    """The parser of a step, whose module is imported when the step is chosen: it takes a second."""
+
+    def parse_known_args(  # type: ignore[override]  # argparse's own has overloads
+        self, args: list[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Add the step's arguments first."""
+        _module_of(self.prog.split()[-1]).add_arguments(self)
+        return super().parse_known_args(args, namespace)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the steps, each with its arguments."""
-    steps = parser.add_subparsers(dest="step", metavar="STEP", required=True)
+    """Add the steps."""
+    steps = parser.add_subparsers(
+        dest="step", metavar="STEP", required=True, parser_class=StepParser
+    )
     for step, what in STEPS.items():
-        _module_of(step).add_arguments(steps.add_parser(step, help=what, description=what))
+        steps.add_parser(step, help=what, description=what)
 
 
 def run(args: argparse.Namespace) -> None:

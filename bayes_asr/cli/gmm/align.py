@@ -37,6 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             default=getattr(ALIGN_SI, name),
             help="default %(default)s",
         )
+    parser.add_argument(
+        "--rescue",
+        choices=("true", "false"),
+        default="false",
+        help="search what the wider beam loses once more, with as many states as in decoding"
+        " (default %(default)s)",
+    )
     add_max_skipped(parser, MAX_SKIPPED)
     add_common_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -44,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Align, and say how many utterances are aligned."""
-    options = replace(ALIGN_SI, beam=args.beam, retry_beam=args.retry_beam)
+    options = replace(
+        ALIGN_SI, beam=args.beam, retry_beam=args.retry_beam, rescue=args.rescue == "true"
+    )
     with (
         nullcontext() if args.shard else alone_in(args.out),
         sharing_steps(args, lambda: [args.out, args.model]) as way,
