@@ -24,7 +24,6 @@ from bayes_asr.log import LOGGER
 from bayes_asr.tables.lattice import CompactLattice, Lattice
 from bayes_asr.tables.mixtures import Mixtures
 
-ALIGNMENT_MODEL = "final.alimdl"
 SILENCE = Path("phones", "silence.csl")  # of a graph
 
 

@@ -13,7 +13,7 @@ from bayes_asr.decode.loading import build_network, check_loglikes
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.graph.transducers import sort_arcs, sources
+from bayes_asr.graph.transducers import sources
 from bayes_asr.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.mdl import TransitionModel
@@ -28,7 +28,6 @@ ALIGN_SI = AlignOptions(min_active=20, strict=True)
 class Frames(Protocol):
     """The features [T, D] of utterances."""
 
-    def __contains__(self, utt: str) -> bool: ...
     def __getitem__(self, utt: str) -> np.ndarray: ...
 
 
@@ -43,7 +42,6 @@ class Aligner:
     mixtures: Mixtures
     engine: Engine
     options: AlignOptions = ALIGN_SI
-    careful: bool = False
 
     @cached_property
     def costs(self) -> np.ndarray:
@@ -61,7 +59,7 @@ class Aligner:
         if graph.ilabel.max(initial=0) >= len(self.costs):
             raise InputError(f"{utt}: its graph is of another model; compile the graphs again")
         graph = replace(graph, weight=graph.weight + self.costs[graph.ilabel])
-        network = build_network(make_careful(graph) if self.careful else graph, self.model, utt)
+        network = build_network(graph, self.model, utt)
         pdfs, column = np.unique(network.column, return_inverse=True)
         network = replace(network, column=column.astype(np.int32), num_pdfs=len(pdfs))
         loglikes = check_loglikes(network, utt, log_likelihoods(self.mixtures, x, pdfs))
@@ -74,8 +72,6 @@ def align_all(
     """Align utterances in the order of their graphs; the result is an error where that fails."""
     for utt, graph in graphs:
         try:
-            if utt not in features:
-                raise InputError(f"{utt}: there are no features")
             yield utt, aligner.align(utt, graph, features[utt])
         except InputError as error:
             yield utt, error
@@ -157,26 +153,3 @@ def _hash(utt: str) -> int:
     for byte in np.frombuffer(utt.encode(), np.int8).tolist():
         number = number * HASHING + byte
     return (number + 2**31) % 2**32 - 2**31
-
-
-def make_careful(graph: Fst) -> Fst:
-    """Let the speech go on after the end of a transcript, and begin it again without an end.
-
-    Then a path that ends where there is more speech loses against those that go on, and falls out
-    of the beam (Kaldi's ModifyGraphForCarefulAlignment).
-    """
-    states, ends = graph.num_states, np.flatnonzero(np.isfinite(graph.final))
-    join = 2 * states
-    zeros = np.zeros(len(ends) + 1, np.int64)
-    source, begin = sources(graph), [graph.start + states]
-    return sort_arcs(
-        source=np.concatenate([source, source + states, ends, [join]]),
-        ilabel=np.concatenate([graph.ilabel, graph.ilabel, zeros]),
-        olabel=np.concatenate([graph.olabel, graph.olabel, zeros]),
-        weight=np.concatenate([graph.weight, graph.weight, graph.final[ends], [0.0]]),
-        nextstate=np.concatenate(
-            [graph.nextstate, graph.nextstate + states, np.full(len(ends), join), begin]
-        ),
-        final=np.append(np.full(join, np.inf), 0.0),
-        start=graph.start,
-    )

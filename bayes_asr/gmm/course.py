@@ -5,7 +5,8 @@ next one, and leaves what undisturbed work would have left.
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,10 +15,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bayes_asr.align.best_path import AlignOptions
+from bayes_asr.corpus.sets import report_skipped
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, replacing, together
 from bayes_asr.gmm import work
-from bayes_asr.gmm.milestones import MARK, Progress, hash_files, read_progress
+from bayes_asr.gmm.blocks import gather
+from bayes_asr.gmm.milestones import DATA, LANG, MARK, Progress, hash_inputs, read_progress
 from bayes_asr.gmm.questions import read_phone_sets
 from bayes_asr.gmm.schedule import Phase
 from bayes_asr.gmm.work import Reading
@@ -28,16 +31,13 @@ from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.fst_archive import iter_fsts, write_fsts
 from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.mdl import read_transition_model
-from bayes_asr.tables.text import DataDir, read_data_dir
+from bayes_asr.tables.text import read_data_dir, read_symbols
 from bayes_asr.targets.alignments import iter_alignments
 
 ALIGNMENTS, GRAPHS, PASSING = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE = 40_000  # frames, about, of the utterances that one process takes at a time
 TOGETHER = 50  # utterances, where their frames are not known
-MOST_FAILED = 0.5  # of the utterances: more have transcripts of other recordings
-NAMED = 10  # utterances in a message
-DATA = ("feats.scp", "cmvn.scp", "utt2spk", "text")
-LANG = ("L.fst", "topo", "words.txt", "oov.txt", "phones/silence.int", "phones/roots.int")
+LIMIT = "--max-skipped"
 
 Item = TypeVar("Item")
 Aligned = tuple[str, np.ndarray]  # an utterance and its transition-ids int32 [T]
@@ -55,26 +55,33 @@ class Course:
         way: Way,
         *,
         made_of: Mapping[str, Any],
-        also: Sequence[Path] = (),
+        needs: Sequence[Path],
+        reads: Sequence[Path],
+        max_skipped: float,
         open_pipe: OpenPipe | None = None,
     ) -> None:
         """Go on with what `out` has, or begin anew where it is made of something else.
 
-        made_of: the options that results depend on; also: files that they depend on, too; way: how
-        a function is applied to shares of the data. InputError for a file that is not there.
+        made_of: the options that results depend on; needs, reads: files that they depend on, too,
+        which must or may be there; max_skipped: the share of utterances that may stay unaligned;
+        way: how a function is applied to shares of the data. InputError for a file that is needed
+        and not there.
         """
-        for path in (data / "feats.scp", lang / "L.fst", *also):
+        needs = [data / "feats.scp", *(lang / name for name in LANG), *needs]
+        for path in needs:
             if not is_there(path):
                 raise InputError(f"{path}: is not there; an earlier step makes it")
         self.data, self.lang, self.out = data, lang, out
-        self.way, self.open_pipe = way, open_pipe
-        inputs = [*(data / name for name in DATA), *(lang / name for name in LANG), *also]
-        of = {**made_of, "inputs": hash_files(inputs)}
+        self.way, self.max_skipped, self.open_pipe = way, max_skipped, open_pipe
+        self.tables = read_data_dir(data, open_pipe=open_pipe)
+        inputs = [*(data / name for name in DATA), *needs, *reads]
+        of = {**made_of, "inputs": hash_inputs(inputs, self.tables)}
         found = read_progress(out, of)
         if not found and is_there(out / MARK):
             LOGGER.info("%s: options or inputs have changed, all is made anew", out)
         self.progress = found or Progress(of)
-        self._named: set[str] = set()  # utterances whose failure was told
+        self._told: set[str] = set()  # utterances of which it was said why they are skipped
+        self._skipped: list[str] = []  # those that were counted and named
 
     @property
     def model(self) -> Path:
@@ -94,11 +101,6 @@ class Course:
             yield
             self.progress.done += 1
             self.progress.write(self.out)
-
-    @cached_property
-    def tables(self) -> DataDir:
-        """The tables of the data."""
-        return read_data_dir(self.data, open_pipe=self.open_pipe)
 
     @cached_property
     def silence(self) -> frozenset[int]:
@@ -136,11 +138,22 @@ class Course:
         if text is None:
             raise InputError(f"{self.data / 'text'}: there are no transcripts to align")
         compiling = partial(work.compile_graphs, self.lang, self.read())
-        failed: list[str] = []
         results = self.way(compiling, share_items(text.items()))
+        self.count_unknown(text.values())
         with self.completing():
-            compiled = write_fsts(self.sift(results, failed), self.out / GRAPHS)
-            self.check_failed(failed, compiled)
+            write_fsts(self.sift(results, f"no graph of {self.data}"), self.out / GRAPHS)
+
+    def count_unknown(self, text: Iterable[Sequence[str]]) -> None:
+        """Say how many words of the transcripts are not in the lexicon."""
+        known = read_symbols(self.lang / "words.txt")
+        counts = Counter(word for words in text for word in words)
+        unknown = [word for word in counts if word not in known]
+        if unknown:
+            LOGGER.warning(
+                "%s: %d of %d words are not in %s, such as %s; the word of oov.txt stands for them",
+                *(self.data / "text", sum(counts[word] for word in unknown), counts.total()),
+                *(self.lang / "words.txt", unknown[0]),
+            )
 
     def align(self, reading: Reading, options: AlignOptions, boost: float) -> None:
         """Align by a model; boost: the factor of silence likelihoods."""
@@ -149,11 +162,10 @@ class Course:
 
     def align_graphs(self, align: AlignShare) -> None:
         """Write what a function makes of the graphs of utterances: their alignments."""
-        failed: list[str] = []
         results = self.way(align, share_items(iter_fsts(self.out / GRAPHS)))
         with self.completing():
-            aligned = write_int_vectors(self.sift(results, failed), self.out / ALIGNMENTS)
-            self.check_failed(failed, aligned)
+            aligned = self.sift(results, f"no alignment of {self.data}")
+            write_int_vectors(aligned, self.out / ALIGNMENTS)
 
     def map_speakers(
         self, reading: Reading, aligned: Iterable[Aligned], aligner: Path | None = None
@@ -165,57 +177,48 @@ class Course:
         return self.way(partial(work.adapt, aligner, reading), sorted(spoken.items()))
 
     def sift(
-        self, results: Iterable[Sequence[tuple[str, Item | InputError]]], failed: list[str]
+        self, results: Iterable[Sequence[tuple[str, Item | InputError]]], why: str
     ) -> Iterator[tuple[str, Item]]:
-        """The utterances that are well; the others are added to `failed`, and named once."""
+        """The utterances that are well, then `count_skipped` of the others."""
+        done: set[str] = set()
         for share in results:
             for utt, found in share:
                 if not isinstance(found, InputError):
+                    done.add(utt)
                     yield utt, found
-                    continue
-                failed.append(utt)
-                if utt not in self._named:
-                    LOGGER.warning("%s", found)
-                    self._named.add(utt)
+                elif utt not in self._told:
+                    LOGGER.warning("%s: %s", self.data, found)
+                    self._told.add(utt)
+        self.count_skipped(done, why)
+
+    def count_skipped(self, done: Collection[str], why: str) -> None:
+        """Count and name the utterances of the data that are not done, but not twice the same.
+
+        InputError where they are too many, or all.
+        """
+        utterances = self.tables.utt2spk
+        skipped = [utt for utt in utterances if utt not in done]
+        if not done:
+            raise InputError(f"{why} for any of {len(utterances)} utterances; look at what is read")
+        if skipped != self._skipped:
+            report_skipped(why, skipped, len(utterances), self.max_skipped, LIMIT)
+            self._skipped = skipped
 
     def copy(self, source: Path, name: str = "") -> None:
         """Copy a file into this folder, complete or not at all."""
         with replacing(self.out / (name or source.name)) as temporary:
             shutil.copyfile(source, temporary)
 
-    def check_failed(self, failed: Sequence[str], done: int) -> None:
-        """Count and name what has failed; InputError where that is more than half."""
-        if not failed:
-            return
-        names = ", ".join(failed[:NAMED]) + (", ..." if len(failed) > NAMED else "")
-        message = f"{self.data}: {len(failed)} of {len(failed) + done} utterances failed: {names}"
-        if len(failed) > MOST_FAILED * (len(failed) + done):
-            raise InputError(f"{message}; are their transcripts those of these recordings?")
-        LOGGER.warning("%s", message)
-
 
 def share_frames(aligned: Iterable[Aligned]) -> Iterator[tuple[str, list[Aligned]]]:
     """Shares of about as many frames, whatever the number of processes."""
-    share: list[Aligned] = []
-    frames = number = 0
-    for utt, tids in aligned:
-        share.append((utt, tids))
-        frames += len(tids)
-        if frames >= SHARE:
-            yield f"share {(number := number + 1)}", share
-            share, frames = [], 0
-    if share:
-        yield f"share {number + 1}", share
+    return _name(gather(aligned, SHARE, lambda utterance: len(utterance[1])))
 
 
 def share_items(items: Iterable[Item]) -> Iterator[tuple[str, list[Item]]]:
     """Shares of as many items."""
-    share: list[Item] = []
-    number = 0
-    for item in items:
-        share.append(item)
-        if len(share) == TOGETHER:
-            yield f"share {(number := number + 1)}", share
-            share = []
-    if share:
-        yield f"share {number + 1}", share
+    return _name(gather(items, TOGETHER, lambda _: 1))
+
+
+def _name(shares: Iterable[list[Item]]) -> Iterator[tuple[str, list[Item]]]:
+    return ((f"share {number}", share) for number, share in enumerate(shares, 1))

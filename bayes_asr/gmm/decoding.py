@@ -17,9 +17,8 @@ from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.workers import EmbeddedDecoder, Result, decode_one
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import read_analysis
-from bayes_asr.files import is_there
-from bayes_asr.gmm.adaptation import ALIGNMENT_MODEL, Adaptation, decode_speaker
-from bayes_asr.gmm.features import write_transforms
+from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
+from bayes_asr.gmm.features import MODEL, UNADAPTED, is_adapted, write_transforms
 from bayes_asr.gmm.models import Models
 from bayes_asr.lattices.paths import pair_weights
 from bayes_asr.processes.pool import map_here
@@ -48,11 +47,6 @@ class Task:
     open_pipe: OpenPipe | None
 
 
-def is_adapted(model_dir: Path) -> bool:
-    """Whether the model of a folder wants features that are adapted to the speaker."""
-    return is_there(model_dir / ALIGNMENT_MODEL)
-
-
 def decode_data(
     data: Path,
     graph: Path,
@@ -72,7 +66,7 @@ def decode_data(
     the transforms of the speakers.  Each speaker is one item of `way` then, otherwise each
     utterance is.  Faults are those of `decode_archive`.
     """
-    model = Path(model_dir) / "final.mdl"
+    model = Path(model_dir) / MODEL
     job = Job(str(data), Path(graph), model, options, tuple(pair_weights(lmwts, wips)), 1)
     task = Task(Path(data), job, adaptation, choose_engine().name, open_pipe)
     speakers = read_data_dir(data, open_pipe=open_pipe).utt2spk
@@ -148,6 +142,7 @@ def decode_unadapted(models: Models, utt: str) -> Result:
 def open_models(task: Task) -> Models:
     """Open what a process needs for its tasks, once."""
     model = task.job.model
-    first = model.with_name(ALIGNMENT_MODEL)
-    unadapted = first if task.adaptation and is_there(first) else model
+    unadapted = model
+    if task.adaptation and is_adapted(model.parent):
+        unadapted = model.with_name(UNADAPTED)
     return Models.open(task.data, task.job, task.engine, unadapted, task.open_pipe)

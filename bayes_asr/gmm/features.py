@@ -26,19 +26,13 @@ from bayes_asr.tables.text import DataDir, read_data_dir, write_lines
 SPLICED = {"left-context": 4, "right-context": 4}  # defaults of splice-feats
 DELTAS = {"delta-order": 2, "delta-window": DELTA_WINDOW}  # of add-deltas
 CMVN = {"norm-means": True, "norm-vars": False}  # of apply-cmvn
+MODEL = "final.mdl"
+UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
+PIPELINE = ("cmvn_opts", "delta_opts", "splice_opts", "final.mat", "full.mat")
 TABLES = (  # of a data directory that say nothing of its features
-    *("utt2spk", "spk2utt", "text", "text_words", "segments", "wav.scp", "spk2gender"),
-    *(
-        "reco2file_and_channel",
-        "utt2lang",
-        "utt2dur",
-        "reco2dur",
-        "utt2uniq",
-        "frame_shift",
-        "stm",
-        "glm",
-        "ctm",
-    ),
+    *("utt2spk", "spk2utt", "spk2gender", "text", "text_words", "stm", "glm", "ctm", "segments"),
+    *("wav.scp", "reco2file_and_channel", "reco2dur", "frame_shift"),
+    *("utt2lang", "utt2dur", "utt2uniq"),
 )
 
 
@@ -69,11 +63,6 @@ class Pipeline:
         """What is done before the transforms."""
         return FrontEnd(self.cmvn, self.deltas, self.left_context, self.right_context)
 
-    @property
-    def without_transforms(self) -> "Pipeline":
-        """The same features, not adapted to speakers."""
-        return replace(self, transforms=None)
-
 
 class SpeakerFeatures:
     """The features that a GMM reads of a data directory, utterance by utterance.
@@ -90,11 +79,13 @@ class SpeakerFeatures:
         self.pipeline = pipeline
         self._check_shapes()
 
-    def __contains__(self, utt: str) -> bool:
-        return utt in self._features
-
     def __getitem__(self, utt: str) -> np.ndarray:
-        """Features of one utterance, float32 [T, D]."""
+        """Features of one utterance, float32 [T, D]; InputError where it has none."""
+        if utt not in self._features:
+            raise InputError(
+                f"{self.directory / 'feats.scp'}: {utt} has no features; extract them, or remove it"
+                " from utt2spk"
+            )
         x = self._features[utt]
         if self.pipeline.matrix is not None:
             x = apply_transform(self.pipeline.matrix, x)
@@ -127,15 +118,6 @@ class SpeakerFeatures:
     def utterances(self) -> list[str]:
         """All utterances that have features, in the order of feats.scp."""
         return self._features.utterances
-
-    @property
-    def by_speaker(self) -> dict[str, list[str]]:
-        """The utterances that have features, by speaker, in the order of utt2spk."""
-        found: dict[str, list[str]] = {}
-        for utt, speaker in self.speakers.items():
-            if utt in self:
-                found.setdefault(speaker, []).append(utt)
-        return found
 
     @property
     def _size(self) -> int:
@@ -214,9 +196,19 @@ def write_pipeline(pipeline: Pipeline, model_dir: Path) -> None:
             write_matrix(matrix, model_dir / name)
 
 
+def is_adapted(model_dir: Path) -> bool:
+    """Whether the model of a folder wants features that are adapted to the speaker."""
+    return is_there(model_dir / UNADAPTED)
+
+
 def has_transforms(folder: Path) -> bool:
     """Whether there are transforms of speakers."""
     return is_there(folder / "trans.1")
+
+
+def find_transforms(folder: Path) -> list[Path]:
+    """The archives of transforms, trans.N, of all jobs; InputError where a job's is missing."""
+    return find_jobs(folder, "trans", suffix="")
 
 
 def read_transforms(folder: Path) -> dict[str, np.ndarray]:
@@ -224,7 +216,7 @@ def read_transforms(folder: Path) -> dict[str, np.ndarray]:
 
     InputError where there are none, where a job's are missing, and where a speaker is in two.
     """
-    paths = find_jobs(folder, "trans", suffix="")
+    paths = find_transforms(folder)
     if not paths:
         raise InputError(f"{folder}: there is no trans.1; estimate the transforms of its speakers")
     transforms: dict[str, np.ndarray] = {}

@@ -1,11 +1,12 @@
 """What mixtures of Gaussians are estimated from, and their estimation by maximum likelihood."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from bayes_asr.errors import InputError
+from bayes_asr.gmm.blocks import gather
 from bayes_asr.gmm.likelihood import PdfFrames, iter_posteriors
 from bayes_asr.tables.mixtures import Mixtures
 
@@ -96,7 +97,8 @@ def accumulate(
     result depends on their order, by rounding alone, and not on anything else.
     """
     total = Statistics.zeros(mixtures)
-    for x, pdfs in _iter_blocks(utterances):
+    for block in gather(utterances, BLOCK, lambda utterance: len(utterance[0])):
+        x, pdfs = map(np.concatenate, zip(*block, strict=True))
         total.add(mixtures, x, pdfs)
     return total
 
@@ -128,26 +130,6 @@ def estimate(
         np.where(enough[:, None], variances, mixtures.variances),
     )
     return _keep(updated, enough | _last_resorts(mixtures, enough)) if remove else updated
-
-
-def _iter_blocks(
-    utterances: Iterable[tuple[np.ndarray, np.ndarray]],
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    block: list[tuple[np.ndarray, np.ndarray]] = []
-    frames = 0
-    for utterance in utterances:
-        block.append(utterance)
-        frames += len(utterance[0])
-        if frames >= BLOCK:
-            yield _join(block)
-            block, frames = [], 0
-    if block:
-        yield _join(block)
-
-
-def _join(block: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    x, pdfs = zip(*block, strict=True)
-    return np.concatenate(x), np.concatenate(pdfs)
 
 
 def _shares(mixtures: Mixtures, statistics: Statistics) -> np.ndarray:

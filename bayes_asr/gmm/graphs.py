@@ -1,16 +1,14 @@
 """Training graphs: what each utterance may say, as an HMM (Kaldi's compile-train-graphs)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.graph.sayings import Lexicon
-from bayes_asr.log import LOGGER
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.fst import Fst, read_fst
-from bayes_asr.tables.fst_archive import write_fsts
 from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.text import read_symbols
 from bayes_asr.tables.tree import Tree
@@ -68,21 +66,3 @@ def _read_oov(lang: Path, words: Mapping[str, int]) -> int:
     if len(found) != 1 or found[0] not in words:
         raise InputError(f"{lang / 'oov.txt'}: is not one word of words.txt: {' '.join(found)}")
     return words[found[0]]
-
-
-def write_graphs(
-    compiler: Compiler, text: Iterable[tuple[str, Sequence[str]]], path: Path
-) -> list[str]:
-    """Write the graphs of transcripts by utterance as `fsts.N.gz`; return those without any."""
-    failed: list[str] = []
-
-    def compile_all() -> Iterator[tuple[str, Fst]]:
-        for utt, words in text:
-            try:
-                yield utt, compiler.compile(utt, words)
-            except InputError as error:
-                LOGGER.warning("no graph: %s", error)
-                failed.append(utt)
-
-    write_fsts(compile_all(), path)
-    return failed

@@ -1,17 +1,29 @@
 """How far a training has come: `gmm.json` in its folder."""
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bayes_asr.corpus.index import content_hash, sample_file
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, read_text, replacing, settle
+from bayes_asr.gmm.features import MODEL
+from bayes_asr.tables.scp import list_archives
+from bayes_asr.tables.text import DataDir
 
 MARK = "gmm.json"
-MODEL = "final.mdl"
+DATA = ("feats.scp", "cmvn.scp", "utt2spk", "text")  # what is read of a data directory,
+LANG = (  # and of a lang folder,
+    *("L.fst", "words.txt", "oov.txt", "phones.txt"),
+    *("phones/silence.int", "phones/optional_silence.int"),
+)
+TREE = (  # and where a tree is grown
+    *("topo", "phones/sets.int", "phones/roots.int"),
+    *("phones/extra_questions.int", "phones/context_indep.int"),
+)
+PART = 1 << 20  # bytes of a file that are read at once
 
 
 @dataclass
@@ -57,12 +69,24 @@ def read_progress(folder: Path, of: Mapping[str, Any]) -> Progress | None:
     return progress if progress.of == json.loads(json.dumps(of)) else None
 
 
-def hash_files(paths: Iterable[Path]) -> str:
-    """A hash of what these files hold; those that are not there count as empty."""
-    total = hashlib.sha256()
-    for path in paths:
-        if is_there(path):
-            with path.open("rb") as file:
-                total.update(hashlib.file_digest(file, "sha256").digest())
-        total.update(b"\n")
-    return total.hexdigest()
+def hash_inputs(paths: Iterable[Path], tables: DataDir) -> str:
+    """A hash of what these files hold, and of the archives that the tables name.
+
+    Files that are not there count as empty. Of an archive, which may be as large as a disk, its
+    size and 64 KiB at its beginning, middle and end are read.
+    """
+
+    def read() -> Iterator[bytes]:
+        for path in paths:
+            yield content_hash(_read_parts(path) if is_there(path) else ()).encode()
+        for table in (tables.feats, tables.cmvn):
+            for archive in filter(is_there, list_archives((table or {}).values())):
+                yield content_hash(sample_file(archive)).encode()
+
+    return content_hash(read())
+
+
+def _read_parts(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while part := file.read(PART):
+            yield part

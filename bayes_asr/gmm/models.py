@@ -73,11 +73,6 @@ class Models:
 
     def read(self, utt: str) -> np.ndarray:
         """The features of an utterance, float32 [T, D]; InputError where they cannot be read."""
-        if utt not in self.features:
-            raise InputError(
-                f"{self.job.loglikes}: {utt} has no features; extract them, or remove it from"
-                " utt2spk"
-            )
         try:
             return self.features[utt]
         except OSError as error:

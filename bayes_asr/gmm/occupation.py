@@ -1,10 +1,11 @@
 """Who made a frame: weights of pdfs, by alignments or lattices, and of the Gaussians of these."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from bayes_asr.gmm.blocks import gather
 from bayes_asr.gmm.likelihood import iter_posteriors
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.tables.mdl import TransitionModel
@@ -89,22 +90,12 @@ def iter_blocks(
     utterances: Iterable[tuple[np.ndarray, PdfWeights]],
 ) -> Iterator[tuple[np.ndarray, PdfWeights]]:
     """Yield features [T, D] and pdfs of several utterances as if of one: pdfs come often."""
-    block: list[tuple[np.ndarray, PdfWeights]] = []
-    frames = 0
-    for x, pdfs in utterances:
-        block.append((x, PdfWeights(pdfs.frames + frames, pdfs.pdfs, pdfs.weights)))
-        frames += len(x)
-        if frames >= BLOCK:
-            yield _join(block)
-            block, frames = [], 0
-    if block:
-        yield _join(block)
-
-
-def _join(block: Sequence[tuple[np.ndarray, PdfWeights]]) -> tuple[np.ndarray, PdfWeights]:
-    features, pdfs = zip(*block, strict=True)
-    columns = ([getattr(part, name) for part in pdfs] for name in ("frames", "pdfs", "weights"))
-    return np.concatenate(features), PdfWeights(*map(np.concatenate, columns))
+    for block in gather(utterances, BLOCK, lambda utterance: len(utterance[0])):
+        features, parts = zip(*block, strict=True)
+        begins = np.cumsum([0, *map(len, features[:-1])])
+        frames = [pdfs.frames + begin for pdfs, begin in zip(parts, begins, strict=True)]
+        pdfs, weights = ([getattr(part, name) for part in parts] for name in ("pdfs", "weights"))
+        yield np.concatenate(features), PdfWeights(*map(np.concatenate, (frames, pdfs, weights)))
 
 
 def prune(values: np.ndarray, threshold: float, random: Random) -> np.ndarray:

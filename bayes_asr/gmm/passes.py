@@ -13,14 +13,13 @@ from bayes_asr.files import discard
 from bayes_asr.gmm import work
 from bayes_asr.gmm.affine import compose
 from bayes_asr.gmm.alignment import ALIGN_SI
-from bayes_asr.gmm.course import (
-    ALIGNMENTS,
-    Aligned,
-    Course,
-    share_frames,
-)
+from bayes_asr.gmm.course import ALIGNMENTS, Aligned, Course, share_frames
 from bayes_asr.gmm.features import (
+    MODEL,
+    PIPELINE,
+    UNADAPTED,
     Pipeline,
+    find_transforms,
     has_transforms,
     read_pipeline,
     read_transforms,
@@ -30,14 +29,14 @@ from bayes_asr.gmm.features import (
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
 from bayes_asr.gmm.gaussian_sums import Statistics, estimate
 from bayes_asr.gmm.lda import estimate_lda
-from bayes_asr.gmm.milestones import MODEL
+from bayes_asr.gmm.milestones import TREE
 from bayes_asr.gmm.mixing import mix_up
 from bayes_asr.gmm.mllt import estimate_mllt, transform_means
 from bayes_asr.gmm.monophones import build_first_model
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.roots import read_roots
-from bayes_asr.gmm.schedule import UNADAPTED, Schedule
+from bayes_asr.gmm.schedule import Schedule
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.transitions import update_transitions
 from bayes_asr.gmm.tree_statistics import Context, add_up
@@ -56,6 +55,7 @@ from bayes_asr.targets.alignments import find_archives
 FIRST_UTTERANCES = 10  # whose mean and variance monophones begin with
 FIRST_POWER = 0.2  # of the first splitting, in which gmm-mixup is left to itself
 LEAST = 10.0  # frames that a Gaussian wants
+MAX_SKIPPED = 0.5  # of the utterances: more have transcripts of other recordings
 RARE = 3.0  # frames that a Gaussian of the first estimation wants, so that rare phones get one
 
 
@@ -69,30 +69,12 @@ class Summary:
     log_likelihood: float
 
 
-def train(
-    schedule: Schedule,
-    data: Path,
-    lang: Path,
-    alignments: Path | None,
-    out: Path,
-    way: Way,
-    open_pipe: OpenPipe | None = None,
-) -> Summary:
-    """Train Gaussian mixtures in the folder `out`, or go on with what is there.
+class Training(Course):
+    """A training of Gaussian mixtures in the folder `out`: its phases, each a method.
 
     Writes what Kaldi's script of that name writes: final.mdl, tree, ali.1.gz, phones.txt, and as it
-    needs final.mat, full.mat, trans.1, final.alimdl. `alignments`: those to begin with, and the
-    model that made them; none for monophones. way: how a function is applied to shares of the data;
-    the result does not depend on it. Raises InputError for inputs that do not fit, and where `out`
-    holds a model of another program.
+    needs final.mat, full.mat, trans.1, final.alimdl.
     """
-    training = Training(schedule, data, lang, alignments, out, way, open_pipe)
-    training.run()
-    return training.summarise()
-
-
-class Training(Course):
-    """One training: its phases, each a method."""
 
     def __init__(
         self,
@@ -102,19 +84,36 @@ class Training(Course):
         alignments: Path | None,
         out: Path,
         way: Way,
-        open_pipe: OpenPipe | None,
+        *,
+        max_skipped: float = MAX_SKIPPED,
+        open_pipe: OpenPipe | None = None,
     ) -> None:
+        """Begin, or go on with what is there.
+
+        alignments: those to begin with, and the model that made them; none for monophones. way: how
+        a function is applied to shares of the data; the result does not depend on it. Utterances
+        that cannot be aligned are named; InputError if they are a larger share than `max_skipped`,
+        for inputs that do not fit, and where `out` holds a model of another program.
+        """
         self.schedule = schedule
         self.before = alignments or out  # monophones have none, and begin here
-        also = [] if alignments is None else [alignments / MODEL, *find_archives(alignments)]
-        if alignments and has_transforms(alignments):
-            also.append(alignments / "trans.1")
+        needs, reads = [lang / name for name in TREE], []
+        if alignments:
+            needs += [alignments / MODEL, *find_archives(alignments)]
+            reads = [alignments / name for name in PIPELINE]
+            if has_transforms(alignments):
+                reads += find_transforms(alignments)
         super().__init__(
-            data, lang, out, way, made_of=asdict(schedule), also=also, open_pipe=open_pipe
+            *(data, lang, out, way),
+            made_of=asdict(schedule),
+            needs=needs,
+            reads=reads,
+            max_skipped=max_skipped,
+            open_pipe=open_pipe,
         )
 
-    def run(self) -> None:
-        """Do the phases that are not complete."""
+    def run(self) -> Summary:
+        """Do the phases that are not complete; say what has come of all."""
         self.pursue(
             self.schedule.phases(),
             {
@@ -134,9 +133,6 @@ class Training(Course):
                 "finish": self.finish,
             },
         )
-
-    def summarise(self) -> Summary:
-        """What has come of it."""
         transitions, mixtures = read_gmm(self.out / MODEL)
         return Summary(
             transitions.num_pdfs,
@@ -152,7 +148,11 @@ class Training(Course):
 
     def iter_before(self) -> Iterator[Aligned]:
         """The alignments to begin with."""
-        return self.iter_aligned(self.before, self.before / MODEL)
+        done: set[str] = set()
+        for utt, tids in self.iter_aligned(self.before, self.before / MODEL):
+            done.add(utt)
+            yield utt, tids
+        self.count_skipped(done, f"no alignment in {self.before} of {self.data}")
 
     def prepare(self, _: int) -> None:
         """Note what features are read: cepstra and their derivatives."""

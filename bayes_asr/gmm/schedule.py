@@ -6,7 +6,6 @@ from typing import Literal
 
 Kind = Literal["mono", "deltas", "lda-mllt", "sat"]
 Phase = tuple[str, int]  # what is done, in which pass
-UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
 
 
 @dataclass(frozen=True)

@@ -21,22 +21,19 @@ def update_transitions(
     *,
     floor: float = 0.01,
     min_count: float = 5.0,
-    share_for_pdfs: bool = False,
 ) -> TransitionModel:
     """Return the model with the probabilities of greatest likelihood for `counts` [N + 1].
 
     As Kaldi's TransitionModel::MleUpdate: a state of less than `min_count` keeps its
-    probabilities, and none is below `floor`. share_for_pdfs: states of one forward pdf have the
-    same ones.
+    probabilities, and none is below `floor`.
     """
     state = index_transitions(model).state[1:] - 1
     begins = np.flatnonzero(np.diff(state, prepend=-1))
     place = np.arange(len(state)) - begins[state]  # among the transitions of its state
-    group = model.tuples[state, 2].astype(np.int64) if share_for_pdfs else state
-    table = np.zeros((group.max(initial=-1) + 1, place.max(initial=-1) + 1))
-    np.add.at(table, (group, place), counts[1:])
+    table = np.zeros((len(begins), place.max(initial=-1) + 1))
+    table[state, place] = counts[1:]
     there = np.zeros(table.shape, bool)
-    there[group, place] = True
+    there[state, place] = True
     totals = table.sum(1)
     updated = (totals >= min_count) & (there.sum(1) > 1)
     probs = _floor(table[updated] / totals[updated, None], there[updated], floor)
@@ -44,7 +41,7 @@ def update_transitions(
     with np.errstate(divide="ignore"):
         logs[updated] = np.log(probs.astype(np.float64))
     log_prob = model.log_prob.copy()
-    log_prob[1:] = np.where(updated[group], logs[group, place], log_prob[1:])
+    log_prob[1:] = np.where(updated[state], logs[state, place], log_prob[1:])
     return replace(model, log_prob=log_prob)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.align.best_path import Alignment, AlignOptions
+from bayes_asr.align.best_path import Alignment
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import deltas, splice
@@ -20,9 +20,8 @@ from bayes_asr.gmm.alignment import (
     align_all,
     align_equally,
     boost_silence,
-    make_careful,
 )
-from bayes_asr.gmm.graphs import Compiler, read_compiler, write_graphs
+from bayes_asr.gmm.graphs import Compiler, read_compiler
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.graph.transducers import build_fst
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
@@ -183,15 +182,14 @@ def compiler_of(stage: str) -> Compiler:
     return read_compiler(CORPUS / "data" / "lang", model, read_tree(GOLDEN / stage / "tree"))
 
 
-def test_what_has_no_graph_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_has_no_graph_is_named() -> None:
     compiler = compiler_of("mono")
-    text = [("good", ["sil", "zebra"]), ("empty", []), ("strange", ["aa", "<s>"])]
-    assert write_graphs(compiler, text, tmp_path / "fsts.1.gz") == ["empty", "strange"]
-    assert "empty: the transcript is empty" in caplog.text
-    assert "strange: the word <s> has no pronunciation" in caplog.text
-    graphs = dict(iter_fsts(tmp_path / "fsts.1.gz"))
+    with pytest.raises(InputError, match="empty: the transcript is empty"):
+        compiler.compile("empty", [])
+    with pytest.raises(InputError, match="strange: the word <s> has no pronunciation"):
+        compiler.compile("strange", ["aa", "<s>"])
     unknown = compiler.compile("good", ["sil", "sil"])  # oov.txt says sil
-    assert graphs["good"].ilabel.tolist() == unknown.ilabel.tolist()
+    assert compiler.compile("good", ["sil", "zebra"]).ilabel.tolist() == unknown.ilabel.tolist()
 
 
 def test_the_folder_of_another_model_is_refused(kaldi_corpus: Callable[[str], Path]) -> None:
@@ -258,23 +256,6 @@ def test_silence_is_boosted_in_all_its_pdfs() -> None:
     expected = np.zeros(mixtures.num_pdfs)
     expected[silent] = np.log(1.5)
     assert gain == pytest.approx(np.broadcast_to(expected, gain.shape), abs=1e-3)
-
-
-def test_careful_alignment_refuses_more_speech_than_its_words() -> None:
-    """The transcript without its second half: a path to its end there, or on through the graph."""
-    model, mixtures, graphs = model_of("mono")
-    compiler, x = compiler_of("mono"), features("mono")
-    utt, words = next(iter(read_text(GOLDEN / "data" / "text").items()))
-    half = compiler.compile(utt, words[: len(words) // 2])
-    options = AlignOptions(beam=200.0, retry_beam=200.0, min_active=20, strict=True)
-    hasty = Aligner(model, mixtures, choose_engine(), options).align(utt, half, x[utt])
-    assert len(hasty.transition_ids) == len(x[utt])
-    with pytest.raises(InputError, match="no path of its transcript"):
-        Aligner(model, mixtures, choose_engine(), ALIGN_SI, careful=True).align(utt, half, x[utt])
-    whole = Aligner(model, mixtures, choose_engine(), careful=True).align(utt, graphs[utt], x[utt])
-    plain = Aligner(model, mixtures, choose_engine()).align(utt, graphs[utt], x[utt])
-    assert whole.transition_ids.tolist() == plain.transition_ids.tolist()
-    assert make_careful(half).num_states == 2 * half.num_states + 1
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from bayes_asr.decode.archive import decode_archive
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.adaptation import Adaptation, read_silence
 from bayes_asr.gmm.affine import apply_transform, identity
-from bayes_asr.gmm.decoding import SEARCH, decode_data, is_adapted
-from bayes_asr.gmm.features import read_transforms
+from bayes_asr.gmm.decoding import SEARCH, decode_data
+from bayes_asr.gmm.features import is_adapted, read_transforms
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.processes.pool import open_pool
 from bayes_asr.shards import Cluster, Shard, ShardWrittenError

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.affine import apply_transform, identity
+from bayes_asr.gmm.decoding import group_utterances
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
 from bayes_asr.gmm.fmllr import FmllrStatistics, adapt_speaker, estimate_fmllr, evaluate_fmllr
@@ -137,7 +138,7 @@ def test_speakers_of_sat_are_adapted_as_kaldis(tmp_path: Path) -> None:
     old, mixtures = golden.model("tri2/final.mdl")
     before = golden.alignments("tri2_ali")
     x = {}
-    for speaker, utterances in features.by_speaker.items():
+    for speaker, utterances in group_utterances(features.speakers).items():
         plain = {utt: features[utt] for utt in utterances if utt in before}
         spoken = ((u, PdfWeights.of_alignment(old, before[u], SILENCE)) for u in plain)
         transform = adapt_speaker(speaker, ((plain[u], pdfs) for u, pdfs in spoken), mixtures)

@@ -51,7 +51,6 @@ def test_monophones_read_deltas(tmp_path: Path, cmvn: bool) -> None:
     write_data_dir(tmp_path, UTTERANCES, cmvn=cmvn)
     features = SpeakerFeatures(read_data_dir(tmp_path), Pipeline())
     assert features.utterances == [*UTTERANCES]
-    assert features.by_speaker == {"a": ["a-1", "a-2"], "b": ["b-1", "b-2"]}
     assert features.dim == 3 * SIZE
     for utt in UTTERANCES:
         np.testing.assert_allclose(features[utt], deltas(centred(utt), 2), atol=1e-5)
@@ -65,7 +64,7 @@ def test_adapted_features_are_spliced_and_transformed_twice(data: Path) -> None:
         expected = x @ transform[:, :DIM].T + transform[:, DIM]
         np.testing.assert_allclose(features[utt], expected, atol=1e-3)
         assert features[utt].dtype == np.float32
-    plain = SpeakerFeatures(read_data_dir(data), features.pipeline.without_transforms)
+    plain = SpeakerFeatures(read_data_dir(data), replace(features.pipeline, transforms=None))
     np.testing.assert_allclose(plain["a-1"], splice(centred("a-1"), 2, 2) @ FULL[:DIM].T, atol=1e-3)
 
 

@@ -10,6 +10,7 @@ import pytest
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.gmm.affine import apply_transform, compose, identity
 from bayes_asr.gmm.alignment import Aligner, align_all
+from bayes_asr.gmm.decoding import group_utterances
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
 from bayes_asr.gmm.fmllr import adapt_speaker
@@ -136,11 +137,11 @@ def test_mllt_of_each_pass_is_kaldis(golden: GoldenGmms, features: SpeakerFeatur
 def test_transforms_of_speakers_are_kaldis(golden: GoldenGmms, features: SpeakerFeatures) -> None:
     matrix = read_matrix(f"{golden.root}/tri2/final.mat.txt", "the matrix")
     plain = {utt: apply_transform(matrix, features[utt]) for utt in features.utterances}
-    transforms = {speaker: identity(len(matrix)) for speaker in features.by_speaker}
+    transforms = {speaker: identity(len(matrix)) for speaker in features.speakers.values()}
 
     def transform(x: Frames, spoken: Spoken, mixtures: Mixtures) -> Frames:
         """Adapt each speaker a step further."""
-        for speaker, utterances in features.by_speaker.items():
+        for speaker, utterances in group_utterances(features.speakers).items():
             pairs = ((x[utt], spoken[utt]) for utt in utterances if utt in spoken)
             new = adapt_speaker(speaker, pairs, mixtures)
             transforms[speaker] = compose(new, transforms[speaker], affine=True)

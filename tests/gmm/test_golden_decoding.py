@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.gmm.adaptation import Adaptation, read_silence
-from bayes_asr.gmm.decoding import decode_data
+from bayes_asr.gmm.decoding import decode_data, group_utterances
 from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline, read_transforms
 from bayes_asr.gmm.gaussian_sums import Statistics, estimate
 from bayes_asr.score.sweeps import SetPaths, score_run
@@ -101,7 +101,7 @@ def test_transforms_and_errors_are_kaldis(
     plain = SpeakerFeatures(read_data_dir(dev), read_pipeline(model))
     theirs = dict(iter_matrices(root / "fmllr" / "dev.ark"))
     for speaker, transform in read_transforms(out).items():
-        utts = plain.by_speaker[speaker]
+        utts = group_utterances(plain.speakers)[speaker]
         x = np.concatenate([plain[utt] for utt in utts])
         y = np.concatenate([theirs[utt] for utt in utts])
         fitted, *_ = np.linalg.lstsq(np.column_stack((x, np.ones(len(x)))), y)

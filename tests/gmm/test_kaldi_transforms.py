@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.gmm.affine import apply_transform, compose
+from bayes_asr.gmm.decoding import group_utterances
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures, write_pipeline, write_transforms
 from bayes_asr.gmm.fmllr import adapt_speaker
 from bayes_asr.gmm.lda import LdaStatistics, estimate_lda
@@ -124,7 +125,7 @@ def test_fmllr_is_that_of_gmm_est_fmllr(
     for speaker, expected in iter_matrices(kaldi / "trans"):
         spoken = (
             (x[utt], PdfWeights.of_alignment(model, alignments[utt], SILENCE, weight))
-            for utt in features.by_speaker[speaker]
+            for utt in group_utterances(features.speakers)[speaker]
             if utt in alignments
         )
         found = adapt_speaker(speaker, spoken, mixtures, aligner=aligner, min_count=min_count)

@@ -16,7 +16,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.gmm import clusterable, course
 from bayes_asr.gmm.course import Course
 from bayes_asr.gmm.milestones import MARK
-from bayes_asr.gmm.passes import train
+from bayes_asr.gmm.passes import Training
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT
 from bayes_asr.processes.pool import map_here, open_pool
 from bayes_asr.shards import Way
@@ -68,7 +68,7 @@ def test_each_pass_fits_as_kaldis(name: str, before: str, tmp_path: Path) -> Non
     data = write_golden_data(golden_gmms(), tmp_path / "data")
     schedule = replace(SCHEDULES[name], leaves=200, gaussians=1000, passes=12)
     out = tmp_path / "out"
-    train(schedule, data, find_lang(), lay_out(before, tmp_path), out, map_here)
+    Training(schedule, data, find_lang(), lay_out(before, tmp_path), out, map_here).run()
     assert read_likelihoods(out) == pytest.approx(read_golden(name)[:12], abs=2e-3)
 
 
@@ -96,7 +96,9 @@ def train_few(few: Path, name: str, out: Path, way: Way = map_here) -> dict[str,
         alignments = few / before
         if not alignments.exists():
             lay_out(before, few)
-    train(replace(SCHEDULES[name], **SHORT), few / "data", find_lang(), alignments, out, way)
+    Training(
+        replace(SCHEDULES[name], **SHORT), few / "data", find_lang(), alignments, out, way
+    ).run()
     return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
 
 
@@ -181,7 +183,7 @@ def test_other_options_and_inputs_begin_anew(few: Path, tmp_path: Path) -> None:
     train_few(few, "mono", out)
     model = (out / "final.mdl").read_bytes()
     fewer = replace(SCHEDULES["mono"], **{**SHORT, "gaussians": 150})
-    train(fewer, few / "data", find_lang(), None, out, map_here)
+    Training(fewer, few / "data", find_lang(), None, out, map_here).run()
     assert (out / "final.mdl").read_bytes() != model
     train_few(few, "mono", out)
     assert (out / "final.mdl").read_bytes() == model
@@ -198,7 +200,11 @@ def test_what_is_missing_is_named(few: Path, tmp_path: Path) -> None:
     (tmp_path / "ali").mkdir()
     (tmp_path / "ali" / "ali.1.gz").write_bytes(b"")
     with pytest.raises(InputError, match=r"ali/final\.mdl: is not there; an earlier step makes it"):
-        train(SCHEDULES["tri1"], few / "data", find_lang(), tmp_path / "ali", tmp_path, map_here)
+        Training(
+            SCHEDULES["tri1"], few / "data", find_lang(), tmp_path / "ali", tmp_path, map_here
+        ).run()
     (few / "empty").mkdir(exist_ok=True)
     with pytest.raises(InputError, match=r"empty/feats\.scp: is not there"):
-        train(SCHEDULES["mono"], few / "empty", find_lang(), None, tmp_path / "out", map_here)
+        Training(
+            SCHEDULES["mono"], few / "empty", find_lang(), None, tmp_path / "out", map_here
+        ).run()

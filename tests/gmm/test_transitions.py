@@ -32,14 +32,3 @@ def test_probabilities_are_floored_and_normalised_three_times() -> None:
     for _ in range(3):
         expected = np.maximum(expected / expected.sum(), 0.1)
     np.testing.assert_allclose(np.exp(updated.log_prob[1:]), expected, rtol=1e-6)
-
-
-def test_states_of_one_pdf_may_share_their_probabilities() -> None:
-    model = build_monophone_model([1, 2], 1)
-    rows = [(phone, 0, 0, 0) for phone in (1, 2)]
-    model = build_transition_model(model.topology, rows)
-    counts = np.array([0, 2, 1, 4, 3.0])
-    apart = update_transitions(model, counts)
-    np.testing.assert_allclose(np.exp(apart.log_prob[1:]), [0.75, 0.25, 4 / 7, 3 / 7], rtol=1e-6)
-    together = update_transitions(model, counts, share_for_pdfs=True)
-    np.testing.assert_allclose(np.exp(together.log_prob[1:]), [0.6, 0.4, 0.6, 0.4], rtol=1e-6)

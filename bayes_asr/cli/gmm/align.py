@@ -6,10 +6,10 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from bayes_asr.cli.arguments import beam, real, share
-from bayes_asr.cli.gmm.sharing import add_common_arguments, sharing_steps
+from bayes_asr.cli.arguments import beam, real
+from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, sharing_steps
 from bayes_asr.gmm.alignment import ALIGN_SI
-from bayes_asr.gmm.realignment import align_by_model
+from bayes_asr.gmm.realignment import Realignment
 from bayes_asr.lock import alone_in
 from bayes_asr.programs import open_pipe
 
@@ -44,13 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="search what the wider beam loses once more, with as many states as in decoding"
         " (default %(default)s)",
     )
-    parser.add_argument(
-        "--max-skipped",
-        type=share,
-        metavar="SHARE",
-        default=MAX_SKIPPED,
-        help="of the utterances may stay unaligned (default %(default)s)",
-    )
+    add_max_skipped(parser, MAX_SKIPPED)
     add_common_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
@@ -64,17 +58,12 @@ def run(args: argparse.Namespace) -> None:
         nullcontext() if args.shard else alone_in(args.out),
         sharing_steps(args, lambda: [args.out, args.model]) as way,
     ):
-        summary = align_by_model(
-            args.data,
-            args.lang,
-            args.model,
-            args.out,
-            way,
-            options,
+        summary = Realignment(
+            *(args.data, args.lang, args.model, args.out, way, options),
             boost_silence=args.boost_silence,
             max_skipped=args.max_skipped,
             open_pipe=open_pipe if args.allow_pipes else None,
-        )
+        ).run()
         if args.json:
             print(json.dumps(asdict(summary)))
         else:

@@ -8,7 +8,8 @@ from pathlib import Path
 from bayes_asr.cli.arguments import key, lm_weight, penalty, real
 from bayes_asr.cli.gmm.sharing import add_common_arguments, sharing_steps
 from bayes_asr.gmm.adaptation import Adaptation, read_silence
-from bayes_asr.gmm.decoding import LM_WEIGHTS, SEARCH, decode_data, is_adapted
+from bayes_asr.gmm.decoding import LM_WEIGHTS, SEARCH, decode_data
+from bayes_asr.gmm.features import is_adapted
 from bayes_asr.programs import open_pipe
 
 OPTIONS = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")  # of the search

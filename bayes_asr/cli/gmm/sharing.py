@@ -5,13 +5,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bayes_asr.cli.arguments import processes
+from bayes_asr.cli.arguments import processes, share
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
+from bayes_asr.gmm.milestones import DATA, LANG, TREE
 from bayes_asr.processes.pool import open_pool
 from bayes_asr.shards import Way
 
-TABLES = ("feats.scp", "cmvn.scp", "utt2spk", "text")
-LANG = ("L.fst", "topo", "words.txt", "phones.txt", "oov.int", "phones/roots.int")
+
+def add_max_skipped(parser: argparse.ArgumentParser, default: float) -> None:
+    """Declare --max-skipped."""
+    parser.add_argument(
+        "--max-skipped",
+        type=share,
+        metavar="SHARE",
+        default=default,
+        help="of the utterances may stay unaligned (default %(default)s)",
+    )
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +42,8 @@ def sharing_steps(
     """
 
     def find_inputs() -> Inputs:
-        tables = [args.data / name for name in TABLES]
-        lang = [args.lang / name for name in LANG] if "lang" in args else []
+        tables = [args.data / name for name in DATA]
+        lang = [args.lang / name for name in (*LANG, *TREE)] if "lang" in args else []
         others = [path for folder in list_folders() for path in sorted(folder.glob("*"))]
         return Inputs([*tables, *lang, *filter(Path.is_file, others)])
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from bayes_asr.cli.arguments import beam, positive, real, whole
-from bayes_asr.cli.gmm.sharing import add_common_arguments, sharing_steps
-from bayes_asr.gmm.passes import train
+from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, sharing_steps
+from bayes_asr.gmm.passes import MAX_SKIPPED, Training
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, Schedule
 from bayes_asr.lock import alone_in
 from bayes_asr.programs import open_pipe
@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 default=default,
                 help=what if default is None else f"{what} (default %(default)s)",
             )
+    add_max_skipped(parser, MAX_SKIPPED)
     add_common_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
@@ -71,8 +72,11 @@ def run(args: argparse.Namespace) -> None:
         nullcontext() if args.shard else alone_in(args.out),
         sharing_steps(args, lambda: [args.out, *filter(None, [before])]) as way,
     ):
-        pipes = open_pipe if args.allow_pipes else None
-        summary = train(schedule, args.data, args.lang, before, args.out, way, pipes)
+        summary = Training(
+            *(schedule, args.data, args.lang, before, args.out, way),
+            max_skipped=args.max_skipped,
+            open_pipe=open_pipe if args.allow_pipes else None,
+        ).run()
         if args.json:
             print(json.dumps(asdict(summary)))
         else:
