@@ -17,9 +17,10 @@ import numpy as np
 from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.corpus.sets import report_skipped
 from bayes_asr.errors import InputError
-from bayes_asr.files import is_there, replacing, together
+from bayes_asr.files import discard, find_files, is_there, replacing, together
 from bayes_asr.gmm import work
 from bayes_asr.gmm.blocks import gather
+from bayes_asr.gmm.features import MODEL, PIPELINE, UNADAPTED
 from bayes_asr.gmm.milestones import DATA, LANG, MARK, Progress, hash_inputs, read_progress
 from bayes_asr.gmm.questions import read_phone_sets
 from bayes_asr.gmm.schedule import Phase
@@ -38,6 +39,7 @@ ALIGNMENTS, GRAPHS, PASSING = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE = 40_000  # frames, about, of the utterances that one process takes at a time
 TOGETHER = 50  # utterances, where their frames are not known
 LIMIT = "--max-skipped"
+MADE = (MODEL, UNADAPTED, "tree", *PIPELINE, "ali.*.gz", "fsts.*.gz", "trans.*", "final.occs")
 
 Item = TypeVar("Item")
 Aligned = tuple[str, np.ndarray]  # an utterance and its transition-ids int32 [T]
@@ -45,7 +47,12 @@ AlignShare = Callable[[str, list[tuple[str, Fst]]], Sequence[tuple[str, np.ndarr
 
 
 class Course:
-    """The phases of work in the folder `out`, on a data directory and with a lang folder."""
+    """The phases of work in the folder `out`, on a data directory and with a lang folder.
+
+    results: files without which the work is not complete, whatever was noted.
+    """
+
+    results: Sequence[str] = (MODEL, "tree")
 
     def __init__(
         self,
@@ -54,6 +61,7 @@ class Course:
         out: Path,
         way: Way,
         *,
+        source: Path | None,
         made_of: Mapping[str, Any],
         needs: Sequence[Path],
         reads: Sequence[Path],
@@ -62,11 +70,15 @@ class Course:
     ) -> None:
         """Go on with what `out` has, or begin anew where it is made of something else.
 
-        made_of: the options that results depend on; needs, reads: files that they depend on, too,
-        which must or may be there; max_skipped: the share of utterances that may stay unaligned;
-        way: how a function is applied to shares of the data. InputError for a file that is needed
-        and not there.
+        way: how a function is applied to shares of the data; source: the folder of the model to
+        begin with; made_of: the options that results depend on; needs, reads: files that they
+        depend on, too, which must or may be there; max_skipped: the share of utterances that may
+        stay unaligned. InputError for a file that is needed and not there, and where `out` is a
+        folder that is read.
         """
+        for folder in filter(None, (data, lang, source)):
+            if folder.resolve() == out.resolve():
+                raise InputError(f"{out}: holds what is read; choose another folder")
         needs = [data / "feats.scp", *(lang / name for name in LANG), *needs]
         for path in needs:
             if not is_there(path):
@@ -89,15 +101,22 @@ class Course:
         return self.out / PASSING
 
     def pursue(self, phases: Iterable[Phase], do: Mapping[str, Callable[[int], None]]) -> None:
-        """Do the phases that are not complete, in order."""
-        for place, (name, number) in enumerate(phases):
-            if place >= self.progress.done:
-                do[name](number)
+        """Do the phases that are not complete, in order; all, where a result has been lost."""
+        phases = list(phases)
+        lost = [name for name in self.results if not is_there(self.out / name)]
+        if lost and self.progress.done == len(phases):
+            LOGGER.info("%s: %s is there no more, all is made anew", self.out, lost[0])
+            self.progress = Progress(self.progress.of)
+        for name, number in phases[self.progress.done :]:
+            do[name](number)
 
     @contextmanager
     def completing(self) -> Iterator[None]:
         """Put the files of the block in place, with the news that one phase more is complete."""
         with together(self.out):
+            for pattern in () if self.progress.done else MADE:  # of other options or inputs
+                for path in find_files(self.out, pattern):
+                    discard(path)
             yield
             self.progress.done += 1
             self.progress.write(self.out)

@@ -99,6 +99,14 @@ class SpeakerFeatures:
             )
         return apply_transform(self.pipeline.transforms[speaker], x)
 
+    def check_dimension(self, dim: int, model: Path) -> None:
+        """InputError where `model` reads features of another dimension."""
+        if self.dim != dim:
+            raise InputError(
+                f"{self.directory / 'feats.scp'}: the model {model} reads features of {dim} values,"
+                f" but here are {self.dim}; extract those that it was trained on"
+            )
+
     @property
     def directory(self) -> Path:
         """The data directory."""

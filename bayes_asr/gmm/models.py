@@ -49,11 +49,7 @@ class Models:
         features = SpeakerFeatures(
             read_data_dir(data, open_pipe=open_pipe), pipeline, open_pipe=open_pipe
         )
-        if features.dim != mixtures.dim:
-            raise InputError(
-                f"{data / 'feats.scp'}: the model {job.model} reads features of {mixtures.dim}"
-                f" values, but here are {features.dim}; extract those that it was trained on"
-            )
+        features.check_dimension(mixtures.dim, job.model)
         other = mixtures if unadapted == job.model else read_gmm(unadapted)[1]
         if not np.array_equal(other.first, mixtures.first) or other.dim != mixtures.dim:
             raise InputError(

@@ -105,6 +105,7 @@ class Training(Course):
                 reads += find_transforms(alignments)
         super().__init__(
             *(data, lang, out, way),
+            source=alignments,
             made_of=asdict(schedule),
             needs=needs,
             reads=reads,

@@ -47,11 +47,8 @@ def cluster_phones(
     if len(set(listed)) < len(listed) or not listed:
         raise InputError("a phone is in two of the sets of phones, or there are none; correct them")
     kept = np.isin(statistics.pdf_classes, pdf_classes)
-    largest = max(*listed, int(statistics.phones.max(initial=0)))
-    by_phone = np.zeros((1 + largest, statistics.sums.shape[1]))
     phones, sums = sum_by(statistics.phones[kept], statistics.sums[kept])
-    by_phone[phones] = sums
-    points = np.stack([by_phone[list(phones)].sum(0) for phones in sets])
+    points = np.stack([sums[np.isin(phones, members)].sum(0) for members in sets])
     if np.count_nonzero(points[:, 0]) < 2:
         LOGGER.warning(
             "phones are compared by pdf-classes %s, of which less than two sets of phones have any"

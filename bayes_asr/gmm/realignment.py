@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.files import is_there
-from bayes_asr.gmm.course import Course
+from bayes_asr.gmm.course import ALIGNMENTS, Course
 from bayes_asr.gmm.features import (
     MODEL,
     PIPELINE,
@@ -39,6 +39,8 @@ class Realignment(Course):
     trans.1 and what tells the features.
     """
 
+    results = (MODEL, "tree", ALIGNMENTS)
+
     def __init__(
         self,
         data: Path,
@@ -61,6 +63,7 @@ class Realignment(Course):
         self.adapts = is_adapted(source)
         super().__init__(
             *(data, lang, out, way),
+            source=source,
             made_of={**asdict(options), "boost_silence": boost_silence},
             needs=[source / MODEL, source / "tree"],
             reads=[source / name for name in (*PIPELINE, *KEPT)],

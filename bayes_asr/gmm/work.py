@@ -87,8 +87,10 @@ class Opened:
 
     @cached_property
     def mixtures(self) -> Mixtures:
-        """The Gaussians."""
-        return read_gmm(self.reading.model)[1]
+        """The Gaussians; InputError where they are not of these features."""
+        mixtures = read_gmm(self.reading.model)[1]
+        self.features.check_dimension(mixtures.dim, self.reading.model)
+        return mixtures
 
     def iter_frames(
         self, aligned: Aligned, features: SpeakerFeatures | None = None

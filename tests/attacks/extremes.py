@@ -1,10 +1,11 @@
 """Numbers that nobody means, and every option and key that takes a number."""
 
-import argparse
 from collections.abc import Iterator
 from importlib import import_module
+from types import ModuleType
 
-from bayes_asr.cli.arguments import Number
+from bayes_asr.cli import VERBS, gmm
+from bayes_asr.cli.arguments import Number, Parser
 from bayes_asr.config.schema import iter_typed_keys
 from bayes_asr.config.values import describe
 
@@ -25,11 +26,25 @@ EXTREMES = (
 )
 
 
-def numeric_options(verb: str) -> Iterator[tuple[str, Number]]:
-    """The options of a verb that take a number."""
-    parser = argparse.ArgumentParser()
-    import_module(f"bayes_asr.cli.{verb}").add_arguments(parser)
-    for action in parser._actions:
+COMMANDS = [*(verb for verb in VERBS if verb != "gmm"), *(f"gmm {step}" for step in gmm.STEPS)]
+
+
+def module_of(command: str) -> ModuleType:
+    """The module of a verb, or of a verb and its step."""
+    verb, _, step = command.partition(" ")
+    return gmm.module_of(step) if step else import_module(f"bayes_asr.cli.{verb}")
+
+
+def parser_of(command: str) -> Parser:
+    """A parser of the arguments of a command alone."""
+    parser = Parser(prog=f"bayes-asr {command}")
+    module_of(command).add_arguments(parser)
+    return parser
+
+
+def numeric_options(command: str) -> Iterator[tuple[str, Number]]:
+    """The options of a command that take a number."""
+    for action in parser_of(command)._actions:
         if isinstance(action.type, Number):
             yield action.option_strings[0], action.type
 

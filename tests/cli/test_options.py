@@ -6,36 +6,30 @@ import math
 import re
 import types
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 
-from bayes_asr.cli import VERBS, main
-from bayes_asr.cli.arguments import Number, Parser, key, repeat_set
+from bayes_asr.cli import main
+from bayes_asr.cli.arguments import Number, key, repeat_set
 from bayes_asr.config import load
 from bayes_asr.config.explain import explain
 from bayes_asr.config.schema import Within, iter_typed_keys
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
-from tests.attacks.extremes import EXTREMES, numeric_keys, numeric_options
+from tests.attacks.extremes import COMMANDS, EXTREMES, numeric_keys, numeric_options, parser_of
 
 
-def parser_of(verb: str) -> Parser:
-    parser = Parser(prog=f"bayes-asr {verb}")
-    import_module(f"bayes_asr.cli.{verb}").add_arguments(parser)
-    return parser
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_number_of_a_verb_has_a_range_that_help_shows(verb: str) -> None:
-    parser = parser_of(verb)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_number_of_a_command_has_a_range_that_help_shows(command: str) -> None:
+    parser = parser_of(command)
     shown = " ".join(parser.format_help().split())
     for action in parser._actions:
-        assert action.type not in (int, float), f"{verb} {action.option_strings} has no range"
+        assert action.type not in (int, float), f"{command} {action.option_strings} has no range"
         if isinstance(action.type, Number):
             assert action.type.describe() in shown
-            for default in action.default if isinstance(action.default, list) else [action.default]:
+            several = isinstance(action.default, list | tuple)
+            for default in action.default if several else [action.default]:
                 assert default is None or action.type.range.admits(default)
                 assert type(default) is not str
 
@@ -71,19 +65,21 @@ def test_a_number_without_range_is_found() -> None:
     assert [a.type for a in parser._actions if a.type in (int, float)] == [float]
 
 
-OPTIONS = [(verb, option, number) for verb in VERBS for option, number in numeric_options(verb)]
+OPTIONS = [(command, *option) for command in COMMANDS for option in numeric_options(command)]
 
 
-@pytest.mark.parametrize(("verb", "option", "number"), OPTIONS, ids=lambda value: str(value)[:24])
+@pytest.mark.parametrize(
+    ("command", "option", "number"), OPTIONS, ids=lambda value: str(value)[:24]
+)
 def test_extreme_numbers_are_refused_in_one_line_or_in_range(
-    verb: str, option: str, number: Number, capsys: pytest.CaptureFixture[str]
+    command: str, option: str, number: Number, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for text in EXTREMES:
         try:
             value = number(text)
         except argparse.ArgumentTypeError:
             with pytest.raises(SystemExit) as stopped:
-                main([verb, f"{option}={text}"])
+                main([*command.split(), f"{option}={text}"])
             assert stopped.value.code == 2
             (said,) = capsys.readouterr().err.splitlines()
             assert f"argument {option}: {text[:40]!r} is not {number.describe()}" in said

@@ -8,28 +8,29 @@ from pathlib import Path
 import pytest
 
 from bayes_asr import __version__
-from bayes_asr.cli import VERBS, main
+from bayes_asr.cli import main
+from tests.attacks.extremes import COMMANDS
 from tests.support.places import ROOT
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", "2147483648"])
-@pytest.mark.parametrize("verb", ["decode", "rescore"])
+@pytest.mark.parametrize("command", ["decode", "rescore", "gmm mono"])
 def test_number_of_processes_is_positive(
-    verb: str, count: str, capsys: pytest.CaptureFixture[str]
+    command: str, count: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
-        main([verb, f"--nj={count}"])
+        main([*command.split(), f"--nj={count}"])
     assert stopped.value.code == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert f"--nj: {count!r} is not a whole number between 1 and 1000; " in said
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", ["gmm", *COMMANDS])
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        main([verb, "--help"])
+        main([*command.split(), "--help"])
     assert stopped.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: bayes-asr {verb}")
+    assert capsys.readouterr().out.startswith(f"usage: bayes-asr {command}")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Trainings of Gaussian mixtures: as Kaldi's, whatever ends them and whoever shares them."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,9 +19,7 @@ from bayes_asr.gmm.passes import Training
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT
 from bayes_asr.processes.pool import map_here, open_pool
 from bayes_asr.shards import Way
-from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.text import write_lines
-from tests.support.golden_data import write_golden_data
+from tests.support.golden_data import find_lang, lay_out, write_few, write_golden_data
 from tests.support.kaldi_jobs import CMD, Jobs
 from tests.support.mixtures import golden_gmms
 
@@ -34,26 +31,6 @@ SHORT: dict[str, Any] = {  # phases of every kind, in two passes
     "adapt": (1,),
     "gaussians": 200,
 }
-
-
-def lay_out(name: str, folder: Path) -> Path:
-    """The folder of golden alignments by a model of Kaldi's, as align_si.sh leaves it."""
-    root = golden_gmms().root
-    model = root / name.removesuffix("_ali")
-    out = folder / name
-    out.mkdir()
-    for kept in ("final.mdl", "tree", "cmvn_opts", "splice_opts"):
-        if (model / kept).exists():
-            shutil.copyfile(model / kept, out / kept)
-    for matrix in ("final.mat", "full.mat"):
-        if (model / f"{matrix}.txt").exists():
-            shutil.copyfile(model / f"{matrix}.txt", out / matrix)
-    shutil.copyfile(root / name / "ali.1.gz", out / "ali.1.gz")
-    return out
-
-
-def find_lang() -> Path:
-    return golden_gmms().root.parents[1] / "data" / "lang"
 
 
 def read_golden(name: str) -> list[float]:
@@ -80,11 +57,7 @@ def read_likelihoods(out: Path) -> list[float]:
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a dozen utterances of the golden data, of all its speakers."""
     folder = tmp_path_factory.mktemp("few")
-    data = write_golden_data(golden_gmms(), folder / "data")
-    kept = [utt for utt, _ in iter_matrices(data / "feats.scp")][::7]
-    for name in ("feats.scp", "text", "utt2spk"):
-        lines = (data / name).read_text().splitlines()
-        write_lines((line for line in lines if line.split()[0] in kept), data / name)
+    write_few(folder / "data")
     return folder
 
 

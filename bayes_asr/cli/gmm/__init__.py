@@ -27,7 +27,7 @@ class StepParser(Parser):
         self, args: list[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Add the step's arguments first."""
-        _module_of(self.prog.split()[-1]).add_arguments(self)
+        module_of(self.prog.split()[-1]).add_arguments(self)
         return super().parse_known_args(args, namespace)
 
 
@@ -42,8 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the step."""
-    _module_of(args.step).run(args)
+    module_of(args.step).run(args)
 
 
-def _module_of(step: str) -> ModuleType:
+def module_of(step: str) -> ModuleType:
+    """The module of a step."""
     return import_module(f"bayes_asr.cli.gmm.{'train' if step in TRAININGS else step}")

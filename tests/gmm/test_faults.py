@@ -1,0 +1,209 @@
+"""GMM steps on data that is broken, incomplete, or not what it was: named, and nothing is lost."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from bayes_asr.cli import main
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.alignment import ALIGN_SI
+from bayes_asr.gmm.passes import Training
+from bayes_asr.gmm.realignment import Realignment
+from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, Schedule
+from bayes_asr.processes.pool import map_here
+from bayes_asr.tables.ark import iter_matrices, write_matrices
+from tests.attacks.laboratory import contents
+from tests.support.golden_data import find_lang, keep_lines, lay_out, write_few
+
+SHORT: dict[str, Any] = {"passes": 1, "growing": 1, "realign": (), "gaussians": 150}
+AFTER = [(DELTAS, "mono_ali"), (LDA_MLLT, "tri1_ali"), (SAT, "tri2_ali")]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four utterances, and monophones of them."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_few(folder / "data", every=20)
+    train(folder)
+    return folder
+
+
+@pytest.fixture
+def lab(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of them that may be broken; messages name files by relative paths."""
+    shutil.copytree(whole, tmp_path / "lab")
+    monkeypatch.chdir(tmp_path / "lab")
+    for table in Path("data").glob("*.scp"):
+        table.write_text(table.read_text().replace(f"{whole}/", ""))
+    return Path()
+
+
+def train(
+    lab: Path, schedule: Schedule = MONOPHONES, before: str = "", out: str = "mono"
+) -> Training:
+    """Train one pass."""
+    training = Training(
+        *(replace(schedule, **SHORT), lab / "data", find_lang()),
+        *(lab / before if before else None, lab / out, map_here),
+    )
+    training.run()
+    return training
+
+
+def align(lab: Path, out: str = "ali", **options: Any) -> None:
+    Realignment(
+        *(lab / "data", find_lang(), lab / "mono", lab / out, map_here, ALIGN_SI), **options
+    ).run()
+
+
+def first_utterance() -> str:
+    return Path("data/feats.scp").read_text().split()[0]
+
+
+def without_line(table: str) -> str:
+    """Remove the first utterance from a table."""
+    utt, *others = (line.split()[0] for line in Path(table).read_text().splitlines())
+    keep_lines(Path(table), others)
+    return utt
+
+
+def test_an_utterance_without_features_is_named_and_left_out(
+    lab: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    utt = without_line("data/feats.scp")
+    train(lab, out="new")
+    align(lab, max_skipped=0.3)
+    said = caplog.text
+    assert said.count(f"data: data/feats.scp: {utt} has no features; extract them, or remove") == 2
+    assert said.count(f"no alignment of data for 1 of 4 utterances: {utt}; they are skipped") == 2
+    with pytest.raises(InputError, match=r"1 of 4 .* more than --max-skipped = 0\.2 allows"):
+        align(lab, "less", max_skipped=0.2)
+
+
+@pytest.mark.parametrize(("schedule", "before"), AFTER)
+def test_features_that_are_lost_after_alignment_end_a_training(
+    schedule: Schedule, before: str, lab: Path
+) -> None:
+    lay_out(before, lab)
+    utt = without_line("data/feats.scp")
+    with pytest.raises(InputError, match=f"feats.scp: {utt} has no features; extract them"):
+        train(lab, schedule, before, "out")
+
+
+@pytest.mark.parametrize(("schedule", "before"), AFTER)
+def test_alignments_of_other_utterances_are_refused(
+    schedule: Schedule, before: str, lab: Path
+) -> None:
+    lay_out(before, lab)
+    for name in ("feats.scp", "text", "utt2spk"):
+        lines = Path("data", name).read_text().splitlines()
+        Path("data", name).write_text("".join(f"other-{line}\n" for line in lines))
+    with pytest.raises(InputError, match=f"no alignment in {before} of data for any of 4 utt"):
+        train(lab, schedule, before, "out")
+
+
+def test_too_few_alignments_are_refused_and_named(lab: Path) -> None:
+    align(lab)
+    (utt, *others) = Path("data/utt2spk").read_text().split()[::2]
+    keep_lines(Path("data/text"), [utt])
+    align(lab, "one")
+    with pytest.raises(InputError) as raised:
+        train(lab, DELTAS, "one", "out")
+    assert f"no alignment in one of data for 3 of 4 utterances: {', '.join(others)}" in str(raised)
+
+
+def test_transcripts_that_are_missing_are_counted(
+    lab: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    utt = without_line("data/text")
+    train(lab, out="new")
+    assert f"no graph of data for 1 of 4 utterances: {utt}; they are skipped" in caplog.text
+    keep_lines(Path("data/text"), [])
+    with pytest.raises(InputError, match="no graph of data for any of 4 utterances"):
+        train(lab, out="none")
+    Path("data/text").unlink()
+    with pytest.raises(InputError, match=r"data/text: there are no transcripts to align"):
+        train(lab, out="none")
+
+
+def test_words_that_the_lexicon_lacks_are_counted(
+    lab: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = Path("data/text").read_text()
+    Path("data/text").write_text(text.replace(" iy ", " zebra "))
+    train(lab, out="new")
+    words = len(text.split()) - 4
+    said = f"data/text: {text.count(' iy ')} of {words} words are not in {find_lang()}/words.txt"
+    assert f"{said}, such as zebra; the word of oov.txt stands for them" in caplog.text
+
+
+def test_other_features_in_the_same_archive_begin_anew(
+    lab: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ark, scp = Path("data/feats.ark"), Path("data/feats.scp")
+    size, names, model = ark.stat().st_size, scp.read_text(), Path("mono/final.mdl").read_bytes()
+    train(lab)
+    assert Path("mono/final.mdl").read_bytes() == model
+    write_matrices([(utt, -x) for utt, x in iter_matrices(ark)], ark)
+    assert (ark.stat().st_size, scp.read_text()) == (size, names)
+    caplog.set_level("INFO")
+    train(lab)
+    assert Path("mono/final.mdl").read_bytes() != model
+    assert "mono: options or inputs have changed, all is made anew" in caplog.text
+
+
+@pytest.mark.parametrize("lost", ["final.mdl", "tree"])
+def test_a_result_that_is_lost_is_made_anew(lost: str, lab: Path) -> None:
+    before = Path("mono", lost).read_bytes()
+    Path("mono", lost).unlink()
+    train(lab)
+    assert Path("mono", lost).read_bytes() == before
+
+
+def test_what_begins_anew_leaves_no_file_of_what_was(
+    lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model with the tree, the alignments or the transforms of another would be no model."""
+    for name in ("trans.1", "trans.2", "final.mat", "final.alimdl"):
+        Path("mono", name).write_bytes(b"of another training")
+    monkeypatch.setitem(SHORT, "gaussians", 160)
+
+    def stop(*_: object) -> NoReturn:
+        raise InputError("stopped")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Training, "initialise", stop)
+        with pytest.raises(InputError, match="stopped"):
+            train(lab)
+    assert {path.name for path in Path("mono").iterdir()} == {
+        *("cmvn_opts", "gmm.json", "num_jobs", "phones.txt")
+    }
+    train(lab)
+    assert not Path("mono/trans.1").exists()
+
+
+@pytest.mark.parametrize("out", ["data", "mono", "lang"])
+def test_what_is_read_is_not_written_to(
+    out: str, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(find_lang(), "lang")
+    before = contents(lab)
+    for words in ("deltas data lang mono", "align data lang mono"):
+        assert main(["gmm", *words.split(), out]) == 1
+        said = capsys.readouterr().err
+        assert said == f"bayes-asr gmm: error: {out}: holds what is read; choose another folder\n"
+    assert contents(lab) == before
+
+
+def test_a_model_of_other_features_is_refused_once(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mono/delta_opts").write_text("--delta-order=1\n")
+    assert main(["gmm", "align", "data", str(find_lang()), "mono", "ali"]) == 1
+    assert capsys.readouterr().err == (
+        "bayes-asr gmm: error: data/feats.scp: the model mono/final.mdl reads features of 39"
+        " values, but here are 26; extract those that it was trained on\n"
+    )
