@@ -20,8 +20,16 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import discard, find_files, is_there, replacing, together
 from bayes_asr.gmm import work
 from bayes_asr.gmm.blocks import gather
-from bayes_asr.gmm.features import MODEL, PIPELINE, UNADAPTED
-from bayes_asr.gmm.milestones import DATA, LANG, MARK, Progress, hash_inputs, read_progress
+from bayes_asr.gmm.features import MODEL
+from bayes_asr.gmm.milestones import (
+    DATA,
+    LANG,
+    MADE,
+    MARK,
+    Progress,
+    hash_inputs,
+    read_progress,
+)
 from bayes_asr.gmm.questions import read_phone_sets
 from bayes_asr.gmm.schedule import Phase
 from bayes_asr.gmm.work import Reading
@@ -39,7 +47,6 @@ ALIGNMENTS, GRAPHS, PASSING = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE = 40_000  # frames, about, of the utterances that one process takes at a time
 TOGETHER = 50  # utterances, where their frames are not known
 LIMIT = "--max-skipped"
-MADE = (MODEL, UNADAPTED, "tree", *PIPELINE, "ali.*.gz", "fsts.*.gz", "trans.*", "final.occs")
 
 Item = TypeVar("Item")
 Aligned = tuple[str, np.ndarray]  # an utterance and its transition-ids int32 [T]

@@ -8,12 +8,13 @@ from typing import Any
 
 from bayes_asr.corpus.index import content_hash, sample_file
 from bayes_asr.errors import InputError
-from bayes_asr.files import is_there, read_text, replacing, settle
-from bayes_asr.gmm.features import MODEL
+from bayes_asr.files import find_files, is_there, read_text, replacing, settle
+from bayes_asr.gmm.features import MODEL, PIPELINE, UNADAPTED
 from bayes_asr.tables.scp import list_archives
 from bayes_asr.tables.text import DataDir
 
 MARK = "gmm.json"
+MADE = (MODEL, UNADAPTED, "tree", *PIPELINE, "ali.*.gz", "fsts.*.gz", "trans.*", "final.occs")
 DATA = ("feats.scp", "cmvn.scp", "utt2spk", "text")  # what is read of a data directory,
 LANG = (  # and of a lang folder,
     *("L.fst", "words.txt", "oov.txt", "phones.txt"),
@@ -49,14 +50,15 @@ class Progress:
 def read_progress(folder: Path, of: Mapping[str, Any]) -> Progress | None:
     """The progress of a training that is made of the same; None where there is none, or of others.
 
-    InputError where the folder has a model that no training of ours has made.
+    InputError where the folder has such files, and no training of ours has made them.
     """
     settle(folder)
     path = folder / MARK
     if not is_there(path):
-        if is_there(folder / MODEL):
+        others = [found.name for pattern in MADE for found in find_files(folder, pattern)]
+        if others:
             raise InputError(
-                f"{folder}: holds {MODEL}, which bayes-asr gmm did not write; choose another"
+                f"{folder}: holds {others[0]}, which bayes-asr gmm did not write; choose another"
                 " folder, or remove what is there"
             )
         return None

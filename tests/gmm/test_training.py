@@ -162,11 +162,12 @@ def test_other_options_and_inputs_begin_anew(few: Path, tmp_path: Path) -> None:
     assert (out / "final.mdl").read_bytes() == model
 
 
-def test_models_of_others_stay(few: Path, tmp_path: Path) -> None:
-    (tmp_path / "final.mdl").write_bytes(b"of Kaldi")
-    with pytest.raises(InputError, match=r"holds final\.mdl, which bayes-asr gmm did not write"):
+@pytest.mark.parametrize("name", ["final.mdl", "ali.3.gz", "cmvn_opts"])
+def test_files_of_others_stay(name: str, few: Path, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"of Kaldi")
+    with pytest.raises(InputError, match=f"holds {name}, which bayes-asr gmm did not write"):
         train_few(few, "mono", tmp_path)
-    assert (tmp_path / "final.mdl").read_bytes() == b"of Kaldi"
+    assert (tmp_path / name).read_bytes() == b"of Kaldi"
 
 
 def test_what_is_missing_is_named(few: Path, tmp_path: Path) -> None:
