@@ -1,7 +1,9 @@
 """One function over many utterances, in order, by processes."""
 
+import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -40,9 +42,13 @@ def open_pool(nj: int) -> Iterator[Way]:
         return
     context = _Context()
     with _environment_of_workers(nj):  # this starts a process that tracks resources
-        pool = ProcessPoolExecutor(nj, context)
+        pool = ProcessPoolExecutor(nj, context, _end_with_parent)
     with pool:
-        yield _Pool(pool, context, nj)
+        try:
+            yield _Pool(pool, context, nj)
+        except BaseException:
+            context.terminate()  # nobody wants what they are at
+            raise
 
 
 def map_here(
@@ -93,6 +99,11 @@ class _Context(SpawnContext):
         self._workers.append(worker)
         return worker
 
+    def terminate(self) -> None:
+        """End the workers at once."""
+        for worker in self._workers:
+            worker.terminate()
+
     def say_how_one_died(self) -> str:
         """What became of the worker that died; the pool ends the others by SIGTERM."""
         statuses = {worker.exitcode for worker in self._workers} - {None, 0, -signal.SIGTERM}
@@ -104,16 +115,35 @@ class _Context(SpawnContext):
         return f"a worker process died with status {said or 'unknown'}"
 
 
+def _end_with_parent() -> None:
+    """Leave interrupts to the parent process, but end where that was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 @contextmanager
 def _environment_of_workers(nj: int) -> Iterator[None]:
-    """Start no Python that would import files of the working directory, nor one of all threads."""
+    """Start no Python that would import files of the working directory, nor one of all threads.
+
+    Until it leaves interrupts to this process, it does not hear of them.
+    """
     threads = str(max(1, (os.cpu_count() or 1) // nj))
     given = {SAFE_PATH: "1", THREADS: os.environ.get(THREADS, threads)}
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for name, value in before.items():
             os.environ.pop(name)
             if value is not None:

@@ -30,6 +30,7 @@ from bayes_asr.config import load
 from bayes_asr.files import REPLACED_BY
 from bayes_asr.runs import checkpoint, record, state
 from bayes_asr.runs.checkpoint import BEST
+from bayes_asr.tables.text import write_dictionary
 from tests.attacks.breakages import nothing
 from tests.attacks.kill_training import digest
 from tests.attacks.laboratory import WHOLE_WAY, bayes_asr, build, copy, inside
@@ -117,6 +118,18 @@ def check_run(lab: Path, now: Seen, old: Seen, new: Seen) -> str:
     return "no network" if best is None else "new" if best == new[BEST] else "old"
 
 
+def write_language(lab: Path) -> None:
+    """Make the lang folder that GMMs are trained with."""
+    lexicon = [("a", ["bah"]), ("b", ["dah"]), ("silence", ["sil"])]
+    write_dictionary(lexicon, lab / "words", silence=["sil"])
+    assert bayes_asr("gmm lang words lang --oov silence").status == 0
+
+
+def check_phases(lab: Path, now: Seen, old: Seen, new: Seen) -> str:
+    """All files are the old ones, or the new ones, or there is no model yet."""
+    return "no model" if "final.mdl" not in now else check_together(lab, now, old, new)
+
+
 @dataclass(frozen=True)
 class Work:
     """The commands of the old files and of the new ones, what changes between, and a reader.
@@ -190,6 +203,18 @@ WORKS = {
         "fold mlp --out out",
         "forward out --on dev --out looked",
         once=True,
+    ),
+    "gmm mono": Work(
+        "gmm mono data/train lang out --passes 1 --gaussians 12",
+        "gmm mono data/train lang out --passes 2 --gaussians 14",
+        begin=write_language,
+        check=check_phases,
+    ),
+    "gmm align": Work(
+        "gmm mono data/train lang mono --passes 1\ngmm align data/train lang mono out",
+        "gmm align data/dev lang mono out",
+        begin=write_language,
+        check=check_phases,
     ),
     "train": Work(
         "train corpus.yaml --set train.epochs=1 --out out",
