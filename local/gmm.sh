@@ -43,12 +43,13 @@ way_mono() { call mono "${mono[@]}" -- "$@"; }
 way_deltas() { call deltas "${tri1[@]}" -- "$@"; }
 way_lda_mllt() { call lda-mllt --dim "$dim" --left-context 3 --right-context 3 "${tri2[@]}" -- "$@"; }
 way_sat() { call sat "${tri3[@]}" -- "$@"; }
-way_align() { # by transforms of the speakers where the model was trained with some, whichever script a recipe names
+way_align() {
     local -n script_of_model=${3##*/}_ali
-    local lost=()
+    local adapt=() lost=()
+    [[ $script_of_model != */align_fmllr.sh ]] || adapt=(--adapt)
     # Networks learn from these, so nothing that Kaldi's aligner gives up may be lost.
     [[ $3 != exp/tri3 ]] || lost=(--rescue true)
-    call align "${script_of_model[@]:1}" "${lost[@]}" -- "$@"
+    call align "${script_of_model[@]:1}" "${lost[@]}" -- "$@" "${adapt[@]}"
 }
 way_graph() {
     command=(bayes-asr graph --lang "$(language_of "$2")" --lm "data/local/lm$2.arpa" --model "$1/final.mdl" --out "$1/graph$2")

@@ -18,7 +18,7 @@ from bayes_asr.decode.workers import EmbeddedDecoder, Result, decode_one
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import read_analysis
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
-from bayes_asr.gmm.features import MODEL, UNADAPTED, is_adapted, write_transforms
+from bayes_asr.gmm.features import MODEL, find_unadapted, write_transforms
 from bayes_asr.gmm.models import Models
 from bayes_asr.lattices.paths import pair_weights
 from bayes_asr.processes.pool import map_here
@@ -142,7 +142,5 @@ def decode_unadapted(models: Models, utt: str) -> Result:
 def open_models(task: Task) -> Models:
     """Open what a process needs for its tasks, once."""
     model = task.job.model
-    unadapted = model
-    if task.adaptation and is_adapted(model.parent):
-        unadapted = model.with_name(UNADAPTED)
+    unadapted = find_unadapted(model.parent) if task.adaptation else model
     return Models.open(task.data, task.job, task.engine, unadapted, task.open_pipe)

@@ -209,6 +209,11 @@ def is_adapted(model_dir: Path) -> bool:
     return is_there(model_dir / UNADAPTED)
 
 
+def find_unadapted(model_dir: Path) -> Path:
+    """The model of a folder for features as they are: final.mdl where it was not adapted."""
+    return model_dir / (UNADAPTED if is_adapted(model_dir) else MODEL)
+
+
 def has_transforms(folder: Path) -> bool:
     """Whether there are transforms of speakers."""
     return is_there(folder / "trans.1")

@@ -10,6 +10,7 @@ from bayes_asr.gmm.features import (
     MODEL,
     PIPELINE,
     UNADAPTED,
+    find_unadapted,
     is_adapted,
     read_pipeline,
     write_pipeline,
@@ -34,9 +35,9 @@ class Summary:
 class Realignment(Course):
     """The alignment of a data directory by the model in `source`: its phases, each a method.
 
-    Where that model is speaker adapted, its final.alimdl aligns first, transforms of speakers are
-    estimated, and it aligns again. Writes what Kaldi's scripts write: ali.1.gz, final.mdl, tree,
-    trans.1 and what tells the features.
+    Where speakers are adapted to, its final.alimdl, or final.mdl where there is none, aligns first,
+    transforms of speakers are estimated, and final.mdl aligns again. Writes what Kaldi's scripts
+    write: ali.1.gz, final.mdl, tree, trans.1 and what tells the features.
     """
 
     results = (MODEL, "tree", ALIGNMENTS)
@@ -50,21 +51,23 @@ class Realignment(Course):
         way: Way,
         options: AlignOptions,
         *,
+        adapt: bool | None = None,
         boost_silence: float = 1.0,
         max_skipped: float = 1.0,
         open_pipe: OpenPipe | None = None,
     ) -> None:
         """Begin, or go on with what is there.
 
-        way: how a function is applied to shares of the data. What cannot be aligned is named;
-        InputError if that is a larger share than `max_skipped`.
+        way: how a function is applied to shares of the data; adapt: to speakers; None: where the
+        model was. What cannot be aligned is named; InputError if that is a larger share than
+        `max_skipped`.
         """
         self.source, self.options, self.boost = source, options, boost_silence
-        self.adapts = is_adapted(source)
+        self.adapts = is_adapted(source) if adapt is None else adapt
         super().__init__(
             *(data, lang, out, way),
             source=source,
-            made_of={**asdict(options), "boost_silence": boost_silence},
+            made_of={**asdict(options), "boost_silence": boost_silence, "adapt": self.adapts},
             needs=[source / MODEL, source / "tree"],
             reads=[source / name for name in (*PIPELINE, *KEPT)],
             max_skipped=max_skipped,
@@ -86,7 +89,7 @@ class Realignment(Course):
                 "prepare": self.prepare,
                 "compile": self.compile_graphs,
                 "align first": lambda _: self.align(
-                    self.read(model=self.source / UNADAPTED), self.options, self.boost
+                    self.read(model=find_unadapted(self.source)), self.options, self.boost
                 ),
                 "adapt": self.adapt,
                 "align": lambda _: self.align(self.read(), self.options, self.boost),
@@ -106,7 +109,7 @@ class Realignment(Course):
     def adapt(self, _: int) -> None:
         """Estimate transforms of speakers by the alignments of unadapted features."""
         aligned = self.iter_aligned()
-        transforms = list(self.map_speakers(self.read(), aligned, self.source / UNADAPTED))
+        transforms = list(self.map_speakers(self.read(), aligned, find_unadapted(self.source)))
         with self.completing():
             write_transforms(transforms, self.out)
 

@@ -52,6 +52,8 @@ def make_plan(options: Options, root: Path) -> Plan:
     systems = choose_systems(options, recipe.name, root)
     check_options(options, recipe, by_gmms=trains_gmms(options, recipe))
     preparation = plan_preparation(options, recipe, root)
+    if options.experiment and preparation.gmm:
+        systems = replace(systems, compared=(f"{options.out}/gmm", *systems.compared))
     own = [recipe.file(CONFIG)]
     if preparation.without_kaldi and recipe.has(WITHOUT_KALDI):
         own.append(recipe.file(WITHOUT_KALDI))

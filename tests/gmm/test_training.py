@@ -7,19 +7,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bayes_asr import shards
 from bayes_asr.cli import main
 from bayes_asr.errors import InputError
 from bayes_asr.gmm import clusterable, course
+from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.course import Course
+from bayes_asr.gmm.decoding import group_utterances
+from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline, read_transforms
+from bayes_asr.gmm.fmllr import adapt_speaker
 from bayes_asr.gmm.milestones import MARK
+from bayes_asr.gmm.occupation import PdfWeights
 from bayes_asr.gmm.passes import Training
+from bayes_asr.gmm.realignment import Realignment
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT
 from bayes_asr.processes.pool import map_here, open_pool
 from bayes_asr.shards import Way
-from tests.support.golden_data import find_lang, lay_out, write_few, write_golden_data
+from bayes_asr.tables.text import read_data_dir
+from tests.support.golden_data import SILENCE, find_lang, lay_out, write_few, write_golden_data
 from tests.support.kaldi_jobs import CMD, Jobs
 from tests.support.mixtures import golden_gmms
 
@@ -47,6 +55,27 @@ def test_each_pass_fits_as_kaldis(name: str, before: str, tmp_path: Path) -> Non
     out = tmp_path / "out"
     Training(schedule, data, find_lang(), lay_out(before, tmp_path), out, map_here).run()
     assert read_likelihoods(out) == pytest.approx(read_golden(name)[:12], abs=2e-3)
+
+
+def test_model_that_was_not_adapted_can_adapt(tmp_path: Path) -> None:
+    """As Kaldi's align_fmllr.sh with tri2: its own alignments say what each speaker is like."""
+    golden = golden_gmms()
+    data, tri2 = write_golden_data(golden, tmp_path / "data"), lay_out("tri2_ali", tmp_path)
+    out = tmp_path / "adapted"
+    Realignment(data, find_lang(), tri2, out, map_here, ALIGN_SI, adapt=True).run()
+    model, mixtures = golden.model("tri2/final.mdl")
+    features = SpeakerFeatures(read_data_dir(data), read_pipeline(tri2))
+    aligned = dict(golden.alignments("tri2_ali").items())  # by Kaldi
+    found = read_transforms(out)
+    for speaker, utts in group_utterances(features.speakers).items():
+        spoken = (
+            (features[utt], PdfWeights.of_alignment(model, aligned[utt], SILENCE))
+            for utt in utts
+            if utt in aligned
+        )
+        expected = adapt_speaker(speaker, spoken, mixtures)
+        np.testing.assert_allclose(found[speaker], expected, rtol=0, atol=1e-5)
+    assert (out / "ali.1.gz").read_bytes() != (tri2 / "ali.1.gz").read_bytes()
 
 
 def read_likelihoods(out: Path) -> list[float]:

@@ -94,9 +94,9 @@ gmm lda-mllt data/train data/lang exp/tri1_ali exp/tri2 --dim 50 --left-context 
 gmm align data/train data/lang exp/tri2 exp/tri2_ali --nj 2
 gmm sat data/train data/lang exp/tri2_ali exp/tri3 --leaves 2500 --gaussians 15000 --nj 2
 DECODED
-gmm align data/train data/lang exp/tri3 exp/tri3_ali --rescue true --nj 2
-gmm align data/dev data/lang exp/tri3 exp/tri3_ali_dev --rescue true --nj 2
-gmm align data/test data/lang exp/tri3 exp/tri3_ali_test --rescue true --nj 2
+gmm align data/train data/lang exp/tri3 exp/tri3_ali --adapt --rescue true --nj 2
+gmm align data/dev data/lang exp/tri3 exp/tri3_ali_dev --adapt --rescue true --nj 2
+gmm align data/test data/lang exp/tri3 exp/tri3_ali_test --adapt --rescue true --nj 2
 gmm features data/train exp/tri3 exp/tri3_ali data-fmllr-tri3/train
 gmm features data/dev exp/tri3 exp/tri3/decode_dev data-fmllr-tri3/dev
 gmm features data/test exp/tri3 exp/tri3/decode_test data-fmllr-tri3/test
@@ -159,9 +159,9 @@ def test_words_are_aligned_where_phones_are_recognised(mboshi: GmmExperiment) ->
     assert scored == [f"gmm/{model}" for model in MODELS]
     assert not [call for call in calls if "decode_words" in call]
     assert [call for call in calls if call.startswith("gmm align") and "exp/tri3 " in call] == [
-        "gmm align data-align/train data/lang exp/tri3 exp/tri3_ali --rescue true --nj 2",
-        "gmm align data-align/dev data/lang exp/tri3 exp/tri3_ali_dev --rescue true --nj 2",
-        "gmm align data-align/test data/lang exp/tri3 exp/tri3_ali_test --rescue true --nj 2",
+        "gmm align data-align/train data/lang exp/tri3 exp/tri3_ali --adapt --rescue true --nj 2",
+        "gmm align data-align/dev data/lang exp/tri3 exp/tri3_ali_dev --adapt --rescue true --nj 2",
+        "gmm align data-align/test data/lang exp/tri3 exp/tri3_ali_test --adapt --rescue true --nj 2",
     ]
     assert calls[-1] == "gmm features data/test exp/tri3 exp/tri3/decode_test data-fmllr-tri3/test"
     for name in ("train", "dev", "test"):

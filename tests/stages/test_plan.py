@@ -148,6 +148,8 @@ def test_stages_1_and_2_are_kaldis_ours_or_the_recipes(plan: Planner, root: Path
     config = f"{root}/recipes/gmm/config.yaml"
     assert ours.gmm == (f"{root}/local/gmm.sh", *options, "--config", config)
     assert (ours.kaldi, ours.without_kaldi) == ((), "")
+    compared = plan(*words, "--experiment=pair").systems.compared
+    assert compared[:2] == ("/results//gmm", "/results//gru")
     with pytest.raises(OptionError, match="gmm, which has no without_kaldi"):
         plan(*words, "--features=mfcc")
     script = root / "recipes/gmm/without_kaldi.sh"
@@ -156,6 +158,7 @@ def test_stages_1_and_2_are_kaldis_ours_or_the_recipes(plan: Planner, root: Path
     with_kaldi = plan(*words, *more).preparation
     assert with_kaldi.kaldi == (f"{root}/local/kaldi_gmm.sh", *options)
     assert (with_kaldi.gmm, with_kaldi.without_kaldi) == ((), "")
+    assert plan(*words, "--experiment=pair").systems.compared[0] == "/results//gru"
     shorter = plan(*words, "--features=mfcc").preparation
     assert (shorter.kaldi, shorter.gmm, shorter.without_kaldi) == ((), (), str(script))
 

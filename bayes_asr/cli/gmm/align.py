@@ -29,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         help="factor of silence likelihoods (default %(default)s)",
     )
+    parser.add_argument(
+        "--adapt",
+        action=argparse.BooleanOptionalAction,
+        help="align, estimate a transform of each speaker, and align again (default: where the model"
+        " has a final.alimdl)",
+    )
     for name in ("beam", "retry_beam"):
         parser.add_argument(
             f"--{name.replace('_', '-')}",
@@ -60,6 +66,7 @@ def run(args: argparse.Namespace) -> None:
     ):
         summary = Realignment(
             *(args.data, args.lang, args.model, args.out, way, options),
+            adapt=args.adapt,
             boost_silence=args.boost_silence,
             max_skipped=args.max_skipped,
             open_pipe=open_pipe if args.allow_pipes else None,
