@@ -40,4 +40,7 @@ def _name(words: Sequence[str]) -> Group:
     name, equals, first = words[0].partition("=")
     if not equals or Path(words[0]).exists():
         name, first = " + ".join(Path(word).name for word in words), words[0]
-    return Group(printable(name), [Path(word) for word in (first, *words[1:])])
+    systems = [Path(word) for word in (first, *words[1:]) if word]
+    if not systems:
+        raise InputError(f"{words[0]}: name the runs of this group")
+    return Group(printable(name), systems)

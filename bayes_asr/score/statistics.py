@@ -272,7 +272,7 @@ def wilcoxon(
             raise InputError(f"{len(difference)} pairs are too many for exact; use normal")
         return _exact_wilcoxon(difference[difference != 0], alternative)
     if method == "tied":
-        return _tied_wilcoxon(difference[difference != 0], alternative)
+        return _approximate_wilcoxon(difference[difference != 0], alternative)
     if method != "normal":
         raise InputError(f"unknown method {method!r}; known: normal, exact, tied")
     ranks = stats.rankdata(np.abs(difference))
@@ -284,7 +284,7 @@ def wilcoxon(
     return Test(z, tail(stats.norm.cdf(z), stats.norm.sf(z), alternative))
 
 
-def _tied_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
+def _approximate_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
     """Each rank has either sign by chance, as in the exact test; their sum is taken for normal."""
     ranks = stats.rankdata(np.abs(difference))
     z = (
