@@ -33,7 +33,7 @@ from bayes_asr.score.statistics import (
 LEVEL = 0.95
 SIGNIFICANT = 0.05
 
-Side = Score | Sequence[Score] | Sequence[Sequence[Score]]
+Runs = Score | Sequence[Score] | Sequence[Sequence[Score]]
 """A run; the runs of a system; or the runs of each system of a group."""
 
 
@@ -136,7 +136,7 @@ class Comparison:
         ]
         what = " or ".join(found) or "no difference that could be said from one unit"
         return (
-            f"At p < {SIGNIFICANT / comparisons:.2g}, two-sided, the set shows with a probability "
+            f"At p < {SIGNIFICANT / comparisons:.3g}, two-sided, the set shows with a probability "
             f"of {100 * POWER:.0f} %: {what}."
         )
 
@@ -187,8 +187,8 @@ class Comparison:
 
 
 def compare(
-    a: Side,
-    b: Side,
+    a: Runs,
+    b: Runs,
     names: tuple[str, str],
     replicates: int = 10_000,
     seed: int = 0,
@@ -253,7 +253,7 @@ def adjust_over(comparisons: Sequence[Comparison]) -> list[dict[str, float]]:
     return adjusted
 
 
-def _list_systems(side: Side) -> list[list[Score]]:
+def _list_systems(side: Runs) -> list[list[Score]]:
     """The runs of each system of a side."""
     if isinstance(side, Score):
         return [[side]]

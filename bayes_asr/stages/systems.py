@@ -1,7 +1,7 @@
 """What is trained and compared: one system, or those of an experiment."""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,54 +49,45 @@ def choose_systems(options: Options, recipe: str, root: Path) -> Systems:
     folders = {name: f"{options.out}/{system}" for name, system in systems.items()}
     report = "-".join((f"report_{Path(folder).name}", *on_top))
     compared = [*folders.values(), "--out", f"{options.out}/{report}"]
-    for fewer, than in read_hypotheses(Path(folder, HYPOTHESES), list(systems)):
-        compared += ["--group", *fewer.locate(folders), "--against", *than.locate(folders)]
+    compared += state_hypotheses(Path(folder, HYPOTHESES), folders)
     return Systems(
         tuple(systems.values()), tuple(f"{folder}/{file}" for file in files), tuple(compared)
     )
 
 
-@dataclass(frozen=True)
-class Group:
-    """Systems of an experiment, and what they are called together."""
+def state_hypotheses(file: Path, folders: Mapping[str, str]) -> Iterator[str]:
+    """What an experiment says beforehand, as options of `bayes-asr report`; nothing without a file.
 
-    name: str
-    systems: tuple[str, ...]
-
-    def locate(self, folders: Mapping[str, str]) -> tuple[str, ...]:
-        """Their folders, the first with the name of the group."""
-        first, *others = (folders[system] for system in self.systems)
-        return f"{self.name}={first}", *others
-
-
-def read_hypotheses(file: Path, systems: Sequence[str]) -> Iterator[tuple[Group, Group]]:
-    """What an experiment says beforehand: one group of its systems has fewer errors than another.
-
-    A hypothesis is a line `NAME = SYSTEM... < NAME = SYSTEM...`; # begins a comment. None where
-    there is no file. Raises InputError for a line of another form, and for an unknown system.
+    A line `NAME = SYSTEM... < NAME = SYSTEM...` says that the systems of one group have fewer
+    errors than those of another; # begins a comment. folders: of each system. Raises InputError
+    for a line of another form, and for a system that there is not.
     """
-    if not file.is_file():
-        return
-    for number, line in enumerate(file.read_text("utf-8", "replace").splitlines(), start=1):
+    lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
+    for number, line in enumerate(lines, start=1):
         stated = line.partition("#")[0]
-        if stated.strip():
-            where = f"{file}, line {number}"
-            sides = stated.split("<")
-            if len(sides) != 2:
-                raise InputError(f"{where}: a hypothesis is {FORM}")
-            fewer, than = (_read_group(side, systems, where) for side in sides)
-            if both := sorted({*fewer.systems} & {*than.systems}):
-                raise InputError(f"{where}: {both[0]} is on both sides")
-            yield fewer, than
+        if not stated.strip():
+            continue
+        where = f"{file}, line {number}"
+        sides = [_read_group(side, folders, where) for side in stated.split("<")]
+        if len(sides) != 2:
+            raise InputError(f"{where}: a hypothesis is {FORM}")
+        (_, fewer), (_, than) = sides
+        if both := [system for system in fewer if system in than]:
+            raise InputError(f"{where}: {both[0]} is on both sides")
+        for option, (name, systems) in zip(("--group", "--against"), sides, strict=True):
+            first, *others = (folders[system] for system in systems)
+            yield from (option, f"{name}={first}", *others)
 
 
-def _read_group(side: str, systems: Sequence[str], where: str) -> Group:
+def _read_group(side: str, known: Collection[str], where: str) -> tuple[str, list[str]]:
+    """What some systems are called together, and these."""
     name, _, members = (part.strip() for part in side.partition("="))
     if not name[:1].isalpha() or not members or "=" in members:
         raise InputError(f"{where}: a hypothesis is {FORM}")
-    for member in members.split():
-        if member not in systems:
-            near = difflib.get_close_matches(member, systems, 1)
-            advice = f"did you mean {near[0]}?" if near else f"there are {' '.join(systems)}"
-            raise InputError(f"{where}: the experiment has no system {member}; {advice}")
-    return Group(name, tuple(dict.fromkeys(members.split())))
+    systems = list(dict.fromkeys(members.split()))
+    for system in systems:
+        if system not in known:
+            near = difflib.get_close_matches(system, known, 1)
+            advice = f"did you mean {near[0]}?" if near else f"there are {' '.join(known)}"
+            raise InputError(f"{where}: the experiment has no system {system}; {advice}")
+    return name, systems

@@ -82,7 +82,7 @@ def test_holm_asks_for_more_and_the_sentence_says_so() -> None:
     assert [d.level for d in among] == [0.0125, 0.0125]
     assert all(x.points < y.points for x, y in zip(alone, among, strict=True))
     said = comparison.power_sentence(4)
-    assert "At p < 0.013, two-sided" in said
+    assert "At p < 0.0125, two-sided" in said
     assert f"{among[0].points:.2f} points ({among[0].relative:.1f} %) over 48 utterances" in said
     itself = compare(a, a, ("a", "a"), 100)
     assert itself.detectable() == []
