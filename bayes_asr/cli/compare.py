@@ -2,15 +2,18 @@
 
 import argparse
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bayes_asr.cli.arguments import seed, whole
+from bayes_asr.cli.groups import Group, add_group_options, read_groups
 from bayes_asr.errors import InputError, printable
 from bayes_asr.files import find_below
 from bayes_asr.score.comparison import Comparison, adjust_over, compare
+from bayes_asr.score.pairs import check_comparable
 from bayes_asr.score.scores import Score, read_scores
+from bayes_asr.score.statistics import Alternative
 
 RUN = "scored run, or a folder of runs, whose errors are taken together"
 
@@ -19,8 +22,8 @@ REPLICATES = whole(100, 1_000_000)  # fewer give no quantile of 2.5 %
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("a", type=Path, metavar="RUN_A", help=RUN)
-    parser.add_argument("b", type=Path, metavar="RUN_B", help=RUN)
+    parser.add_argument("a", type=Path, nargs="?", metavar="RUN_A", help=RUN)
+    parser.add_argument("b", type=Path, nargs="?", metavar="RUN_B", help=RUN)
     parser.add_argument(
         "--pair",
         type=Path,
@@ -30,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("RUN_A", "RUN_B"),
         help="one more pair, compared too; at the end all A together against all B (repeatable)",
     )
+    add_group_options(parser)
     parser.add_argument("--on", choices=("dev", "test"), default="test", help="default: test")
     parser.add_argument(
         "--alternative",
@@ -47,29 +51,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON list")
 
 
+class Side(NamedTuple):
+    """One side of a comparison: its name, its systems, and the runs of each by convention."""
+
+    name: str
+    paths: Sequence[Path]
+    systems: Sequence[Mapping[str, Sequence[Score]]]
+
+
+class Entry(NamedTuple):
+    """A comparison of two sides, and p of each test by Holm over all that are compared."""
+
+    comparison: Comparison
+    sides: Sequence[Side]
+    adjusted: Mapping[str, float]
+
+
 def run(args: argparse.Namespace) -> None:
     """Compare each pair, and all of them together, under each convention and print."""
-    paths = [(args.a, args.b), *args.pair]
-    names = [(printable(str(a)), printable(str(b))) for a, b in paths]
-    pairs = [[_read_system(path, args.on) for path in pair] for pair in paths]
-    for pair, pair_names in zip(pairs, names, strict=True):
-        for system, name in zip(pair, pair_names, strict=True):
-            _check_conventions(pairs[0][0], system, (names[0][0], name))
+    groups = read_groups(args)
+    if groups and (args.a or args.pair):
+        raise InputError("give RUN_A and RUN_B, or --group and --against, not both")
+    pairs = [[_read_side(group, args.on) for group in pair] for pair in groups or _pair_runs(args)]
+    first = pairs[0][0]
+    for side in (side for pair in pairs for side in pair):
+        _check_side(side, first)
     options = (args.replicates, args.seed, args.alternative)
-    entries: list[tuple[Comparison, dict[str, float]]] = []
-    for convention in pairs[0][0]:
-        scores = [(a[convention], b[convention]) for a, b in pairs]
-        found = [compare(*pair, name, *options) for pair, name in zip(scores, names, strict=True)]
-        entries += list(zip(found, adjust_over(found), strict=True))
+    entries: list[Entry] = []
+    for convention in first.systems[0]:
+        found = [_compare(pair, convention, options, as_groups=bool(groups)) for pair in pairs]
+        entries += map(Entry, found, pairs, adjust_over(found))
         if args.pair:
-            all_a, all_b = (
-                [run for system in side for run in system] for side in zip(*scores, strict=True)
-            )
-            entries.append((compare(all_a, all_b, ("group A", "group B"), *options), {}))
+            all_a, all_b = zip(*pairs, strict=True)
+            together = [_join("group A", all_a), _join("group B", all_b)]
+            entries.append(Entry(_compare(together, convention, options), together, {}))
     if args.json:
         print(json.dumps([_as_dict(*entry, len(pairs)) for entry in entries], indent=1))
     else:
         print("\n\n".join(_format(*entry, len(pairs)) for entry in entries))
+
+
+def _pair_runs(args: argparse.Namespace) -> list[tuple[Group, Group]]:
+    """The runs that are not in groups, each a side by itself."""
+    if args.b is None:
+        raise InputError("give RUN_A and RUN_B, or --group and --against")
+    pairs = [(args.a, args.b), *args.pair]
+    a, b = ([Group(printable(str(pair[i])), [pair[i]]) for pair in pairs] for i in (0, 1))
+    return list(zip(a, b, strict=True))
+
+
+def _read_side(group: Group, on: str) -> Side:
+    return Side(group.name, group.systems, [_read_system(path, on) for path in group.systems])
+
+
+def _join(name: str, sides: Sequence[Side]) -> Side:
+    paths = [path for side in sides for path in side.paths]
+    return Side(name, paths, [system for side in sides for system in side.systems])
+
+
+def _compare(
+    sides: Sequence[Side],
+    convention: str,
+    options: tuple[int, int, Alternative],
+    *,
+    as_groups: bool = False,
+) -> Comparison:
+    a, b = sides
+    of_a, of_b = ([system[convention] for system in side.systems] for side in sides)
+    return compare(of_a, of_b, (a.name, b.name), *options, as_groups=as_groups)
 
 
 def _read_system(path: Path, name: str) -> dict[str, list[Score]]:
@@ -83,6 +132,15 @@ def _read_system(path: Path, name: str) -> dict[str, list[Score]]:
     return {convention: [run[convention] for run in runs] for convention in runs[0]}
 
 
+def _check_side(side: Side, first: Side) -> None:
+    """Raise InputError where a system is not scored as the first of all."""
+    for path, system in zip(side.paths, side.systems, strict=True):
+        names = printable(str(first.paths[0])), printable(str(path))
+        _check_conventions(first.systems[0], system, names)
+        for convention, (score, *_) in first.systems[0].items():
+            check_comparable(score, system[convention][0], names)
+
+
 def _check_conventions(a: Collection[str], b: Collection[str], names: tuple[str, str]) -> None:
     if set(a) != set(b):
         raise InputError(
@@ -90,39 +148,55 @@ def _check_conventions(a: Collection[str], b: Collection[str], names: tuple[str,
         )
 
 
-def _as_dict(comparison: Comparison, adjusted: dict[str, float], pairs: int) -> dict[str, Any]:
+def _as_dict(
+    comparison: Comparison, sides: Sequence[Side], adjusted: Mapping[str, float], pairs: int
+) -> dict[str, Any]:
     """The comparison, with p by Holm over the pairs where it is one of several."""
-    found = comparison.as_dict()
+    found = comparison.as_dict(pairs if adjusted else 1)
+    for letter, side in zip("ab", sides, strict=True):
+        found[letter]["systems"] = [str(path) for path in side.paths]
     if pairs > 1 and adjusted:
         for test, entry in zip(comparison.tests, found["tests"], strict=True):
             entry["adjusted_over_pairs"] = adjusted[test.title]
     return found
 
 
-def _format(comparison: Comparison, adjusted: dict[str, float], pairs: int) -> str:
+def _format(
+    comparison: Comparison, sides: Sequence[Side], adjusted: Mapping[str, float], pairs: int
+) -> str:
     lines = [comparison.sentence(), ""]
-    for letter, system in (("A", comparison.a), ("B", comparison.b)):
+    for letter, system, side in zip("AB", (comparison.a, comparison.b), sides, strict=True):
         beta = f"{system.beta.low:.2f} to {system.beta.high:.2f}" if system.beta else "none"
         low, high = system.bootstrap.interval
-        runs = f" ({system.runs} runs)" if system.runs > 1 else ""
+        of = f" of {', '.join(map(str, side.paths))}" if len(side.paths) > 1 else ""
+        runs = f" ({system.runs} runs{printable(of)})" if system.runs > 1 else ""
         counts = system.counts.kaldi_line(comparison.metric)
         lines.append(
             f"{letter} {system.name}{runs}: {counts}, 95 %: beta {beta}, "
             f"bootstrap {low:.2f} to {high:.2f}"
         )
     asked = {"two-sided": "", "less": "; p: A has less", "greater": "; p: A has more"}
-    over_pairs = pairs > 1 and bool(adjusted)
     lines += [
         f"probability that B improves on A: {100 * comparison.difference.improvement:.2f} %"
         f"{asked[comparison.alternative]}",
+        comparison.seeds_sentence(),
+        comparison.power_sentence(),
+        *([comparison.power_sentence(pairs)] if pairs > 1 and adjusted else []),
         "",
-        f"{'test':30} {'units':>16} {'statistic':>10} {'p':>9} {'p (Holm)':>9}"
-        + (f" {f'over {pairs} pairs':>14}" if over_pairs else ""),
+        *_tabulate_tests(comparison, adjusted if pairs > 1 else {}, pairs),
     ]
+    return "\n".join(lines)
+
+
+def _tabulate_tests(
+    comparison: Comparison, adjusted: Mapping[str, float], pairs: int
+) -> Iterator[str]:
+    directed = comparison.alternative != "two-sided"
+    heading = f"{'test':30} {'units':>16} {'statistic':>10} {'p':>9}"
+    heading += f" {'two-sided':>9}" * directed + f" {'p (Holm)':>9}"
+    yield heading + f" {f'over {pairs} pairs':>14}" * bool(adjusted)
     for test in comparison.tests:
         units = f"{test.number} {test.unit}{'s' if test.number != 1 else ''}"
-        lines.append(
-            f"{test.test:30} {units:>16} {test.statistic:10.3f} {test.p:9.3g} {test.adjusted:9.3g}"
-            + (f" {adjusted[test.title]:14.3g}" if over_pairs else "")
-        )
-    return "\n".join(lines)
+        line = f"{test.test:30} {units:>16} {test.statistic:10.3f} {test.p:9.3g}"
+        line += f" {test.two_sided:9.3g}" * directed + f" {test.adjusted:9.3g}"
+        yield line + (f" {adjusted[test.title]:14.3g}" if adjusted else "")

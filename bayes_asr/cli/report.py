@@ -3,13 +3,16 @@
 import argparse
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from bayes_asr import __version__
-from bayes_asr.errors import printable
+from bayes_asr.cli import groups
+from bayes_asr.errors import InputError, printable
 from bayes_asr.files import together
-from bayes_asr.report.page import explain, write_report
-from bayes_asr.report.runs import find_systems
+from bayes_asr.report.hypotheses import Group, Hypothesis, answer
+from bayes_asr.report.page import explain, list_keys, write_report
+from bayes_asr.report.runs import System, find_systems
 from bayes_asr.report.table import as_text, tabulate_results
 
 
@@ -19,22 +22,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs", type=Path, nargs="+", metavar="RUN", help="scored run, or a folder of runs"
     )
     parser.add_argument("--out", type=Path, help="where to write (default: the first RUN/report)")
+    groups.add_group_options(parser)
     parser.add_argument("--json", action="store_true", help="print the rows of the table as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the report and print its table; the last lines are the table."""
+    """Write the report, print the tests of hypotheses and its table; the last lines are the table.
+
+    A hypothesis says that the systems of --group have fewer errors than those of --against.
+    """
     out = args.out or args.runs[0] / "report"
+    hypotheses = groups.read_groups(args)
     systems = find_systems(args.runs)
+    stated = [Hypothesis(*(_choose(side, systems) for side in sides)) for sides in hypotheses]
+    answers = {key: answer(stated, key) for key in list_keys(systems)} if stated else {}
     words = ["bayes-asr", "report", *map(str, args.runs)]
     words += ["--out", str(args.out)] if args.out else []
+    for sides in zip(args.group, args.against, strict=True):
+        words += ["--group", *sides[0], "--against", *sides[1]]
     with together(out):
-        drawn = write_report(systems, out, shlex.join(words), __version__)
+        drawn = write_report(systems, out, shlex.join(words), __version__, answers)
     table = tabulate_results(systems)
     if args.json:
         print(json.dumps(table.to_dict("records"), indent=1))
         return
     if not drawn:
         print("no figure files: matplotlib is not installed (pip install matplotlib)")
+    for tested, left_out in answers.values():
+        for found in tested:
+            print(f"{found.as_text()}\n")
+        for reason in left_out:
+            print(f"Not tested: {reason}.\n")
     print(f"{printable(str(out / 'report.html'))}\n{explain(systems)}")
     print(as_text(table))
+
+
+def _choose(group: groups.Group, systems: Sequence[System]) -> Group:
+    """The systems of the report whose runs lie in the folders of a group."""
+    chosen = []
+    for path in group.systems:
+        inside = [system for system in systems if _is_inside(system, path)]
+        if not inside:
+            raise InputError(f"{path}: no system of this report is there; name it as a RUN, too")
+        chosen += inside
+    return Group(group.name, chosen)
+
+
+def _is_inside(system: System, folder: Path) -> bool:
+    """Whether all runs of a system lie in a folder, or are it."""
+    return all(run.path.resolve().is_relative_to(folder.resolve()) for run in system.runs)

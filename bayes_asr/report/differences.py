@@ -9,7 +9,14 @@ from bayes_asr.errors import InputError
 from bayes_asr.report.details import Key
 from bayes_asr.report.runs import System
 from bayes_asr.report.table import NONE
-from bayes_asr.score.comparison import Comparison, adjust_over, compare, format_p
+from bayes_asr.score.comparison import (
+    Comparison,
+    adjust_over,
+    compare,
+    format_p,
+    format_share,
+)
+from bayes_asr.score.statistics import Interval
 
 JUDGING = "MAPSSWE, segments"
 SHOWN = (  # tests of compare, each with its p; that which judges also adjusted for the systems
@@ -18,6 +25,9 @@ SHOWN = (  # tests of compare, each with its p; that which judges also adjusted 
     "matched pairs, Student's t, speakers",
     "Wilcoxon, exact, speakers",
 )
+SHOWS = {"utterance": "would show over utterances", "speaker": "would show over speakers"}
+"""The least differences that would be found, by what they are tested over."""
+SEEDS = ("sd over seeds", "95 % over seeds too")
 
 
 class Differences(NamedTuple):
@@ -36,7 +46,7 @@ def find_best_on_dev(systems: Sequence[System], convention: str) -> System:
 
 
 def compare_with_best(systems: Sequence[System], key: Key) -> Differences:
-    """Each system against the best on dev: difference, interval, and p of each test by its name.
+    """Each system against the best on dev: difference, interval, p of each test by its name, power.
 
     The numbers are those of `bayes-asr compare SYSTEM BEST`. Systems scored on other references
     are left out.
@@ -52,20 +62,45 @@ def compare_with_best(systems: Sequence[System], key: Key) -> Differences:
         except InputError as error:
             left_out.append(str(error))
     adjusted = adjust_over(comparisons)
-    rows = [_tabulate(c, a) for c, a in zip(comparisons, adjusted, strict=True)]
+    rows = [
+        [*_tabulate(c, a), *_tabulate_power(c, len(comparisons)), *_tabulate_seeds(c)]
+        for c, a in zip(comparisons, adjusted, strict=True)
+    ]
     columns = ["system", "against", "points more", "95 %"]
     columns += [f"p {title}" for title in SHOWN]
     columns.insert(5, f"p {JUDGING} (Holm over systems)")
+    columns += [*SHOWS.values(), *SEEDS]
     return Differences(comparisons, pd.DataFrame(rows, columns=columns), left_out)
 
 
 def _tabulate(comparison: Comparison, adjusted: dict[str, float]) -> list[str]:
     """A row of the table; a test that the numbers of speakers do not allow is a dash."""
-    low, high = comparison.difference.difference.interval
     a, b = comparison.a, comparison.b
     found = {test.title: format_p(test.p) for test in comparison.tests}
     judging, *others = (found.get(title, NONE) for title in SHOWN)
     points = f"{a.counts.rate - b.counts.rate:+.2f}"
-    interval = f"[{low:+.2f}, {high:+.2f}]"
     p_values = [judging, format_p(adjusted[JUDGING]), *others]
+    interval = _format_interval(comparison.difference.difference.interval)
     return [a.name, b.name, points, interval, *p_values]
+
+
+def _tabulate_power(comparison: Comparison, comparisons: int) -> list[str]:
+    """What would be found with Holm's correction for all, in points and in per cent of the best."""
+    found = {
+        d.unit: f"{d.points:.2f}{format_share(d.relative)}"
+        for d in comparison.detectable(comparisons)
+    }
+    return [found.get(unit, NONE) for unit in SHOWS]
+
+
+def _tabulate_seeds(comparison: Comparison) -> list[str]:
+    """The spread of both systems, and the interval of the difference over seeds and speech."""
+    deviations = [side.deviation for side in (comparison.a, comparison.b)]
+    spread = ", ".join(NONE if d is None else f"{d:.2f}" for d in deviations)
+    if comparison.seeds is None:
+        return [spread if any(deviations) else NONE, NONE]
+    return [spread, _format_interval(comparison.seeds.interval)]
+
+
+def _format_interval(interval: Interval) -> str:
+    return f"[{interval.low:+.2f}, {interval.high:+.2f}]"

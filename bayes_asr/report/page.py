@@ -1,7 +1,7 @@
 """All of a report on disk: one self-contained page, and its tables and figures as files."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,8 +31,16 @@ from bayes_asr.report.details import (
 )
 from bayes_asr.report.differences import compare_with_best, find_best_on_dev
 from bayes_asr.report.html import render
+from bayes_asr.report.hypotheses import Answers
 from bayes_asr.report.runs import System
-from bayes_asr.report.table import NONE, as_latex, as_markdown, list_rows, tabulate_results
+from bayes_asr.report.table import (
+    NONE,
+    as_latex,
+    as_markdown,
+    escape_markdown,
+    list_rows,
+    tabulate_results,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,17 +72,27 @@ CONVENTIONS = (
 )
 TESTS = (
     "The column 95 % is a bootstrap, as in bayes-asr compare, and each p is of the test that its "
-    "heading names, two-sided. MAPSSWE judges; Holm's correction is for the number of systems."
+    "heading names, two-sided. MAPSSWE judges; Holm's correction is for the number of systems. "
+    "These take the networks as they are. The set would show a difference of so many points (and "
+    "per cent of the best) with a probability of 80 %, after that correction. The last columns are "
+    "the standard deviations over seeds of both systems, and the interval over seeds and speech."
 )
 MADE_BY = ("bayes_asr", "python", "torch", "numpy", "device", "threads", "kernels")
 """What the page says of each run, out of its env.json."""
 
 
-def write_report(systems: Sequence[System], out: Path, command: str, version: str) -> bool:
+def write_report(
+    systems: Sequence[System],
+    out: Path,
+    command: str,
+    version: str,
+    answers: Mapping[Key, Answers] | None = None,
+) -> bool:
     """Write report.html, tables and figures below `out`; returns whether there are figure files.
 
-    command, version: what made the report, and of which version. Figure files need matplotlib (the
-    extra `report`); everything else is written without it.
+    command, version: what made the report, and of which version; answers: to hypotheses, by the
+    section that they stand in. Figure files need matplotlib (the extra `report`); everything else
+    is written without it.
     """
     drawn = find_spec("matplotlib") is not None
     results = tabulate_results(systems)
@@ -82,9 +100,10 @@ def write_report(systems: Sequence[System], out: Path, command: str, version: st
     _write(out / "table.tex", as_latex(results))
     if drawn:
         _save_curves(systems, out)
-    keys = _list_keys(systems)
+    keys = list_keys(systems)
     sections = [
         _write_section(systems, key, name, out, drawn)
+        | _write_answers((answers or {}).get(key), out / f"hypotheses_{name}.md")
         for key, name in zip(keys, name_files(keys), strict=True)
     ]
     with_errors = [system for system in systems if keys[0] in system.keys]
@@ -149,7 +168,7 @@ def explain(systems: Sequence[System]) -> str:
     return NOTES + CONVENTIONS * several + "".join(unknown)
 
 
-def _list_keys(systems: Sequence[System]) -> list[Key]:
+def list_keys(systems: Sequence[System]) -> list[Key]:
     """What the sections are about: every convention of the test set, or of dev without one."""
     keys = list(dict.fromkeys(key for system in systems for key in system.keys))
     return [key for key in keys if key[0] == "test"] or keys
@@ -201,6 +220,24 @@ def _write_section(
             "left_out": differences.left_out,
         }
     return section
+
+
+def _write_answers(answers: Answers | None, path: Path) -> dict[str, Any]:
+    """What a section says of hypotheses, also as a file where there are any."""
+    if answers is None:
+        return {"hypotheses": [], "not_tested": []}
+    not_tested = [f"Not tested: {reason}." for reason in answers.left_out]
+    parts = [found.as_markdown() for found in answers.tested]
+    _write(path, "\n".join([*parts, *map(escape_markdown, not_tested), ""]))
+    hypotheses = [
+        {
+            "statement": found.statement,
+            "sentences": found.sentences,
+            "rows": list_rows(found.table),
+        }
+        for found in answers.tested
+    ]
+    return {"hypotheses": hypotheses, "not_tested": not_tested}
 
 
 def _write_errors(

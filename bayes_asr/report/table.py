@@ -92,12 +92,13 @@ def as_text(table: pd.DataFrame) -> str:
 
 def as_markdown(table: pd.DataFrame) -> str:
     """A GitHub table, in whose cells nothing is markup: no column, no HTML, no link."""
-    header, *rows = [[_escape_markdown(cell) for cell in row] for row in list_rows(table)]
+    header, *rows = [[escape_markdown(cell) for cell in row] for row in list_rows(table)]
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(row)} |\n" for row in lines)
 
 
-def _escape_markdown(cell: str) -> str:
+def escape_markdown(cell: str) -> str:
+    """Text in which nothing is markup: no column, no HTML, no link."""
     marked = re.sub(r"[\\|]|](?=[(\[])", lambda found: "\\" + found[0], cell)
     return re.sub(r"&(?=#?\w+;)|<(?=[a-zA-Z/!?])", lambda found: escape(found[0]), marked)
 

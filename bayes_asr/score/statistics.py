@@ -170,12 +170,12 @@ def matched_pairs(
         z = mean / (deviation / np.sqrt(n))
     else:
         z = np.copysign(np.inf, mean) if mean else 0.0
-    p, p_student = (_tail(d.cdf(z), d.sf(z), alternative) for d in (stats.norm, stats.t(n - 1)))
+    p, p_student = (tail(d.cdf(z), d.sf(z), alternative) for d in (stats.norm, stats.t(n - 1)))
     return MatchedPairs(n, mean, deviation, float(z), p, p_student)
 
 
-def _tail(below: float, above: float, alternative: Alternative) -> float:
-    """p from the probabilities of a statistic as low, and as high, as the one seen."""
+def tail(below: float, above: float, alternative: Alternative) -> float:
+    """Return p from the probabilities of a statistic as low, and as high, as the one seen."""
     by_alternative = {"two-sided": 2 * min(below, above), "less": below, "greater": above}
     if alternative not in by_alternative:
         raise InputError(f"unknown alternative {alternative!r}; known: {', '.join(by_alternative)}")
@@ -255,7 +255,7 @@ class Test(NamedTuple):
 def wilcoxon(
     a: np.ndarray,
     b: np.ndarray,
-    method: Literal["normal", "exact"] = "normal",
+    method: Literal["normal", "exact", "tied"] = "normal",
     alternative: Alternative = "two-sided",
 ) -> Test:
     """Wilcoxon's signed rank test of paired values [S], such as error rates of speakers.
@@ -263,6 +263,7 @@ def wilcoxon(
     `normal`: as NIST's sc_stats does it; differences up to 0.005 count alternately as positive and
     as negative, tied ranks are averaged, nothing is corrected; the statistic is Z. `exact`: equal
     pairs are dropped, p is exact given the tied ranks; the statistic is the sum of positive ranks.
+    `tied`: the same by the normal, without a correction for continuity; the statistic is Z.
     """
     a, b = _check_lengths(a, b)
     difference = a - b
@@ -270,15 +271,28 @@ def wilcoxon(
         if len(difference) > EXACT_LIMIT:
             raise InputError(f"{len(difference)} pairs are too many for exact; use normal")
         return _exact_wilcoxon(difference[difference != 0], alternative)
+    if method == "tied":
+        return _approximate_wilcoxon(difference[difference != 0], alternative)
     if method != "normal":
-        raise InputError(f"unknown method {method!r}; known: normal, exact")
+        raise InputError(f"unknown method {method!r}; known: normal, exact, tied")
     ranks = stats.rankdata(np.abs(difference))
     equal = np.abs(difference) <= 0.005
     positive = np.where(equal, np.cumsum(equal) % 2 == 1, difference > 0)
     n = len(difference)
     deviation = np.sqrt(n * (n + 1) * (2 * n + 1) / 24)
     z = float((ranks[positive].sum() - n * (n + 1) / 4) / deviation)
-    return Test(z, _tail(stats.norm.cdf(z), stats.norm.sf(z), alternative))
+    return Test(z, tail(stats.norm.cdf(z), stats.norm.sf(z), alternative))
+
+
+def _approximate_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
+    """Each rank has either sign by chance, as in the exact test; their sum is taken for normal."""
+    ranks = stats.rankdata(np.abs(difference))
+    z = (
+        float((np.sign(difference) * ranks).sum() / np.sqrt((ranks**2).sum()))
+        if len(ranks)
+        else 0.0
+    )
+    return Test(z, tail(stats.norm.cdf(z), stats.norm.sf(z), alternative))
 
 
 def _exact_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
@@ -290,7 +304,7 @@ def _exact_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
         ways[rank:] = (ways[rank:] + ways[: len(ways) - rank]) / 2
         ways[:rank] /= 2
     seen = doubled[difference > 0].sum()
-    return Test(seen / 2, _tail(ways[: seen + 1].sum(), ways[seen:].sum(), alternative))
+    return Test(seen / 2, tail(ways[: seen + 1].sum(), ways[seen:].sum(), alternative))
 
 
 def sign_test(
@@ -329,7 +343,7 @@ def mcnemar(
 
 def _binomial(more: int, fewer: int, alternative: Alternative) -> Test:
     fair = stats.binom(more + fewer, 0.5)
-    return Test(float(more), _tail(fair.cdf(more), fair.sf(more - 1), alternative))
+    return Test(float(more), tail(fair.cdf(more), fair.sf(more - 1), alternative))
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:

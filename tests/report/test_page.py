@@ -7,6 +7,8 @@ import shlex
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from scipy import stats
 from bayes_asr import __version__
 from bayes_asr.cli import main, report
 from bayes_asr.config import load
+from bayes_asr.errors import InputError
 from bayes_asr.report.charts import chart_systems
 from bayes_asr.report.configurations import tabulate_configurations
 from bayes_asr.report.details import (
@@ -30,6 +33,7 @@ from bayes_asr.report.details import (
 from bayes_asr.report.differences import compare_with_best, find_best_on_dev
 from bayes_asr.report.page import explain, name_files
 from bayes_asr.report.runs import Run, System, find_systems
+from bayes_asr.score.comparison import compare
 from bayes_asr.score.counts import align
 from bayes_asr.score.scores import read_scores
 from tests.support.report_runs import make_mixtures, make_run, make_score
@@ -412,6 +416,90 @@ def test_names_of_files_are_told_apart() -> None:
     long = name_files([("ü" * 300,), ("ü" * 301,)])
     assert len(set(long)) == 2
     assert all(len(name.encode()) < 120 for name in long)
+
+
+GROUPS = ("--group", "bayesian=li & <bru>", "--against", "gated=gru", "lstm")
+
+
+def locate(out: Path, words: Sequence[str]) -> list[str]:
+    """The folders of systems below `out`."""
+    return [re.sub(r"(?<!-)\b(li.*|gru|lstm)$", rf"{out}/\1", word) for word in words]
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_hypotheses_are_tested_as_compare_does_it(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = locate(out, GROUPS)
+    assert main(["compare", *words, "--alternative", "less", "--json"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    run_report(out, "--out", tmp_path, *words)
+    printed = capsys.readouterr().out
+    page = (tmp_path / "report.html").read_text()
+    for entry in expected:
+        name = f"hypotheses_test_{entry['convention']}.md"
+        written = (tmp_path / name).read_text()
+        assert "<bru>" not in written
+        said = "Hypothesis: bayesian (li & <bru>) have fewer errors than gated (gru, lstm)"
+        assert said in unescape(written)
+        assert all(entry["sentence"] in text for text in (written, printed, unescape(page)))
+        for test in entry["tests"]:
+            row = (f"{test['statistic']:.3f}", f"{test['p']:.3g}", f"{test['two_sided']:.3g}")
+            assert f"{test['number']} {test['unit']}s | {' | '.join(row)} |" in written
+    assert "Hypothesis: bayesian (li &amp; &lt;bru&gt;) have fewer errors" in page
+    assert shlex.join(words) in "".join(read_page(tmp_path).texts["code"])
+    assert printed.splitlines()[-7].startswith("system"), "the table is last"
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_hypotheses_are_adjusted_for_their_number(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = ("--group", str(out / "gru"), "--against", str(out / "lstm"))
+    run_report(out, "--out", tmp_path, *locate(out, GROUPS), *other)
+    printed = capsys.readouterr().out
+    assert printed.count("Hypothesis: ") == 4
+    assert "At p < 0.025, two-sided" in printed
+    rows = [line for line in printed.splitlines() if line.startswith("matched pairs  ")]
+    found = [[float(cell) for cell in row.split()[-3:]] for row in rows]
+    for one, another in (found[0:3:2], found[1:4:2]):  # by utterances, by speakers
+        first, last = sorted((one, another))
+        assert first[2] == pytest.approx(2 * first[0], rel=0.01)
+        assert last[2] == pytest.approx(max(last[0], 2 * first[0]), rel=0.01)
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_hypotheses_that_cannot_be_tested_are_named(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "other", 0.5)
+    path = tmp_path / "other" / "score_test.json"
+    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
+    words = ["--group", str(out / "gru"), "--against", str(tmp_path / "other")]
+    run_report(out, tmp_path / "other", "--out", tmp_path / "report", *words)
+    said = "Not tested: gru (gru) have fewer errors than other (other) (gru and other do not score"
+    assert said in capsys.readouterr().out
+    assert said in (tmp_path / "report" / "report.html").read_text()
+    assert said in (tmp_path / "report" / "hypotheses_test_strict.md").read_text()
+    path.unlink()
+    run_report(out, tmp_path / "other", "--out", tmp_path / "report", *words)
+    assert "(other: not scored on test, strict)" in capsys.readouterr().out
+    with pytest.raises(InputError, match="absent: no system of this report is there"):
+        run_report(out, "--out", tmp_path, "--group", str(out / "gru"), "--against", "absent")
+
+
+def test_differences_have_power_and_the_spread_over_seeds(systems: list[System]) -> None:
+    best = next(s for s in systems if s.name == "li & <bru>")
+    rows = compare_with_best(systems, KEY).table.to_dict("records")
+    for row, system in zip(rows, (s for s in systems if s is not best), strict=True):
+        a, b = ([run.scores[KEY] for run in s.runs] for s in (system, best))
+        comparison = compare(a, b, ("a", "b"))
+        shown = [row["would show over utterances"], row["would show over speakers"]]
+        assert shown == [
+            f"{d.points:.2f} ({d.relative:.1f} %)" for d in comparison.detectable(len(rows))
+        ]
+        assert row["sd over seeds"] == f"–, {np.std(best.rates(KEY), ddof=1):.2f}"
+        assert row["95 % over seeds too"] == "–", "one of them has a single seed"
 
 
 def test_report_and_compare_agree(

@@ -209,8 +209,10 @@ def test_wilcoxon_of_the_paper() -> None:
     """A rank sum of 35 over 24 speakers is the published p of 5.09e-4 on one side."""
     ranks = np.arange(1.0, 25.0)
     positive = np.isin(ranks, (11, 24))
-    result = wilcoxon(np.where(positive, ranks, -ranks), 0 * ranks, alternative="less")
-    assert result.p == pytest.approx(5.086e-4, abs=1e-7)
+    differences = np.where(positive, ranks, -ranks)
+    for method in ("normal", "tied"):
+        result = wilcoxon(differences, 0 * ranks, method=method, alternative="less")
+        assert result.p == pytest.approx(5.086e-4, abs=1e-7)
 
 
 @given(values=st.lists(st.integers(-40, 40), min_size=1, max_size=10))
@@ -244,6 +246,21 @@ def test_sign_test_and_mcnemar_equal_scipy(a: list[int], seed: int) -> None:
             if more + fewer:
                 expected = stats.binomtest(more, more + fewer, alternative=alternative)
                 assert test(x, y, alternative) == pytest.approx((more, expected.pvalue))
+
+
+@given(values=st.lists(st.integers(-30, 30), min_size=1, max_size=60))
+def test_normal_wilcoxon_of_tied_ranks_equals_scipy(values: list[int]) -> None:
+    """Equal pairs dropped, ties in the variance, no continuity: scipy's own normal test."""
+    d = np.array([*values, 7])
+    for alternative in ("two-sided", "less", "greater"):
+        expected = stats.wilcoxon(d, correction=False, method="asymptotic", alternative=alternative)
+        result = wilcoxon(d, np.zeros(len(d)), method="tied", alternative=alternative)
+        assert result.p == pytest.approx(expected.pvalue)
+
+
+def test_wilcoxon_without_a_difference() -> None:
+    for method in ("tied", "exact"):
+        assert wilcoxon(np.ones(4), np.ones(4), method=method).p == 1
 
 
 def test_exact_sign_test_where_sc_stats_is_wrong() -> None:

@@ -1,5 +1,6 @@
 """What run.sh is told: what is run, and how the shell reads it."""
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from bayes_asr.stages.__main__ import main
 from bayes_asr.stages.choices import OptionError, parse
 from bayes_asr.stages.plan import Plan, absolute, make_plan, variables
 from bayes_asr.stages.recipes import find_recipe
+from tests.support.places import CONF
 
 Planner = Callable[..., Plan]
 
@@ -180,6 +182,68 @@ def test_systems_are_named_by_recipe_configuration_or_experiment(plan: Planner, 
     )
     with pytest.raises(OptionError, match=r"\(known experiments: pair\)"):
         plan(*words, "--experiment=figure9")
+
+
+def test_experiment_states_hypotheses_about_its_systems(plan: Planner, root: Path) -> None:
+    folder = root / "conf/experiments/pair"
+    (folder / "mgu.yaml").touch()
+    (folder / "hypotheses.txt").write_text(
+        "# Said beforehand.\n\ngated units = gru mgu gru < lstm = lstm # or not\na=gru<b=mgu\n"
+    )
+    words = ("--recipe=made", "--out=/results", "--experiment=pair")
+    stated = plan(*words).systems
+    assert stated.systems == ("gru", "lstm", "mgu"), "a hypothesis is no system"
+    assert stated.compared[5:] == (
+        *("--group", "gated units=/results/gru", "/results/mgu"),
+        *("--against", "lstm=/results/lstm"),
+        *("--group", "a=/results/gru", "--against", "b=/results/mgu"),
+    )
+    small = plan(*words, f"--config={root}/size/small.yaml").systems
+    assert small.compared[5:9] == (
+        *("--group", "gated units=/results/gru-small", "/results/mgu-small", "--against"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("gru lstm", "line 2: a hypothesis is NAME = SYSTEM... < NAME = SYSTEM..."),
+        ("a = gru", "a hypothesis is NAME"),
+        ("a = gru < b = lstm < c = gru", "a hypothesis is NAME"),
+        ("gru < lstm", "a hypothesis is NAME"),
+        ("a = < b = lstm", "a hypothesis is NAME"),
+        ("= gru < b = lstm", "a hypothesis is NAME"),
+        ("-a = gru < b = lstm", "a hypothesis is NAME"),
+        ("a = b = gru < c = lstm", "a hypothesis is NAME"),
+        ("a = gru < b = lstn", "the experiment has no system lstn; did you mean lstm?"),
+        ("a = gru < b = x", "no system x; there are gru lstm"),
+        ("a = gru lstm < b = lstm", "lstm is on both sides"),
+        ("\udcff = gru < b = lstm", "a hypothesis is NAME"),
+    ],
+)
+def test_hypotheses_that_cannot_be_tested_are_refused_before_training(
+    plan: Planner, root: Path, line: str, message: str
+) -> None:
+    file = root / "conf/experiments/pair/hypotheses.txt"
+    file.write_bytes(f"\n{line}\n".encode("utf-8", "surrogateescape"))
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        plan("--recipe=made", "--experiment=pair")
+    assert str(caught.value).startswith(f"{file}, line 2: ")
+
+
+def test_figures_state_what_the_paper_finds(plan: Planner) -> None:
+    for name in ("figure1", "figure2"):
+        folder = CONF / "experiments" / name
+        compared = plan("--recipe=made", "--out=/out", f"--experiment={folder}").systems.compared
+        words = " ".join(compared).replace("/out/", "")
+        assert words.endswith(
+            {
+                "figure1": "--group log-probabilities=bru bru-log"
+                " --against probabilities=rnn rnn-sigmoid",
+                "figure2": "--group softplus=li-bru li-gru-softplus"
+                " --against others=lstm gru li-gru",
+            }[name]
+        )
 
 
 def test_folders_are_as_spelled_from_the_root(

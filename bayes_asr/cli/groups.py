@@ -1,0 +1,46 @@
+"""Groups of systems as two verbs take them: --group [NAME=]RUN... --against [NAME=]RUN..."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bayes_asr.errors import InputError, printable
+
+
+class Group(NamedTuple):
+    """Systems, each by its run or the folder of its runs, and what they are called together."""
+
+    name: str
+    systems: Sequence[Path]
+
+
+def add_group_options(parser: argparse.ArgumentParser) -> None:
+    """Declare --group and --against, each once for a hypothesis."""
+    said = (
+        ("--group", "systems whose errors are taken together, NAME= before the first names them"),
+        ("--against", "the systems that they are tested against (both are repeatable)"),
+    )
+    for option, text in said:
+        parser.add_argument(
+            option, nargs="+", action="append", default=[], metavar="[NAME=]RUN", help=text
+        )
+
+
+def read_groups(args: argparse.Namespace) -> list[tuple[Group, Group]]:
+    """What each --group is tested against; InputError where one of the two is missing."""
+    if len(args.group) != len(args.against):
+        raise InputError(
+            f"{len(args.group)} --group and {len(args.against)} --against: each hypothesis has both"
+        )
+    return [(_name(a), _name(b)) for a, b in zip(args.group, args.against, strict=True)]
+
+
+def _name(words: Sequence[str]) -> Group:
+    name, equals, first = words[0].partition("=")
+    if not equals or Path(words[0]).exists():
+        name, first = " + ".join(Path(word).name for word in words), words[0]
+    systems = [Path(word) for word in (first, *words[1:]) if word]
+    if not systems:
+        raise InputError(f"{words[0]}: name the runs of this group")
+    return Group(printable(name), systems)

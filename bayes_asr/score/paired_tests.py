@@ -1,0 +1,152 @@
+"""The paired tests between two sides: those of two systems, and those of two groups of systems."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from bayes_asr.score.pairs import (
+    Pairs,
+    collect_segments,
+    collect_speakers,
+    collect_utterances,
+    has_enough_speakers,
+)
+from bayes_asr.score.scores import Score
+from bayes_asr.score.statistics import (
+    EXACT_LIMIT,
+    Alternative,
+    holm,
+    matched_pairs,
+    mcnemar,
+    sign_test,
+    wilcoxon,
+)
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """One paired test: over `number` units of `unit`; `adjusted` is p by Holm over all tests.
+
+    `p` is of the alternative that was asked for, `two_sided` of any difference.
+    """
+
+    test: str
+    unit: str
+    number: int
+    statistic: float
+    p: float
+    two_sided: float
+    adjusted: float
+
+    @property
+    def title(self) -> str:
+        """The test and what it is over."""
+        return f"{self.test}, {self.unit}s"
+
+
+class _Question(NamedTuple):
+    """A test before it is asked for an alternative, which gives its statistic and p."""
+
+    test: str
+    unit: str
+    number: int
+    ask: Callable[[Alternative], tuple[float, float]]
+
+
+def run_system_tests(
+    a: Sequence[Score], b: Sequence[Score], alternative: Alternative
+) -> list[PairedTest]:
+    """All tests that the numbers of runs, utterances and speakers allow, MAPSSWE first."""
+    segments = collect_segments(a, b)
+    utterances, speakers = collect_utterances(a, b), collect_speakers(a, b).spoken()
+    questions = [
+        _Question("MAPSSWE", "segment", len(segments[0]), partial(_match, *segments)),
+        _question_matched("utterance", utterances),
+    ]
+    if len(a) == len(b) == 1:  # of several runs, an utterance is seldom right in all
+        wrong = partial(mcnemar, utterances.a > 0, utterances.b > 0)
+        questions.append(_Question("McNemar, exact", "utterance", len(utterances.a), wrong))
+    if len(speakers.tokens) > 1:
+        signs = partial(sign_test, *_compare_rates(speakers))
+        questions += [
+            _question_matched("speaker", speakers, student=True),
+            _question_ranks("speaker", speakers, "normal"),
+            *_question_exact_ranks("speaker", speakers),
+            _Question("sign, exact", "speaker", len(speakers.tokens), signs),
+        ]
+    return _answer(questions, alternative)
+
+
+def run_group_tests(
+    a: Sequence[Score], b: Sequence[Score], alternative: Alternative
+) -> list[PairedTest]:
+    """The tests of section 5.1 of Bittar and Garner (2021), over speakers and over utterances.
+
+    The first, which decides, is matched pairs by Student's t: over speakers, of whom the paper has
+    24, or over utterances where there are too few speakers.
+    """
+    pairs = {
+        "speaker": collect_speakers(a, b).spoken(),
+        "utterance": collect_utterances(a, b).spoken(),
+    }
+    questions = []
+    for unit in ("speaker", "utterance") if has_enough_speakers(a[0]) else ("utterance", "speaker"):
+        if len(pairs[unit].tokens) > 1 or unit == "utterance":
+            questions += [
+                _question_matched(unit, pairs[unit], student=True),
+                _question_matched(unit, pairs[unit]),
+                *_question_exact_ranks(unit, pairs[unit]),
+                _question_ranks(unit, pairs[unit], "tied"),
+            ]
+    return _answer(questions, alternative)
+
+
+def _match(
+    a: np.ndarray, b: np.ndarray, alternative: Alternative, student: bool = False
+) -> tuple[float, float]:
+    """Matched pairs; of a single pair nothing is known."""
+    if len(a) < 2:
+        return 0.0, 1.0
+    result = matched_pairs(a, b, alternative)
+    return result.z, result.p_student if student else result.p
+
+
+def _question_matched(unit: str, pairs: Pairs, student: bool = False) -> _Question:
+    ask = partial(_match, pairs.a, pairs.b, student=student)
+    name = "matched pairs, Student's t" if student else "matched pairs"
+    return _Question(name, unit, len(pairs.a), ask)
+
+
+RANKS = {
+    "normal": "Wilcoxon, normal as sc_stats",
+    "tied": "Wilcoxon, normal",
+    "exact": "Wilcoxon, exact",
+}
+
+
+def _question_ranks(unit: str, pairs: Pairs, method: str) -> _Question:
+    rates = _compare_rates(pairs)
+
+    def ask(alternative: Alternative) -> tuple[float, float]:
+        return wilcoxon(*rates, method=method, alternative=alternative)  # type: ignore[arg-type]
+
+    return _Question(RANKS[method], unit, len(pairs.tokens), ask)
+
+
+def _question_exact_ranks(unit: str, pairs: Pairs) -> list[_Question]:
+    few = len(pairs.tokens) <= EXACT_LIMIT
+    return [_question_ranks(unit, pairs, "exact")] if few else []
+
+
+def _compare_rates(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """Differences of rates and zeros; of whole numbers, equal ones are rounded alike: ties stay."""
+    return 100 * (pairs.a - pairs.b) / pairs.tokens, np.zeros(len(pairs.tokens))
+
+
+def _answer(questions: Sequence[_Question], alternative: Alternative) -> list[PairedTest]:
+    found = [(*q[:3], *q.ask(alternative), q.ask("two-sided")[1]) for q in questions]
+    adjusted = holm([p for *_, p, _ in found])
+    return [PairedTest(*row, float(holm_p)) for row, holm_p in zip(found, adjusted, strict=True)]
