@@ -5,7 +5,7 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
@@ -39,7 +39,7 @@ def numbers_without_range(hint: Any) -> Iterator[Any]:
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in (int, float):
         yield hint
-    elif origin in (tuple, Union, types.UnionType):
+    elif origin in (tuple, Union, types.UnionType, Mapping):
         for argument in arguments:
             yield from numbers_without_range(argument)
     elif origin is Annotated and arguments[0] in (int, float):
