@@ -152,7 +152,7 @@ class Config:
     seed: Annotated[int, Within(0, 2**31 - 1)]
     data: DataConfig
     features: FeatureConfig
-    streams: Mapping[str, StreamConfig]
+    streams: Mapping[str, StreamConfig]  # of each of data.train.streams
     model: ModelConfig
     train: TrainConfig
     decode: DecodeConfig
@@ -165,6 +165,14 @@ class Config:
             if name not in known:
                 raise InputError(
                     f"streams.{name} is of no stream of data.train.streams{nearest(name, known)}"
+                )
+        learnt = {target.partition(".")[0] for target in self.train.target_weights}
+        for name in self.data.train.label_names:
+            if name not in learnt:
+                raise InputError(
+                    f"data.train.labels.{name} is learnt by no output: give"
+                    f" train.target_weights.{name}.pdfs a weight, or .monophones, or {name} where"
+                    " the labels are whole numbers"
                 )
 
     def save(self, path: Path) -> None:

@@ -42,6 +42,11 @@ class Features:
         """The data directory, or those that are joined."""
         return [part.path for part in self._data.parts]
 
+    def directory(self, utt: str) -> Path:
+        """The data directory that has the features of an utterance, for messages."""
+        parts = self._data.parts
+        return next((part.path for part in parts if utt in (part.feats or {})), self._data.path)
+
     @cached_property
     def sound(self) -> dict[str, Any] | None:
         """What made the features of sound; None where a directory does not say."""
