@@ -94,6 +94,16 @@ def data_dir(config: Config, name: str, open_pipe: OpenPipe | None = None) -> Da
     return _read_data_dirs(config, locate_all(config, name, "features"), open_pipe)
 
 
+def locate_streams(config: Config, name: str) -> list[Path]:
+    """The directories of all streams of a set."""
+    further = (
+        path
+        for stream in config.data.train.stream_names
+        for path in locate_all(config, name, "streams", stream)
+    )
+    return [*locate_all(config, name, "features"), *further]
+
+
 def stream_dirs(config: Config, name: str, open_pipe: OpenPipe | None = None) -> dict[str, DataDir]:
     """The data directories of all streams of a set, by name, the features first."""
     further = {

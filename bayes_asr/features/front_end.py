@@ -5,6 +5,7 @@ the speaker statistics carry numbers from elsewhere: from the training data and 
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,8 +145,14 @@ class FrontEnd:
         if self.subsampling == "utterance":
             return own == 1
         if self.subsampling < 0:
-            return frames == -(own // self.subsampling)
+            return frames == self.reach(own)
         return own == -(-frames // self.subsampling)
+
+    def reach(self, own: int) -> float:
+        """How many frames of the first stream so many of its own go with, at most."""
+        if self.subsampling == "utterance":
+            return math.inf if own else 0
+        return -(own // self.subsampling) if self.subsampling < 0 else own * self.subsampling
 
     def spread(self, matrix: np.ndarray, frames: int) -> np.ndarray:
         """Its frame [T, F] at each of the frames [frames] of the first stream, [frames, F].

@@ -76,6 +76,8 @@ def lay_side_by_side(front_ends: FrontEnds, prepared: Mapping[str, np.ndarray]) 
 
 def take_apart(front_ends: FrontEnds, matrix: np.ndarray) -> dict[str, np.ndarray]:
     """What `lay_side_by_side` has put together, [T, F_s] by stream."""
+    if len(front_ends) == 1:
+        return dict.fromkeys(front_ends, matrix)
     ends = np.cumsum([front_end.size for front_end in front_ends.values()])
     return dict(zip(front_ends, np.split(matrix, ends[:-1], axis=1), strict=True))
 
