@@ -5,7 +5,8 @@ sections, conf/base.yaml describes one of them, called NAME, which says what the
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -18,6 +19,8 @@ from bayes_asr.config.ranges import NAME, Count, Dropout, OneOf, Share, Units, W
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
+STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
+TAKEN = re.compile(rf"features|cmvn|layer\d+|pdfs|monophones|{NAME}")  # which mean something else
 LM_WEIGHTS = Within(1e-3, 1e3)
 PENALTIES = Within(-1e3, 1e3)
 
@@ -161,6 +164,8 @@ class Config:
 
     def __post_init__(self) -> None:
         known = self.data.train.stream_names
+        _check_names(self.data, "streams", known)
+        _check_names(self.data, "labels", self.data.train.label_names)
         for name in self.streams:
             if name not in known:
                 raise InputError(
@@ -182,6 +187,23 @@ class Config:
             return
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def _check_names(data: DataConfig, kind: str, known: Sequence[str]) -> None:
+    """InputError for a name that no stream or label set can have, or that train has not."""
+    for key in ("train", "dev", "test"):
+        for form in (kind, f"{kind}_all_of"):
+            for name in getattr(getattr(data, key), form, ()):
+                if not STREAM_NAME.fullmatch(name) or TAKEN.fullmatch(name):
+                    raise InputError(
+                        f"data.{key}.{form}.{name} has a name that is taken or not of letters,"
+                        " digits, - and _; choose another"
+                    )
+                if name not in known:
+                    raise InputError(
+                        f"data.{key}.{form}.{name} is not in data.train.{kind}"
+                        f"{nearest(name, known)}"
+                    )
 
 
 def as_yaml(config: Config) -> str:

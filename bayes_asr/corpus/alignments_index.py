@@ -14,13 +14,13 @@ from bayes_asr.corpus.index import (
     state_of,
 )
 from bayes_asr.log import LOGGER
+from bayes_asr.tables.jobs import find_alignments
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.vectors import Places, StoredVectors, write_vectors
 from bayes_asr.targets.alignments import (
     Alignments,
     add_to_hash,
     begin_hash,
-    find_archives,
     iter_alignments,
 )
 from bayes_asr.targets.labels import (
@@ -56,7 +56,7 @@ def index_alignments(directory: Path, index: Index) -> Alignments:
         digest = str(found.pop("digest"))
         return Alignments(directory, _open(folder / f"{name}.ark", found), digest)
 
-    files = [*find_archives(directory), directory / "final.mdl"]
+    files = [*find_alignments(directory), directory / "final.mdl"]
     try:
         return index.of(name, _states(files), make, use)
     except NotKeptError as error:

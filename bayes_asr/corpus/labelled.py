@@ -7,7 +7,6 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.features.stored import Features
-from bayes_asr.features.streams import refuse_frames
 from bayes_asr.targets.alignments import Alignments
 from bayes_asr.targets.labels import Labels
 from bayes_asr.targets.target import Target
@@ -82,4 +81,4 @@ class LabelledSet:
                 f" {self.lengths[utt]} in the alignment of {self.alignments.where(utt)}; make both"
                 " from the same features"
             )
-        refuse_frames(self.streams, stream, utt, frames, self.lengths[utt])
+        features.refuse_frames(stream, utt, frames, self.features, self.lengths[utt])

@@ -9,6 +9,7 @@ from pathlib import Path
 from bayes_asr.config import Config, DataConfig
 from bayes_asr.corpus.alignments_index import index_alignments, open_labels
 from bayes_asr.corpus.index import Index
+from bayes_asr.corpus.label_sets import check_labels, check_lengths, join_labels, name_targets
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.listing import Listing, index_utterances, join_listings, list_utterances
 from bayes_asr.errors import InputError, least_share
@@ -21,7 +22,7 @@ from bayes_asr.tables.joined import check_statistics, join_data_dirs
 from bayes_asr.tables.sorted import split_table
 from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.targets.alignments import Alignments, JoinedAlignments, check_transitions
-from bayes_asr.targets.labels import Labels, check_labels, check_lengths, join_labels, name_targets
+from bayes_asr.targets.labels import Labels
 
 MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
 NAMED = 5  # how many utterances a message names

@@ -135,6 +135,18 @@ class Features:
             " extract all features alike"
         )
 
+    def refuse_frames(
+        self, stream: str, utt: str, own: int, first: "Features", frames: int
+    ) -> NoReturn:
+        """Raise InputError for an utterance of another length than in the first stream."""
+        rate = self.front_end.subsampling
+        stated = "" if rate == 1 else f" at subsampling {rate}"
+        raise InputError(
+            f"{self.where(utt)}: {utt} has {own} frames in the stream {stream}{stated}"
+            f" ({self.directory(utt)}), but {frames} in {first.directory(utt)}; make both of the"
+            f" same sound, or correct streams.{stream}.subsampling"
+        )
+
     def _check_files(self) -> None:
         """InputError for the first file that a table names and that does not exist."""
         used = [*self.archives, *self.statistics_archives]

@@ -6,7 +6,6 @@ the rate that the front end of each states.
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import NoReturn
 
 import numpy as np
 
@@ -61,7 +60,7 @@ class StoredStreams:
                     f" network was trained on {expected}; use the features it was trained on"
                 )
             if not features.front_end.fits(len(prepared[name]), frames):
-                refuse_frames(self._streams, name, utt, len(prepared[name]), frames)
+                features.refuse_frames(name, utt, len(prepared[name]), self.first, frames)
         front_ends = {name: features.front_end for name, features in self._streams.items()}
         return lay_side_by_side(front_ends, prepared)
 
@@ -80,20 +79,6 @@ def take_apart(front_ends: FrontEnds, matrix: np.ndarray) -> dict[str, np.ndarra
         return dict.fromkeys(front_ends, matrix)
     ends = np.cumsum([front_end.size for front_end in front_ends.values()])
     return dict(zip(front_ends, np.split(matrix, ends[:-1], axis=1), strict=True))
-
-
-def refuse_frames(
-    streams: Mapping[str, Features], name: str, utt: str, own: int, frames: int
-) -> NoReturn:
-    """Raise InputError for an utterance of another length than in the first stream."""
-    first, features = next(iter(streams.values())), streams[name]
-    rate = features.front_end.subsampling
-    stated = "" if rate == 1 else f" at subsampling {rate}"
-    raise InputError(
-        f"{features.where(utt)}: {utt} has {own} frames in the stream {name}{stated}"
-        f" ({features.directory(utt)}), but {frames} in {first.directory(utt)}; make both of the"
-        f" same sound, or correct streams.{name}.subsampling"
-    )
 
 
 def say_stream(name: str) -> str:
@@ -124,7 +109,7 @@ def check_headers(streams: Mapping[str, Features], name: str) -> None:
             features.refuse_shape(utt, frames, columns)
         ours = first.read_shape(utt) if features is not first and utt in first else None
         if ours and not features.front_end.fits(frames, ours[0]):
-            refuse_frames(streams, name, utt, frames, ours[0])
+            features.refuse_frames(name, utt, frames, first, ours[0])
 
 
 def check_speakers(
