@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import yaml
 
 from bayes_asr.catalogue import nearest as suggest
-from bayes_asr.config.schema import Config, hints, keys
+from bayes_asr.config.inputs import StreamConfig
+from bayes_asr.config.ranges import NAME
+from bayes_asr.config.schema import Config, are_alike, hints, keys, section_of
 from bayes_asr.config.values import convert, describe, list_choices
 from bayes_asr.errors import InputError
 from bayes_asr.files import read_text
@@ -43,8 +45,11 @@ def load(files: Sequence[Path], settings: Sequence[str] = ()) -> Config:
     file. Raises InputError with the file and line for a key that does not exist, a wrong type or a
     value out of range.
     """
-    config: Config = _built(Config, merge(files, settings), "")
-    return config
+    values = merge(files, settings)
+    config: Config = _built(Config, values, "")
+    plain = _built(StreamConfig, values["streams"][NAME], f"streams.{NAME}.")
+    all_streams = {**dict.fromkeys(config.data.train.stream_names, plain), **config.streams}
+    return dataclasses.replace(config, streams=all_streams)
 
 
 def load_section(name: str, files: Sequence[Path]) -> Any:
@@ -82,11 +87,16 @@ def nearest(key: str) -> str:
     """Advice for a key that does not exist."""
     section, _, name = key.rpartition(".")
     near = sorted(
-        (-alike, other.rpartition(".")[0] != section, other)
-        for other in keys()
-        if (alike := _likeness(name, other.rpartition(".")[2])) >= ALIKE
+        (-alike, not are_alike(other_section, section), f"{other_section}.{other}".lstrip("."))
+        for other_section, _, other in (known.rpartition(".") for known in keys())
+        if (alike := _likeness(name, other)) >= ALIKE
     )
-    return f"did you mean {near[0][2]}?" if near else "bayes-asr config --explain lists all keys"
+    if not near:
+        return "bayes-asr config --explain lists all keys"
+    _, is_elsewhere, found = near[0]
+    if not is_elsewhere and section:
+        found = f"{section}.{found.rpartition('.')[2]}"
+    return f"did you mean {found}?"
 
 
 def _likeness(one: str, other: str) -> float:
@@ -188,16 +198,30 @@ def _parse_setting(setting: str) -> dict[str, Any]:
         said = f"the value is not YAML: {_problem(error)}"
         raise InputError(f"--set {setting[:MOST_SHOWN]}: {said}") from None
     first, *below = key.split(".")
-    nested: Any = Located(value, f"--set {setting}")
+    nested = _locate_plain(value, f"--set {setting}")
     for part in reversed(below):
         nested = {part: nested}
     return {first: nested}
 
 
+def _locate_plain(value: Any, where: str) -> Any:
+    """A mapping as nested dicts, all of whose leaves are written at one place."""
+    if not isinstance(value, dict):
+        return Located(value, where)
+    return {str(key): _locate_plain(below, where) for key, below in value.items()}
+
+
 def _overlay(values: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    """Lay nested located values over others; `a.b: c` is `a: {b: c}`."""
     for name, value in layer.items():
+        first, dot, rest = name.partition(".")
+        if dot:
+            _overlay(values, {first: {rest: value}})
+            continue
         key = SYNONYMS.get(name, name)
-        if isinstance(value, dict) and isinstance(values.get(key), dict):
+        if isinstance(value, dict):
+            if not isinstance(values.get(key), dict):
+                values[key] = {}
             _overlay(values[key], value)
             continue
         if key != name and key in layer and isinstance(value, Located):
@@ -223,15 +247,67 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
     for key, hint in known.items():
         if key not in values:
             raise InputError(f"{CONF / 'base.yaml'}: {prefix}{key} has no value; give it one")
-        if dataclasses.is_dataclass(hint):
+        if get_origin(hint) is Mapping:
+            fields[key] = _built_mapping(hint, values[key], f"{prefix}{key}.")
+        elif dataclasses.is_dataclass(hint):
             fields[key] = _built(hint, values[key], f"{prefix}{key}.")  # type: ignore[arg-type]
         else:
             fields[key] = _convert_leaf(hint, values[key], prefix + key)
     try:
         return kind(**fields)
     except InputError as error:  # a rule of the section, whose message begins with a key
-        key = str(error).split()[0].removeprefix(prefix)
-        raise InputError(f"{values[key].where}: {error}") from None
+        said = str(error) if str(error).startswith(prefix) else f"{prefix}{error}"
+        raise InputError(f"{_find_where(values, said.removeprefix(prefix))}: {said}") from None
+
+
+def _built_mapping(hint: Any, values: Any, prefix: str) -> dict[str, Any]:
+    """Make the values of a mapping, in the order of their names; null takes one out.
+
+    What a section leaves out is that of the section NAME.
+    """
+    if isinstance(values, Located):
+        what = f"{prefix.rstrip('.')} is {_shown(values.value)}"
+        raise InputError(f"{values.where}: {what}; it must be a mapping of names to values")
+    kind = section_of(hint)
+    if kind is None:
+        found = {
+            name: _convert_leaf(get_args(hint)[1], leaf, prefix + name)
+            for name, leaf in flatten(values)
+            if leaf.value is not None
+        }
+    else:
+        found = {
+            name: _built(kind, _complete(values[NAME], section), f"{prefix}{name}.")
+            for name, section in values.items()
+            if name != NAME and getattr(section, "value", section) is not None
+        }
+    return dict(sorted(found.items()))
+
+
+def _complete(default: Mapping[str, Any], section: Any) -> Any:
+    """A section of a mapping, with what it leaves out."""
+    if isinstance(section, Located):
+        return section
+    values: dict[str, Any] = {}
+    _overlay(values, default)
+    _overlay(values, section)
+    return values
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Located]]:
+    """Every key and its located value."""
+    for key, value in values.items():
+        if isinstance(value, Located):
+            yield prefix + key, value
+        else:
+            yield from flatten(value, f"{prefix}{key}.")
+
+
+def _find_where(values: Any, said: str) -> str:
+    """Where the key was written with which a message begins, as far as it is one."""
+    for part in said.split()[0].split("."):
+        values = values.get(part, values) if isinstance(values, dict) else values
+    return _first_leaf("", values)[1].where
 
 
 def _convert_leaf(hint: Any, located: Any, key: str) -> Any:

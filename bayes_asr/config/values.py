@@ -1,9 +1,10 @@
 """Plain values as the types of the schema, and those types in words."""
 
 import types
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from bayes_asr.config.schema import OneOf, Within
+from bayes_asr.config.ranges import OneOf, Within
 
 NAMES = {
     int: "a whole number",
@@ -50,6 +51,8 @@ def describe(hint: Any) -> str:
         return "one of " + ", ".join(map(str, arguments))
     if origin is tuple:
         return f"a list, each of it {describe(arguments[0])}"
+    if origin is Mapping:
+        return f"a mapping of names, each of it {describe(arguments[1])}"
     if origin in (Union, types.UnionType):
         return " or ".join(describe(option) for option in arguments)
     return NAMES[hint]

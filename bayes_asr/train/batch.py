@@ -79,7 +79,9 @@ class Loader:
 
     def _read(self, utt: str, key: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Perturbed features [T, F] and labels [T] or [1] of an utterance, by name."""
-        streams = self._normalise(utt)
+        own = self._normalise(utt)
+        frames = len(next(iter(own.values())))
+        streams = {name: self.front_ends[name].spread(x, frames) for name, x in own.items()}
         changed, nearest = perturb(list(streams.values()), key, noise=self.noise, tempo=self.tempo)
         labels = {}
         for name in self.targets:
@@ -90,7 +92,7 @@ class Loader:
         return dict(zip(streams, map(torch.from_numpy, changed), strict=True)), labels
 
     def _normalise(self, utt: str) -> dict[str, np.ndarray]:
-        """What the network would read [T, F] by stream, from memory where it is held there."""
+        """What the network would read [T_s, F] by stream, from memory where it is held there."""
         if utt in self.data.kept:
             kept = self.data.kept[utt]
             return {name: x.astype(np.float32, copy=False) for name, x in kept.items()}

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find
+from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find, nearest
 from bayes_asr.config import Config, ModelConfig, TrainConfig
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
@@ -18,7 +18,15 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
     """The arguments of the AcousticModel that a configuration makes for a training set."""
     first = data.prepare(min(data.lengths))
     streams = {name: matrix.shape[1] for name, matrix in first.items()}
-    heads = {name: data.targets[name].size for name in target_weights(config.train)}
+    heads = {}
+    for name in target_weights(config.train):
+        if name not in data.targets:
+            known = ", ".join(data.targets)
+            raise InputError(
+                f"train.target_weights.{name} is of no target; there are {known}"
+                f"{nearest(name, data.targets)}"
+            )
+        heads[name] = data.targets[name].size
     return architecture(config.model, streams, heads)
 
 
@@ -49,7 +57,7 @@ def architecture(
 
 def target_weights(config: TrainConfig) -> dict[str, float]:
     """What a network learns, and how much the loss of each counts; the first one is decoded."""
-    weights = {"pdfs": 1.0, "monophones": config.monophone_weight}
+    weights = {"pdfs": 1.0, "monophones": config.monophone_weight, **config.target_weights}
     return {name: weight for name, weight in weights.items() if weight}
 
 
