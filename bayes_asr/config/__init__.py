@@ -14,11 +14,11 @@ from bayes_asr.config.schema import (
     RecipeConfig,
     ScoreConfig,
     SetConfig,
-    TrainConfig,
     as_yaml,
     differences,
     keys,
 )
+from bayes_asr.config.training_keys import TrainConfig, at_epoch
 
 __all__ = [
     "Config",
@@ -31,6 +31,7 @@ __all__ = [
     "SetConfig",
     "TrainConfig",
     "as_yaml",
+    "at_epoch",
     "differences",
     "keys",
     "load",

@@ -28,8 +28,8 @@ def describe_changes(files: Sequence[Path]) -> list[str]:
     decided, final = (dict(_flatten(merge(some))) for some in (recipe, files))
     changes: dict[Path | None, list[str]] = {}
     for key, before in decided.items():
-        now = final[key]
-        if before.file != (CONF / "base.yaml").resolve() and now.value != before.value:
+        now = final.get(key)  # None: of a section that one value has replaced, or the reverse
+        if now and before.file != (CONF / "base.yaml").resolve() and now.value != before.value:
             changes.setdefault(now.file, []).append(f"{key} {before.value} -> {now.value}")
     return [
         f"{file} changes what the recipe {folders[0].name} sets: {', '.join(keys)}"

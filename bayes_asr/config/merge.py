@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,14 @@ import yaml
 
 from bayes_asr.catalogue import nearest as suggest
 from bayes_asr.config.schema import Config, hints, keys
-from bayes_asr.config.values import convert, describe, list_choices
+from bayes_asr.config.values import (
+    convert,
+    convert_name,
+    describe,
+    entries_of,
+    list_choices,
+    records_of,
+)
 from bayes_asr.errors import InputError
 from bayes_asr.files import read_text
 from bayes_asr.installed import CONF, find_configuration
@@ -188,7 +195,7 @@ def _parse_setting(setting: str) -> dict[str, Any]:
         said = f"the value is not YAML: {_problem(error)}"
         raise InputError(f"--set {setting[:MOST_SHOWN]}: {said}") from None
     first, *below = key.split(".")
-    nested: Any = Located(value, f"--set {setting}")
+    nested: Any = _spread(Located(value, f"--set {setting}"))
     for part in reversed(below):
         nested = {part: nested}
     return {first: nested}
@@ -215,23 +222,72 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
             f"{values.where}: {prefix.rstrip('.')} is a section of keys, not {_shown(values.value)}"
         )
     known = hints(kind)
+    optional = _list_optional(kind)
     for key, value in values.items():
         if key not in known:
             full, leaf = _first_leaf(prefix + key, value)
-            raise InputError(f"{leaf.where}: there is no key {full}; {nearest(full)}")
+            advice = (
+                f"known: {', '.join(known)}{suggest(key, known)}" if optional else nearest(full)
+            )
+            raise InputError(f"{leaf.where}: there is no key {full}; {advice}")
     fields = {}
     for key, hint in known.items():
-        if key not in values:
-            raise InputError(f"{CONF / 'base.yaml'}: {prefix}{key} has no value; give it one")
-        if dataclasses.is_dataclass(hint):
-            fields[key] = _built(hint, values[key], f"{prefix}{key}.")  # type: ignore[arg-type]
-        else:
-            fields[key] = _convert_leaf(hint, values[key], prefix + key)
+        if key in values:
+            fields[key] = _convert(hint, values[key], prefix + key)
+        elif key not in optional:
+            where = _first_leaf(prefix, values)[1].where if optional else CONF / "base.yaml"
+            raise InputError(f"{where}: {prefix}{key} has no value; give it one")
     try:
         return kind(**fields)
     except InputError as error:  # a rule of the section, whose message begins with a key
         key = str(error).split()[0].removeprefix(prefix)
-        raise InputError(f"{values[key].where}: {error}") from None
+        raise InputError(f"{_first_leaf(key, values[key])[1].where}: {error}") from None
+
+
+def _list_optional(kind: type) -> set[str]:
+    """The keys of a section that need not be given; base.yaml gives those of all others."""
+    missing = dataclasses.MISSING
+    return {
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is not missing or field.default_factory is not missing
+    }
+
+
+def _convert(hint: Any, value: Any, key: str) -> Any:
+    """Located values, nested or not, as the type `hint`."""
+    entries, record = entries_of(hint), records_of(hint)
+    if dataclasses.is_dataclass(hint):
+        return _built(hint, value, f"{key}.")  # type: ignore[arg-type]
+    if entries and isinstance(value, dict):
+        return {
+            _convert_name(entries[0], name, one, key): _convert(entries[1], one, f"{key}.{name}")
+            for name, one in value.items()
+        }
+    if record and isinstance(value, Located) and isinstance(value.value, list):
+        items = enumerate(value.value, start=1)
+        return tuple(
+            _built(record, _spread(replace(value, value=item)), f"{key}.{number}.")
+            for number, item in items
+        )
+    return _convert_leaf(hint, value, key)
+
+
+def _convert_name(hint: Any, name: str, value: Any, key: str) -> Any:
+    try:
+        return convert_name(hint, name)
+    except ValueError:
+        _, leaf = _first_leaf(key, value)
+        raise InputError(
+            f"{leaf.where}: {key} names {name[:MOST_SHOWN]}, which must be {describe(hint)}"
+        ) from None
+
+
+def _spread(located: Located) -> Any:
+    """A located mapping as nested located values."""
+    if not isinstance(located.value, dict):
+        return located
+    return {str(name): _spread(replace(located, value=x)) for name, x in located.value.items()}
 
 
 def _convert_leaf(hint: Any, located: Any, key: str) -> Any:

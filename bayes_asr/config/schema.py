@@ -8,46 +8,12 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import yaml
 
-from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES, UNIT_OPTIONS, check_unit
+from bayes_asr.catalogue import UNIT_OPTIONS, check_unit
+from bayes_asr.config.ranges import Dropout, Share, Units, Within
+from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
-
-@dataclass(frozen=True)
-class Within:
-    """The range of a number, both ends included."""
-
-    low: float
-    high: float
-
-    def admits(self, number: float) -> bool:
-        """Whether a number is in it."""
-        return self.low <= number <= self.high
-
-    def describe(self, kind: str) -> str:
-        """It in words."""
-        return f"{kind} between {self.low:.10g} and {self.high:.10g}"
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """The names in a table of `catalogue`."""
-
-    table: Mapping[str, Any]
-
-    def admits(self, name: str) -> bool:
-        """Whether the table has a name."""
-        return name in self.table
-
-    def describe(self, _: str) -> str:
-        """It in words."""
-        return f"one of {', '.join(self.table)}"
-
-
-Share = Annotated[float, Within(0, 1)]
-Dropout = Annotated[float, Within(0, 0.95)]
-Units = Annotated[int, Within(1, 100_000)]
-Count = Annotated[int, Within(1, 10_000_000)]
 Context = Annotated[int, Within(0, 50)]
 LM_WEIGHTS = Within(1e-3, 1e3)
 PENALTIES = Within(-1e3, 1e3)
@@ -154,33 +120,6 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """How the network is trained."""
-
-    epochs: Count
-    batch_sequences: Count
-    batch_frames: Count
-    device: Literal["auto", "cpu", "cuda"]
-    precision: Literal["float32", "bfloat16"]
-    criterion: Annotated[str, OneOf(CRITERIA)]
-    optimizer: Annotated[str, OneOf(OPTIMIZERS)]
-    learning_rate: Annotated[float, Within(1e-8, 10)]
-    schedule: Annotated[str, OneOf(SCHEDULES)]
-    halving_factor: Annotated[float, Within(0.01, 1)]
-    improvement_threshold: Annotated[float, Within(-1, 1)]
-    weight_decay: Share
-    max_gradient_norm: Annotated[float, Within(1e-6, 1e9)]
-    monophone_weight: Annotated[float, Within(0, 100)]
-    freeze_activations: Annotated[int, Within(0, 100_000)]
-    noise: Annotated[float, Within(0, 10)]
-    tempo: Annotated[float, Within(0, 0.5)]
-    save_minutes: Annotated[float, Within(0, 10_000)]
-    max_bad_batches: Annotated[int, Within(0, 1_000_000)]
-    max_returns: Annotated[int, Within(0, 100)]
-    tensorboard: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
     """Search options, with the names and meanings of Kaldi's latgen-faster-mapped."""
 
@@ -282,11 +221,14 @@ def keys() -> Iterator[str]:
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Keys whose values differ, with both values."""
     before, after = (dict(_flat(_plain(config))) for config in (old, new))
-    return {key: (before[key], after[key]) for key in before if before[key] != after[key]}
+    both = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
+    return {key: (was, now) for key, (was, now) in both.items() if was != now}
 
 
 def _plain(value: Any) -> Any:
     """Dataclasses and tuples as dicts and lists, without what is not compared."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
     if dataclasses.is_dataclass(value):
         compared = [f.name for f in dataclasses.fields(value) if f.compare]
         return {name: _plain(getattr(value, name)) for name in compared}
