@@ -4,16 +4,14 @@
 ranges; `merge` lays files and `--set a.b=c` over base.yaml; `explain` says what a key means.
 """
 
+from bayes_asr.config.inputs import DataConfig, FeatureConfig, SetConfig, StreamConfig
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import (
     Config,
-    DataConfig,
     DecodeConfig,
-    FeatureConfig,
     ModelConfig,
     RecipeConfig,
     ScoreConfig,
-    SetConfig,
     as_yaml,
     differences,
     keys,
@@ -29,6 +27,7 @@ __all__ = [
     "RecipeConfig",
     "ScoreConfig",
     "SetConfig",
+    "StreamConfig",
     "TrainConfig",
     "as_yaml",
     "at_epoch",

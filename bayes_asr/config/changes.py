@@ -1,10 +1,9 @@
 """What a configuration changes that its recipe has decided."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from bayes_asr.config.merge import Located, list_files, merge
+from bayes_asr.config.merge import flatten, list_files, merge
 from bayes_asr.installed import CONF
 
 
@@ -25,22 +24,13 @@ def describe_changes(files: Sequence[Path]) -> list[str]:
     """
     folders = find_recipe_folders(files[0])
     recipe = [file for file in files if file.resolve().parent in folders]
-    decided, final = (dict(_flatten(merge(some))) for some in (recipe, files))
+    decided, final = (dict(flatten(merge(some))) for some in (recipe, files))
     changes: dict[Path | None, list[str]] = {}
     for key, before in decided.items():
-        now = final.get(key)  # None: of a section that one value has replaced, or the reverse
-        if now and before.file != (CONF / "base.yaml").resolve() and now.value != before.value:
+        now = final.get(key, before)  # a name that is taken out of a mapping has none
+        if before.file != (CONF / "base.yaml").resolve() and now.value != before.value:
             changes.setdefault(now.file, []).append(f"{key} {before.value} -> {now.value}")
     return [
         f"{file} changes what the recipe {folders[0].name} sets: {', '.join(keys)}"
         for file, keys in changes.items()
     ]
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Located]]:
-    """Every key and its located value."""
-    for key, value in values.items():
-        if isinstance(value, Located):
-            yield prefix + key, value
-        else:
-            yield from _flatten(value, f"{prefix}{key}.")

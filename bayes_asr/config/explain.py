@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import yaml
 
 from bayes_asr.config.merge import SYNONYMS, compose, nearest
-from bayes_asr.config.schema import iter_typed_keys
+from bayes_asr.config.schema import find_key, iter_typed_keys
 from bayes_asr.config.values import describe
 from bayes_asr.errors import InputError
 from bayes_asr.installed import CONF
@@ -14,7 +14,7 @@ from bayes_asr.installed import CONF
 def explain(wanted: str) -> str:
     """Explain the key or every key of the section `wanted`, of "" all; InputError for none."""
     *section, name = wanted.split(".")
-    wanted = ".".join((*section, SYNONYMS.get(name, name)))
+    wanted = find_key(".".join((*section, SYNONYMS.get(name, name))))
     path = CONF / "base.yaml"
     lines = path.read_text(encoding="utf-8").splitlines()
     values = dict(_values(compose(path)))
@@ -30,7 +30,7 @@ def explain(wanted: str) -> str:
 
 
 def _values(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, yaml.Node]]:
-    """The node of every value, by its key."""
+    """The node of every value, by its key; an empty mapping is one."""
     if isinstance(node, yaml.MappingNode) and node.value:
         for key, value in node.value:
             yield from _values(value, f"{prefix}{key.value}.")

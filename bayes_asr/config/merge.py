@@ -4,20 +4,21 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
 from bayes_asr.catalogue import nearest as suggest
-from bayes_asr.config.schema import Config, hints, keys
+from bayes_asr.config.ranges import NAME
+from bayes_asr.config.schema import Config, are_alike, hints, keys, section_of
 from bayes_asr.config.values import (
     convert,
     convert_name,
     describe,
-    entries_of,
     list_choices,
+    mapping_in,
     records_of,
 )
 from bayes_asr.errors import InputError
@@ -89,11 +90,16 @@ def nearest(key: str) -> str:
     """Advice for a key that does not exist."""
     section, _, name = key.rpartition(".")
     near = sorted(
-        (-alike, other.rpartition(".")[0] != section, other)
-        for other in keys()
-        if (alike := _likeness(name, other.rpartition(".")[2])) >= ALIKE
+        (-alike, not are_alike(other_section, section), f"{other_section}.{other}".lstrip("."))
+        for other_section, _, other in (known.rpartition(".") for known in keys())
+        if (alike := _likeness(name, other)) >= ALIKE
     )
-    return f"did you mean {near[0][2]}?" if near else "bayes-asr config --explain lists all keys"
+    if not near:
+        return "bayes-asr config --explain lists all keys"
+    _, is_elsewhere, found = near[0]
+    if not is_elsewhere and section:
+        found = f"{section}.{found.rpartition('.')[2]}"
+    return f"did you mean {found}?"
 
 
 def _likeness(one: str, other: str) -> float:
@@ -195,16 +201,30 @@ def _parse_setting(setting: str) -> dict[str, Any]:
         said = f"the value is not YAML: {_problem(error)}"
         raise InputError(f"--set {setting[:MOST_SHOWN]}: {said}") from None
     first, *below = key.split(".")
-    nested: Any = _spread(Located(value, f"--set {setting}"))
+    nested = _locate_plain(value, f"--set {setting}")
     for part in reversed(below):
         nested = {part: nested}
     return {first: nested}
 
 
+def _locate_plain(value: Any, where: str) -> Any:
+    """A mapping as nested dicts, all of whose leaves are written at one place."""
+    if not isinstance(value, dict):
+        return Located(value, where)
+    return {str(key): _locate_plain(below, where) for key, below in value.items()}
+
+
 def _overlay(values: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    """Lay nested located values over others; `a.b: c` is `a: {b: c}`."""
     for name, value in layer.items():
+        first, dot, rest = name.partition(".")
+        if dot:
+            _overlay(values, {first: {rest: value}})
+            continue
         key = SYNONYMS.get(name, name)
-        if isinstance(value, dict) and isinstance(values.get(key), dict):
+        if isinstance(value, dict):
+            if not isinstance(values.get(key), dict):
+                values[key] = {}
             _overlay(values[key], value)
             continue
         if key != name and key in layer and isinstance(value, Located):
@@ -221,31 +241,38 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
         raise InputError(
             f"{values.where}: {prefix.rstrip('.')} is a section of keys, not {_shown(values.value)}"
         )
-    known = hints(kind)
-    optional = _list_optional(kind)
+    known, optional = hints(kind), _list_optional(kind)
     for key, value in values.items():
         if key not in known:
             full, leaf = _first_leaf(prefix + key, value)
-            advice = (
-                f"known: {', '.join(known)}{suggest(key, known)}" if optional else nearest(full)
-            )
+            in_list = f"known: {', '.join(known)}{suggest(key, known)}"
+            advice = in_list if optional else nearest(full)
             raise InputError(f"{leaf.where}: there is no key {full}; {advice}")
-    fields = {}
+    fields: dict[str, Any] = {}
     for key, hint in known.items():
-        if key in values:
-            fields[key] = _convert(hint, values[key], prefix + key)
-        elif key not in optional:
-            where = _first_leaf(prefix, values)[1].where if optional else CONF / "base.yaml"
+        if key in optional and key not in values:
+            continue
+        if key not in values:
+            where = _first_leaf("", values)[1].where if optional else CONF / "base.yaml"
             raise InputError(f"{where}: {prefix}{key} has no value; give it one")
+        mapping = mapping_in(hint)
+        if mapping is hint or (mapping and isinstance(values[key], dict)):
+            fields[key] = _built_mapping(mapping, values[key], f"{prefix}{key}.")
+        elif dataclasses.is_dataclass(hint):
+            fields[key] = _built(hint, values[key], f"{prefix}{key}.")  # type: ignore[arg-type]
+        elif records_of(hint):
+            fields[key] = _built_records(records_of(hint), values[key], prefix + key)
+        else:
+            fields[key] = _convert_leaf(hint, values[key], prefix + key)
     try:
         return kind(**fields)
     except InputError as error:  # a rule of the section, whose message begins with a key
-        key = str(error).split()[0].removeprefix(prefix)
-        raise InputError(f"{_first_leaf(key, values[key])[1].where}: {error}") from None
+        said = str(error) if str(error).startswith(prefix) else f"{prefix}{error}"
+        raise InputError(f"{_find_where(values, said.removeprefix(prefix))}: {said}") from None
 
 
 def _list_optional(kind: type) -> set[str]:
-    """The keys of a section that need not be given; base.yaml gives those of all others."""
+    """The keys of an item of a list that need not be given; base.yaml gives all others."""
     missing = dataclasses.MISSING
     return {
         field.name
@@ -254,40 +281,92 @@ def _list_optional(kind: type) -> set[str]:
     }
 
 
-def _convert(hint: Any, value: Any, key: str) -> Any:
-    """Located values, nested or not, as the type `hint`."""
-    entries, record = entries_of(hint), records_of(hint)
-    if dataclasses.is_dataclass(hint):
-        return _built(hint, value, f"{key}.")  # type: ignore[arg-type]
-    if entries and isinstance(value, dict):
-        return {
-            _convert_name(entries[0], name, one, key): _convert(entries[1], one, f"{key}.{name}")
-            for name, one in value.items()
+def _built_mapping(hint: Any, values: Any, prefix: str) -> dict[Any, Any]:
+    """Make the values of a mapping, in the order of their names; null takes one out.
+
+    What a section leaves out is that of the section NAME.
+    """
+    if isinstance(values, Located):
+        what = f"{prefix.rstrip('.')} is {_shown(values.value)}"
+        raise InputError(f"{values.where}: {what}; it must be a mapping of names to values")
+    kind = section_of(hint)
+    if kind is None:
+        found = {
+            name: _convert_leaf(get_args(hint)[1], leaf, prefix + name)
+            for name, leaf in flatten(values)
+            if leaf.value is not None
         }
-    if record and isinstance(value, Located) and isinstance(value.value, list):
-        items = enumerate(value.value, start=1)
-        return tuple(
-            _built(record, _spread(replace(value, value=item)), f"{key}.{number}.")
-            for number, item in items
-        )
-    return _convert_leaf(hint, value, key)
+    else:
+        found = {
+            name: _built(kind, _complete(values[NAME], section), f"{prefix}{name}.")
+            for name, section in _join_names(values, hints(kind))
+            if name != NAME and getattr(section, "value", section) is not None
+        }
+    return dict(
+        sorted((_convert_name(hint, name, values, prefix), one) for name, one in found.items())
+    )
 
 
-def _convert_name(hint: Any, name: str, value: Any, key: str) -> Any:
+def _join_names(
+    values: Mapping[str, Any], known: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Names, which may have dots, and their sections, whose keys are `known`."""
+    for name, section in values.items():
+        inner = section.values() if isinstance(section, dict) else ()
+        if inner and not section.keys() & known.keys() and all(isinstance(x, dict) for x in inner):
+            yield from _join_names(section, known, f"{prefix}{name}.")
+        else:
+            yield prefix + name, section
+
+
+def _convert_name(hint: Any, name: str, values: Mapping[str, Any], prefix: str) -> Any:
+    of = get_args(hint)[0]
     try:
-        return convert_name(hint, name)
+        return convert_name(of, name)
     except ValueError:
-        _, leaf = _first_leaf(key, value)
+        where = _find_where(values, name)
+        shown = name[:MOST_SHOWN]
         raise InputError(
-            f"{leaf.where}: {key} names {name[:MOST_SHOWN]}, which must be {describe(hint)}"
+            f"{where}: {prefix.rstrip('.')} names {shown}; it must be {describe(of)}, an epoch"
         ) from None
 
 
-def _spread(located: Located) -> Any:
-    """A located mapping as nested located values."""
-    if not isinstance(located.value, dict):
-        return located
-    return {str(name): _spread(replace(located, value=x)) for name, x in located.value.items()}
+def _built_records(kind: type, located: Any, key: str) -> tuple[Any, ...]:
+    """Make a list of the dataclass `kind`, whose defaults are what an item leaves out."""
+    items = getattr(located, "value", None)
+    if not isinstance(items, list):
+        leaf = _first_leaf(key, located)[1]
+        raise InputError(f"{leaf.where}: {key} is a list of sections with {', '.join(hints(kind))}")
+    return tuple(
+        _built(kind, _locate_plain(item, located.where), f"{key}.{number}.")
+        for number, item in enumerate(items, start=1)
+    )
+
+
+def _complete(default: Mapping[str, Any], section: Any) -> Any:
+    """A section of a mapping, with what it leaves out."""
+    if isinstance(section, Located):
+        return section
+    values: dict[str, Any] = {}
+    _overlay(values, default)
+    _overlay(values, section)
+    return values
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Located]]:
+    """Every key and its located value."""
+    for key, value in values.items():
+        if isinstance(value, Located):
+            yield prefix + key, value
+        else:
+            yield from flatten(value, f"{prefix}{key}.")
+
+
+def _find_where(values: Any, said: str) -> str:
+    """Where the key was written with which a message begins, as far as it is one."""
+    for part in said.split()[0].split("."):
+        values = values.get(part, values) if isinstance(values, dict) else values
+    return _first_leaf("", values)[1].where
 
 
 def _convert_leaf(hint: Any, located: Any, key: str) -> Any:

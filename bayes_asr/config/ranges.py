@@ -1,4 +1,4 @@
-"""Ranges of what a key may be."""
+"""What values of keys may be, besides their types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,3 +40,8 @@ Share = Annotated[float, Within(0, 1)]
 Dropout = Annotated[float, Within(0, 0.95)]
 Units = Annotated[int, Within(1, 100_000)]
 Count = Annotated[int, Within(1, 10_000_000)]
+Context = Annotated[int, Within(0, 50)]
+Weight = Annotated[float, Within(0, 100)]
+
+NAME = "NAME"
+"""What conf/base.yaml calls the section that describes all sections of a mapping."""

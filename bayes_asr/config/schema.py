@@ -1,87 +1,26 @@
-"""The keys of a configuration, their types and ranges."""
+"""The keys of a configuration, their types and ranges.
+
+A key whose type is a mapping holds values by names that the user chooses. Where these values are
+sections, conf/base.yaml describes one of them, called NAME, which says what the others leave out.
+"""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
-from bayes_asr.catalogue import UNIT_OPTIONS, check_unit
-from bayes_asr.config.ranges import Dropout, Share, Units, Within
+from bayes_asr.catalogue import UNIT_OPTIONS, check_unit, nearest
+from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
+from bayes_asr.config.ranges import NAME, Dropout, Units, Within
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
-Context = Annotated[int, Within(0, 50)]
 LM_WEIGHTS = Within(1e-3, 1e3)
 PENALTIES = Within(-1e3, 1e3)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetConfig:
-    """Where one set is: directories tried in order, relative to `data.dir`."""
-
-    features: tuple[str, ...]
-    alignments: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainSetConfig(SetConfig):
-    """The training set, which may be of several directories taken together."""
-
-    features_all_of: tuple[str, ...]
-    alignments_all_of: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        for key in ("features", "alignments"):
-            if getattr(self, key) and getattr(self, f"{key}_all_of"):
-                raise InputError(
-                    f"data.train.{key}_all_of takes directories together, but data.train.{key}"
-                    " names alternatives; keep one of the two"
-                )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """Corpus directories and what is expected of them."""
-
-    dir: str
-    moved: tuple[str, ...]
-    train: TrainSetConfig
-    dev: SetConfig
-    test: SetConfig
-    graph: tuple[str, ...]
-    expected_dims: tuple[Units, ...]
-    held_out: Annotated[float, Within(0, 0.5)]
-    max_skipped: Share
-    index: str
-    keep: Literal["none", "float32", "float16"]
-
-    def __post_init__(self) -> None:
-        for move in self.moved:
-            if "=" not in move.lstrip("="):
-                raise InputError(
-                    f"data.moved has {move!r}; write OLD=NEW: what names of files begin with, and"
-                    " where that is now"
-                )
-
-    @property
-    def moves(self) -> list[tuple[str, str]]:
-        """What names of files begin with, and what that is replaced with."""
-        parts = (move.partition("=") for move in self.moved)
-        return [(old.rstrip("/"), new.rstrip("/")) for old, _, new in parts]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeatureConfig:
-    """From stored features to the network's input."""
-
-    cmvn: Literal["none", "mean", "mean-variance"]
-    deltas: Annotated[int, Within(0, 3)]
-    left_context: Context
-    right_context: Context
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,11 +118,20 @@ class Config:
     seed: Annotated[int, Within(0, 2**31 - 1)]
     data: DataConfig
     features: FeatureConfig
+    streams: Mapping[str, StreamConfig]
     model: ModelConfig
     train: TrainConfig
     decode: DecodeConfig
     score: ScoreConfig
     recipe: RecipeConfig = field(compare=False)
+
+    def __post_init__(self) -> None:
+        known = self.data.train.stream_names
+        for name in self.streams:
+            if name not in known:
+                raise InputError(
+                    f"streams.{name} is of no stream of data.train.streams{nearest(name, known)}"
+                )
 
     def save(self, path: Path) -> None:
         """Write it as YAML that `load` reads back; one that says so already stays."""
@@ -204,13 +152,24 @@ def hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
+def section_of(hint: Any) -> type | None:
+    """The dataclass of a section, or of the sections of a mapping; None for a key with a value."""
+    kind = get_args(hint)[1] if get_origin(hint) is Mapping else hint
+    return kind if dataclasses.is_dataclass(kind) else None  # type: ignore[return-value]
+
+
 def iter_typed_keys(kind: type = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key that a configuration has, as `section.key`, and its type."""
+    """Every key that a configuration has, as `section.key`, and its type.
+
+    Sections of a mapping are those of one called NAME.
+    """
     for name, hint in hints(kind).items():
-        if dataclasses.is_dataclass(hint):
-            yield from iter_typed_keys(hint, f"{prefix}{name}.")  # type: ignore[arg-type]
-        else:
+        section = section_of(hint)
+        if section is None:
             yield prefix + name, hint
+        else:
+            inner = f"{prefix}{name}." if section is hint else f"{prefix}{name}.{NAME}."
+            yield from iter_typed_keys(section, inner)
 
 
 def keys() -> Iterator[str]:
@@ -218,20 +177,42 @@ def keys() -> Iterator[str]:
     return (key for key, _ in iter_typed_keys())
 
 
+def find_key(key: str) -> str:
+    """The key of conf/base.yaml that says what a key with names of a user's means.
+
+    `streams.fbank.deltas` is `streams.NAME.deltas`, `data.train.streams.fbank` is
+    `data.train.streams`; any other is itself.
+    """
+    for known, hint in iter_typed_keys():
+        depth = known.count(".") + 1
+        given = key.split(".")[:depth] if get_origin(hint) is Mapping else key.split(".")
+        if are_alike(known, ".".join(given)):
+            return known
+    return key
+
+
+def are_alike(known: str, key: str) -> bool:
+    """Whether a key or section is one of the schema, where NAME stands for any name."""
+    parts, given = known.split("."), key.split(".")
+    return len(parts) == len(given) and all(
+        part in (word, NAME) for part, word in zip(parts, given, strict=True)
+    )
+
+
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Keys whose values differ, with both values."""
+    """Keys whose values differ, with both values; None where a mapping has no such name."""
     before, after = (dict(_flat(_plain(config))) for config in (old, new))
-    both = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
-    return {key: (was, now) for key, (was, now) in both.items() if was != now}
+    pairs = {key: (before.get(key), after.get(key)) for key in before | after}
+    return {key: (then, now) for key, (then, now) in pairs.items() if then != now}
 
 
 def _plain(value: Any) -> Any:
     """Dataclasses and tuples as dicts and lists, without what is not compared."""
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
     if dataclasses.is_dataclass(value):
         compared = [f.name for f in dataclasses.fields(value) if f.compare]
         return {name: _plain(getattr(value, name)) for name in compared}
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
     return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeVar, overload
 
 from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES
-from bayes_asr.config.ranges import Count, OneOf, Share, Within
+from bayes_asr.config.ranges import Count, OneOf, Share, Weight, Within
 from bayes_asr.errors import InputError
 
 Value = TypeVar("Value")
 Rate = Annotated[float, Within(1e-8, 10)]
 OptimizerName = Annotated[str, OneOf(OPTIMIZERS)]
 Frames = Annotated[int, Within(0, 10_000_000)]
-Frozen = Annotated[int, Within(0, 100_000)]
 Decay = Annotated[float, Within(0, 0.999999)]
 OFF = ("momentum", "dampening", "nesterov", "centered", "amsgrad")
 """Options of optimizers that are 0 or false where they are not wanted."""
@@ -33,9 +32,9 @@ def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value:
 class LayerTraining:
     """How one layer or head is trained, where that is not as all others."""
 
-    learning_rate_factor: Annotated[float, Within(1e-6, 1e3)] = 1.0
-    optimizer: OptimizerName | None = None
-    frozen_epochs: Frozen | Literal["all"] = 0
+    learning_rate_factor: Annotated[float, Within(1e-6, 1e3)]
+    optimizer: OptimizerName | None
+    frozen_epochs: Annotated[int, Within(0, 100_000)] | Literal["all"]
 
     def is_frozen(self, epoch: int) -> bool:
         """Whether it is kept as it is in an epoch, counted from 1."""
@@ -97,7 +96,8 @@ class TrainConfig:
     layers: Mapping[str, LayerTraining]
     init_from: tuple[Transfer, ...]
     max_gradient_norm: Annotated[float, Within(1e-6, 1e9)]
-    monophone_weight: Annotated[float, Within(0, 100)]
+    monophone_weight: Weight
+    target_weights: Mapping[str, Weight]
     freeze_activations: Annotated[int, Within(0, 100_000)]
     noise: Annotated[float, Within(0, 10)]
     tempo: Annotated[float, Within(0, 0.5)]
@@ -111,6 +111,11 @@ class TrainConfig:
         """Refuse options that contradict each other, or that nothing would read."""
         self._check_optimizers()
         self._check_epochs()
+        if "pdfs" in self.target_weights:
+            raise InputError(
+                "train.target_weights.pdfs is not to be set: that loss counts 1; weigh the others"
+                " against it"
+            )
         if self.warmup_epochs and self.warmup_batches:
             raise InputError(
                 f"train.warmup_batches is {self.warmup_batches}, and train.warmup_epochs is"

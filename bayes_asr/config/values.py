@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from bayes_asr.config.ranges import OneOf, Within
-from bayes_asr.config.schema import hints
 
 NAMES = {
     int: "a whole number",
@@ -55,30 +54,28 @@ def describe(hint: Any) -> str:
         return f"a list, each of it {describe(arguments[0])}"
     if origin is Mapping:
         of = "names" if arguments[0] is str else "epochs"
-        return f"a section of {of}, each of it {describe(arguments[1])}"
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        options = hints(hint).items()
-        return "; ".join(f"{name}: {describe(kind)}" for name, kind in options)
+        return f"a mapping of {of}, each of it {describe(arguments[1])}"
+    if dataclasses.is_dataclass(hint):
+        return f"a section of {', '.join(field.name for field in dataclasses.fields(hint))}"
     if origin in (Union, types.UnionType):
         return " or ".join(describe(option) for option in arguments)
     return NAMES[hint]
 
 
-def entries_of(hint: Any) -> tuple[Any, Any] | None:
-    """The types of names and values, where the type `hint` may be a section of names."""
+def mapping_in(hint: Any) -> Any:
+    """The mapping that the type `hint` is or may be, None where there is none."""
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    found = (get_args(option) for option in options if get_origin(option) is Mapping)
-    return next(found, None)
+    return next((option for option in options if get_origin(option) is Mapping), None)
 
 
-def records_of(hint: Any) -> type | None:
-    """The dataclass of the items, where the type `hint` is a list of such."""
+def records_of(hint: Any) -> Any:
+    """The dataclass of the items, where the type `hint` is a list of such; else None."""
     of = get_args(hint)[0] if get_origin(hint) is tuple else None
-    return of if dataclasses.is_dataclass(of) else None  # type: ignore[return-value]
+    return of if dataclasses.is_dataclass(of) else None
 
 
 def convert_name(hint: Any, name: str) -> Any:
-    """The name of an entry as the type `hint`: text, or a number; ValueError as `convert`."""
+    """A name in a mapping as the type `hint`, text or a number; ValueError as `convert`."""
     return name if hint is str else convert(hint, int(name))
 
 

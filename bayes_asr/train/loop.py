@@ -57,6 +57,7 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
         seed=training.config.seed,
         epoch=epoch,
     )
+    training.set_rate(totals.position, len(batches))
     load = _make_loader(
         training,
         data,
@@ -87,7 +88,6 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
             position(totals.position, totals.seconds)
         training.set_rate(totals.position, len(batches))
 
-    training.set_rate(totals.position, len(batches))
     run_batches(
         training.model,
         training.criterion,

@@ -17,11 +17,15 @@ class Optimizers:
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._optimizers = list(optimizers)
 
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Parameters with what is done to them, as torch has them."""
+        return [group for optimizer in self._optimizers for group in optimizer.param_groups]
+
     def set_rate(self, rate: float) -> None:
         """Set the learning rate, and that of groups with a factor to so much of it."""
-        for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate * group.get(FACTOR, 1.0)
+        for group in self.param_groups:
+            group["lr"] = rate * group.get(FACTOR, 1.0)
 
     def step(self) -> None:
         """Change all parameters that have gradients."""

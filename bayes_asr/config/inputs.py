@@ -1,0 +1,147 @@
+"""The keys that say what a network reads and learns: sets, streams, labels."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from bayes_asr.catalogue import nearest
+from bayes_asr.config.ranges import NAME, Context, Share, Units, Within
+from bayes_asr.errors import InputError
+
+Directories = Mapping[str, tuple[str, ...]]
+"""Of each stream or label set, by its name, what `features` or `alignments` are of the first."""
+
+STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
+TAKEN = re.compile(rf"features|cmvn|layer\d+|pdfs|monophones|{NAME}")  # which mean something else
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetConfig:
+    """Where one set is: directories tried in order, relative to `data.dir`."""
+
+    features: tuple[str, ...]
+    alignments: tuple[str, ...]
+    streams: Directories
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledSetConfig(SetConfig):
+    """A set that is trained or validated on, which may be of several directories together."""
+
+    labels: Directories
+    features_all_of: tuple[str, ...]
+    alignments_all_of: tuple[str, ...]
+    streams_all_of: Directories
+    labels_all_of: Directories
+
+    @property
+    def stream_names(self) -> list[str]:
+        """The further streams, in order."""
+        return sorted({*self.streams, *self.streams_all_of})
+
+    @property
+    def label_names(self) -> list[str]:
+        """The further label sets, in order."""
+        return sorted({*self.labels, *self.labels_all_of})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Corpus directories and what is expected of them."""
+
+    dir: str
+    moved: tuple[str, ...]
+    train: LabelledSetConfig
+    dev: LabelledSetConfig
+    test: SetConfig
+    graph: tuple[str, ...]
+    expected_dims: tuple[Units, ...]
+    held_out: Annotated[float, Within(0, 0.5)]
+    max_skipped: Share
+    index: str
+    keep: Literal["none", "float32", "float16"]
+
+    def __post_init__(self) -> None:
+        for name, part in (("train", self.train), ("dev", self.dev)):
+            _refuse_both(f"data.{name}", part)
+        for kind, known in (
+            ("streams", self.train.stream_names),
+            ("labels", self.train.label_names),
+        ):
+            self._check_names(kind, known)
+        for move in self.moved:
+            if "=" not in move.lstrip("="):
+                raise InputError(
+                    f"data.moved has {move!r}; write OLD=NEW: what names of files begin with, and"
+                    " where that is now"
+                )
+
+    def _check_names(self, kind: str, known: list[str]) -> None:
+        """InputError for a name that no stream or label set can have, or that train has not."""
+        for key in ("train", "dev", "test"):
+            for form in (kind, f"{kind}_all_of"):
+                for name in getattr(getattr(self, key), form, ()):
+                    if not STREAM_NAME.fullmatch(name) or TAKEN.fullmatch(name):
+                        raise InputError(
+                            f"data.{key}.{form}.{name} has a name that is taken or not of letters,"
+                            " digits, - and _; choose another"
+                        )
+                    if name not in known:
+                        raise InputError(
+                            f"data.{key}.{form}.{name} is not in data.train.{kind}"
+                            f"{nearest(name, known)}"
+                        )
+
+    @property
+    def moves(self) -> list[tuple[str, str]]:
+        """What names of files begin with, and what that is replaced with."""
+        parts = (move.partition("=") for move in self.moved)
+        return [(old.rstrip("/"), new.rstrip("/")) for old, _, new in parts]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureConfig:
+    """From stored features to the network's input."""
+
+    cmvn: Literal["none", "mean", "mean-variance"]
+    deltas: Annotated[int, Within(0, 3)]
+    left_context: Context
+    right_context: Context
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamConfig(FeatureConfig):
+    """The same of a further stream, which may come at another rate than the first."""
+
+    subsampling: Annotated[int, Within(-100, 100)] | Literal["utterance"]
+
+    def __post_init__(self) -> None:
+        if self.subsampling in (0, -1):
+            raise InputError(
+                f"subsampling is {self.subsampling}; it must be 1 for the rate of the features, 2"
+                " or more for a lower one, -2 or less for a higher one, or utterance"
+            )
+        if self.subsampling == "utterance" and (
+            self.deltas or self.left_context or self.right_context
+        ):
+            raise InputError(
+                "subsampling is utterance: nothing is before or after one vector; leave deltas,"
+                " left_context and right_context at 0"
+            )
+
+
+def _refuse_both(where: str, part: LabelledSetConfig) -> None:
+    """InputError where a set names alternatives and directories taken together at once."""
+    for key in ("features", "alignments"):
+        if getattr(part, key) and getattr(part, f"{key}_all_of"):
+            raise InputError(
+                f"{where}.{key}_all_of takes directories together, but {where}.{key} names"
+                " alternatives; keep one of the two"
+            )
+    for key in ("streams", "labels"):
+        for name in sorted({*getattr(part, key)} & {*getattr(part, f"{key}_all_of")}):
+            raise InputError(
+                f"{where}.{key}_all_of.{name} takes directories together, but {where}.{key}.{name}"
+                " names alternatives; set one of the two to null"
+            )
