@@ -145,8 +145,13 @@ class TrainConfig:
             value = getattr(self, key)
             if isinstance(value, Mapping) and value and 1 not in value:
                 raise InputError(f"train.{key} says nothing of epoch 1; begin with it")
-        if (self.schedule == "list") != bool(self.learning_rates):
+        if self.schedule == "list" and not self.learning_rates:
             raise InputError(
-                "train.learning_rates is what train.schedule = list reads, which is"
+                "train.schedule is list, but train.learning_rates is empty; give it rates by their"
+                " first epoch, {1: 1e-3, 9: 1e-4}"
+            )
+        if self.schedule != "list" and self.learning_rates:
+            raise InputError(
+                "train.learning_rates is what train.schedule = list reads, but that is"
                 f" {self.schedule}; set both or neither"
             )

@@ -74,7 +74,8 @@ class Training:
     """A run while it is trained.
 
     inputs: hashes of the data that it was started on; lock: of the folder, in the first process;
-    notice: of a signal that asks for an end; curves: for TensorBoard, where they are wanted; rate:
+    begun_from: hashes of the networks of other runs that it began with, by file; notice: of a
+    signal that asks for an end; curves: for TensorBoard, where they are wanted; rate:
     of the epoch that is not complete, once a warm-up is over.
     """
 
@@ -86,6 +87,7 @@ class Training:
     optimizer: Optimizers
     inputs: dict[str, str]
     progress: Progress
+    begun_from: dict[str, str] = field(default_factory=dict)
     notice: Notice = field(default_factory=Notice)
     lock: Lock | None = None
     curves: Board | None = None
@@ -250,7 +252,12 @@ class Training:
     def _origin(self) -> dict[str, Any]:
         """What the run came from, rendered once: YAML and package metadata leave much garbage."""
         config, versions = as_yaml(self.config), record.versions(self.device)
-        return {"config": config, "versions": versions, "inputs": self.inputs}
+        return {
+            "config": config,
+            "versions": versions,
+            "inputs": self.inputs,
+            "begun_from": self.begun_from,
+        }
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from the content of a checkpoint."""
