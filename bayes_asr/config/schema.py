@@ -221,4 +221,4 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
         else:
-            yield prefix + key, value
+            yield f"{prefix}{key}", value
