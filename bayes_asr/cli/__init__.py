@@ -22,6 +22,7 @@ VERBS = {
     "features": "compute MFCC or filter banks of Kaldi data directories",
     "speed": "write a data directory with the same speech at several speeds",
     "train": "train a network, or go on with a run",
+    "search": "train with other settings, drawn or combined, and say which are best",
     "forward": "compute log-likelihoods of a set or of any Kaldi data directory",
     "decode": "decode log-likelihoods into words and lattices",
     "rescore": "read lattices at other weights: n-best lists, least expected error, times",

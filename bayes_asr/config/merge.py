@@ -151,7 +151,7 @@ def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dic
     if path in including:
         raise InputError(f"{path}: includes itself through {' -> '.join(map(str, including))}")
     root = compose(path)
-    layer = _locate_values(root, path) if root is not None else {}
+    layer = locate_values(root, path) if root is not None else {}
     if not isinstance(layer, dict):
         raise InputError(f"{path}: a configuration is a mapping of keys to values")
     include = layer.pop("include", Located([], str(path)))
@@ -171,7 +171,7 @@ def _find_include(name: str, path: Path) -> Path:
     raise InputError(f"{path}: includes {name}, which is neither beside it nor in {CONF}")
 
 
-def _locate_values(node: yaml.Node, path: Path) -> Any:
+def locate_values(node: yaml.Node, path: Path) -> Any:
     """Nested dicts whose leaves remember their line; a repeated key is an error."""
     where = f"{path}, line {node.start_mark.line + 1}"
     if not isinstance(node, yaml.MappingNode):
@@ -186,7 +186,7 @@ def _locate_values(node: yaml.Node, path: Path) -> Any:
             raise InputError(f"{line}: a key is a word")
         if key.value in values:
             raise InputError(f"{line}: {key.value} is there a second time")
-        values[key.value] = _locate_values(value, path)
+        values[key.value] = locate_values(value, path)
     return values
 
 
