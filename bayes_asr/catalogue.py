@@ -65,6 +65,17 @@ class Schedule:
     open_ended: bool = False
 
 
+@dataclass(frozen=True)
+class Optimizer:
+    """An optimizer.
+
+    function: where it is; options: the keys of `train` that it has, beside those of all.
+    """
+
+    function: str
+    options: tuple[str, ...]
+
+
 def _list_activations(first: str) -> tuple[str, ...]:
     """All activations, one of them first."""
     return tuple(dict.fromkeys((first, *ACTIVATIONS)))
@@ -99,10 +110,16 @@ UNITS = {
 
 LAYERS = {"recurrent": "nn.recurrent:RecurrentLayer"}
 CRITERIA = {"cross-entropy": "nn.criteria:CrossEntropy"}
-OPTIMIZERS = {"adam": "train.optimizers:adam", "rmsprop": "train.optimizers:rmsprop"}
+OPTIMIZERS = {
+    "adam": Optimizer("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),
+    "rmsprop": Optimizer("train.optimizers:rmsprop", ("alpha", "epsilon", "momentum", "centered")),
+    "sgd": Optimizer("train.optimizers:sgd", ("momentum", "dampening", "nesterov")),
+}
 SCHEDULES = {
     "newbob": Schedule("train.schedules:newbob", open_ended=True),
     "cosine": Schedule("train.schedules:cosine"),
+    "linear": Schedule("train.schedules:linear"),
+    "list": Schedule("train.schedules:by_list", open_ended=True),
 }
 
 

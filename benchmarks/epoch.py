@@ -20,7 +20,7 @@ from typing import Any
 import record
 import torch
 
-from bayes_asr.config import Config, load
+from bayes_asr.config import Config, at_epoch, load
 from bayes_asr.corpus.batches import batches_of
 from bayes_asr.corpus.fingerprints import hash_inputs
 from bayes_asr.corpus.index import Index
@@ -60,7 +60,7 @@ class Epoch:
         options = config.train
         batches = batches_of(
             train.lengths,
-            sequences=options.batch_sequences,
+            sequences=at_epoch(options.batch_sequences, 1),
             frames=options.batch_frames,
             seed=config.seed,
             epoch=1,

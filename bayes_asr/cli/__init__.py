@@ -20,7 +20,9 @@ ABOUT = "Trains, decodes and scores hybrid speech recognisers with Bayesian recu
 VERBS = {
     "run": "a whole recipe: from the corpus to the table of error rates",
     "features": "compute MFCC or filter banks of Kaldi data directories",
+    "speed": "write a data directory with the same speech at several speeds",
     "train": "train a network, or go on with a run",
+    "search": "train with other settings, drawn or combined, and say which are best",
     "forward": "compute log-likelihoods of a set or of any Kaldi data directory",
     "decode": "decode log-likelihoods into words and lattices",
     "rescore": "read lattices at other weights: n-best lists, least expected error, times",

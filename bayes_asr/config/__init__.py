@@ -12,11 +12,11 @@ from bayes_asr.config.schema import (
     ModelConfig,
     RecipeConfig,
     ScoreConfig,
-    TrainConfig,
     as_yaml,
     differences,
     keys,
 )
+from bayes_asr.config.training_keys import TrainConfig, at_epoch
 
 __all__ = [
     "Config",
@@ -30,6 +30,7 @@ __all__ = [
     "StreamConfig",
     "TrainConfig",
     "as_yaml",
+    "at_epoch",
     "differences",
     "keys",
     "load",

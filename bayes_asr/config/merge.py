@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 import yaml
 
@@ -14,7 +14,14 @@ from bayes_asr.catalogue import nearest as suggest
 from bayes_asr.config.inputs import StreamConfig
 from bayes_asr.config.ranges import NAME
 from bayes_asr.config.schema import Config, are_alike, hints, keys, section_of
-from bayes_asr.config.values import convert, describe, list_choices
+from bayes_asr.config.values import (
+    convert,
+    convert_name,
+    describe,
+    list_choices,
+    mapping_in,
+    records_of,
+)
 from bayes_asr.errors import InputError
 from bayes_asr.files import read_text
 from bayes_asr.installed import CONF, find_configuration
@@ -148,7 +155,7 @@ def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dic
     if path in including:
         raise InputError(f"{path}: includes itself through {' -> '.join(map(str, including))}")
     root = compose(path)
-    layer = _locate_values(root, path) if root is not None else {}
+    layer = locate_values(root, path) if root is not None else {}
     if not isinstance(layer, dict):
         raise InputError(f"{path}: a configuration is a mapping of keys to values")
     include = layer.pop("include", Located([], str(path)))
@@ -168,7 +175,7 @@ def _find_include(name: str, path: Path) -> Path:
     raise InputError(f"{path}: includes {name}, which is neither beside it nor in {CONF}")
 
 
-def _locate_values(node: yaml.Node, path: Path) -> Any:
+def locate_values(node: yaml.Node, path: Path) -> Any:
     """Nested dicts whose leaves remember their line; a repeated key is an error."""
     where = f"{path}, line {node.start_mark.line + 1}"
     if not isinstance(node, yaml.MappingNode):
@@ -183,7 +190,7 @@ def _locate_values(node: yaml.Node, path: Path) -> Any:
             raise InputError(f"{line}: a key is a word")
         if key.value in values:
             raise InputError(f"{line}: {key.value} is there a second time")
-        values[key.value] = _locate_values(value, path)
+        values[key.value] = locate_values(value, path)
     return values
 
 
@@ -238,19 +245,27 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
         raise InputError(
             f"{values.where}: {prefix.rstrip('.')} is a section of keys, not {_shown(values.value)}"
         )
-    known = hints(kind)
+    known, optional = hints(kind), _list_optional(kind)
     for key, value in values.items():
         if key not in known:
             full, leaf = _first_leaf(prefix + key, value)
-            raise InputError(f"{leaf.where}: there is no key {full}; {nearest(full)}")
-    fields = {}
+            in_list = f"known: {', '.join(known)}{suggest(key, known)}"
+            advice = in_list if optional else nearest(full)
+            raise InputError(f"{leaf.where}: there is no key {full}; {advice}")
+    fields: dict[str, Any] = {}
     for key, hint in known.items():
+        if key in optional and key not in values:
+            continue
         if key not in values:
-            raise InputError(f"{CONF / 'base.yaml'}: {prefix}{key} has no value; give it one")
-        if get_origin(hint) is Mapping:
-            fields[key] = _built_mapping(hint, values[key], f"{prefix}{key}.")
+            where = _first_leaf("", values)[1].where if optional else CONF / "base.yaml"
+            raise InputError(f"{where}: {prefix}{key} has no value; give it one")
+        mapping = mapping_in(hint)
+        if mapping is hint or (mapping and isinstance(values[key], dict)):
+            fields[key] = _built_mapping(mapping, values[key], f"{prefix}{key}.")
         elif dataclasses.is_dataclass(hint):
             fields[key] = _built(hint, values[key], f"{prefix}{key}.")  # type: ignore[arg-type]
+        elif records_of(hint):
+            fields[key] = _built_records(records_of(hint), values[key], prefix + key)
         else:
             fields[key] = _convert_leaf(hint, values[key], prefix + key)
     try:
@@ -260,7 +275,17 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
         raise InputError(f"{_find_where(values, said.removeprefix(prefix))}: {said}") from None
 
 
-def _built_mapping(hint: Any, values: Any, prefix: str) -> dict[str, Any]:
+def _list_optional(kind: type) -> set[str]:
+    """The keys of an item of a list that need not be given; base.yaml gives all others."""
+    missing = dataclasses.MISSING
+    return {
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is not missing or field.default_factory is not missing
+    }
+
+
+def _built_mapping(hint: Any, values: Any, prefix: str) -> dict[Any, Any]:
     """Make the values of a mapping, in the order of their names; null takes one out.
 
     What a section leaves out is that of the section NAME.
@@ -278,10 +303,48 @@ def _built_mapping(hint: Any, values: Any, prefix: str) -> dict[str, Any]:
     else:
         found = {
             name: _built(kind, _complete(values[NAME], section), f"{prefix}{name}.")
-            for name, section in values.items()
+            for name, section in _join_names(values, hints(kind))
             if name != NAME and getattr(section, "value", section) is not None
         }
-    return dict(sorted(found.items()))
+    return dict(
+        sorted((_convert_name(hint, name, values, prefix), one) for name, one in found.items())
+    )
+
+
+def _join_names(
+    values: Mapping[str, Any], known: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Names, which may have dots, and their sections, whose keys are `known`."""
+    for name, section in values.items():
+        inner = section.values() if isinstance(section, dict) else ()
+        if inner and not section.keys() & known.keys() and all(isinstance(x, dict) for x in inner):
+            yield from _join_names(section, known, f"{prefix}{name}.")
+        else:
+            yield prefix + name, section
+
+
+def _convert_name(hint: Any, name: str, values: Mapping[str, Any], prefix: str) -> Any:
+    of = get_args(hint)[0]
+    try:
+        return convert_name(of, name)
+    except ValueError:
+        where = _find_where(values, name)
+        shown = name[:MOST_SHOWN]
+        raise InputError(
+            f"{where}: {prefix.rstrip('.')} names {shown}; it must be {describe(of)}, an epoch"
+        ) from None
+
+
+def _built_records(kind: type, located: Any, key: str) -> tuple[Any, ...]:
+    """Make a list of the dataclass `kind`, whose defaults are what an item leaves out."""
+    items = getattr(located, "value", None)
+    if not isinstance(items, list):
+        leaf = _first_leaf(key, located)[1]
+        raise InputError(f"{leaf.where}: {key} is a list of sections with {', '.join(hints(kind))}")
+    return tuple(
+        _built(kind, _locate_plain(item, located.where), f"{key}.{number}.")
+        for number, item in enumerate(items, start=1)
+    )
 
 
 def _complete(default: Mapping[str, Any], section: Any) -> Any:

@@ -1,7 +1,7 @@
 """What values of keys may be, besides their types."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 
@@ -25,7 +25,7 @@ class Within:
 class OneOf:
     """The names in a table of `catalogue`."""
 
-    table: Mapping[str, Any]
+    table: Mapping[str, Any] = field(hash=False)
 
     def admits(self, name: str) -> bool:
         """Whether the table has a name."""

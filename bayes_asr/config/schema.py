@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
-from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES, UNIT_OPTIONS, check_unit, nearest
+from bayes_asr.catalogue import UNIT_OPTIONS, check_unit, nearest
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
-from bayes_asr.config.ranges import NAME, Count, Dropout, OneOf, Share, Units, Weight, Within
+from bayes_asr.config.ranges import NAME, Dropout, Units, Within
+from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
@@ -57,41 +58,6 @@ class ModelConfig:
         if self.hand_on == "prob" and not unit.probabilistic:
             raise InputError(
                 f"model.hand_on is prob, but {self.unit} computes no probabilities; use log"
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """How the network is trained."""
-
-    epochs: Count
-    batch_sequences: Count
-    batch_frames: Count
-    device: Literal["auto", "cpu", "cuda"]
-    precision: Literal["float32", "bfloat16"]
-    criterion: Annotated[str, OneOf(CRITERIA)]
-    optimizer: Annotated[str, OneOf(OPTIMIZERS)]
-    learning_rate: Annotated[float, Within(1e-8, 10)]
-    schedule: Annotated[str, OneOf(SCHEDULES)]
-    halving_factor: Annotated[float, Within(0.01, 1)]
-    improvement_threshold: Annotated[float, Within(-1, 1)]
-    weight_decay: Share
-    max_gradient_norm: Annotated[float, Within(1e-6, 1e9)]
-    monophone_weight: Weight
-    target_weights: Mapping[str, Weight]
-    freeze_activations: Annotated[int, Within(0, 100_000)]
-    noise: Annotated[float, Within(0, 10)]
-    tempo: Annotated[float, Within(0, 0.5)]
-    save_minutes: Annotated[float, Within(0, 10_000)]
-    max_bad_batches: Annotated[int, Within(0, 1_000_000)]
-    max_returns: Annotated[int, Within(0, 100)]
-    tensorboard: bool
-
-    def __post_init__(self) -> None:
-        if "pdfs" in self.target_weights:
-            raise InputError(
-                "train.target_weights.pdfs is not to be set: that loss counts 1; weigh the others"
-                " against it"
             )
 
 
@@ -285,4 +251,4 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
         else:
-            yield prefix + key, value
+            yield f"{prefix}{key}", value

@@ -1,5 +1,6 @@
 """Plain values as the types of the schema, and those types in words."""
 
+import dataclasses
 import types
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -52,10 +53,30 @@ def describe(hint: Any) -> str:
     if origin is tuple:
         return f"a list, each of it {describe(arguments[0])}"
     if origin is Mapping:
-        return f"a mapping of names, each of it {describe(arguments[1])}"
+        of = "names" if arguments[0] is str else "epochs"
+        return f"a mapping of {of}, each of it {describe(arguments[1])}"
+    if dataclasses.is_dataclass(hint):
+        return f"a section of {', '.join(field.name for field in dataclasses.fields(hint))}"
     if origin in (Union, types.UnionType):
         return " or ".join(describe(option) for option in arguments)
     return NAMES[hint]
+
+
+def mapping_in(hint: Any) -> Any:
+    """The mapping that the type `hint` is or may be, None where there is none."""
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return next((option for option in options if get_origin(option) is Mapping), None)
+
+
+def records_of(hint: Any) -> Any:
+    """The dataclass of the items, where the type `hint` is a list of such; else None."""
+    of = get_args(hint)[0] if get_origin(hint) is tuple else None
+    return of if dataclasses.is_dataclass(of) else None
+
+
+def convert_name(hint: Any, name: str) -> Any:
+    """A name in a mapping as the type `hint`, text or a number; ValueError as `convert`."""
+    return name if hint is str else convert(hint, int(name))
 
 
 def list_choices(hint: Any) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -97,7 +97,9 @@ def _estimate_resources(
     with torch.device("meta"):  # counted, not made
         model = AcousticModel(**plan)
     weights = 4 * sum(p.numel() for p in model.parameters())
-    longest = sorted(train.lengths.values())[-config.train.batch_sequences :]
+    of_epochs = config.train.batch_sequences
+    sequences = max(of_epochs.values()) if isinstance(of_epochs, Mapping) else of_epochs
+    longest = sorted(train.lengths.values())[-sequences:]
     frames = max(longest[-1], min(sum(longest), config.train.batch_frames))
     values = VALUES_PER_UNIT * sum(cast(Layer, layer).outputs for layer in model.layers)
     needed = UPDATED * weights + 4 * frames * (values + 3 * sum(outputs.values()))

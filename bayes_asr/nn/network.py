@@ -1,6 +1,6 @@
 """The acoustic model: layers from streams of features, and heads on the last of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -56,6 +56,13 @@ class AcousticModel(nn.Module):
         for head in built:
             nn.init.zeros_(head.bias)
         self.heads = nn.ModuleList(built)
+        self._frozen: frozenset[str] = frozenset()
+        self._constant = {
+            (name, key)
+            for name, part in self.parts.items()
+            for key, parameter in part.named_parameters()
+            if not parameter.requires_grad
+        }
 
     def forward(
         self, streams: Streams, frames: Frames, keys_B: Tensor | None = None
@@ -71,7 +78,8 @@ class AcousticModel(nn.Module):
         """Return what the heads read [N, H]; arguments as in `forward`."""
         known = dict(streams)
         for number, layer in enumerate(self.layers):
-            known[self.names[number]] = layer(self._inputs(number, known), frames, keys_B)
+            keys = None if self.names[number] in self._frozen else keys_B
+            known[self.names[number]] = layer(self._inputs(number, known), frames, keys)
         return known[self.names[-1]]
 
     @property
@@ -108,12 +116,30 @@ class AcousticModel(nn.Module):
             del known[name]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
-    def train_activations(self, on: bool) -> None:
-        """Train the parameters of activations, or freeze them."""
-        for layer in self.layers:
-            for name, parameter in layer.named_parameters():
-                if name.startswith(cast(Layer, layer).frozen_at_first):
-                    parameter.requires_grad_(on)
+    @property
+    def parts(self) -> dict[str, nn.Module]:
+        """Layers and heads by name."""
+        names = (*self.names, *self.outputs)
+        return dict(zip(names, (*self.layers, *self.heads), strict=True))
+
+    def freeze(self, names: Collection[str] = (), *, activations: bool = False) -> None:
+        """Train all but the layers and heads of these names, which compute as in evaluation.
+
+        activations: also keep the parameters of all activations as they are.
+        """
+        self._frozen = frozenset(names)
+        for name, part in self.parts.items():
+            prefixes = getattr(part, "frozen_at_first", ()) if activations else ()
+            for key, parameter in part.named_parameters():
+                kept = name in self._frozen or key.startswith(prefixes)
+                parameter.requires_grad_(not kept and (name, key) not in self._constant)
+
+    def train(self, mode: bool = True) -> "AcousticModel":
+        """Compute as in training, but for what is frozen; or as in evaluation."""
+        super().train(mode)
+        for name in self._frozen:
+            self.parts[name].eval()
+        return self
 
     def log_posteriors(self, hidden: Tensor) -> Tensor:
         """Log-posteriors of the pdfs [T, P] by what the heads read [T, H]."""

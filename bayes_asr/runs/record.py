@@ -157,13 +157,22 @@ def compare_versions(saved: Mapping[str, Any], device: torch.device) -> None:
 
 
 def write_environment(
-    run: Path, parameters: int, analysis: Mapping[str, Any] | None, device: torch.device
+    run: Path,
+    parameters: int,
+    analysis: Mapping[str, Any] | None,
+    device: torch.device,
+    begun_from: Mapping[str, str],
 ) -> None:
-    """Write env.json; analysis: what made the features of sound, if anything here did."""
+    """Write env.json.
+
+    analysis: what made the features of sound, if anything here did; begun_from: hashes of the
+    networks that gave weights, by file.
+    """
     environment = {
         "parameters": parameters,
         **versions(device),
         "frontend": None if analysis is None else dict(analysis),
+        **({"begun_from": dict(begun_from)} if begun_from else {}),
     }
     with replacing(run / "env.json") as temporary:
         temporary.write_text(json.dumps(environment, indent=1) + "\n")

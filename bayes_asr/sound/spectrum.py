@@ -16,6 +16,7 @@ from bayes_asr.log import LOGGER
 from bayes_asr.progress import follow
 from bayes_asr.shards import Way
 from bayes_asr.sound.audio import Announce, Channel, bring_to_rate, read_channels, take_channel
+from bayes_asr.sound.speed import change_speed, split_speed
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.binary import OpenPipe, iter_lines
 from bayes_asr.tables.scp import read_scp
@@ -179,9 +180,9 @@ class Recordings:
 
     def read(self, name: str, channel: int | None, announce: Announce) -> np.ndarray:
         """Samples [N] of a recording; channel: of `segments`, which precedes the general one."""
-        file = self.files[name]
-        what = f"{file} ({name})"
+        what = f"{self.files[name]} ({name})"
         try:
+            file, speed = split_speed(self.files[name])
             samples, rate = read_channels(file, open_pipe=self.open_pipe)
         except InputError as error:
             raise InputError(f"{self.table}: {name}: {error}") from None
@@ -193,7 +194,7 @@ class Recordings:
                 " fifth column of segments, or by --channel"
             )
         mono = take_channel(samples, chosen, what, announce)
-        return bring_to_rate(mono, rate, self.rate, what, announce)
+        return change_speed(bring_to_rate(mono, rate, self.rate, what, announce), speed)
 
 
 def _report_remarks(remarks: Iterable[Remark]) -> None:

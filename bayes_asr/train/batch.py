@@ -9,8 +9,10 @@ from torch import Tensor
 
 from bayes_asr.corpus.batches import key_of
 from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.corpus.pieces import find_piece
 from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.features.perturbation import perturb
+from bayes_asr.features.spec_augment import Masks
 from bayes_asr.nn.frames import Frames, pack
 from bayes_asr.processes import group
 
@@ -41,7 +43,10 @@ class Loader:
     """Reads, perturbs and packs this process' utterances of a batch.
 
     front_ends: of each stream; targets: names of those that are wanted.
-    noise, tempo: see `perturb`; what they do depends on (seed, epoch, utterance) only.
+    lengths: frames of the utterances and pieces of such (`pieces`) that it is asked for, None for
+    those of the data.
+    noise, tempo: see `perturb`; masks: what is hidden afterwards. What these do depends on (seed,
+    epoch, utterance) only.
     keep: what normalised features are held in memory as, if not `none`: float32 or float16.
     device: where the batch is to be; a GPU gets it while it computes another one.
     """
@@ -51,14 +56,16 @@ class Loader:
     targets: Sequence[str]
     seed: int
     epoch: int
+    lengths: Mapping[str, int] | None = None
     noise: float = 0.0
     tempo: float = 0.0
+    masks: Masks | None = None
     keep: str = "none"
     device: torch.device = CPU
 
     def __call__(self, utterances: list[str]) -> Batch:
         """The batch of these utterances, as far as they are this process'."""
-        utterances = group.take_share(utterances, self.data.lengths)
+        utterances = group.take_share(utterances, self.lengths or self.data.lengths)
         if not utterances:
             sizes = {name: self.front_ends[name].size for name in self.data.streams}
             return empty_batch(sizes, self.targets, self.device)
@@ -77,18 +84,22 @@ class Loader:
             _move(torch.tensor(keys)[order], self.device),
         )
 
-    def _read(self, utt: str, key: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Perturbed features [T, F] and labels [T] or [1] of an utterance, by name."""
-        own = self._normalise(utt)
-        frames = len(next(iter(own.values())))
-        streams = {name: self.front_ends[name].spread(x, frames) for name, x in own.items()}
-        changed, nearest = perturb(list(streams.values()), key, noise=self.noise, tempo=self.tempo)
+    def _read(self, name: str, key: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Perturbed features [T, F] and labels [T] or [1] of an utterance or piece, by name."""
+        utt, place = find_piece(name)
+        streams = self._normalise(utt)
+        frames = len(next(iter(streams.values())))
+        own = [self.front_ends[stream].spread(x, frames)[place] for stream, x in streams.items()]
+        changed, nearest = perturb(own, key, noise=self.noise, tempo=self.tempo)
+        if self.masks:
+            bands = [self.front_ends[stream].stored_size for stream in streams]
+            changed = self.masks(changed, bands, key)
         labels = {}
-        for name in self.targets:
-            target = self.data.targets[name]
+        for target_name in self.targets:
+            target = self.data.targets[target_name]
             found = target.labels(utt)
-            chosen = found[nearest] if target.per == "frame" else found
-            labels[name] = torch.from_numpy(chosen).long()
+            chosen = found[place][nearest] if target.per == "frame" else found
+            labels[target_name] = torch.from_numpy(chosen).long()
         return dict(zip(streams, map(torch.from_numpy, changed), strict=True)), labels
 
     def _normalise(self, utt: str) -> dict[str, np.ndarray]:

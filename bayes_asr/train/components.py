@@ -1,6 +1,6 @@
 """From the configuration to the network, its criterion and its optimizer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel, describe_layers
+from bayes_asr.train.optimizers import FACTOR, Optimizers
 
 
 def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
@@ -27,7 +28,9 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
                 f"{nearest(name, data.targets)}"
             )
         heads[name] = data.targets[name].size
-    return architecture(config.model, streams, heads)
+    plan = architecture(config.model, streams, heads)
+    check_parts("train.layers", config.train.layers, plan)
+    return plan
 
 
 def architecture(
@@ -55,6 +58,19 @@ def architecture(
     return {"streams": dict(streams), "layers": layers, "heads": dict(heads)}
 
 
+def check_parts(what: str, names: Iterable[str], plan: Mapping[str, Any]) -> None:
+    """InputError for names that no layer and no head of a network has.
+
+    plan: the arguments of its AcousticModel; what: who names them.
+    """
+    known = [*(layer["name"] for layer in plan["layers"]), *plan["heads"]]
+    for name in names:
+        if name not in known:
+            raise InputError(
+                f"{what} names {name}; layers and heads: {', '.join(known)}{nearest(name, known)}"
+            )
+
+
 def target_weights(config: TrainConfig) -> dict[str, float]:
     """What a network learns, and how much the loss of each counts; the first one is decoded."""
     weights = {"pdfs": 1.0, "monophones": config.monophone_weight, **config.target_weights}
@@ -67,9 +83,24 @@ def build_criterion(config: TrainConfig) -> Criterion:
     return built
 
 
-def build_optimizer(config: TrainConfig, model: AcousticModel) -> torch.optim.Optimizer:
+def build_optimizer(config: TrainConfig, model: AcousticModel) -> Optimizers:
     """Return what changes the parameters of a model."""
-    built: torch.optim.Optimizer = find(OPTIMIZERS[config.optimizer])(model.parameters(), config)
+    if not config.layers:
+        return Optimizers([_make_optimizer(config.optimizer, model.parameters(), config)])
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for name, part in model.parts.items():
+        own = config.layers.get(name)
+        kind = (own and own.optimizer) or config.optimizer
+        factor = own.learning_rate_factor if own else 1.0
+        parameters = list(part.parameters())
+        if parameters:
+            groups.setdefault(kind, []).append({"params": parameters, FACTOR: factor})
+    return Optimizers([_make_optimizer(kind, some, config) for kind, some in groups.items()])
+
+
+def _make_optimizer(kind: str, parameters: Any, config: TrainConfig) -> torch.optim.Optimizer:
+    """The optimizer of this name, of parameters or groups of them."""
+    built: torch.optim.Optimizer = find(OPTIMIZERS[kind].function)(parameters, config)
     return built
 
 

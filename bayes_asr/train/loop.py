@@ -9,9 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayes_asr.config import at_epoch
 from bayes_asr.corpus.batches import batches_of, in_order, read_ahead
 from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.corpus.pieces import cut
 from bayes_asr.errors import needing_memory
+from bayes_asr.features.spec_augment import Masks
+from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
@@ -31,33 +35,38 @@ def run_epochs(training: Training, train_set: LabelledSet, dev_set: LabelledSet)
     StoppedError, with everything saved, once a signal is noticed.
     """
     while training.left:
-        rate, scheduled = training.begin_epoch()
+        scheduled = training.begin_epoch()
         try:
             train_epoch(training, train_set)
             validated = validate(training, dev_set)
         except DivergedError as error:
             training.go_back(error)
         else:
-            training.complete_epoch(validated, rate, scheduled)
+            training.complete_epoch(validated, scheduled)
 
 
 def train_epoch(training: Training, data: LabelledSet) -> None:
     """Train what is left of an epoch; `training.progress` says what that is."""
     options, epoch, totals = training.options, training.epoch, training.progress.totals
+    masks = options.spec_augment
+    lengths = _cut_long(data.lengths, at_epoch(options.max_frames, epoch), epoch)
     batches = batches_of(
-        data.lengths,
-        sequences=options.batch_sequences,
+        lengths,
+        sequences=at_epoch(options.batch_sequences, epoch),
         frames=options.batch_frames,
         seed=training.config.seed,
         epoch=epoch,
     )
+    training.set_rate(totals.position, len(batches))
     load = _make_loader(
         training,
         data,
         seed=training.config.seed,
         epoch=epoch,
+        lengths=lengths,
         noise=options.noise,
         tempo=options.tempo,
+        masks=Masks(**vars(masks)) if masks.time_masks or masks.frequency_masks else None,
     )
     step = Step(
         training.model,
@@ -77,6 +86,7 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
         if group.is_first():
             training.save_now_and_then()
             position(totals.position, totals.seconds)
+        training.set_rate(totals.position, len(batches))
 
     run_batches(
         training.model,
@@ -84,13 +94,27 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
         batches,
         load,
         title=f"epoch {epoch}",
-        lengths=data.lengths,
+        lengths=lengths,
         step=step,
         totals=totals,
         after_batch=after_batch,
     )
     if not totals.batches:
         raise DivergedError(f"{totals.skipped[-1]['why']} in the last of all batches")
+
+
+def _cut_long(lengths: Mapping[str, int], most: int, epoch: int) -> Mapping[str, int]:
+    """The frames of what an epoch is trained on: utterances, or pieces of those that are long."""
+    if not most:
+        return lengths
+    pieces = cut(lengths, most)
+    whole = sum(name in lengths for name in pieces)
+    LOGGER.info(
+        "epoch %d: %d of %d utterances are longer than %d frames (train.max_frames), and are cut"
+        " into %d pieces",
+        *(epoch, len(lengths) - whole, len(lengths), most, len(pieces) - whole),
+    )
+    return pieces
 
 
 def validate(training: Training, data: LabelledSet) -> Validated:

@@ -1,26 +1,87 @@
 """Optimizers: each is a function of the parameters and the configuration, named in `catalogue`."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import nn
+from torch.optim.optimizer import ParamsT
 
 from bayes_asr.config import TrainConfig
 
+FACTOR = "learning_rate_factor"  # key of a group of parameters whose rate is not that of all
 
-def adam(parameters: Iterable[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
+
+class Optimizers:
+    """Several optimizers, of which each changes parameters of its own, as one."""
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self._optimizers = list(optimizers)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Parameters with what is done to them, as torch has them."""
+        return [group for optimizer in self._optimizers for group in optimizer.param_groups]
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate, and that of groups with a factor to so much of it."""
+        for group in self.param_groups:
+            group["lr"] = rate * group.get(FACTOR, 1.0)
+
+    def step(self) -> None:
+        """Change all parameters that have gradients."""
+        for optimizer in self._optimizers:
+            optimizer.step()
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What they remember: as torch has it for one alone, and a list of that for several."""
+        states = [optimizer.state_dict() for optimizer in self._optimizers]
+        return states[0] if len(states) == 1 else {"several": states}
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        for optimizer, state in zip(self._optimizers, saved.get("several", [saved]), strict=True):
+            optimizer.load_state_dict(state)
+
+
+def adam(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
     """Adam with weight decay apart from the gradient (Loshchilov & Hutter 2019)."""
+    first, second = config.betas
     return torch.optim.AdamW(
-        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+        parameters,
+        lr=config.learning_rate,
+        betas=(first, second),
+        eps=config.epsilon,
+        weight_decay=config.weight_decay,
+        amsgrad=config.amsgrad,
+        fused=True,
     )
 
 
-def rmsprop(parameters: Iterable[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
-    """RMSprop with pytorch-kaldi's constants."""
+def rmsprop(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
+    """RMSprop (Tieleman & Hinton 2012), with pytorch-kaldi's constants unless others are given."""
     return torch.optim.RMSprop(
         parameters,
         lr=config.learning_rate,
         weight_decay=config.weight_decay,
-        alpha=0.95,
-        eps=1e-8,
+        alpha=config.alpha,
+        eps=config.epsilon,
+        momentum=config.momentum,
+        centered=config.centered,
+    )
+
+
+def sgd(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
+    """Stochastic gradient descent, with torch's momentum (Sutskever et al. 2013)."""
+    return torch.optim.SGD(
+        parameters,
+        lr=config.learning_rate,
+        weight_decay=config.weight_decay,
+        momentum=config.momentum,
+        dampening=config.dampening,
+        nesterov=config.nesterov,
     )

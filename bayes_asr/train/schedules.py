@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bayes_asr.config import TrainConfig
+from bayes_asr.config import TrainConfig, at_epoch
 
 
 def newbob(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:
@@ -28,3 +28,23 @@ def cosine(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.nd
     """Half a cosine from the first epoch to 0 after the last (Loshchilov & Hutter 2017)."""
     angle = math.pi * len(dev_errors) / config.epochs
     return config.learning_rate * 0.5 * (1 + math.cos(angle))
+
+
+def linear(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:
+    """A straight line from the first epoch to 0 after the last."""
+    return config.learning_rate * (1 - len(dev_errors) / config.epochs)
+
+
+def by_list(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:
+    """What `train.learning_rates` says of an epoch; the last rate stays."""
+    return at_epoch(config.learning_rates, len(dev_errors) + 1)
+
+
+def warm_up(config: TrainConfig, epochs: float, batches: int) -> float:
+    """What the rate of any schedule is multiplied by at a batch: a straight line from 0 to 1.
+
+    epochs: how many of them are over with that batch; batches: likewise, in all epochs.
+    """
+    if config.warmup_epochs:
+        return min(1.0, epochs / config.warmup_epochs)
+    return min(1.0, batches / config.warmup_batches) if config.warmup_batches else 1.0

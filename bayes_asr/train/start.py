@@ -29,6 +29,7 @@ from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import components
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.training import Progress, Training
+from bayes_asr.train.transfer import Beginning, begin_from
 
 
 def train(
@@ -62,7 +63,12 @@ def _train(
 ) -> None:
     # What is recorded must not depend on the working directory.
     located = str(Path(config.data.dir).absolute())
-    config = replace(config, data=replace(config.data, dir=located))
+    runs = tuple(replace(t, run=str(Path(t.run).absolute())) for t in config.train.init_from)
+    config = replace(
+        config,
+        data=replace(config.data, dir=located),
+        train=replace(config.train, init_from=runs),
+    )
     device = components.choose_device(config.train.device)
     versions = record.versions(device)
     LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
@@ -80,7 +86,7 @@ def _train(
         if group.is_first():
             parameters = sum(p.numel() for p in training.model.parameters())
             analysis = next(iter(training.network.front_ends.values())).sound
-            record.write_environment(run, parameters, analysis, device)
+            record.write_environment(run, parameters, analysis, device, training.begun_from)
         with note_signals() as training.notice:
             if config.train.tensorboard and group.is_first():
                 training.curves = tensorboard.Board(run, record.read_history(run))
@@ -109,9 +115,11 @@ def _begin(
     torch.manual_seed(config.seed)
     model = AcousticModel(**architecture).to(device)
     group.pool_statistics(model)
+    beginning = Beginning() if saved else begin_from(config.train.init_from, model)
+    begun = unpack_front_ends(saved["front_ends"]) if saved else beginning.front_ends
     network = TrainedNetwork(
         model,
-        _front_ends(data, surveys, saved),
+        _front_ends(data, {**surveys, **begun}),
         torch.from_numpy(log_priors(next(iter(surveys.values())).pdf_counts)),
     )
     training = Training(
@@ -123,6 +131,7 @@ def _begin(
         components.build_optimizer(config.train, model),
         inputs,
         Progress(config.train.learning_rate),
+        begun_from=saved.get("begun_from", {}) if saved else beginning.hashes,
     )
     components.describe(config.model, model)
     if saved:
@@ -134,18 +143,17 @@ def _begin(
 
 
 def _front_ends(
-    data: LabelledSet, surveys: Mapping[str, Survey], saved: Mapping[str, Any]
+    data: LabelledSet, measured: Mapping[str, Survey | FrontEnd]
 ) -> dict[str, FrontEnd]:
     """What is done to each stream, by the statistics that a run was started with.
 
     All else is that of the data and the configuration, which are those of a saved run, so that a
     run that goes on writes the bytes that it would have written.
     """
-    begun = unpack_front_ends(saved["front_ends"]) if saved else {}
     return {
         name: replace(
             features.front_end,
-            normalisation=(begun or surveys)[name].normalisation,
+            normalisation=measured[name].normalisation,
             sound=features.sound,
         )
         for name, features in data.streams.items()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from bayes_asr.processes import group
 from bayes_asr.processes.gradients import GradientSum
+from bayes_asr.train.optimizers import Optimizers
 
 
 class NotFiniteError(ArithmeticError):
@@ -26,7 +27,7 @@ class Step:
     def __init__(
         self,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizers,
         *,
         max_gradient_norm: float,
         bfloat16: bool = False,

@@ -24,6 +24,8 @@ from bayes_asr.progress import format_seconds
 from bayes_asr.runs import checkpoint, record
 from bayes_asr.runs.tensorboard import Board
 from bayes_asr.runs.trained_network import TrainedNetwork
+from bayes_asr.train.optimizers import Optimizers
+from bayes_asr.train.schedules import warm_up
 from bayes_asr.train.totals import Totals, Validated
 
 RETURN_FACTOR = 0.5  # of the learning rate, each time a run goes back
@@ -39,7 +41,7 @@ class Progress:
 
     rate: the schedule's, of the last complete epoch; returns: how often the run went back; totals:
     of the epoch that is not complete; dev_errors: of all complete epochs [E]; entry: what the
-    history says of the last of them.
+    history says of the last of them; batches: of all of them.
     """
 
     rate: float
@@ -47,6 +49,7 @@ class Progress:
     totals: Totals = field(default_factory=Totals)
     dev_errors: np.ndarray = field(default_factory=lambda: np.empty(0))
     entry: dict[str, Any] | None = None
+    batches: int = 0
 
     def content(self) -> dict[str, Any]:
         """It as tensors and plain values."""
@@ -62,6 +65,7 @@ class Progress:
             Totals(**content.get("totals", {})),
             content["dev_errors"].numpy(),
             content["entry"],
+            content.get("batches", 0),
         )
 
 
@@ -70,7 +74,9 @@ class Training:
     """A run while it is trained.
 
     inputs: hashes of the data that it was started on; lock: of the folder, in the first process;
-    notice: of a signal that asks for an end; curves: for TensorBoard, where they are wanted.
+    begun_from: hashes of the networks of other runs that it began with, by file; notice: of a
+    signal that asks for an end; curves: for TensorBoard, where they are wanted; rate:
+    of the epoch that is not complete, once a warm-up is over.
     """
 
     config: Config
@@ -78,13 +84,15 @@ class Training:
     device: torch.device
     network: TrainedNetwork
     criterion: Criterion
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizers
     inputs: dict[str, str]
     progress: Progress
+    begun_from: dict[str, str] = field(default_factory=dict)
     notice: Notice = field(default_factory=Notice)
     lock: Lock | None = None
     curves: Board | None = None
     saved: float = field(default_factory=time.monotonic)
+    rate: float = 0.0
 
     @property
     def model(self) -> AcousticModel:
@@ -106,24 +114,40 @@ class Training:
         """How many epochs there are to train."""
         return max(0, self.options.epochs - len(self.progress.dev_errors))
 
-    def begin_epoch(self) -> tuple[float, float]:
-        """Set the learning rate; returns it, and what the schedule alone would have it be."""
-        done = self.progress
-        schedule = find(SCHEDULES[self.options.schedule].function)
-        scheduled = schedule(self.options, done.rate, done.dev_errors)
-        rate = scheduled * RETURN_FACTOR**done.returns
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
-        self.model.train_activations(self.epoch > self.options.freeze_activations)
-        return rate, scheduled
+    def begin_epoch(self) -> float:
+        """Choose what is trained, and how fast; returns the rate that the schedule would have."""
+        done, options = self.progress, self.options
+        schedule = find(SCHEDULES[options.schedule].function)
+        scheduled: float = schedule(options, done.rate, done.dev_errors)
+        self.rate = scheduled * RETURN_FACTOR**done.returns
+        frozen = [name for name, layer in options.layers.items() if layer.is_frozen(self.epoch)]
+        self.model.freeze(frozen, activations=self.epoch <= options.freeze_activations)
+        if not any(parameter.requires_grad for parameter in self.model.parameters()):
+            raise InputError(
+                f"train.layers freezes all layers and heads in epoch {self.epoch}: nothing is left"
+                " to train"
+            )
+        return scheduled
 
-    def complete_epoch(self, validated: Validated, rate: float, scheduled: float) -> None:
+    def set_rate(self, position: int, batches: int) -> float:
+        """Set the learning rate of the batch after `position` of the epoch's; returns it."""
+        over = min(position + 1, batches)
+        epochs = self.epoch - 1 + over / batches
+        rate = self.rate * warm_up(self.options, epochs, self.progress.batches + over)
+        self.optimizer.set_rate(rate)
+        return rate
+
+    def complete_epoch(self, validated: Validated, scheduled: float) -> None:
         """Note an epoch, and save."""
         done = self.progress
+        batches = done.totals.position
+        rate = self.set_rate(batches, batches)
         entry = _entry(self.epoch, done.totals, validated, rate, done.returns)
         is_best = bool(entry["dev_error"] < done.dev_errors.min(initial=np.inf))
         dev_errors = np.append(done.dev_errors, entry["dev_error"])
-        self.progress = Progress(scheduled, done.returns, Totals(), dev_errors, entry)
+        self.progress = Progress(
+            scheduled, done.returns, Totals(), dev_errors, entry, done.batches + batches
+        )
         LOGGER.info(
             "epoch %d of %d: train loss %.3f, error %.3f; dev loss %.3f, error %.4f;"
             " learning rate %.3g; %.0f frames/s; took %s, %s",
@@ -230,7 +254,12 @@ class Training:
     def _origin(self) -> dict[str, Any]:
         """What the run came from, rendered once: YAML and package metadata leave much garbage."""
         config, versions = as_yaml(self.config), record.versions(self.device)
-        return {"config": config, "versions": versions, "inputs": self.inputs}
+        return {
+            "config": config,
+            "versions": versions,
+            "inputs": self.inputs,
+            "begun_from": self.begun_from,
+        }
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from the content of a checkpoint."""

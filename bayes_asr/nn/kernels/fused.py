@@ -97,7 +97,9 @@ class FusedRecurrence(torch.autograd.Function):
                 None if reset is None else [d[rows] for d in reset],
                 out=da[rows],
             )
-        by_V = None if V is None else _weight_gradient(cell, gates, before[0], da, V)
+        by_V = None
+        if V is not None and ctx.needs_input_grad[4]:  # type: ignore[attr-defined]
+            by_V = _weight_gradient(cell, gates, before[0], da, V)
         by_terms = order_directions(da.flatten(2), frames, backwards)
         if ctx.sets == 1:  # type: ignore[attr-defined]
             by_terms = by_terms.sum(1, keepdim=True)

@@ -112,11 +112,8 @@ class CompiledRecurrence(torch.autograd.Function):
         library.call(
             "backward", **job, **kept, V=V, arriving=arriving, by_initial=tuple(by_initial)
         )
-        if "restored" in kept:
-            first = _outer(before, da[..., :-H], job["sets"])
-            by_V = torch.cat((first, _outer(kept["restored"], da[..., -H:], job["sets"])), 2)
-        else:
-            by_V = _outer(before, da, job["sets"])
+        is_trained = ctx.needs_input_grad[5]  # type: ignore[attr-defined]
+        by_V = _by_weights(kept, H, job["sets"]) if is_trained else None
         shares_terms = ctx.shares_terms  # type: ignore[attr-defined]
         by_terms = reduce(torch.add, da.split(1, 1)) if shares_terms else da.contiguous()
         return None, None, None, None, by_terms, by_V, None, *by_initial
@@ -168,6 +165,15 @@ def _rows(N: int, D: int, width: int, sets: int, dtype: torch.dtype) -> Tensor:
     if sets == 1:
         return torch.empty(N, D, width, dtype=dtype)
     return torch.empty(D, N, width, dtype=dtype).transpose(0, 1)
+
+
+def _by_weights(kept: dict[str, Tensor], H: int, sets: int) -> Tensor:
+    """The gradient of V [sets, H, X], of what the way back has left in `kept`."""
+    da, before = kept["slopes"], kept["before"]
+    if "restored" not in kept:
+        return _outer(before, da, sets)
+    first = _outer(before, da[..., :-H], sets)
+    return torch.cat((first, _outer(kept["restored"], da[..., -H:], sets)), 2)
 
 
 def _outer(h_NDH: Tensor, da_NDX: Tensor, sets: int) -> Tensor:

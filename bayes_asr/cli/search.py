@@ -1,0 +1,102 @@
+"""bayes-asr search: trials of a training with other settings, and which of them is best."""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bayes_asr.cli.arguments import key, positive, processes, seed, share
+from bayes_asr.config import Config, as_yaml, load
+from bayes_asr.errors import InputError, printable
+from bayes_asr.processes.malloc import keep_freed_memory
+from bayes_asr.programs import open_pipe
+from bayes_asr.trials.search_runs import Outcome, Plan, Trial, search
+from bayes_asr.trials.space import Settings, as_set, combine, draw, read_space
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("config", nargs="+", type=Path, help="YAML files, the later win")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
+    parser.add_argument(
+        "--space", required=True, type=Path, metavar="FILE", help="YAML: what keys may be"
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the runs")
+    parser.add_argument(
+        "--trials", type=positive, default=20, metavar="N", help="default %(default)s"
+    )
+    parser.add_argument("--seed", type=seed, default=1, metavar="N", help="of what is drawn")
+    parser.add_argument("--grid", action="store_true", help="every combination, not N drawn ones")
+    parser.add_argument(
+        "--rungs",
+        type=key("train.epochs"),
+        nargs="+",
+        metavar="EPOCHS",
+        help="after so many epochs the better half goes on (default: all have train.epochs)",
+    )
+    parser.add_argument(
+        "--stop-at", type=share, metavar="ERROR", help="dev frame error that is good enough"
+    )
+    parser.add_argument(
+        "--nj", type=processes, default=1, metavar="N", help="trials at a time (default 1)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the trials as JSON")
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train the trials that are left, and print the table."""
+    keep_freed_memory()
+    base, space = load(args.config, args.set), read_space(args.space)
+    if args.grid:
+        settings = list(combine(space))
+    else:
+        settings = [draw(space, args.seed, number + 1) for number in range(args.trials)]
+    trials = [_make_trial(args, number, chosen) for number, chosen in enumerate(settings, start=1)]
+    rungs = tuple(args.rungs or [base.train.epochs])
+    about = {
+        "configuration": as_yaml(base),
+        "space": {name: repr(values) for name, values in space.items()},
+        "seed": None if args.grid else args.seed,
+        "rungs": list(rungs),
+    }
+    plan = Plan(rungs, args.stop_at, args.nj, open_pipe if args.allow_pipes else None)
+    outcomes = search(trials, plan, args.out, about)
+    if args.json:
+        print(json.dumps([vars(outcome) for outcome in outcomes], indent=1))
+    else:
+        _print_table(outcomes, list(space))
+
+
+def _make_trial(args: argparse.Namespace, number: int, settings: Settings) -> Trial:
+    name = f"trial-{number:03d}"
+    try:
+        config: Config = load(args.config, [*args.set, *as_set(settings)])
+    except InputError as error:
+        raise InputError(f"{args.space}: {name}: {error}") from None
+    return Trial(number, settings, config, args.out / name)
+
+
+def _print_table(outcomes: Sequence[Outcome], keys: Sequence[str]) -> None:
+    rows = [("trial", *keys, "epochs", "dev error", "in epoch", "why"), *_list_rows(outcomes, keys)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+
+
+def _list_rows(outcomes: Sequence[Outcome], keys: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for outcome in outcomes:
+        yield (
+            Path(outcome.run).name,
+            *(_show(outcome.settings[key]) for key in keys),
+            str(outcome.epochs),
+            "failed" if outcome.dev_error is None else f"{outcome.dev_error:.4f}",
+            "" if outcome.epoch is None else str(outcome.epoch),
+            printable(outcome.why or ""),
+        )
+
+
+def _show(value: Any) -> str:
+    return printable(value if isinstance(value, str) else json.dumps(value))

@@ -1,0 +1,157 @@
+"""The keys of the section `train`, their types and ranges."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypeVar, overload
+
+from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES
+from bayes_asr.config.ranges import Count, OneOf, Share, Weight, Within
+from bayes_asr.errors import InputError
+
+Value = TypeVar("Value")
+Rate = Annotated[float, Within(1e-8, 10)]
+OptimizerName = Annotated[str, OneOf(OPTIMIZERS)]
+Frames = Annotated[int, Within(0, 10_000_000)]
+Decay = Annotated[float, Within(0, 0.999999)]
+OFF = ("momentum", "dampening", "nesterov", "centered", "amsgrad")
+"""Options of optimizers that are 0 or false where they are not wanted."""
+
+
+@overload
+def at_epoch(value: Mapping[int, Value], epoch: int) -> Value: ...
+@overload
+def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value: ...
+def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value:
+    """What a key says of an epoch: one value of all, or that of the last epoch named up to it."""
+    if not isinstance(value, Mapping):
+        return value
+    return value[max(first for first in value if first <= epoch)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerTraining:
+    """How one layer or head is trained, where that is not as all others."""
+
+    learning_rate_factor: Annotated[float, Within(1e-6, 1e3)]
+    optimizer: OptimizerName | None
+    frozen_epochs: Annotated[int, Within(0, 100_000)] | Literal["all"]
+
+    def is_frozen(self, epoch: int) -> bool:
+        """Whether it is kept as it is in an epoch, counted from 1."""
+        return self.frozen_epochs == "all" or epoch <= self.frozen_epochs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """A run whose weights a new one begins with.
+
+    layers: the old layer or head by the new one; none: all that fit. normalisation: whether the
+    mean and deviation of the features are measured on the data, or those of the run.
+    """
+
+    run: str
+    layers: Mapping[str, str] = field(default_factory=dict)
+    normalisation: Literal["data", "run"] = "data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecAugmentConfig:
+    """Which spans of features are masked in training."""
+
+    time_masks: Annotated[int, Within(0, 100)]
+    time_width: Annotated[int, Within(0, 10_000)]
+    time_share: Share
+    frequency_masks: Annotated[int, Within(0, 100)]
+    frequency_width: Annotated[int, Within(0, 10_000)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How the network is trained."""
+
+    epochs: Count
+    batch_sequences: Count | Mapping[Count, Count]
+    batch_frames: Count
+    max_frames: Frames | Mapping[Count, Frames]
+    device: Literal["auto", "cpu", "cuda"]
+    precision: Literal["float32", "bfloat16"]
+    criterion: Annotated[str, OneOf(CRITERIA)]
+    optimizer: OptimizerName
+    momentum: Decay
+    dampening: Share
+    nesterov: bool
+    alpha: Decay
+    centered: bool
+    betas: tuple[Decay, ...]
+    amsgrad: bool
+    epsilon: Annotated[float, Within(1e-12, 1)]
+    weight_decay: Share
+    learning_rate: Rate
+    schedule: Annotated[str, OneOf(SCHEDULES)]
+    halving_factor: Annotated[float, Within(0.01, 1)]
+    improvement_threshold: Annotated[float, Within(-1, 1)]
+    learning_rates: Mapping[Count, Rate]
+    warmup_epochs: Annotated[float, Within(0, 1000)]
+    warmup_batches: Frames
+    layers: Mapping[str, LayerTraining]
+    init_from: tuple[Transfer, ...]
+    max_gradient_norm: Annotated[float, Within(1e-6, 1e9)]
+    monophone_weight: Weight
+    target_weights: Mapping[str, Weight]
+    freeze_activations: Annotated[int, Within(0, 100_000)]
+    noise: Annotated[float, Within(0, 10)]
+    tempo: Annotated[float, Within(0, 0.5)]
+    spec_augment: SpecAugmentConfig
+    save_minutes: Annotated[float, Within(0, 10_000)]
+    max_bad_batches: Annotated[int, Within(0, 1_000_000)]
+    max_returns: Annotated[int, Within(0, 100)]
+    tensorboard: bool
+
+    def __post_init__(self) -> None:
+        """Refuse options that contradict each other, or that nothing would read."""
+        self._check_optimizers()
+        self._check_epochs()
+        if "pdfs" in self.target_weights:
+            raise InputError(
+                "train.target_weights.pdfs is not to be set: that loss counts 1; weigh the others"
+                " against it"
+            )
+        if self.warmup_epochs and self.warmup_batches:
+            raise InputError(
+                f"train.warmup_batches is {self.warmup_batches}, and train.warmup_epochs is"
+                f" {self.warmup_epochs:g}; keep one of the two"
+            )
+
+    def _check_optimizers(self) -> None:
+        own = (layer.optimizer for layer in self.layers.values())
+        used = {self.optimizer, *(name for name in own if name)}
+        for option in OFF:
+            having = [name for name, one in OPTIMIZERS.items() if option in one.options]
+            if getattr(self, option) and not used.intersection(having):
+                raise InputError(
+                    f"train.{option} is of {' and '.join(having)}, but train.optimizer is"
+                    f" {self.optimizer}; leave it out"
+                )
+        if self.nesterov and (not self.momentum or self.dampening):
+            raise InputError(
+                f"train.nesterov wants train.momentum above 0 and train.dampening 0, but these are"
+                f" {self.momentum:g} and {self.dampening:g}"
+            )
+        if len(self.betas) != 2:
+            raise InputError(f"train.betas has {len(self.betas)} numbers; give two")
+
+    def _check_epochs(self) -> None:
+        for key in ("batch_sequences", "max_frames", "learning_rates"):
+            value = getattr(self, key)
+            if isinstance(value, Mapping) and value and 1 not in value:
+                raise InputError(f"train.{key} says nothing of epoch 1; begin with it")
+        if self.schedule == "list" and not self.learning_rates:
+            raise InputError(
+                "train.schedule is list, but train.learning_rates is empty; give it rates by their"
+                " first epoch, {1: 1e-3, 9: 1e-4}"
+            )
+        if self.schedule != "list" and self.learning_rates:
+            raise InputError(
+                "train.learning_rates is what train.schedule = list reads, but that is"
+                f" {self.schedule}; set both or neither"
+            )

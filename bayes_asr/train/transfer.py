@@ -1,0 +1,162 @@
+"""A run that begins with weights of others: which layers are taken, and why others are not."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from bayes_asr.config.training_keys import Transfer
+from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FrontEnd
+from bayes_asr.log import LOGGER
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.runs import checkpoint
+from bayes_asr.runs.trained_network import TrainedNetwork, read_network
+from bayes_asr.train.components import check_parts
+
+KEY = "train.init_from"
+FREE = ("name", "reads", "units", "dropout", "input_dropout", "dropout_scaling", "fused")
+"""What may differ between layers that fit: the size shows in the weights, the rest trains anew."""
+
+
+@dataclass
+class Beginning:
+    """What a run begins with that is not its own.
+
+    parts: the run of each layer and head that is taken; front_ends: of the streams whose
+    normalisation is kept; hashes: SHA-256 of the networks, by file.
+    """
+
+    parts: dict[str, str] = field(default_factory=dict)
+    front_ends: dict[str, FrontEnd] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
+
+
+def begin_from(transfers: Sequence[Transfer], model: AcousticModel) -> Beginning:
+    """Copy weights and running statistics of the best networks of runs into a model.
+
+    InputError for a run that cannot be read, names that are not there, sizes that disagree where a
+    layer is asked for by name, and where nothing fits.
+    """
+    beginning = Beginning()
+    for transfer in transfers:
+        path = Path(transfer.run) / checkpoint.BEST
+        old = read_network(Path(transfer.run))
+        beginning.hashes[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        if transfer.layers:
+            taken = _take_named(transfer, old.model, model, beginning)
+        else:
+            taken = _take_fitting(transfer, old.model, model, beginning)
+        beginning.parts |= dict.fromkeys(taken, transfer.run)
+        said = (
+            f"{name} ({old_name})" * (name != old_name) or name for name, old_name in taken.items()
+        )
+        LOGGER.info("%s: taken: %s", path, ", ".join(said))
+        if transfer.normalisation == "run":
+            beginning.front_ends |= _keep_front_ends(transfer, old, model)
+    left = [name for name in model.parts if transfers and name not in beginning.parts]
+    if left:
+        LOGGER.info("%s: begun at random: %s", KEY, ", ".join(left))
+    return beginning
+
+
+def _take_named(
+    transfer: Transfer, old: AcousticModel, model: AcousticModel, so_far: Beginning
+) -> Mapping[str, str]:
+    """Take the layers that a transfer names; returns the old one of each."""
+    check_parts(KEY, transfer.layers, model.architecture)
+    check_parts(f"{KEY}: {transfer.run}", transfer.layers.values(), old.architecture)
+    for name, old_name in transfer.layers.items():
+        if name in so_far.parts:
+            raise InputError(
+                f"{KEY} takes {name} from {so_far.parts[name]} and from {transfer.run}; leave one"
+            )
+        why = _compare_shapes(old.parts[old_name], model.parts[name])
+        if why:
+            raise InputError(
+                f"{KEY}: {old_name} of {transfer.run} does not fit {name}: {why}; leave it out, or"
+                " make them of one size"
+            )
+        why = _compare_kinds(old, old_name, model, name)
+        if why:
+            LOGGER.warning("%s: %s as %s: %s", transfer.run, old_name, name, why)
+        _copy(old.parts[old_name], model.parts[name])
+    return transfer.layers
+
+
+def _take_fitting(
+    transfer: Transfer, old: AcousticModel, model: AcousticModel, so_far: Beginning
+) -> Mapping[str, str]:
+    """Take all that has the name, kind and size of an old one, unless another run gave it."""
+    taken, left = [], []
+    for name, part in model.parts.items():
+        if name in so_far.parts:
+            continue
+        if name not in old.parts:
+            left.append(f"{name}: not there")
+            continue
+        why = _compare_shapes(old.parts[name], part) or _compare_kinds(old, name, model, name)
+        if why:
+            left.append(f"{name}: {why}")
+            continue
+        _copy(old.parts[name], part)
+        taken.append(name)
+    if not taken:
+        raise InputError(f"{KEY}: nothing of {transfer.run} fits: {'; '.join(left)}")
+    if left:
+        LOGGER.warning("%s: not taken: %s", transfer.run, "; ".join(left))
+    return {name: name for name in taken}
+
+
+def _copy(old: nn.Module, new: nn.Module) -> None:
+    new.load_state_dict(old.state_dict())
+
+
+def _compare_shapes(old: nn.Module, new: nn.Module) -> str:
+    """What of the weights and statistics of two modules disagrees, "" where nothing does."""
+    there, here = (
+        {name: list(value.shape) for name, value in part.state_dict().items()}
+        for part in (old, new)
+    )
+    for name in there | here:
+        if there.get(name) != here.get(name):
+            was, now = (
+                f"has {name} of size {one[name]}" if name in one else f"has no {name}"
+                for one in (there, here)
+            )
+            return f"it {was}, this one {now}"
+    return ""
+
+
+def _compare_kinds(old: AcousticModel, old_name: str, new: AcousticModel, name: str) -> str:
+    """What of the equations of two layers disagrees, "" where nothing does; heads have one kind."""
+    there, here = (_find_options(*one) for one in ((old, old_name), (new, name)))
+    for key in there | here:
+        if there.get(key) != here.get(key):
+            return f"{key} is {there.get(key)} there and {here.get(key)} here"
+    return ""
+
+
+def _find_options(model: AcousticModel, name: str) -> dict[str, Any]:
+    described = {layer["name"]: layer for layer in model.architecture["layers"]}
+    return {key: value for key, value in described.get(name, {}).items() if key not in FREE}
+
+
+def _keep_front_ends(
+    transfer: Transfer, old: TrainedNetwork, model: AcousticModel
+) -> dict[str, FrontEnd]:
+    """The front ends of a run for all streams of a model."""
+    kept = {}
+    for stream, size in model.architecture["streams"].items():
+        front_end = old.front_ends.get(stream)
+        if front_end is None or front_end.size != size:
+            found = "there is none" if front_end is None else f"that has {front_end.size} values"
+            raise InputError(
+                f"{KEY}: normalisation is that of {transfer.run} for the stream {stream} of"
+                f" {size} values, but {found}; use normalisation: data"
+            )
+        kept[stream] = front_end
+    return kept
