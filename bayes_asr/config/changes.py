@@ -28,7 +28,7 @@ def describe_changes(files: Sequence[Path]) -> list[str]:
     decided, final = (dict(_flatten(merge(some))) for some in (recipe, files))
     changes: dict[Path | None, list[str]] = {}
     for key, before in decided.items():
-        now = final[key]
+        now = final.get(key, Located(None, ""))  # of a mapping that is another one now
         if before.file != (CONF / "base.yaml").resolve() and now.value != before.value:
             changes.setdefault(now.file, []).append(f"{key} {before.value} -> {now.value}")
     return [

@@ -2,53 +2,19 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import yaml
 
-from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES, UNIT_OPTIONS, check_unit
+from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES, UNIT_OPTIONS, check_unit, nearest
+from bayes_asr.config.kinds import KindsConfig
+from bayes_asr.config.ranges import Context, Count, Dropout, OneOf, Share, Units, Within
+from bayes_asr.config.stack import StackLayer, complete, read_stack
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
-
-@dataclass(frozen=True)
-class Within:
-    """The range of a number, both ends included."""
-
-    low: float
-    high: float
-
-    def admits(self, number: float) -> bool:
-        """Whether a number is in it."""
-        return self.low <= number <= self.high
-
-    def describe(self, kind: str) -> str:
-        """It in words."""
-        return f"{kind} between {self.low:.10g} and {self.high:.10g}"
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """The names in a table of `catalogue`."""
-
-    table: Mapping[str, Any]
-
-    def admits(self, name: str) -> bool:
-        """Whether the table has a name."""
-        return name in self.table
-
-    def describe(self, _: str) -> str:
-        """It in words."""
-        return f"one of {', '.join(self.table)}"
-
-
-Share = Annotated[float, Within(0, 1)]
-Dropout = Annotated[float, Within(0, 0.95)]
-Units = Annotated[int, Within(1, 100_000)]
-Count = Annotated[int, Within(1, 10_000_000)]
-Context = Annotated[int, Within(0, 50)]
 LM_WEIGHTS = Within(1e-3, 1e3)
 PENALTIES = Within(-1e3, 1e3)
 
@@ -132,16 +98,48 @@ class ModelConfig:
     units: Units | tuple[Units, ...]
     bidirectional: bool
     tied_directions: bool
-    norm: Literal["batch", "batch-shared", "layer", "none"]
+    norm: Literal["batch", "batch-shared", "layer", "layer-pytorch-kaldi", "none"]
     dropout: Dropout
     dropout_scaling: Literal["pytorch-kaldi", "inverted"]
     input_dropout: Dropout
     initial_state: Literal["fixed", "trained"]
     hand_on: Literal["log", "prob"]
     input_init: Literal["xavier", "uniform"]
+    stack: tuple[Mapping[str, Any], ...]
+    heads: Mapping[str, str]
+    kinds: KindsConfig
 
     def __post_init__(self) -> None:
-        """Refuse a unit that is not there, and options that it does not have."""
+        """Refuse a unit that is not there, options that it does not have, and what no stack is."""
+        self._check_unit()
+        numbered = [f"layer{number + 1}" for number in range(self.layers)]
+        names = [layer.name for layer in self.read_stack()] or numbered
+        for target, name in self.heads.items():
+            if name not in names:
+                raise InputError(
+                    f"model.heads has {target}: {name}, but there is no layer {name}; layers:"
+                    f" {', '.join(names)}{nearest(name, names)}"
+                )
+
+    def read_stack(self) -> list[StackLayer]:
+        """The layers of `stack` with all their options; InputError for what is none."""
+        return read_stack(self.stack, self._complete)
+
+    def _complete(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All options of a layer, by those that it gives; those of recurrent layers are of here."""
+        if kind != "recurrent":
+            return vars(complete(getattr(self.kinds, kind), given))
+        others = ("layers", "stack", "heads", "kinds")
+        options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
+        if given.get("unit", self.unit) != self.unit:  # whose options are not of that unit
+            plain = {"form": None, "activation": None, "activation_trains": ()}
+            options |= plain | {"peepholes": False, "smooth": False}
+        layer = complete(replace(self, **options), given, without=others)
+        if isinstance(layer.units, tuple):
+            raise InputError(f"units is {list(layer.units)}; a layer has one number of units")
+        return {key: value for key, value in vars(layer).items() if key not in others}
+
+    def _check_unit(self) -> None:
         given = {key: value for key in UNIT_OPTIONS if (value := getattr(self, key))}
         try:
             unit = check_unit(self.unit, given)
@@ -282,7 +280,8 @@ def keys() -> Iterator[str]:
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Keys whose values differ, with both values."""
     before, after = (dict(_flat(_plain(config))) for config in (old, new))
-    return {key: (before[key], after[key]) for key in before if before[key] != after[key]}
+    pairs = {key: (before.get(key), after.get(key)) for key in before | after}
+    return {key: (old, new) for key, (old, new) in pairs.items() if old != new}
 
 
 def _plain(value: Any) -> Any:

@@ -1,9 +1,10 @@
 """Plain values as the types of the schema, and those types in words."""
 
 import types
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from bayes_asr.config.schema import OneOf, Within
+from bayes_asr.config.ranges import OneOf, Within
 
 NAMES = {
     int: "a whole number",
@@ -11,6 +12,7 @@ NAMES = {
     str: "text",
     bool: "true or false",
     types.NoneType: "null",
+    Any: "a value",
 }
 
 
@@ -30,6 +32,10 @@ def convert(hint: Any, value: Any) -> Any:
     if origin is tuple:
         items = value if isinstance(value, list) else [value]
         return tuple(convert(arguments[0], item) for item in items)
+    if origin is Mapping:
+        return _convert_mapping(arguments[1], value)
+    if hint is Any:
+        return value
     if hint is float and type(value) is int:
         try:
             return float(value)
@@ -50,6 +56,8 @@ def describe(hint: Any) -> str:
         return "one of " + ", ".join(map(str, arguments))
     if origin is tuple:
         return f"a list, each of it {describe(arguments[0])}"
+    if origin is Mapping:
+        return f"a mapping of names, each to {describe(arguments[1])}"
     if origin in (Union, types.UnionType):
         return " or ".join(describe(option) for option in arguments)
     return NAMES[hint]
@@ -65,6 +73,12 @@ def list_choices(hint: Any) -> tuple[Any, ...]:
     if origin in (Union, types.UnionType, tuple):
         return tuple(choice for option in arguments for choice in list_choices(option))
     return ()
+
+
+def _convert_mapping(hint: Any, value: Any) -> dict[str, Any]:
+    if type(value) is not dict or not all(isinstance(name, str) for name in value):
+        raise ValueError
+    return {name: convert(hint, item) for name, item in value.items()}
 
 
 def _first_that_fits(options: tuple[Any, ...], value: Any) -> Any:

@@ -30,7 +30,9 @@ def test_base_names_every_key_once_with_its_meaning() -> None:
             name
             for key, value in values.items()
             for name in (
-                leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else [prefix + key]
+                leaves(value, f"{prefix}{key}.")
+                if isinstance(value, dict) and value
+                else [prefix + key]
             )
         ]
 

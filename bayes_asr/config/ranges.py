@@ -1,0 +1,43 @@
+"""What numbers and names of a configuration may be."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated
+
+
+@dataclass(frozen=True)
+class Within:
+    """The range of a number, both ends included."""
+
+    low: float
+    high: float
+
+    def admits(self, number: float) -> bool:
+        """Whether a number is in it."""
+        return self.low <= number <= self.high
+
+    def describe(self, kind: str) -> str:
+        """It in words."""
+        return f"{kind} between {self.low:.10g} and {self.high:.10g}"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The names in a table of `catalogue`."""
+
+    table: Collection[str]
+
+    def admits(self, name: str) -> bool:
+        """Whether the table has a name."""
+        return name in self.table
+
+    def describe(self, _: str) -> str:
+        """It in words."""
+        return f"one of {', '.join(self.table)}"
+
+
+Share = Annotated[float, Within(0, 1)]
+Dropout = Annotated[float, Within(0, 0.95)]
+Units = Annotated[int, Within(1, 100_000)]
+Count = Annotated[int, Within(1, 10_000_000)]
+Context = Annotated[int, Within(0, 50)]
