@@ -16,6 +16,7 @@ from bayes_asr.errors import InputError
 MOMENTUM = 0.05  # as in pytorch-kaldi and the authors' code
 NORMS = ("batch", "batch-shared", "layer", "layer-pytorch-kaldi", "none")
 LEAST_DEVIATION = 1e-6  # added to deviations, as in pytorch-kaldi
+LEAST_VARIANCE = 1e-24
 
 
 AddUp = Callable[[Tensor], None]
@@ -159,8 +160,10 @@ class PytorchKaldiLayerNorm(LayerNorm):
 
     def standardise(self, x_NGH: Tensor) -> Tensor:
         """Give each group mean 0 and about deviation 1."""
-        deviation, mean = torch.std_mean(x_NGH, -1, keepdim=True)
-        return (x_NGH - mean) / (deviation + LEAST_DEVIATION)
+        centred = x_NGH - x_NGH.mean(-1, keepdim=True)
+        variance = centred.square().sum(-1, keepdim=True) / (x_NGH.shape[-1] - 1)
+        # A constant, such as digital silence, would have an infinite slope.
+        return centred / (variance.clamp(min=LEAST_VARIANCE).sqrt() + LEAST_DEVIATION)
 
 
 LAYER_NORMS = {"layer": LayerNorm, "layer-pytorch-kaldi": PytorchKaldiLayerNorm}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
@@ -64,11 +65,9 @@ def name_form(form: Mapping[str, Any]) -> str:
 
 def stacked(*stack: Mapping[str, Any], heads: Mapping[str, str] | None = None) -> AcousticModel:
     """A network of this stack in double precision, on 12 inputs, whose parameters are random."""
-    targets = {"pdfs": 4, "monophones": 3}
-    given = {"stack": list(stack), "heads": dict(heads or {})}
-    model = load([], [f"model.{key}={json.dumps(value)}" for key, value in given.items()]).model
+    plan = _plan(json.dumps(list(stack)), json.dumps(dict(heads or {})))
     torch.manual_seed(1)
-    built = AcousticModel(**architecture(model, {STREAM: INPUTS}, targets)).double()
+    built = AcousticModel(**plan).double()
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -76,6 +75,12 @@ def stacked(*stack: Mapping[str, Any], heads: Mapping[str, str] | None = None) -
             if key.endswith("running_mean"):
                 buffer.normal_()
     return built
+
+
+@cache
+def _plan(stack: str, heads: str) -> dict[str, Any]:
+    model = load([], [f"model.stack={stack}", f"model.heads={heads}"]).model
+    return architecture(model, {STREAM: INPUTS}, {"pdfs": 4, "monophones": 3})
 
 
 def network_of(form: Mapping[str, Any], **more: Any) -> AcousticModel:
