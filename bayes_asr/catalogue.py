@@ -15,7 +15,10 @@ from bayes_asr.errors import InputError
 PARAMETERS = {"p-sigmoid": ("eta", "gamma", "theta"), "p-relu": ("alpha", "beta")}
 """Activations with parameters that may be trained, and these."""
 
-ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", *PARAMETERS)
+FIXED = ("tanh", "sigmoid", "relu", "softplus", "leaky-relu", "elu", "linear")
+"""Activations without parameters, which every layer can have."""
+
+ACTIVATIONS = (*FIXED, *PARAMETERS)
 """What `activation` of a unit may be."""
 
 
@@ -105,10 +108,19 @@ UNITS = {
     "mgu": Unit("nn.units.gated:MGU", activations=_list_activations("tanh")),
     "minimal-gru": Unit("nn.units.gated:MinimalGRU", activations=_list_activations("tanh")),
     "ubru": Unit("nn.units.unitwise:UBRU", smooth=(False, True), probabilistic=True),
-    "mlp": Unit("nn.units.bayesian:MLP", activations=_list_activations("tanh")),
+    "mlp": Unit("nn.units.bayesian:MLP", activations=(*_list_activations("tanh"), "log-softmax")),
 }
 
-LAYERS = {"recurrent": "nn.recurrent:RecurrentLayer"}
+LAYERS = {
+    "recurrent": "nn.recurrent:RecurrentLayer",
+    "mlp": "nn.recurrent:FeedForwardLayer",
+    "conv1d": "nn.convolution:Convolution1d",
+    "conv2d": "nn.convolution:Convolution2d",
+    "sinc": "nn.sinc:SincLayer",
+    "projection": "nn.pointwise:Projection",
+    "norm": "nn.pointwise:Normalisation",
+    "dropout": "nn.pointwise:Dropout",
+}
 CRITERIA = {"cross-entropy": "nn.criteria:CrossEntropy"}
 OPTIMIZERS = {
     "adam": Optimizer("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),

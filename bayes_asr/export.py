@@ -111,7 +111,7 @@ def describe(
     return {
         "bayes_asr": __version__,
         "unit": ", ".join(units),
-        "layers": json.dumps([layer["units"] for layer in layers]),
+        "layers": json.dumps([layer.get("units", layer["kind"]) for layer in layers]),
         "features": str(first["features"]),
         "pdfs": str(len(network.log_priors)),
         "front_end": json.dumps(first["front_end"]),

@@ -24,10 +24,14 @@ def run(args: argparse.Namespace) -> None:
     settle(args.out)
     if args.out.exists() and any(args.out.iterdir()):
         raise InputError(f"{args.out}: is not empty; choose another folder")
+    config = load([args.run / "config.yaml"])
+    if config.model.stack:
+        raise InputError(
+            f"{args.run}: has model.stack; only networks of model.unit: mlp can be folded"
+        )
     trained = read_network(args.run)
     plain = fold(trained.model)
     folded = replace(trained, model=plain)
-    config = load([args.run / "config.yaml"])
     model = replace(
         config.model,
         activation=plain.architecture["layers"][0]["options"]["activation"],

@@ -205,7 +205,8 @@ def _parse_setting(setting: str) -> dict[str, Any]:
         said = f"the value is not YAML: {_problem(error)}"
         raise InputError(f"--set {setting[:MOST_SHOWN]}: {said}") from None
     first, *below = key.split(".")
-    nested = _locate_plain(value, f"--set {setting}")
+    shown = setting if len(setting) <= MOST_SHOWN else f"{setting[:MOST_SHOWN]}..."
+    nested = _locate_plain(value, f"--set {shown}")
     for part in reversed(below):
         nested = {part: nested}
     return {first: nested}
@@ -374,6 +375,10 @@ def _find_where(values: Any, said: str) -> str:
 
 
 def _convert_leaf(hint: Any, located: Any, key: str) -> Any:
+    if isinstance(located, dict) and get_origin(hint) is Mapping:
+        first = next(iter(located.values()), None)
+        where = _first_leaf(key, first)[1].where if first else str(CONF / "base.yaml")
+        located = Located(_strip_places(located), where)
     if isinstance(located, dict):
         _, leaf = _first_leaf(key, located)
         raise InputError(f"{leaf.where}: {key} is one value, not a section of keys")
@@ -384,6 +389,13 @@ def _convert_leaf(hint: Any, located: Any, key: str) -> Any:
             f"{located.where}: {key} is {_shown(located.value)}; it must be {describe(hint)}"
             f"{suggest(located.value, list_choices(hint))}"
         ) from None
+
+
+def _strip_places(located: Any) -> Any:
+    """Nested values without where they were written."""
+    if isinstance(located, dict):
+        return {name: _strip_places(value) for name, value in located.items()}
+    return located.value
 
 
 def _shown(value: Any) -> str:

@@ -1,8 +1,8 @@
 """What values of keys may be, besides their types."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Within:
 class OneOf:
     """The names in a table of `catalogue`."""
 
-    table: Mapping[str, Any] = field(hash=False)
+    table: Collection[str] = field(hash=False)
 
     def admits(self, name: str) -> bool:
         """Whether the table has a name."""

@@ -7,7 +7,7 @@ sections, conf/base.yaml describes one of them, called NAME, which says what the
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -15,7 +15,9 @@ import yaml
 
 from bayes_asr.catalogue import UNIT_OPTIONS, check_unit, nearest
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
+from bayes_asr.config.kinds import KindsConfig
 from bayes_asr.config.ranges import NAME, Dropout, Units, Within
+from bayes_asr.config.stack import StackLayer, complete, read_stack
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
@@ -40,16 +42,48 @@ class ModelConfig:
     units: Units | tuple[Units, ...]
     bidirectional: bool
     tied_directions: bool
-    norm: Literal["batch", "batch-shared", "layer", "none"]
+    norm: Literal["batch", "batch-shared", "layer", "layer-pytorch-kaldi", "none"]
     dropout: Dropout
     dropout_scaling: Literal["pytorch-kaldi", "inverted"]
     input_dropout: Dropout
     initial_state: Literal["fixed", "trained"]
     hand_on: Literal["log", "prob"]
     input_init: Literal["xavier", "uniform"]
+    stack: tuple[Mapping[str, Any], ...]
+    heads: Mapping[str, str]
+    kinds: KindsConfig
 
     def __post_init__(self) -> None:
-        """Refuse a unit that is not there, and options that it does not have."""
+        """Refuse a unit that is not there, options that it does not have, and what no stack is."""
+        self._check_unit()
+        numbered = [f"layer{number + 1}" for number in range(self.layers)]
+        names = [layer.name for layer in self.read_stack()] or numbered
+        for target, name in self.heads.items():
+            if name not in names:
+                raise InputError(
+                    f"model.heads has {target}: {name}, but there is no layer {name}; layers:"
+                    f" {', '.join(names)}{nearest(name, names)}"
+                )
+
+    def read_stack(self) -> list[StackLayer]:
+        """The layers of `stack` with all their options; InputError for what is none."""
+        return read_stack(self.stack, self._complete)
+
+    def _complete(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All options of a layer, by those that it gives; those of recurrent layers are of here."""
+        if kind != "recurrent":
+            return vars(complete(getattr(self.kinds, kind), given))
+        others = ("layers", "stack", "heads", "kinds")
+        options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
+        if given.get("unit", self.unit) != self.unit:  # whose options are not of that unit
+            plain = {"form": None, "activation": None, "activation_trains": ()}
+            options |= plain | {"peepholes": False, "smooth": False}
+        layer = complete(replace(self, **options), given, without=others)
+        if isinstance(layer.units, tuple):
+            raise InputError(f"units is {list(layer.units)}; a layer has one number of units")
+        return {key: value for key, value in vars(layer).items() if key not in others}
+
+    def _check_unit(self) -> None:
         given = {key: value for key in UNIT_OPTIONS if (value := getattr(self, key))}
         try:
             unit = check_unit(self.unit, given)

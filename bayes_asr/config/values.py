@@ -13,6 +13,7 @@ NAMES = {
     str: "text",
     bool: "true or false",
     types.NoneType: "null",
+    Any: "a value",
 }
 
 
@@ -32,6 +33,10 @@ def convert(hint: Any, value: Any) -> Any:
     if origin is tuple:
         items = value if isinstance(value, list) else [value]
         return tuple(convert(arguments[0], item) for item in items)
+    if origin is Mapping:
+        return _convert_mapping(arguments[1], value)
+    if hint is Any:
+        return value
     if hint is float and type(value) is int:
         try:
             return float(value)
@@ -89,6 +94,12 @@ def list_choices(hint: Any) -> tuple[Any, ...]:
     if origin in (Union, types.UnionType, tuple):
         return tuple(choice for option in arguments for choice in list_choices(option))
     return ()
+
+
+def _convert_mapping(hint: Any, value: Any) -> dict[str, Any]:
+    if type(value) is not dict or not all(isinstance(name, str) for name in value):
+        raise ValueError
+    return {name: convert(hint, item) for name, item in value.items()}
 
 
 def _first_that_fits(options: tuple[Any, ...], value: Any) -> Any:

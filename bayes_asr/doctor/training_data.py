@@ -26,7 +26,7 @@ from bayes_asr.features.streams import check_headers, say_stream
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.train.components import architecture, plan_network
+from bayes_asr.train.components import architecture, plan_network, target_weights
 
 SAMPLE = 10  # utterances of a set that are read
 UPDATED = 5  # what is held of each weight: itself, its gradient, two moments, a temporary
@@ -42,7 +42,7 @@ def check_corpus(
     """
     checks: list[Check] = []
     with collect_messages(checks, "training data", blocking=True):
-        architecture(config.model, {"features": 1}, {"pdfs": 1})
+        architecture(config.model, {"features": 1}, dict.fromkeys(target_weights(config.train), 1))
         train, dev = training_and_dev(config, open_pipe)
         heads = plan_network(config, train)["heads"]
         for name, data in (("train", train), ("dev", dev)):
@@ -101,7 +101,7 @@ def _estimate_resources(
     sequences = max(of_epochs.values()) if isinstance(of_epochs, Mapping) else of_epochs
     longest = sorted(train.lengths.values())[-sequences:]
     frames = max(longest[-1], min(sum(longest), config.train.batch_frames))
-    values = VALUES_PER_UNIT * sum(cast(Layer, layer).outputs for layer in model.layers)
+    values = VALUES_PER_UNIT * sum(cast(Layer, layer).widest for layer in model.layers)
     needed = UPDATED * weights + 4 * frames * (values + 3 * sum(outputs.values()))
     free = _find_free_memory()
     yield Check(

@@ -43,7 +43,7 @@ from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
-from bayes_asr.train.components import architecture
+from bayes_asr.train.components import architecture, target_weights
 
 DECODED = ("dev", "test")  # sets
 FIRST, LAST = 3, 7  # stages of a recipe: from training to the report
@@ -122,8 +122,9 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
     streams = _open_streams(config, "train", open_pipe)
     _, model = _read_model(config)
     sizes = {name: some[some.utterances[0]].shape[1] for name, some in streams.items()}
+    heads = {**dict.fromkeys(target_weights(config.train), 1), "pdfs": model.num_pdfs}
     with torch.device("meta"):  # counted, not made
-        network = AcousticModel(**architecture(config.model, sizes, {"pdfs": model.num_pdfs}))
+        network = AcousticModel(**architecture(config.model, sizes, heads))
     needed = CHECKPOINTS * 4 * sum(p.numel() for p in network.parameters())
     free = shutil.disk_usage(out).free
     if needed > free:

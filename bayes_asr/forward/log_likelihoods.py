@@ -135,8 +135,10 @@ class LogLikelihoods(nn.Module):
         """
         if self.model.looks_ahead:
             raise InputError(
-                "this network reads an utterance from its end too, so it cannot be computed in"
-                " chunks: train one with model.bidirectional: false (and model.smooth: false)"
+                "this network reads an utterance from its end too"
+                f" ({', '.join(self.model.list_ahead())}), so it cannot be computed in chunks:"
+                " train one with model.bidirectional: false (and model.smooth: false), and in"
+                " model.stack with causal: true, stride: 1 and no instance norm"
             )
 
     def _name(self, features: Given | None, more: Mapping[str, Matrix]) -> Mapping[str, Matrix]:

@@ -66,10 +66,10 @@ class PlainUtterance(PlainNetwork):
 
     def forward(self, features: Tensor, *others: Tensor) -> Tensor:
         """Return log p(pdf|x) - log p(pdf) [T, P]; deltas and context are appended here."""
-        if torch.jit.is_tracing() and any(self.model.begin()):  # type: ignore[attr-defined]
+        if torch.jit.is_tracing() and self.model.unrolled:  # type: ignore[attr-defined]
             raise InputError(
-                "TorchScript would write down one length of utterances for a recurrent network;"
-                " use torch.export or ONNX (bayes-asr export --torch, --onnx)"
+                "TorchScript would write down one length of utterances for a recurrent network, or"
+                " one with a stride; use torch.export or ONNX (bayes-asr export --torch, --onnx)"
             )
         prepared = [
             append_context(x_TF, **left_inside(front_end).shape)

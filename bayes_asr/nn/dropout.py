@@ -35,6 +35,16 @@ def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: floa
     return mask.to(torch.get_default_dtype()).view(len(keys_B), *shape)
 
 
+def drop(x_NX: Tensor, keys: Tensor | None, stream: int, dropout: float) -> Tensor:
+    """Drop each number of x with probability `dropout`, and scale the others up.
+
+    keys: one for each row (`frame_keys`); None: no dropout. stream: see `keep_mask`.
+    """
+    if keys is None or not dropout:
+        return x_NX
+    return x_NX * (keep_mask(keys, stream, x_NX.shape[1:], dropout) / (1 - dropout))
+
+
 def frame_keys(keys_B: Tensor, frames: Frames) -> Tensor:
     """Return a key for each frame [N], from those of the sequences and the time in them."""
     return keys_B[frames.sequence] + _FRAME * frames.time

@@ -23,7 +23,8 @@ def fold(model: AcousticModel) -> AcousticModel:
     stacked = [
         list(reads) == [name] for reads, name in zip(model.reads[1:], model.names, strict=False)
     ]
-    if len(layers) < len(model.layers) or not all(stacked):
+    kinds = {described["kind"] for described in model.architecture["layers"]}
+    if kinds != {"recurrent"} or not all(stacked) or any(model.residual) or model.reads_lower:
         raise InputError("only networks of unit mlp, one layer on the other, can be folded")
     heads = [head for head in model.heads if isinstance(head, nn.Linear)]
     plain_layers = [

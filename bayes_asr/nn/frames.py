@@ -73,6 +73,26 @@ class Frames:
         return self._time_and_sequence[1].to(self.device)
 
     @cached_property
+    def _subsampled(self) -> "dict[int, Frames]":
+        return {1: self}
+
+    def every(self, stride: int) -> "Frames":
+        """Where the frames 0, stride, 2 stride, ... of each sequence lie once they are packed."""
+        if stride not in self._subsampled:
+            lengths = tuple(-(-length // stride) for length in self.lengths)
+            self._subsampled[stride] = Frames(lengths, self.device)
+        return self._subsampled[stride]
+
+    def hold(self, x_MX: Tensor, stride: int) -> Tensor:
+        """Repeat what each frame of `every(stride)` has for the frames up to the next [N, X]."""
+        if stride == 1:
+            return x_MX
+        if len(self.lengths) == 1:  # as above
+            return x_MX.repeat_interleave(stride, 0)[: self.count]
+        starts = torch.tensor(self.every(stride).starts, dtype=torch.long, device=self.device)
+        return x_MX.index_select(0, starts[self.time // stride] + self.sequence)
+
+    @cached_property
     def reverse(self) -> Tensor:
         """Frame order of the time-reversed sequences [N]: frame t of L becomes L-1-t.
 

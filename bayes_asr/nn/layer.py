@@ -13,6 +13,8 @@ State = tuple[Tensor, ...]
 class Layer(nn.Module):
     """A layer of a network, from vectors [N, F] of packed frames to vectors [N, outputs].
 
+    With a stride, the outputs are those of `frames.every(stride)`.
+
     It is built as `Layer(inputs, number, **options)`: the size of what it reads, its number in the
     network (which tells its dropout masks from those of others), and the options of its kind, all
     of them named. What it computes for a frame never depends on other sequences, but through
@@ -20,9 +22,16 @@ class Layer(nn.Module):
     """
 
     outputs: int
-    looks_ahead: bool = False  # whether outputs depend on later frames
+    stride: int = 1  # it computes the frames 0, stride, 2 stride, ... of each sequence
+    looks_ahead: bool = False  # whether it needs whole sequences, so that it cannot `advance`
+    unrolled: bool = False  # whether it computes one frame after the other
     frozen_at_first: ClassVar[tuple[str, ...]] = ()
     """Prefixes of parameters that `train.freeze_activations` keeps as they are."""
+
+    @property
+    def widest(self) -> int:
+        """How many numbers a frame has where it has most of them, inside the layer or behind it."""
+        return self.outputs
 
     def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs [N, outputs].

@@ -1,12 +1,13 @@
-"""The acoustic model: layers from streams of features, and heads on the last of them."""
+"""The acoustic model: layers from streams of features, and heads on them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from bayes_asr.catalogue import LAYERS, find
+from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear
@@ -18,14 +19,24 @@ Streams = Mapping[str, Tensor]
 """Features by the name of their stream, each [N, F] of the same packed frames."""
 
 
+ABOUT = ("name", "kind", "reads", "join", "residual")
+"""What a description says of any layer, beside the options of its kind."""
+
+
 class AcousticModel(nn.Module):
     """A network from streams of features to the logits of named outputs, the pdfs first.
 
     streams: size of the vectors of each stream, by name.
     layers: of each layer its `name`; its `kind` (`catalogue.LAYERS`); what it `reads`, the names of
-    streams and of layers before it, side by side; and the options of that kind.
-    heads: how many outputs each has, by name. They read the last layer.
+    streams and of layers before it; perhaps `join`, how several are read: `concat` (side by side)
+    or `sum`; perhaps `residual`, whether what it reads is added to its outputs; and the options of
+    that kind.
+    heads: how many outputs each has, by name. head_reads: the layer that a head reads, by its name;
+    the others read the last layer.
     `architecture` holds these arguments as plain values.
+
+    Behind layers with a stride, layers compute fewer frames. Where a layer also reads what has more
+    of them, and at heads, what each frame has is repeated up to the next (`Frames.hold`).
     """
 
     def __init__(
@@ -33,26 +44,34 @@ class AcousticModel(nn.Module):
         streams: Mapping[str, int],
         layers: Sequence[Mapping[str, Any]],
         heads: Mapping[str, int],
+        head_reads: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.architecture: dict[str, Any] = {
             "streams": dict(streams),
             "layers": [dict(layer) for layer in layers],
             "heads": dict(heads),
+            **({"head_reads": dict(head_reads)} if head_reads else {}),
         }
         self.outputs = tuple(heads)
         self.names = [str(layer["name"]) for layer in layers]
         self.reads = [tuple(layer["reads"]) for layer in layers]
+        self.sums = [layer.get("join") == "sum" for layer in layers]
+        self.residual = [bool(layer.get("residual")) for layer in layers]
         self.layers = nn.ModuleList()
-        sizes = dict(streams)
+        self.sizes = dict(streams)
+        self.strides = dict.fromkeys(streams, 1)
         for number, described in enumerate(layers):
-            about = ("name", "kind", "reads")
-            options = {key: value for key, value in described.items() if key not in about}
-            inputs = sum(sizes[name] for name in described["reads"])
-            layer: Layer = find(LAYERS[described["kind"]])(inputs, number, **options)
-            self.layers.append(layer)
-            sizes[described["name"]] = layer.outputs
-        built = [Linear(sizes[self.names[-1]], size) for size in heads.values()]
+            try:
+                self._append(number, described)
+            except InputError as error:
+                name = f"layer {described['name']} ({described['kind']})"
+                raise InputError(f"{name}: {error}") from None
+        self.head_layers = [(head_reads or {}).get(head, self.names[-1]) for head in heads]
+        built = [
+            Linear(self.sizes[name], size)
+            for name, size in zip(self.head_layers, heads.values(), strict=True)
+        ]
         for head in built:
             nn.init.zeros_(head.bias)
         self.heads = nn.ModuleList(built)
@@ -64,6 +83,42 @@ class AcousticModel(nn.Module):
             if not parameter.requires_grad
         }
 
+    def _append(self, number: int, described: Mapping[str, Any]) -> None:
+        """Build a layer on those before; InputError where what it reads does not fit."""
+        options = {key: value for key, value in described.items() if key not in ABOUT}
+        reads = described["reads"]
+        inputs = sum(self.sizes[name] for name in reads)
+        if self.sums[number]:
+            inputs = self._check_sum(reads)
+        layer: Layer = find(LAYERS[described["kind"]])(inputs, number, **options)
+        if self.residual[number] and (layer.outputs != inputs or layer.stride > 1):
+            stride = f" and stride {layer.stride}" if layer.stride > 1 else ""
+            raise InputError(
+                f"residual adds what is read to the outputs, but it reads {inputs} numbers and has"
+                f" {layer.outputs} outputs{stride}; make them alike, or set residual to false"
+            )
+        slowest = max(self.strides[name] for name in reads)
+        for name in reads:
+            if slowest % self.strides[name]:
+                raise InputError(
+                    f"reads every {self.strides[name]}th frame of {name} and every {slowest}th of"
+                    " another; one stride must be a multiple of the other"
+                )
+        self.layers.append(layer)
+        self.sizes[described["name"]] = layer.outputs
+        self.strides[described["name"]] = layer.stride * self._read_stride(number)
+
+    def _check_sum(self, reads: Sequence[str]) -> int:
+        """The size of what is added up; InputError for different sizes."""
+        first, *others = reads
+        for name in others:
+            if self.sizes[name] != self.sizes[first]:
+                raise InputError(
+                    f"join is sum, but {first} has {self.sizes[first]} numbers and {name} has"
+                    f" {self.sizes[name]}; make them alike, or join by concat"
+                )
+        return self.sizes[first]
+
     def forward(
         self, streams: Streams, frames: Frames, keys_B: Tensor | None = None
     ) -> dict[str, Tensor]:
@@ -71,50 +126,87 @@ class AcousticModel(nn.Module):
 
         keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
         """
-        hidden = self.hidden(streams, frames, keys_B)
-        return {name: head(hidden) for name, head in zip(self.outputs, self.heads, strict=True)}
+        known = self._compute(self.head_layers, streams, frames, keys_B)
+        heads = zip(self.outputs, self.heads, self.head_layers, strict=True)
+        return {name: head(known[layer]) for name, head, layer in heads}
 
     def hidden(self, streams: Streams, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
-        """Return what the heads read [N, H]; arguments as in `forward`."""
-        known = dict(streams)
+        """Return what the first head reads [N, H]; arguments as in `forward`."""
+        name = self.head_layers[0]
+        return self._compute([name], streams, frames, keys_B)[name]
+
+    def _compute(
+        self, wanted: Iterable[str], streams: Streams, frames: Frames, keys_B: Tensor | None
+    ) -> dict[str, Tensor]:
+        """The outputs [N, H] of the layers `wanted`, at every frame."""
+        known, wanted = dict(streams), set(wanted)
         for number, layer in enumerate(self.layers):
             keys = None if self.names[number] in self._frozen else keys_B
-            known[self.names[number]] = layer(self._inputs(number, known), frames, keys)
-        return known[self.names[-1]]
+            x = self._inputs(number, known, frames, wanted)
+            y = layer(x, frames.every(self._read_stride(number)), keys)
+            known[self.names[number]] = x + y if self.residual[number] else y
+        return {name: frames.hold(known[name], self.strides[name]) for name in wanted}
 
     @property
     def looks_ahead(self) -> bool:
         """Whether outputs depend on later frames."""
-        return any(layer.looks_ahead for layer in self.layers)
+        return bool(self.list_ahead())
+
+    @property
+    def reads_lower(self) -> bool:
+        """Whether a head reads another layer than the last."""
+        return set(self.head_layers) != {self.names[-1]}
+
+    @property
+    def unrolled(self) -> bool:
+        """Whether what is computed depends on how many frames there are: one by one, or strides."""
+        layers = [cast(Layer, layer) for layer in self.layers]
+        return any(layer.unrolled or layer.stride > 1 for layer in layers)
+
+    def list_ahead(self) -> list[str]:
+        """The layers that need whole sequences, by their names."""
+        pairs = zip(self.names, self.layers, strict=True)
+        return [name for name, layer in pairs if layer.looks_ahead]
 
     def begin(self) -> States:
         """Return the states of one sequence before its first frame."""
         return [cast(Layer, layer).begin() for layer in self.layers]
 
     def advance(self, streams: Streams, states: States) -> tuple[Tensor, States]:
-        """Return what the heads read [T, H] at the next frames of one sequence, and the states
-        after them.
+        """Return what the first head reads [T, H] at the next frames of one sequence, and the
+        states after them.
 
         In evaluation, for models that do not look ahead. states: what the call for the frames
         before returned, [] where there are none before.
         """
         known, after = dict(streams), States()
-        first = next(iter(known.values()))
+        first, wanted = next(iter(known.values())), {self.head_layers[0]}
         frames = Frames((first.shape[0],), first.device)
         pairs = zip(self.layers, states or [()] * len(self.layers), strict=True)
         for number, (layer, before) in enumerate(pairs):
-            x_TF = self._inputs(number, known)
-            known[self.names[number]], state = cast(Layer, layer).advance(x_TF, frames, before)
+            x_TF = self._inputs(number, known, frames, wanted)
+            y_TH, state = cast(Layer, layer).advance(x_TF, frames, before)
+            known[self.names[number]] = x_TF + y_TH if self.residual[number] else y_TH
             after.append(state)
-        return known[self.names[-1]], after
+        return known[self.head_layers[0]], after
 
-    def _inputs(self, number: int, known: dict[str, Tensor]) -> Tensor:
-        """What a layer reads [N, F]; what no later layer reads is forgotten."""
-        later = {name for reads in self.reads[number + 1 :] for name in reads}
-        parts = [known[name] for name in self.reads[number]]
+    def _read_stride(self, number: int) -> int:
+        """Of how many frames a layer reads one."""
+        return min(self.strides[name] for name in self.reads[number])
+
+    def _inputs(
+        self, number: int, known: dict[str, Tensor], frames: Frames, wanted: set[str]
+    ) -> Tensor:
+        """What a layer reads [N, F]; what nobody reads later is forgotten."""
+        later = wanted.union(*self.reads[number + 1 :])
+        stride = self._read_stride(number)
+        at = frames.every(stride)
+        parts = [at.hold(known[n], self.strides[n] // stride) for n in self.reads[number]]
         for name in set(known) - later:
             del known[name]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        if len(parts) == 1:
+            return parts[0]
+        return sum(parts[1:], parts[0]) if self.sums[number] else torch.cat(parts, 1)
 
     @property
     def parts(self) -> dict[str, nn.Module]:

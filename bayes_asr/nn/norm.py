@@ -14,7 +14,9 @@ from torch.nn.functional import batch_norm, layer_norm
 from bayes_asr.errors import InputError
 
 MOMENTUM = 0.05  # as in pytorch-kaldi and the authors' code
-NORMS = ("batch", "batch-shared", "layer", "none")
+NORMS = ("batch", "batch-shared", "layer", "layer-pytorch-kaldi", "none")
+LEAST_DEVIATION = 1e-6  # added to deviations, as in pytorch-kaldi
+LEAST_VARIANCE = 1e-24
 
 
 AddUp = Callable[[Tensor], None]
@@ -146,7 +148,25 @@ class LayerNorm(nn.Module):
     def forward(self, x_NX: Tensor) -> Tensor:
         """Normalise [N, groups*H]."""
         x = x_NX.view(x_NX.shape[0], *self.weight.shape)
-        return (layer_norm(x, x.shape[-1:]) * self.weight + self.bias).flatten(1)
+        return (self.standardise(x) * self.weight + self.bias).flatten(1)
+
+    def standardise(self, x_NGH: Tensor) -> Tensor:
+        """Give each group mean 0 and deviation 1."""
+        return layer_norm(x_NGH, x_NGH.shape[-1:])
+
+
+class PytorchKaldiLayerNorm(LayerNorm):
+    """The same with the deviation of a sample (n - 1), to which a small number is added."""
+
+    def standardise(self, x_NGH: Tensor) -> Tensor:
+        """Give each group mean 0 and about deviation 1."""
+        centred = x_NGH - x_NGH.mean(-1, keepdim=True)
+        variance = centred.square().sum(-1, keepdim=True) / (x_NGH.shape[-1] - 1)
+        # A constant, such as digital silence, would have an infinite slope.
+        return centred / (variance.clamp(min=LEAST_VARIANCE).sqrt() + LEAST_DEVIATION)
+
+
+LAYER_NORMS = {"layer": LayerNorm, "layer-pytorch-kaldi": PytorchKaldiLayerNorm}
 
 
 def build_norm(name: str, sets: int, gates: int, units: int) -> nn.Module:
@@ -155,8 +175,8 @@ def build_norm(name: str, sets: int, gates: int, units: int) -> nn.Module:
         return BatchNorm(sets * gates * units, momentum=MOMENTUM)
     if name == "batch-shared":
         return SharedBatchNorm(sets, gates, units)
-    if name == "layer":
-        return LayerNorm(sets * gates, units)
+    if name in LAYER_NORMS:
+        return LAYER_NORMS[name](sets * gates, units)
     if name == "none":
         return nn.Identity()
     raise InputError(f"norm is {name}; known: {', '.join(NORMS)}")

@@ -1,6 +1,6 @@
 """A recurrent layer: input products, normalisation, both directions, the recurrence."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar
 
@@ -101,6 +101,11 @@ class RecurrentLayer(Layer):
     def looks_ahead(self) -> bool:  # type: ignore[override]
         """Whether outputs depend on later frames."""
         return self.directions > 1 or self.cell.later() is not None
+
+    @property
+    def unrolled(self) -> bool:  # type: ignore[override]
+        """Whether there is a recurrence."""
+        return self.cell.states > 0
 
     def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs of all directions side by side [N, D*H]."""
@@ -208,3 +213,41 @@ class RecurrentLayer(Layer):
             return self.W.weight.new_full((count, *shape), 1 - self.dropout)
         mask = keep_mask(keys, 2 * self.number, shape, self.dropout)
         return (mask / (1 - self.dropout) if self.inverted else mask).to(self.W.weight.dtype)
+
+
+class FeedForwardLayer(RecurrentLayer):
+    """f(norm(W x)): the unit `mlp` alone, with dropout that is scaled in training.
+
+    units, activation, activation_trains, norm, dropout: as of `RecurrentLayer`.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        number: int,
+        *,
+        units: int,
+        activation: str,
+        activation_trains: Sequence[str] = (),
+        norm: str,
+        dropout: float,
+    ) -> None:
+        options: dict[str, Any] = {"activation": activation}
+        if activation_trains:
+            options["activation_trains"] = list(activation_trains)
+        super().__init__(
+            inputs,
+            number,
+            units=units,
+            unit="mlp",
+            options=options,
+            bidirectional=False,
+            tied_directions=False,
+            norm=norm,
+            dropout=dropout,
+            dropout_scaling="inverted",
+            input_dropout=0.0,
+            initial_state="fixed",
+            hand_on="log",
+            input_init="xavier",
+        )

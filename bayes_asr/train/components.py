@@ -1,6 +1,6 @@
 """From the configuration to the network, its criterion and its optimizer."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,10 @@ from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel, describe_layers
 from bayes_asr.train.optimizers import FACTOR, Optimizers
+from bayes_asr.train.shapes import check_heads, describe_stack
+
+NOT_OF_A_LAYER = ("layers", "units", "stack", "heads", "kinds")
+"""Keys of `model` that no layer of the short form has."""
 
 
 def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
@@ -40,6 +44,17 @@ def architecture(
 
     streams: size of what the network reads, by stream; heads: outputs by target.
     """
+    if config.stack:
+        layers = describe_stack(config, list(streams))
+    else:
+        layers = _describe_units(config, list(streams))
+    check_heads(config, layers, heads)
+    plan = {"streams": dict(streams), "layers": layers, "heads": dict(heads)}
+    return {**plan, "head_reads": dict(config.heads)} if config.heads else plan
+
+
+def _describe_units(config: ModelConfig, streams: Sequence[str]) -> list[dict[str, Any]]:
+    """The layers of the short form: all of one unit, each on the one before."""
     units = [config.units] * config.layers if isinstance(config.units, int) else config.units
     if len(units) != config.layers:
         raise InputError(
@@ -47,15 +62,14 @@ def architecture(
             " number for each layer, or one for all"
         )
     own = {name: getattr(config, name) for name in UNIT_OPTIONS}
-    elsewhere = (*UNIT_OPTIONS, "layers", "units")
+    elsewhere = (*UNIT_OPTIONS, *NOT_OF_A_LAYER)
     shared = {name: value for name, value in vars(config).items() if name not in elsewhere}
-    layers = describe_layers(
+    return describe_layers(
         list(units),
-        list(streams),
+        streams,
         options={k: list(v) if isinstance(v, tuple) else v for k, v in own.items() if v},
         **shared,
     )
-    return {"streams": dict(streams), "layers": layers, "heads": dict(heads)}
 
 
 def check_parts(what: str, names: Iterable[str], plan: Mapping[str, Any]) -> None:
@@ -117,14 +131,41 @@ def choose_device(name: str) -> torch.device:
 
 def describe(config: ModelConfig, model: AcousticModel) -> None:
     """Say what the network is."""
+    if config.stack:
+        for said in describe_each_layer(model):
+            LOGGER.info("layer %s", said)
+        shape = f"a stack of {len(model.layers)} layers"
+    else:
+        tied = "tied" if config.tied_directions else "untied"
+        shape = (
+            f"{config.unit}, {config.layers} layers of {config.units} units, {tied} directions,"
+            f" {config.initial_state} initial state"
+        )
     LOGGER.info(
-        "%s, %d layers of %s units, %s directions, %s initial state: %d parameters (%d without the"
-        " heads)",
-        config.unit,
-        config.layers,
-        config.units,
-        "tied" if config.tied_directions else "untied",
-        config.initial_state,
+        "%s: %d parameters (%d without the heads)",
+        shape,
         sum(p.numel() for p in model.parameters()),
         sum(p.numel() for p in model.layers.parameters()),
     )
+
+
+def describe_each_layer(model: AcousticModel) -> list[str]:
+    """What each layer is, reads and hands on: "front: conv1d, features (40) -> 256"."""
+    said = []
+    for described, layer in zip(model.architecture["layers"], model.layers, strict=True):
+        name = described["name"]
+        kind = " ".join([described["kind"], *([described["unit"]] if "unit" in described else [])])
+        join = " + " if described.get("join") == "sum" else ", "
+        reads = join.join(f"{read} ({model.sizes[read]})" for read in described["reads"])
+        heads = [
+            h for h, read in zip(model.outputs, model.head_layers, strict=True) if read == name
+        ]
+        stride = model.strides[name]
+        said.append(
+            f"{name}: {kind}, {reads} -> {model.sizes[name]}"
+            f"{', residual' if described.get('residual') else ''}"
+            f"{f', one of {stride} frames' if stride > 1 else ''}"
+            f", {sum(p.numel() for p in layer.parameters())} parameters"
+            f"{', read by ' + ', '.join(heads) if heads else ''}"
+        )
+    return said

@@ -7,9 +7,11 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import elu, leaky_relu, logsigmoid
 
 from bayes_asr.catalogue import check_trained
+
+LEAK = 0.2  # slope of leaky-relu below 0, as in pytorch-kaldi
 
 
 class Activation(Protocol):
@@ -127,11 +129,22 @@ def _parameters(
     ]
 
 
+def _refuse_slope(a: Tensor) -> Tensor:
+    """What is no function of one number has no derivative that recurrences could use."""
+    raise NotImplementedError
+
+
 FIXED = {
     "tanh": Fixed(torch.tanh, lambda a: 1 - a.tanh().square()),
     "sigmoid": Fixed(torch.sigmoid, lambda a: a.sigmoid() * (-a).sigmoid()),
     "relu": Fixed(torch.relu, lambda a: (a > 0).to(a.dtype)),
     "softplus": Fixed(softplus, torch.sigmoid),
+    "leaky-relu": Fixed(
+        lambda a: leaky_relu(a, LEAK), lambda a: torch.where(a > 0, torch.ones_like(a), LEAK)
+    ),
+    "elu": Fixed(elu, lambda a: a.clamp(max=0).exp()),
+    "linear": Fixed(lambda a: a, torch.ones_like),
+    "log-softmax": Fixed(lambda a: torch.log_softmax(a, -1), _refuse_slope),
     "log-sigmoid": Fixed(logsigmoid, lambda a: (-a).sigmoid()),
 }
 PARAMETERISED: dict[str, type[PSigmoid] | type[PReLU]] = {"p-sigmoid": PSigmoid, "p-relu": PReLU}

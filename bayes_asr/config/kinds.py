@@ -1,0 +1,132 @@
+"""The options of each kind of layer that `model.stack` can have, their types and ranges.
+
+Those of recurrent layers are `schema.ModelConfig`.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from bayes_asr.catalogue import FIXED, UNITS, check_trained
+from bayes_asr.config.ranges import Dropout, OneOf, Units, Within
+from bayes_asr.errors import InputError
+
+Fixed = Annotated[str, OneOf(FIXED)]
+Norm = Literal["batch", "layer", "layer-pytorch-kaldi", "none"]
+Taps = Annotated[int, Within(1, 10_000)]
+Step = Annotated[int, Within(1, 1000)]
+Hertz = Annotated[float, Within(0, 100_000)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlpKind:
+    """A feed-forward layer."""
+
+    units: Units
+    activation: Annotated[str, OneOf(UNITS["mlp"].activations)]
+    activation_trains: tuple[str, ...]
+    norm: Norm
+    dropout: Dropout
+
+    def __post_init__(self) -> None:
+        check_trained(self.activation, self.activation_trains)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv1dKind:
+    """A convolution over time."""
+
+    channels: Units
+    kernel: Taps
+    dilation: Step
+    stride: Step
+    causal: bool
+    norm: Norm
+    activation: Fixed
+    dropout: Dropout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv2dKind:
+    """A convolution over time and frequency."""
+
+    channels: Units
+    input_channels: Units | None
+    kernel: tuple[Taps, ...]
+    dilation: Step
+    stride: Step
+    padding: Annotated[int, Within(0, 10_000)]
+    pooling: Taps
+    causal: bool
+    norm: Norm
+    activation: Fixed
+    dropout: Dropout
+
+    def __post_init__(self) -> None:
+        if len(self.kernel) != 2:
+            raise InputError(
+                f"kernel has {len(self.kernel)} numbers; it is [frames, frequencies], such as"
+                " [3, 3]"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SincKind:
+    """Band-pass filters on samples."""
+
+    channels: Units
+    kernel: Taps
+    sample_rate: Annotated[int, Within(1000, 400_000)]
+    min_low: Hertz
+    min_band: Hertz
+    stride: Step
+    pooling: Taps
+    norm: Norm
+    activation: Fixed
+    dropout: Dropout
+
+    def __post_init__(self) -> None:
+        if self.kernel % 2 == 0:
+            raise InputError(
+                f"kernel is {self.kernel}, but a filter has a sample in its middle; make it odd"
+            )
+        if self.min_low + self.min_band + 100 > self.sample_rate / 2:
+            raise InputError(
+                f"min_low {self.min_low:g} and min_band {self.min_band:g} leave no room below"
+                f" {self.sample_rate / 2:g} Hz, half of the sample rate; make them smaller"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectionKind:
+    """A linear map."""
+
+    units: Units
+    bias: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormKind:
+    """A norm alone."""
+
+    norm: Literal["batch", "layer", "layer-pytorch-kaldi", "instance"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropoutKind:
+    """Dropout alone."""
+
+    of: Literal["units", "frames", "utterances"]
+    dropout: Dropout
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindsConfig:
+    """What a layer has where it does not say so itself, by its kind."""
+
+    mlp: MlpKind
+    conv1d: Conv1dKind
+    conv2d: Conv2dKind
+    sinc: SincKind
+    projection: ProjectionKind
+    norm: NormKind
+    dropout: DropoutKind

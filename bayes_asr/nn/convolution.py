@@ -1,0 +1,197 @@
+"""Convolutions over time, and over time and frequency.
+
+Beyond the first and the last frame of a sequence, and beyond the lowest and the highest frequency,
+they read zeros, as torch's do with padding.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import max_pool2d
+
+from bayes_asr.errors import InputError
+from bayes_asr.nn.dropout import drop, frame_keys
+from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.layer import Layer, State
+from bayes_asr.nn.line import lay_out, windows
+from bayes_asr.nn.linear import Linear
+from bayes_asr.nn.maps import Maps, in_blocks
+from bayes_asr.nn.norm import build_norm
+from bayes_asr.nn.units.activations import build_activation
+
+
+class OverTime(Layer):
+    """A layer that reads a window of frames around each frame.
+
+    number: of the layer in its network. inputs: size of what it reads. taps: frames of a window,
+    `dilation` frames apart. causal: the window ends with the frame itself, which is in its middle
+    otherwise (of an even number of taps, one before the middle). stride: it computes the first
+    frame of each sequence and every `stride`th after it.
+    """
+
+    def __init__(
+        self, inputs: int, number: int, *, taps: int, dilation: int, stride: int, causal: bool
+    ) -> None:
+        super().__init__()
+        self.inputs, self.number, self.stride = inputs, number, stride
+        self.taps, self.dilation = taps, dilation
+        reach = (taps - 1) * dilation
+        self.before = reach if causal else reach // 2
+        self.after = reach - self.before
+
+    @property
+    def looks_ahead(self) -> bool:  # type: ignore[override]
+        """Whether it needs whole sequences: a stride would need to know where a chunk begins."""
+        return self.after > 0 or self.stride > 1
+
+    def convolve(self, line_LF: Tensor) -> Tensor:
+        """What each window of a line gives [W, X]."""
+        raise NotImplementedError
+
+    def finish(self, y_NX: Tensor, keys_N: Tensor | None) -> Tensor:
+        """Normalise, activate and drop what the windows of frames have given."""
+        raise NotImplementedError
+
+    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+        """Return the outputs [N', outputs] of `frames.every(stride)`."""
+        line, rows = lay_out(x_NF, frames, self.before, self.after, self.stride)
+        y = self.convolve(line)
+        y = y if rows is None else y.index_select(0, rows)
+        keys = None if keys_B is None else frame_keys(keys_B, frames.every(self.stride))
+        return self.finish(y, keys)
+
+    def begin(self) -> State:
+        """Return the frames before the first one [1, before, inputs]; () where it reads none."""
+        like = next(self.parameters())
+        return (like.new_zeros(1, self.before, self.inputs),) if self.before else ()
+
+    def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
+        """Outputs [T, outputs] of the next frames of one sequence, and the last frames of them."""
+        state = state or self.begin()
+        line = torch.cat((state[0].squeeze(0), x_TF)) if state else x_TF
+        rest = line[x_TF.shape[0] :]  # as many frames as before
+        return self.finish(self.convolve(line), None), (rest.unsqueeze(0),) if state else ()
+
+
+class Convolution1d(OverTime):
+    """f(norm(W [x_{t-before}, ..., x_{t+after}])): a convolution over time, as a layer of a TDNN.
+
+    channels: outputs; kernel: frames that it reads, `dilation` frames apart; causal, stride: see
+    `OverTime`. norm: `norm.build_norm`, or `none`, a bias; activation: `catalogue.FIXED`; dropout:
+    probability that an output of a frame is dropped, the others are scaled up.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        number: int,
+        *,
+        channels: int,
+        kernel: int,
+        dilation: int,
+        stride: int,
+        causal: bool,
+        norm: str,
+        activation: str,
+        dropout: float,
+    ) -> None:
+        super().__init__(
+            inputs, number, taps=kernel, dilation=dilation, stride=stride, causal=causal
+        )
+        self.outputs, self.dropout = channels, dropout
+        self.W = Linear(kernel * inputs, channels, bias=norm == "none")
+        self.norm = build_norm(norm, 1, 1, channels)
+        self.activation = build_activation(activation, channels, 1)
+
+    @property
+    def widest(self) -> int:
+        """How many numbers a frame has with its neighbours, or behind the layer."""
+        return max(self.outputs, self.W.in_features)
+
+    def convolve(self, line_LF: Tensor) -> Tensor:
+        """W applied to each window [W, channels]; its columns are those of each frame in turn."""
+        return self.W(windows(line_LF, self.taps, self.dilation, self.stride))
+
+    def finish(self, y_NX: Tensor, keys_N: Tensor | None) -> Tensor:
+        """Normalise, activate and drop."""
+        return drop(self.activation(self.norm(y_NX)), keys_N, 2 * self.number, self.dropout)
+
+
+class Convolution2d(OverTime):
+    """A convolution over time and frequency, then the largest of neighbouring frequencies.
+
+    It reads maps [input_channels, frequencies] of each frame, the frequencies of the first channel
+    first, and hands on maps [channels, Q], likewise. With one frame in its kernel it is a
+    convolution over the vector of a frame, as pytorch-kaldi's `CNN`, whose order of pooling, norm,
+    activation and dropout it has (`Maps`).
+
+    kernel: frames and frequencies that it reads; dilation: of the frames; causal: see `OverTime`.
+    stride: every how many frequencies it computes one; padding: zeros at either end of the
+    frequencies; pooling: of how many frequencies the largest is taken, what is left over is not
+    used.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        number: int,
+        *,
+        channels: int,
+        input_channels: int,
+        kernel: Sequence[int],
+        dilation: int,
+        stride: int,
+        padding: int,
+        pooling: int,
+        causal: bool,
+        norm: str,
+        activation: str,
+        dropout: float,
+    ) -> None:
+        taps, width = kernel
+        super().__init__(inputs, number, taps=taps, dilation=dilation, stride=1, causal=causal)
+        self.pooling, self.input_channels = pooling, input_channels
+        if inputs % input_channels:
+            raise InputError(
+                f"reads {inputs} numbers, which are not input_channels = {input_channels} maps of"
+                " one size; give input_channels what is read"
+            )
+        read = inputs // input_channels
+        computed = (read + 2 * padding - width) // stride + 1
+        if computed < pooling:
+            raise InputError(
+                f"reads {read} frequencies, of which kernel {width}, stride {stride} and padding"
+                f" {padding} leave {max(computed, 0)}, fewer than pooling = {pooling}; make them"
+                " smaller, or the padding larger"
+            )
+        self.convolution = nn.Conv2d(
+            input_channels,
+            channels,
+            (taps, width),
+            (1, stride),
+            (0, padding),
+            (dilation, 1),
+            bias=norm == "none",
+        )
+        self.maps = Maps(channels, computed // pooling, norm, activation, dropout, 2 * number)
+        self.outputs = self.maps.size
+        self.widest_map = channels * computed
+
+    @property
+    def widest(self) -> int:
+        """How many numbers a frame has before pooling, or in front of the layer."""
+        return max(self.widest_map, self.inputs)
+
+    def convolve(self, line_LF: Tensor) -> Tensor:
+        """The pooled maps of each window [W, channels*Q]."""
+        return in_blocks(self._pool, line_LF, self.before + self.after, self.widest)
+
+    def finish(self, y_NX: Tensor, keys_N: Tensor | None) -> Tensor:
+        """Normalise, activate and drop."""
+        return self.maps(y_NX, keys_N)
+
+    def _pool(self, line_LF: Tensor) -> Tensor:
+        maps = line_LF.unflatten(1, (self.input_channels, -1)).transpose(0, 1)
+        pooled_CWQ = max_pool2d(self.convolution(maps.unsqueeze(0)), (1, self.pooling))[0]
+        return pooled_CWQ.transpose(0, 1).flatten(1)

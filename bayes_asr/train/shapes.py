@@ -1,0 +1,102 @@
+"""From `model.stack` to the layers that a network is built of."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bayes_asr.catalogue import UNIT_OPTIONS, nearest
+from bayes_asr.config import ModelConfig
+from bayes_asr.config.stack import StackLayer
+from bayes_asr.errors import InputError
+
+
+def describe_stack(config: ModelConfig, streams: Sequence[str]) -> list[dict[str, Any]]:
+    """The layers of a stack, as `AcousticModel` takes them.
+
+    InputError for one that has the name of a stream, or reads what is not there before it.
+    """
+    layers: list[dict[str, Any]] = []
+    stack = config.read_stack()
+    for layer in stack:
+        if layer.name in streams:
+            raise InputError(
+                f"model.stack has a layer {layer.name}, but a stream has that name; give the layer"
+                " another one"
+            )
+        before = [described["name"] for described in layers]
+        reads = list(layer.place.reads) or before[-1:] or list(streams)
+        _check_reads(layer, reads, [*streams, *before], [later.name for later in stack])
+        options = _complete_maps(layer, _plain_options(layer), reads, layers)
+        place = {
+            **({"join": "sum"} if layer.place.join == "sum" else {}),
+            **({"residual": True} if layer.place.residual else {}),
+        }
+        layers.append({"name": layer.name, "kind": layer.kind, "reads": reads, **place, **options})
+    return layers
+
+
+def check_heads(
+    config: ModelConfig, layers: Sequence[Mapping[str, Any]], targets: Iterable[str]
+) -> None:
+    """InputError for a head of what is not learnt, and for layers whose outputs nobody reads."""
+    targets = list(targets)
+    for target in config.heads:
+        if target not in targets:
+            raise InputError(
+                f"model.heads has {target}, which this network does not learn; it learns"
+                f" {', '.join(targets)}{nearest(target, targets)}"
+            )
+    last = layers[-1]["name"]
+    read = {name for layer in layers for name in layer["reads"]}
+    read |= {config.heads.get(target, last) for target in targets}
+    unread = [layer["name"] for layer in layers if layer["name"] not in read]
+    if unread:
+        raise InputError(
+            f"model.stack has layer {unread[0]}, whose outputs no layer and no head reads; name it"
+            " where it is to be read, or take it out"
+        )
+
+
+def _check_reads(
+    layer: StackLayer, reads: Sequence[str], known: Sequence[str], all_layers: Sequence[str]
+) -> None:
+    for name in reads:
+        if name == layer.name:
+            raise InputError(f"model.stack layer {name} reads itself; it reads what is before it")
+        if name in known:
+            continue
+        if name in all_layers:
+            raise InputError(
+                f"model.stack layer {layer.name} reads {name}, which comes later; put {name} before"
+                f" {layer.name}"
+            )
+        raise InputError(
+            f"model.stack layer {layer.name} reads {name}, which is no stream and no layer before"
+            f" it; it can read {', '.join(known)}{nearest(name, known)}"
+        )
+
+
+def _plain_options(layer: StackLayer) -> dict[str, Any]:
+    """Options as plain values; those of a unit are kept apart, as `RecurrentLayer` takes them."""
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in layer.options.items()}
+    if layer.kind != "recurrent":
+        return plain
+    own = {name: value for name in UNIT_OPTIONS if (value := plain.pop(name))}
+    return {**plain, "options": own}
+
+
+def _complete_maps(
+    layer: StackLayer,
+    options: dict[str, Any],
+    reads: Sequence[str],
+    layers: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Say how many maps a convolution reads: by default those of the one layer that it reads."""
+    if "input_channels" not in options or options["input_channels"]:
+        return options
+    maps = {described["name"]: described for described in layers if described["kind"] in MAPS}
+    alone = maps.get(reads[0]) if len(reads) == 1 else None
+    return {**options, "input_channels": alone["channels"] if alone else 1}
+
+
+MAPS = ("conv2d", "sinc")
+"""Kinds whose outputs are maps of each frame."""
