@@ -2,9 +2,7 @@
 
 import dataclasses
 import difflib
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,37 +10,34 @@ import yaml
 
 from bayes_asr.catalogue import nearest as suggest
 from bayes_asr.config.inputs import StreamConfig
+from bayes_asr.config.located import (
+    Located,
+    compose,
+    describe_problem,
+    locate_plain,
+    locate_values,
+    parse,
+)
 from bayes_asr.config.ranges import NAME
-from bayes_asr.config.schema import Config, are_alike, hints, keys, section_of
+from bayes_asr.config.schema import Config, are_alike, keys, section_of
 from bayes_asr.config.values import (
     convert,
     convert_name,
     describe,
+    hints,
     list_choices,
     mapping_in,
     records_of,
 )
 from bayes_asr.errors import InputError
-from bayes_asr.files import read_text
 from bayes_asr.installed import CONF, find_configuration
 
 SYNONYMS = {f"{kind}_first_of": kind for kind in ("features", "alignments")}
 # What a later file or setting says of one replaces what an earlier one said of the other.
 REPLACES = {kind: f"{kind}_all_of" for kind in SYNONYMS.values()}
 REPLACES |= {other: kind for kind, other in REPLACES.items()}
-LONGEST_FILE = 1 << 16  # bytes
-DEEPEST = 20
 ALIKE = 0.7  # names that are taken for slips of another
 MOST_SHOWN = 60  # characters of a value in a message
-
-
-@dataclass(frozen=True)
-class Located:
-    """A value, where it was written, and in which file; None: not in a file."""
-
-    value: Any
-    where: str
-    file: Path | None = None
 
 
 def load(files: Sequence[Path], settings: Sequence[str] = ()) -> Config:
@@ -80,27 +75,22 @@ def merge(files: Sequence[Path], settings: Sequence[str] = ()) -> dict[str, Any]
     return values
 
 
-def compose(path: Path) -> yaml.Node | None:
-    """The YAML nodes of a file, with their lines; None if it is empty."""
-    try:
-        return yaml.compose(read_text(path, LONGEST_FILE), Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise InputError(f"{where}: not YAML: {_problem(error)}") from None
-
-
 def nearest(key: str) -> str:
     """Advice for a key that does not exist."""
     section, _, name = key.rpartition(".")
     near = sorted(
-        (-alike, not are_alike(other_section, section), f"{other_section}.{other}".lstrip("."))
+        (
+            -alike,
+            not are_alike(other_section, section),
+            -_likeness(other_section, section),
+            f"{other_section}.{other}".lstrip("."),
+        )
         for other_section, _, other in (known.rpartition(".") for known in keys())
         if (alike := _likeness(name, other)) >= ALIKE
     )
     if not near:
         return "bayes-asr config --explain lists all keys"
-    _, is_elsewhere, found = near[0]
+    _, is_elsewhere, _, found = near[0]
     if not is_elsewhere and section:
         found = f"{section}.{found.rpartition('.')[2]}"
     return f"did you mean {found}?"
@@ -109,44 +99,6 @@ def nearest(key: str) -> str:
 def _likeness(one: str, other: str) -> float:
     """From 0 to 1, for equal words; the names alone, as sections make all keys alike."""
     return difflib.SequenceMatcher(None, one, other).ratio()
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as plain data, in which 1e-3 is a number.
-
-    Without aliases, which can double a value forty times in forty lines, and without tags.
-    """
-
-    _depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()
-        unwanted = ""
-        if isinstance(event, yaml.AliasEvent):
-            unwanted = f"the alias *{event.anchor}; write the value itself"
-        elif getattr(event, "tag", None) is not None:
-            unwanted = f"the tag {event.tag}; values are plain here"
-        elif self._depth == DEEPEST:
-            unwanted = f"more than {DEEPEST} levels"
-        if unwanted:
-            raise yaml.composer.ComposerError(None, None, unwanted, event.start_mark)
-        self._depth += 1
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+0123456789."),
-)
-
-
-def _problem(error: Exception) -> str:
-    """What is wrong, without the excerpt that PyYAML draws."""
-    said = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-    return " ".join(str(said).split())
 
 
 def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -175,48 +127,22 @@ def _find_include(name: str, path: Path) -> Path:
     raise InputError(f"{path}: includes {name}, which is neither beside it nor in {CONF}")
 
 
-def locate_values(node: yaml.Node, path: Path) -> Any:
-    """Nested dicts whose leaves remember their line; a repeated key is an error."""
-    where = f"{path}, line {node.start_mark.line + 1}"
-    if not isinstance(node, yaml.MappingNode):
-        try:
-            return Located(_Loader("").construct_object(node, deep=True), where, path)
-        except (yaml.YAMLError, ValueError) as error:  # such as a date that does not exist
-            raise InputError(f"{where}: not a value: {_problem(error)}") from None
-    values: dict[str, Any] = {}
-    for key, value in node.value:
-        line = f"{path}, line {key.start_mark.line + 1}"
-        if not isinstance(key, yaml.ScalarNode):
-            raise InputError(f"{line}: a key is a word")
-        if key.value in values:
-            raise InputError(f"{line}: {key.value} is there a second time")
-        values[key.value] = locate_values(value, path)
-    return values
-
-
 def _parse_setting(setting: str) -> dict[str, Any]:
     """`a.b=c` as nested located values."""
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise InputError(f"--set {setting}: write it as key=value, for instance train.epochs=24")
     try:
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - _Loader is a SafeLoader
+        value = parse(text)
     except (yaml.YAMLError, ValueError) as error:
-        said = f"the value is not YAML: {_problem(error)}"
+        said = f"the value is not YAML: {describe_problem(error)}"
         raise InputError(f"--set {setting[:MOST_SHOWN]}: {said}") from None
     first, *below = key.split(".")
     shown = setting if len(setting) <= MOST_SHOWN else f"{setting[:MOST_SHOWN]}..."
-    nested = _locate_plain(value, f"--set {shown}")
+    nested = locate_plain(value, f"--set {shown}")
     for part in reversed(below):
         nested = {part: nested}
     return {first: nested}
-
-
-def _locate_plain(value: Any, where: str) -> Any:
-    """A mapping as nested dicts, all of whose leaves are written at one place."""
-    if not isinstance(value, dict):
-        return Located(value, where)
-    return {str(key): _locate_plain(below, where) for key, below in value.items()}
 
 
 def _overlay(values: dict[str, Any], layer: Mapping[str, Any]) -> None:
@@ -343,7 +269,7 @@ def _built_records(kind: type, located: Any, key: str) -> tuple[Any, ...]:
         leaf = _first_leaf(key, located)[1]
         raise InputError(f"{leaf.where}: {key} is a list of sections with {', '.join(hints(kind))}")
     return tuple(
-        _built(kind, _locate_plain(item, located.where), f"{key}.{number}.")
+        _built(kind, locate_plain(item, located.where), f"{key}.{number}.")
         for number, item in enumerate(items, start=1)
     )
 
@@ -375,10 +301,6 @@ def _find_where(values: Any, said: str) -> str:
 
 
 def _convert_leaf(hint: Any, located: Any, key: str) -> Any:
-    if isinstance(located, dict) and get_origin(hint) is Mapping:
-        first = next(iter(located.values()), None)
-        where = _first_leaf(key, first)[1].where if first else str(CONF / "base.yaml")
-        located = Located(_strip_places(located), where)
     if isinstance(located, dict):
         _, leaf = _first_leaf(key, located)
         raise InputError(f"{leaf.where}: {key} is one value, not a section of keys")
@@ -389,13 +311,6 @@ def _convert_leaf(hint: Any, located: Any, key: str) -> Any:
             f"{located.where}: {key} is {_shown(located.value)}; it must be {describe(hint)}"
             f"{suggest(located.value, list_choices(hint))}"
         ) from None
-
-
-def _strip_places(located: Any) -> Any:
-    """Nested values without where they were written."""
-    if isinstance(located, dict):
-        return {name: _strip_places(value) for name, value in located.items()}
-    return located.value
 
 
 def _shown(value: Any) -> str:

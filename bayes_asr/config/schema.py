@@ -9,23 +9,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 
 from bayes_asr.catalogue import UNIT_OPTIONS, check_unit, nearest
+from bayes_asr.config.decoding_keys import DecodeConfig
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
 from bayes_asr.config.kinds import KindsConfig
 from bayes_asr.config.ranges import NAME, Dropout, Units, Within
 from bayes_asr.config.stack import StackLayer, complete, read_stack
 from bayes_asr.config.training_keys import TrainConfig
+from bayes_asr.config.values import hints
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
 STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
 TAKEN = re.compile(rf"features|cmvn|layer\d+|pdfs|monophones|{NAME}")  # which mean something else
-LM_WEIGHTS = Within(1e-3, 1e3)
-PENALTIES = Within(-1e3, 1e3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,29 +93,6 @@ class ModelConfig:
             raise InputError(
                 f"model.hand_on is prob, but {self.unit} computes no probabilities; use log"
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecodeConfig:
-    """Search options, with the names and meanings of Kaldi's latgen-faster-mapped."""
-
-    acoustic_scale: Annotated[float, Within(1e-6, 1e3)]
-    beam: Annotated[float, Within(1e-3, 1e6)]
-    lattice_beam: Annotated[float, Within(1e-3, 1e6)]
-    max_active: Annotated[int, Within(2, 2**31 - 1)]
-    min_active: Annotated[int, Within(0, 2**31 - 1)]
-    lm_weights: tuple[Annotated[float, LM_WEIGHTS], ...]
-    insertion_penalties: tuple[Annotated[float, PENALTIES], ...]
-
-    def __post_init__(self) -> None:
-        if self.min_active > self.max_active:
-            raise InputError(
-                f"decode.min_active is {self.min_active}, more than decode.max_active,"
-                f" {self.max_active}"
-            )
-        for key in ("lm_weights", "insertion_penalties"):
-            if not getattr(self, key):
-                raise InputError(f"decode.{key} is empty; name at least one value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,11 +186,6 @@ def _check_names(data: DataConfig, kind: str, known: Sequence[str]) -> None:
 def as_yaml(config: Config) -> str:
     """Every key that a run depends on, and its value, as YAML."""
     return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True)
-
-
-def hints(kind: type) -> dict[str, Any]:
-    """The keys of a section and their types, ranges included."""
-    return get_type_hints(kind, include_extras=True)
 
 
 def section_of(hint: Any) -> type | None:

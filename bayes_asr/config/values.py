@@ -3,7 +3,7 @@
 import dataclasses
 import types
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bayes_asr.config.ranges import OneOf, Within
 
@@ -15,6 +15,11 @@ NAMES = {
     types.NoneType: "null",
     Any: "a value",
 }
+
+
+def hints(kind: type) -> dict[str, Any]:
+    """The keys of a section and their types, ranges included."""
+    return get_type_hints(kind, include_extras=True)
 
 
 def convert(hint: Any, value: Any) -> Any:

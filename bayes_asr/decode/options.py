@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import get_args
 
-from bayes_asr.config.schema import DecodeConfig, hints
+from bayes_asr.config.decoding_keys import DecodeConfig
+from bayes_asr.config.values import hints
 from bayes_asr.errors import InputError
 
 UNLIMITED = 2**31 - 1

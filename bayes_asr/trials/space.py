@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bayes_asr.catalogue import nearest
-from bayes_asr.config.merge import Located, compose, locate_values
+from bayes_asr.config.located import Located, compose, locate_values
 from bayes_asr.errors import InputError
 
 DIGITS = 4  # of a number that is drawn

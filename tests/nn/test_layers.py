@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from bayes_asr.catalogue import LAYERS
-from bayes_asr.config.schema import KindsConfig, hints
+from bayes_asr.config.kinds import KindsConfig
+from bayes_asr.config.values import hints
 from bayes_asr.nn.frames import Frames, pack, unpack
 from bayes_asr.nn.network import AcousticModel
 from tests.support.nn_layers import FORMS, INPUTS, STREAM, name_form, network_of, stacked

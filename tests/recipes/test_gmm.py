@@ -159,9 +159,9 @@ def test_words_are_aligned_where_phones_are_recognised(mboshi: GmmExperiment) ->
     assert scored == [f"gmm/{model}" for model in MODELS]
     assert not [call for call in calls if "decode_words" in call]
     assert [call for call in calls if call.startswith("gmm align") and "exp/tri3 " in call] == [
-        "gmm align data-align/train data/lang exp/tri3 exp/tri3_ali --adapt --rescue true --nj 2",
-        "gmm align data-align/dev data/lang exp/tri3 exp/tri3_ali_dev --adapt --rescue true --nj 2",
-        "gmm align data-align/test data/lang exp/tri3 exp/tri3_ali_test --adapt --rescue true --nj 2",
+        f"gmm align data-align/{name} data/lang exp/tri3 exp/tri3_ali{end} --adapt --rescue true"
+        " --nj 2"
+        for name, end in (("train", ""), ("dev", "_dev"), ("test", "_test"))
     ]
     assert calls[-1] == "gmm features data/test exp/tri3 exp/tri3/decode_test data-fmllr-tri3/test"
     for name in ("train", "dev", "test"):

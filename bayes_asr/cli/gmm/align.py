@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--adapt",
         action=argparse.BooleanOptionalAction,
-        help="align, estimate a transform of each speaker, and align again (default: where the model"
-        " has a final.alimdl)",
+        help="align, estimate a transform of each speaker, and align again (default: where the"
+        " model has a final.alimdl)",
     )
     for name in ("beam", "retry_beam"):
         parser.add_argument(

@@ -1,0 +1,102 @@
+"""YAML as plain values that remember where they were written."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bayes_asr.errors import InputError
+from bayes_asr.files import read_text
+
+LONGEST_FILE = 1 << 16  # bytes
+DEEPEST = 20
+
+
+@dataclass(frozen=True)
+class Located:
+    """A value, where it was written, and in which file; None: not in a file."""
+
+    value: Any
+    where: str
+    file: Path | None = None
+
+
+def compose(path: Path) -> yaml.Node | None:
+    """The YAML nodes of a file, with their lines; None if it is empty."""
+    try:
+        return yaml.compose(read_text(path, LONGEST_FILE), Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise InputError(f"{where}: not YAML: {describe_problem(error)}") from None
+
+
+def parse(text: str) -> Any:
+    """The plain value of a text of YAML; yaml.YAMLError, ValueError where it is none."""
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 - _Loader is a SafeLoader
+
+
+def locate_values(node: yaml.Node, path: Path) -> Any:
+    """Nested dicts whose leaves remember their line; a repeated key is an error."""
+    where = f"{path}, line {node.start_mark.line + 1}"
+    if not isinstance(node, yaml.MappingNode):
+        try:
+            return Located(_Loader("").construct_object(node, deep=True), where, path)
+        except (yaml.YAMLError, ValueError) as error:  # such as a date that does not exist
+            raise InputError(f"{where}: not a value: {describe_problem(error)}") from None
+    values: dict[str, Any] = {}
+    for key, value in node.value:
+        line = f"{path}, line {key.start_mark.line + 1}"
+        if not isinstance(key, yaml.ScalarNode):
+            raise InputError(f"{line}: a key is a word")
+        if key.value in values:
+            raise InputError(f"{line}: {key.value} is there a second time")
+        values[key.value] = locate_values(value, path)
+    return values
+
+
+def locate_plain(value: Any, where: str) -> Any:
+    """A mapping as nested dicts, all of whose leaves are written at one place."""
+    if not isinstance(value, dict):
+        return Located(value, where)
+    return {str(key): locate_plain(below, where) for key, below in value.items()}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as plain data, in which 1e-3 is a number.
+
+    Without aliases, which can double a value forty times in forty lines, and without tags.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
+        unwanted = ""
+        if isinstance(event, yaml.AliasEvent):
+            unwanted = f"the alias *{event.anchor}; write the value itself"
+        elif getattr(event, "tag", None) is not None:
+            unwanted = f"the tag {event.tag}; values are plain here"
+        elif self._depth == DEEPEST:
+            unwanted = f"more than {DEEPEST} levels"
+        if unwanted:
+            raise yaml.composer.ComposerError(None, None, unwanted, event.start_mark)
+        self._depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    list("-+0123456789."),
+)
+
+
+def describe_problem(error: Exception) -> str:
+    """What is wrong, without the excerpt that PyYAML draws."""
+    said = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    return " ".join(str(said).split())
