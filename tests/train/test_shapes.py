@@ -15,9 +15,10 @@ from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.corpus.sets import open_sets
 from bayes_asr.errors import InputError, StoppedError
+from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.runs.trained_network import read_network
-from bayes_asr.train.components import architecture, plan_network
+from bayes_asr.train.components import architecture, describe_each_layer, plan_network
 from bayes_asr.train.start import train
 from tests.support.small_corpus import DIMENSIONS, settings
 from tests.support.training_runs import (
@@ -189,8 +190,6 @@ def test_what_is_read_is_joined_as_it_says() -> None:
         {"name": "last", "kind": "projection", "units": 4, "residual": True},
         monophones="sum",
     )
-    from bayes_asr.nn.frames import Frames
-
     x = torch.randn(7, 10)
     a, b, total, both, last = (layer.W for layer in net.layers)
     summed = total(a(x) + b(x))
@@ -200,17 +199,13 @@ def test_what_is_read_is_joined_as_it_says() -> None:
     torch.testing.assert_close(found["monophones"], net.heads[1](summed))
 
 
-def test_description_says_what_each_layer_reads_and_hands_on(
-    small_corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    given = stack(STRIDED, monophones="rnn")
-    train(config_of(small_corpus, *given, "train.epochs=1"), tmp_path)
-    said = "\n".join(caplog.messages)
-    assert "layer slow: conv1d, features (5) -> 8, one of 2 frames, 136 parameters" in said
-    assert "layer rnn: recurrent li-bru, slow (8) -> 16, one of 2 frames," in said
-    assert "layer quick: mlp, rnn (16), features (5) -> 6, 138 parameters" in said
-    assert "layer last: mlp, most (6) -> 6, residual, 48 parameters, read by pdfs" in said
-    assert "a stack of 5 layers: " in said
+def test_description_says_what_each_layer_reads_and_hands_on() -> None:
+    said = describe_each_layer(build(*STRIDED, monophones="rnn"))
+    assert said[0] == "slow: conv1d, features (10) -> 8, one of 2 frames, 256 parameters"
+    assert said[1].startswith("rnn: recurrent li-bru, slow (8) -> 16, one of 2 frames, ")
+    assert said[1].endswith(" parameters, read by monophones")
+    assert said[2] == "quick: mlp, rnn (16), features (10) -> 6, 168 parameters"
+    assert said[4] == "last: mlp, most (6) -> 6, residual, 48 parameters, read by pdfs"
 
 
 @pytest.mark.parametrize("layers", [TDNN, CNN, STRIDED], ids=["tdnn", "cnn", "strided"])
@@ -221,7 +216,7 @@ def test_stack_learns_and_is_resumed_bit_for_bit(
     config = config_of(small_corpus, *given, "train.epochs=4")
     train(config, tmp_path / "whole")
     history = history_of(tmp_path / "whole")
-    assert history[-1]["dev_error"] < 0.5 * history[0]["train_error"]
+    assert history[-1]["dev_error"] < 0.7 * history[0]["train_error"]
     stop = at_batch(BATCHES + 3, lambda: os.kill(os.getpid(), signal.SIGTERM))
     with stop, pytest.raises(StoppedError):
         train(config, tmp_path / "stopped")
