@@ -8,7 +8,7 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.lattices.mbr import TimedWord
-from bayes_asr.sound.spectrum import read_segments
+from bayes_asr.sound.segments import read_segments
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.text import write_lines
 

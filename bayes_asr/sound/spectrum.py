@@ -16,6 +16,7 @@ from bayes_asr.log import LOGGER
 from bayes_asr.progress import follow
 from bayes_asr.shards import Way
 from bayes_asr.sound.audio import Announce, Channel, bring_to_rate, read_channels, take_channel
+from bayes_asr.sound.segments import Segment, read_segments
 from bayes_asr.sound.speed import change_speed, split_speed
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.binary import OpenPipe, iter_lines
@@ -23,8 +24,6 @@ from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import read_mapping
 
 Kind = Literal["mfcc", "fbank"]
-Segment = tuple[str, str, int | None, float, float]
-"""Utterance, recording, channel or None, start and end in seconds (-1: to the end)."""
 Remark = tuple[str, str]  # a sound, and what was done to it
 FRAME_SHIFT = 0.01  # seconds; a frame sees 25 ms
 SHORTEST = float(np.float32(0.1))  # seconds of a segment, in the precision of extract-segments
@@ -236,22 +235,6 @@ def _read_utterances(
     yield from ((utt, _cut(samples, sounds.rate, start, end)) for utt, _, _, start, end in segments)
     if not segments:
         yield recording, samples
-
-
-def read_segments(path: Path) -> Iterator[Segment]:
-    """Yield the segments of a file, which have a place in a recording."""
-    for number, fields in iter_lines(path):
-        try:
-            utt, recording, start, end = fields[0], fields[1], float(fields[2]), float(fields[3])
-            channel = int(fields[4]) if len(fields) == 5 and fields[4] != "-1" else None
-        except (ValueError, IndexError):
-            raise InputError(f"{path}, line {number}: not `utt recording start end`") from None
-        times = 0 <= start < end < np.inf or (0 <= start < np.inf and end == -1.0)
-        if len(fields) > 5 or not times or (channel or 0) < 0:
-            raise InputError(
-                f"{path}, line {number}: {utt} from {start:g} to {end:g} s; correct it"
-            )
-        yield utt, recording, channel, start, end
 
 
 def _cut(samples: np.ndarray, rate: int, start: float, end: float) -> np.ndarray:
