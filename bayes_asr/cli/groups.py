@@ -22,8 +22,9 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
         ("--against", "the systems that they are tested against (both are repeatable)"),
     )
     for option, text in said:
+        metavar = ("[NAME=]RUN", "RUN")
         parser.add_argument(
-            option, nargs="+", action="append", default=[], metavar="[NAME=]RUN", help=text
+            option, nargs="+", action="append", default=[], metavar=metavar, help=text
         )
 
 

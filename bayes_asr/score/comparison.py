@@ -154,9 +154,10 @@ class Comparison:
         if self.seeds is None:
             return f"{said} A system with one run has none."
         low, high = self.seeds.interval
+        sides = "two-sided" if self.alternative == "two-sided" else "one-sided"
         return (
             f"{said} Over seeds alone the difference has a standard error of "
-            f"{self.seeds.standard_error:.2f} points (Welch's t: p "
+            f"{self.seeds.standard_error:.2f} points (Welch's t, {sides}: p "
             f"{format_p(self.seeds.p, '= ')}); over seeds and {self.resampled} its 95 % interval "
             f"is {low:.2f} to {high:.2f}."
         )

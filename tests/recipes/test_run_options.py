@@ -116,6 +116,20 @@ def test_an_experiment_trains_each_of_its_systems_and_compares_them(checkout: Ch
     assert checkout.calls("bayes-asr")[-1] == reported
 
 
+def test_hypotheses_of_an_experiment_reach_its_report(checkout: Checkout) -> None:
+    file = checkout.folder / "conf/experiments/pair/hypotheses.txt"
+    file.write_text("gated $(touch pwned) = gru < old = lstm\n")
+    done = checkout.run("./run.sh", *("--recipe", "made", "--experiment", "pair"))
+    assert done.returncode == 0
+    out = checkout.folder / "exp/made"
+    stated = ["--group", f"gated $(touch pwned)={out}/gru", "--against", f"old={out}/lstm"]
+    assert checkout.calls("bayes-asr")[-1][-4:] == stated
+    file.write_text("gated = gruu < old = lstm\n")
+    done = checkout.run("./run.sh", *("--recipe", "made", "--experiment", "pair"))
+    assert done.returncode == 1
+    assert "line 1: the experiment has no system gruu; did you mean gru?" in done.stderr
+
+
 @pytest.mark.parametrize("option", ["--out", "--stage", "--recipe", "--config", "--$(touch x)"])
 def test_nothing_on_the_command_line_is_executed(checkout: Checkout, option: str) -> None:
     for value in ("$(touch pwned)", "`touch pwned`", "a[$(touch pwned)]", "x;touch pwned"):

@@ -63,6 +63,18 @@ def test_tests_equal_sc_stats(systems: tuple[Score, Score]) -> None:
     assert all(test.p <= test.adjusted <= 1 for test in comparison.tests)
 
 
+def test_group_of_equal_systems_is_one_of_them(systems: tuple[Score, Score]) -> None:
+    a, b = systems
+    comparison = compare([[a], [a]], [[b]], NAMES, as_groups=True)
+    tests = {test.title: test for test in comparison.tests}
+    assert tests["Wilcoxon, exact, speakers"].p == pytest.approx(0.015625)
+    pair = {test.title: test for test in compare(a, b, NAMES).tests}
+    for title in tests.keys() & pair.keys():
+        assert tests[title].p == pytest.approx(pair[title].p)
+    points = [[d.points for d in c.detectable()] for c in (comparison, compare(a, b, NAMES))]
+    assert points[0] == pytest.approx(points[1])
+
+
 def test_rates_and_difference(systems: tuple[Score, Score]) -> None:
     comparison = compare(*systems, NAMES)
     assert (comparison.a.counts.errors, comparison.b.counts.errors) == (147, 104)

@@ -3,21 +3,25 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from bayes_asr.cli import compare as verb
 from bayes_asr.errors import InputError
 from bayes_asr.score.comparison import Comparison, compare
 from bayes_asr.score.scores import Score, write_scores
+from bayes_asr.score.statistics import Alternative
 from tests.support.report_runs import make_score
 
 RATES = {"bru": 0.25, "bru-log": 0.26, "rnn": 0.28, "rnn-sigmoid": 0.3}
 SEEDS = (1, 2)
 NAMES = ("log", "plain")
+SIDES: tuple[Alternative, ...] = ("less", "greater", "two-sided")
 
 
 def make(system: str, seed: int, speakers: int = 12) -> Score:
@@ -48,9 +52,9 @@ def find(comparison: Comparison, title: str) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("unit", ["speaker", "utterance"])
-@pytest.mark.parametrize("alternative", ["less", "greater", "two-sided"])
+@pytest.mark.parametrize("alternative", SIDES)
 def test_tests_of_groups_equal_scipy_on_one_side_and_on_two(
-    unit: str, alternative: Literal["less", "greater", "two-sided"]
+    unit: str, alternative: Alternative
 ) -> None:
     groups = make_groups()
     comparison = compare(*groups, NAMES, 100, alternative=alternative, as_groups=True)
@@ -77,6 +81,19 @@ def test_tests_of_groups_equal_scipy_on_one_side_and_on_two(
         assert exact == pytest.approx(expected)
     else:
         assert exact == pytest.approx(signed, rel=0.3)
+
+
+@settings(max_examples=20, deadline=None)
+@given(drawn=st.integers(0, 99), speakers=st.integers(1, 12))
+def test_two_sides_are_twice_the_smaller_of_both(drawn: int, speakers: int) -> None:
+    a, b = (make_score(drawn + i, 0.3, "test", "strict", 24, speakers) for i in (0, 100))
+    less, greater, both = (
+        compare(a, b, NAMES, 100, alternative=side, as_groups=True).tests for side in SIDES
+    )
+    for x, y, z in zip(less, greater, both, strict=True):
+        assert x.two_sided == y.two_sided == z.two_sided == z.p
+        assert z.p == pytest.approx(min(1, 2 * min(x.p, y.p)))
+        assert x.p + y.p >= 1 - 1e-9
 
 
 @pytest.mark.parametrize(("speakers", "unit"), [(12, "speaker"), (8, "utterance")])
