@@ -74,10 +74,8 @@ def test_cheapest_pair_of_paths_is_found(ref: list[str], hyp: list[str]) -> None
         for e in edits
     )
     assert spent == min(cost(r, h) for r in paths(ref) for h in paths(hyp))
-    aligned = [e.ref for e in edits if e.ref is not None]
-    assert aligned in paths(ref)
-    recognised = [e.hyp for e in edits if e.hyp is not None]
-    assert tally(align_marked(aligned, recognised)) == tally(edits), "what score files rely on"
+    assert [e.ref for e in edits if e.ref is not None] in paths(ref)
+    assert [e.hyp for e in edits if e.hyp is not None] in paths(hyp)
 
 
 @pytest.mark.parametrize(
