@@ -65,6 +65,7 @@ def test_steps_take_prepared_frames_of_each_stream(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.concatenate(found), net(x).numpy(), rtol=0, atol=BOUND)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1, 3, "utterance"])
 @pytest.mark.parametrize("step", [(), ("--step",)], ids=["utterance", "step"])
 def test_forward_computes_with_the_file(

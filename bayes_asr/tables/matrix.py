@@ -40,8 +40,8 @@ def read_header(source: ByteReader, utt: str) -> Header:
     kind = source.word()[0] if source.take(1, utt) == b"B" else b""
     if kind in PLAIN:
         sizes = source.take(5 if kind in VECTORS else 10, utt)
-        *rows, columns = struct.unpack("<" + "xi" * (len(sizes) // 5), sizes)
-        header = Header(kind, rows[0] if rows else min(columns, 1), columns)
+        shape = struct.unpack("<" + "xi" * (len(sizes) // 5), sizes)
+        header = Header(kind, *(shape if len(shape) == 2 else (min(shape[0], 1), shape[0])))
         if set(sizes[0::5]) != {4}:
             raise _explain_no_matrix(source, utt, "no sizes of int32")
     elif kind in (b"CM", b"CM2", b"CM3"):
