@@ -25,6 +25,7 @@ pytest.importorskip("kaldi_native_fbank")
 pytest.importorskip("kaldifst")
 pytestmark = pytest.mark.slow
 RATE = 16000
+SETS = ("train", "dev", "test")
 PHONES = {"sil": 1, "a": 2, "b": 3, "c": 4}
 WORDS = {"one": "a b", "two": "b c", "six": "c a c"}
 TONES = {"a": 500, "b": 1300, "c": 2900}  # Hz
@@ -342,3 +343,36 @@ def test_front_ends_that_are_not_there_are_named_with_their_run(
     assert main(["transcribe", str(run), str(tmp_path / "sound.wav")]) == 1
     assert f"{run / 'best.pt'}: {says}" in (said := capsys.readouterr().err)
     assert "; train " in said
+
+
+def test_streams_of_a_network_are_made_of_the_sound(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The words are those that decoding gives; where a stream is not of sound, that is said."""
+    root = run.parent
+    for name in ("train", "dev", "test"):
+        for folder in ("mfcc", "elsewhere"):
+            shutil.copytree(root / "data" / name, tmp_path / folder / name)
+        for folder in ("mfcc", "elsewhere"):
+            write_features(tmp_path / folder / name, Analysis("mfcc", bands=23))
+        (tmp_path / "elsewhere" / name / "frontend.json").unlink()
+    chosen = [f"--set={key}={value}" for key, value in {**TINY, "train.epochs": 3}.items()]
+    for folder in ("mfcc", "elsewhere"):
+        streams = [f"--set=data.{n}.streams.cepstra={tmp_path}/{folder}/{n}" for n in SETS]
+        more = (*streams, "--set=streams.cepstra.cmvn=mean", f"--set=data.dir={root}")
+        command("train", CONF / "base.yaml", *chosen, *more, "--out", tmp_path / f"run_{folder}")
+    two = tmp_path / "run_mfcc"
+    command("forward", two, "--on", "dev")
+    command("decode", two, "--on", "dev", "--lmwt", "2")
+    decoded = (two / "decode_dev/words.lmwt2.wip0.0.txt").read_text().splitlines()[:4]
+    capsys.readouterr()
+    files = [root / "data/dev" / f"s0-{number}.wav" for number in range(4)]
+    command("transcribe", two, *files, "--one-speaker", "--lmwt", "2")
+    printed = capsys.readouterr()
+    heard = [line for line in printed.out.splitlines() if line.startswith(str(root))]
+    assert [line.split(": ")[1] for line in heard] == [d.split(None, 1)[1] for d in decoded]
+    assert "normalised (mean-variance) over all 4" in printed.err
+    assert "normalised (mean) over all 4" in printed.err
+    other = ["transcribe", str(tmp_path / "run_elsewhere"), str(files[0]), "--lmwt=2"]
+    assert main(other) == 1
+    assert "also reads the stream cepstra, whose features are not of" in capsys.readouterr().err

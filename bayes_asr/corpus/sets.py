@@ -1,10 +1,11 @@
 """From the configuration's directories to labelled sets: what is found, what is skipped."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bayes_asr.config import Config, DataConfig
 from bayes_asr.corpus.alignments_index import index_alignments, open_labels
@@ -22,7 +23,6 @@ from bayes_asr.tables.joined import check_statistics, join_data_dirs
 from bayes_asr.tables.sorted import split_table
 from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.targets.alignments import Alignments, JoinedAlignments, check_transitions
-from bayes_asr.targets.labels import Labels
 
 MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
 NAMED = 5  # how many utterances a message names
@@ -70,7 +70,7 @@ def locate_all(config: Config, name: str, kind: str, of: str = "") -> list[Path]
 
     All of those that are to be taken together, or else the first that exists.
     """
-    where, what = getattr(config.data, name), f"{name} {kind}{of and f' {of}'}"
+    where, what = getattr(config.data, name), f"{name} {of or kind}"
     candidates, together = getattr(where, kind), getattr(where, f"{kind}_all_of", ())
     if of:
         candidates, together = candidates.get(of, ()), dict(together).get(of, ())
@@ -175,13 +175,13 @@ def open_set(
     paths = locate_all(config, name, "alignments")
     aligned = [index_alignments(path, index) if index else Alignments(path) for path in paths]
     alignments = aligned[0] if len(aligned) == 1 else JoinedAlignments(aligned)
+    read = partial(index_utterances, index=index) if index else list_utterances
 
     def list_all(places: Sequence[Path]) -> list[Listing]:
-        read = partial(index_utterances, index=index) if index else list_utterances
         return [read(place, alignments, open_pipe, moves=config.data.moves) for place in places]
 
     def report(what: str, places: Sequence[Path], skipped: list[str]) -> None:
-        why = f"{name}: no {what} in {' and '.join(map(str, places))}"
+        why = f"{name}: no {what} in {_join(places)}"
         report_skipped(why, skipped, found.total, config.data.max_skipped)
 
     listings = list_all(directories)
@@ -189,30 +189,44 @@ def open_set(
     streams = {FEATURES: _open_features(config, FEATURES, found.data, open_pipe)}
     report("features", directories, found.without_features)
     report("alignment", paths, found.without_alignment)
-    lengths = found.lengths
-    if not lengths:
-        data, labelled = (" and ".join(map(str, some)) for some in (directories, paths))
+    if not found.lengths:
         raise InputError(
-            f"{name}: none of the {found.total} utterances of {data} has an alignment in"
-            f" {labelled}; name the alignments of these utterances as data.{name}.alignments"
+            f"{name}: none of the {found.total} utterances of {_join(directories)} has an"
+            f" alignment in {_join(paths)}; name the alignments of these utterances as"
+            f" data.{name}.alignments"
         )
+    lengths = found.lengths
     for stream in config.data.train.stream_names:
         places = locate_all(config, name, "streams", stream)
         other = join_listings(list_all(places)).data
         streams[stream] = _open_features(config, stream, other, open_pipe)
         check_speakers(streams[FEATURES], streams[stream], lengths)
-        lengths, missing = split_table(lengths, other.feats or {})
-        report(say_stream(stream), places, missing)
-    labels: dict[str, Labels] = {}
+        lengths = _keep(lengths, other.feats or {}, partial(report, say_stream(stream), places))
+    labels = {}
     for label in config.data.train.label_names:
         places = locate_all(config, name, "labels", label)
         labels[label] = join_labels([open_labels(path, index) for path in places])
-        lengths, missing = split_table(lengths, labels[label].lengths)
-        report(f"labels of {label}", places, missing)
+        there = labels[label].lengths
+        lengths = _keep(lengths, there, partial(report, f"labels of {label}", places))
         check_lengths(alignments, labels[label], lengths)
     parts = _name_parts(directories, [split_table(one.lengths, lengths)[0] for one in listings])
     targets = {**alignments.targets, **name_targets(labels)}
     return LabelledSet(streams, targets, alignments, lengths, labels, parts)
+
+
+def _join(places: Sequence[Path]) -> str:
+    return " and ".join(map(str, places))
+
+
+def _keep(
+    lengths: Mapping[str, int], there: Mapping[str, Any], report: Callable[[list[str]], None]
+) -> Mapping[str, int]:
+    """The utterances that are in another table too; InputError where that leaves none."""
+    kept, missing = split_table(lengths, there)
+    report(missing)
+    if not kept:
+        raise InputError(f"{missing[0]} and all others are skipped; name other directories")
+    return kept
 
 
 def _open_features(

@@ -14,7 +14,10 @@ from bayes_asr.report.table import NONE
 OF_A_RUN = ("seed",)
 """Keys that tell the runs of one system apart."""
 
-OF_A_NETWORK = ("data.train.", "data.dev.alignments", "features.", "model.", "train.")
+OF_A_NETWORK = (
+    *("data.train.", "data.dev.alignments", "data.dev.labels"),
+    *("features.", "streams.", "model.", "train."),
+)
 """Keys that say nothing of Gaussian mixtures."""
 
 

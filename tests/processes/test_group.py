@@ -26,6 +26,7 @@ from tests.support.nn_units import UNITS, acoustic_model, name
 from tests.support.processes import on_machines_of_their_own, together
 from tests.support.small_corpus import TINY, write_corpus
 from tests.support.training_runs import states
+from tests.support.two_streams import BOTH, OTHER, write_both
 
 INPUTS, OUTPUTS = 5, (7, 3)
 HEADS = ("pdfs", "monophones")
@@ -175,6 +176,24 @@ def assert_close(a: dict[str, Any], b: dict[str, Any]) -> None:
         torch.testing.assert_close(
             a[key].double(), expected.double(), rtol=1e-4, atol=1e-5, msg=key
         )
+
+
+@pytest.mark.slow
+def test_two_processes_learn_two_streams_and_label_sets_as_one_does(tmp_path: Path) -> None:
+    made = Trainings(tmp_path)
+    write_both(tmp_path / "corpus", rate=2)
+    more = (
+        *BOTH,
+        f"streams.{OTHER}.subsampling=2",
+        "data.train.labels.again=exp/ali",
+        "data.dev.labels.again=exp/ali_dev",
+        "train.target_weights.again.pdfs=0.5",
+        "train.tempo=0.1",
+    )
+    assert main(made.arguments("alone", *more)) == 0
+    statuses, said = made.together("both", "nothing", *more)
+    assert statuses == [0, 0], said
+    assert_close(states(tmp_path / "both"), states(tmp_path / "alone"))
 
 
 @pytest.mark.slow
