@@ -25,8 +25,14 @@ class PlainNetwork(nn.Module):
     def __init__(
         self, model: AcousticModel, stream_name: str, front_end: FrontEnd, log_priors: Tensor
     ) -> None:
-        """Copy what a `TrainedNetwork` of one stream consists of."""
+        """Copy what a `TrainedNetwork` of one stream consists of; InputError for strides."""
         super().__init__()
+        strided = [name for name, stride in model.strides.items() if stride > 1]
+        if strided:
+            raise InputError(
+                f"layer {strided[0]} computes one of {model.strides[strided[0]]} frames, which no"
+                " exporter writes down for every length; train a network with stride: 1"
+            )
         self.model, self.stream_name, self.front_end = deepcopy(model), stream_name, front_end
         content = front_end.content()
         for name in ("mean", "deviation"):
@@ -50,8 +56,8 @@ class PlainUtterance(PlainNetwork):
         """Return log p(pdf|x) - log p(pdf) [T, P]; deltas and context are appended here."""
         if torch.jit.is_tracing() and self.model.unrolled:  # type: ignore[attr-defined]
             raise InputError(
-                "TorchScript would write down one length of utterances for a recurrent network, or"
-                " one with a stride; use torch.export or ONNX (bayes-asr export --torch, --onnx)"
+                "TorchScript would write down one length of utterances for a recurrent network;"
+                " use torch.export or ONNX (bayes-asr export --torch, --onnx)"
             )
         x_TF = append_context(features, **self.front_end.shape)
         return self._read_out(self.model.hidden(self._input(x_TF), Frames((x_TF.shape[0],))))

@@ -151,9 +151,8 @@ class AcousticModel(nn.Module):
 
     @property
     def unrolled(self) -> bool:
-        """Whether what is computed depends on how many frames there are: one by one, or strides."""
-        layers = [cast(Layer, layer) for layer in self.layers]
-        return any(layer.unrolled or layer.stride > 1 for layer in layers)
+        """Whether a layer computes one frame after the other."""
+        return any(layer.unrolled for layer in self.layers)
 
     def list_ahead(self) -> list[str]:
         """The layers that need whole sequences, by their names."""
