@@ -94,8 +94,8 @@ class AcousticModel(nn.Module):
         for name in reads:
             if slowest % self.strides[name]:
                 raise InputError(
-                    f"reads every {self.strides[name]}th frame of {name} and every {slowest}th of"
-                    " another; one stride must be a multiple of the other"
+                    f"reads one of {self.strides[name]} frames of {name} and one of {slowest} of"
+                    " another; one of these numbers must be a multiple of the other"
                 )
         self.layers.append(layer)
         self.sizes[described["name"]] = layer.outputs

@@ -210,3 +210,14 @@ def test_frames_are_held_up_to_the_next(stride: int, lengths: tuple[int, ...]) -
     for x, found in zip(sequences, held, strict=True):
         assert found[:, 0].tolist() == [x[t - t % stride] for t in range(len(x))]
     assert copy.copy(frames).every(1).lengths == lengths
+
+
+@pytest.mark.gpu
+@every_form
+def test_cuda_computes_what_the_cpu_does(form: Form) -> None:
+    net = network_of(form, **({} if "dropout" not in form else {"dropout": 0.4})).eval()
+    x, frames = batch(inputs=INPUTS)
+    expected = net({STREAM: x}, frames, KEYS)["pdfs"]
+    there = Frames(frames.lengths, torch.device("cuda"))
+    computed = net.cuda()({STREAM: x.cuda()}, there, KEYS.cuda())["pdfs"]
+    torch.testing.assert_close(computed.cpu(), expected, rtol=0, atol=1e-10)
