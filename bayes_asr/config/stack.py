@@ -45,8 +45,8 @@ def read_stack(stack: Sequence[Mapping[str, Any]], complete_options: Complete) -
         name, kind = described.get("name"), described.get("kind")
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise InputError(
-                f"model.stack has name {name} for layer {number + 1}; give it one of letters, digits,"
-                " _ and -, as {name: front, ...}"
+                f"model.stack has name {name} for layer {number + 1}; give it one of letters,"
+                " digits, _ and -, as {name: front, ...}"
             )
         if name in [layer.name for layer in layers]:
             raise InputError(f"model.stack has two layers {name}; give one of them another name")
