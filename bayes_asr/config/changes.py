@@ -28,7 +28,7 @@ def describe_changes(files: Sequence[Path]) -> list[str]:
     decided, final = (dict(_flatten(merge(some))) for some in (recipe, files))
     changes: dict[Path | None, list[str]] = {}
     for key, before in decided.items():
-        now = final.get(key, Located(None, ""))  # of a mapping that is another one now
+        now = final.get(key, before)  # a name that is taken out of a mapping has none
         if before.file != (CONF / "base.yaml").resolve() and now.value != before.value:
             changes.setdefault(now.file, []).append(f"{key} {before.value} -> {now.value}")
     return [

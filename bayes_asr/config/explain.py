@@ -30,7 +30,7 @@ def explain(wanted: str) -> str:
 
 
 def _values(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, yaml.Node]]:
-    """The node of every value, by its key."""
+    """The node of every value, by its key; an empty mapping is one."""
     if isinstance(node, yaml.MappingNode) and node.value:
         for key, value in node.value:
             yield from _values(value, f"{prefix}{key.value}.")

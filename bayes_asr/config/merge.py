@@ -82,7 +82,7 @@ def nearest(key: str) -> str:
     """Advice for a key that does not exist."""
     section, _, name = key.rpartition(".")
     near = sorted(
-        (-alike, other.rpartition(".")[0] != section, other)
+        (-alike, -_likeness(section, other.rpartition(".")[0]), other)
         for other in keys()
         if (alike := _likeness(name, other.rpartition(".")[2])) >= ALIKE
     )

@@ -1,8 +1,8 @@
-"""What numbers and names of a configuration may be."""
+"""What values of keys may be, besides their types."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Within:
 class OneOf:
     """The names in a table of `catalogue`."""
 
-    table: Collection[str]
+    table: Mapping[str, Any]
 
     def admits(self, name: str) -> bool:
         """Whether the table has a name."""
@@ -41,3 +41,7 @@ Dropout = Annotated[float, Within(0, 0.95)]
 Units = Annotated[int, Within(1, 100_000)]
 Count = Annotated[int, Within(1, 10_000_000)]
 Context = Annotated[int, Within(0, 50)]
+Weight = Annotated[float, Within(0, 100)]
+
+NAME = "NAME"
+"""What conf/base.yaml calls the section that describes all sections of a mapping."""

@@ -278,10 +278,10 @@ def keys() -> Iterator[str]:
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Keys whose values differ, with both values."""
+    """Keys whose values differ, with both values; None where a mapping has no such name."""
     before, after = (dict(_flat(_plain(config))) for config in (old, new))
     pairs = {key: (before.get(key), after.get(key)) for key in before | after}
-    return {key: (old, new) for key, (old, new) in pairs.items() if old != new}
+    return {key: (then, now) for key, (then, now) in pairs.items() if then != now}
 
 
 def _plain(value: Any) -> Any:

@@ -57,7 +57,7 @@ def describe(hint: Any) -> str:
     if origin is tuple:
         return f"a list, each of it {describe(arguments[0])}"
     if origin is Mapping:
-        return f"a mapping of names, each to {describe(arguments[1])}"
+        return f"a mapping of names, each of it {describe(arguments[1])}"
     if origin in (Union, types.UnionType):
         return " or ".join(describe(option) for option in arguments)
     return NAMES[hint]

@@ -169,7 +169,7 @@ def test_bad_setting_is_refused(setting: str, message: str) -> None:
     ("settings", "nearest"),
     [
         (["model.unit=liGRU"], "li-gru"),
-        (["model.unit=rnn", "model.activation=leaky_relu"], "relu"),
+        (["model.unit=rnn", "model.activation=leaky_relu"], "leaky-relu"),
         (["model.unit=rnn", "model.activation=SoftPlus"], "softplus"),
         (["model.form=probs"], "prob"),
         (["model.norm=batchnorm"], "batch"),
