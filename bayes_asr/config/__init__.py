@@ -8,7 +8,6 @@ from bayes_asr.config.merge import load
 from bayes_asr.config.schema import (
     Config,
     DataConfig,
-    DecodeConfig,
     FeatureConfig,
     ModelConfig,
     RecipeConfig,
@@ -19,6 +18,7 @@ from bayes_asr.config.schema import (
     differences,
     keys,
 )
+from bayes_asr.config.search_keys import DecodeConfig
 
 __all__ = [
     "Config",

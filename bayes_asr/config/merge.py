@@ -231,8 +231,9 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
     try:
         return kind(**fields)
     except InputError as error:  # a rule of the section, whose message begins with a key
-        key = str(error).split()[0].removeprefix(prefix)
-        raise InputError(f"{values[key].where}: {error}") from None
+        said = str(error) if str(error).startswith(prefix) else f"{prefix}{error}"
+        key = said.split()[0].removeprefix(prefix)
+        raise InputError(f"{values[key].where}: {said}") from None
 
 
 def _convert_leaf(hint: Any, located: Any, key: str) -> Any:

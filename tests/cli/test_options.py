@@ -5,7 +5,7 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
@@ -14,7 +14,8 @@ from bayes_asr.cli import main
 from bayes_asr.cli.arguments import Number, key, repeat_set
 from bayes_asr.config import load
 from bayes_asr.config.explain import explain
-from bayes_asr.config.schema import Within, iter_typed_keys
+from bayes_asr.config.ranges import Within
+from bayes_asr.config.schema import iter_typed_keys
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
 from tests.attacks.extremes import COMMANDS, EXTREMES, numeric_keys, numeric_options, parser_of
@@ -39,7 +40,9 @@ def numbers_without_range(hint: Any) -> Iterator[Any]:
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in (int, float):
         yield hint
-    elif origin in (tuple, Union, types.UnionType):
+    elif hint is Any:  # an option of a layer, which has its range by its kind
+        return
+    elif origin in (tuple, Union, types.UnionType, Mapping):
         for argument in arguments:
             yield from numbers_without_range(argument)
     elif origin is Annotated and arguments[0] in (int, float):
