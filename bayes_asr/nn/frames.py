@@ -74,10 +74,12 @@ class Frames:
 
     @cached_property
     def _subsampled(self) -> "dict[int, Frames]":
-        return {1: self}
+        return {}
 
     def every(self, stride: int) -> "Frames":
         """Where the frames 0, stride, 2 stride, ... of each sequence lie once they are packed."""
+        if stride == 1:
+            return self
         if stride not in self._subsampled:
             lengths = tuple(-(-length // stride) for length in self.lengths)
             self._subsampled[stride] = Frames(lengths, self.device)

@@ -3,6 +3,7 @@
 import copy
 import io
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,15 @@ from bayes_asr.catalogue import LAYERS
 from bayes_asr.config.schema import KindsConfig, hints
 from bayes_asr.nn.frames import Frames, pack, unpack
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.norm import AddUp, BatchNorm
 from tests.support.nn_layers import FORMS, INPUTS, STREAM, name_form, network_of, stacked
-from tests.support.nn_units import KEYS, LENGTHS, batch
+from tests.support.nn_units import KEYS, LENGTHS, Processes, batch
+
+
+def pools_statistics(net: AcousticModel) -> bool:
+    """Whether the first layer normalises by the statistics of a batch."""
+    return any(isinstance(module, BatchNorm) for module in net.layers[0].modules())
+
 
 every_form = pytest.mark.parametrize("form", FORMS, ids=name_form)
 every_chunked_form = pytest.mark.parametrize(
@@ -157,6 +165,37 @@ def test_a_process_without_utterances_takes_part(form: Form) -> None:
     }
     sum(y.sum() for y in outputs.values()).backward()
     assert all(p.grad is None or not p.grad.any() for p in net.parameters())
+
+
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if pools_statistics(network_of(form))], ids=name_form
+)
+def test_processes_that_share_a_batch_compute_it_as_one(form: Form) -> None:
+    """One of them has no utterance."""
+    torch.manual_seed(7)
+    x = random_sequences(5, 3, 6)
+    weights = [torch.randn(len(one), 4, dtype=torch.float64) for one in x]
+    processes, built = Processes(3), network_of(form)
+
+    def train(shares: list[int], add_up: AddUp | None) -> list[Tensor]:
+        """Gradients of this share of the batch, then the statistics."""
+        net = copy.deepcopy(built).train()
+        for module in net.modules():
+            if isinstance(module, BatchNorm):
+                module.add_up = add_up
+        packed, frames, _ = pack([x[i] for i in shares]) if shares else (x[0][:0], Frames(()), [])
+        by_frame, *_ = pack([weights[i] for i in shares]) if shares else (weights[0][:0],)
+        (net({STREAM: packed}, frames)["pdfs"] * by_frame).sum().backward()
+        layer = net.layers[0]
+        learnt = [torch.zeros_like(p) if p.grad is None else p.grad for p in layer.parameters()]
+        return learnt + [b for b in layer.buffers() if b.is_floating_point()]
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda mine: train(mine, processes.add_up), ([0, 2], [1], [])))
+    whole, count = train([0, 1, 2], None), len(list(built.layers[0].parameters()))
+    for i, expected in enumerate(whole):
+        alone = sum(each[i] for each in found) if i < count else found[2][i]
+        torch.testing.assert_close(alone, expected)
 
 
 @every_form

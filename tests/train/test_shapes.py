@@ -104,7 +104,7 @@ A, B = {"name": "a", "kind": "mlp", "units": 6}, {"name": "b", "kind": "mlp", "u
                 {"name": "b", "kind": "conv1d", "stride": 3, "reads": ["features"]},
                 {"name": "c", "kind": "mlp", "reads": ["a", "b"]},
             ],
-            "reads one of 2 frames of a and one of 3 of another",
+            "reads one of 2 frames of one layer and one of 3 of b, which is no multiple",
         ),
     ],
 )
