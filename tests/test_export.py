@@ -74,11 +74,11 @@ def check_close(found: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=BOUND, strict=True)
 
 
-def check_utterances(net: LogLikelihoods, folder: Path) -> None:
+def check_utterances(net: LogLikelihoods, folder: Path, width: int = WIDTH) -> None:
     """One file takes utterances of any length, and gives what `load` gives."""
     runtime = session(net, folder)
     for frames in LENGTHS:
-        x = made_up(frames)
+        x = made_up(frames, width)
         (found,) = runtime.run(["loglikes"], {"features": x})
         check_close(found, net(x).numpy())
 
@@ -95,14 +95,19 @@ def steps(runtime: Any, chunks: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(found)
 
 
-def check_steps(net: LogLikelihoods, folder: Path) -> None:
+def check_steps(net: LogLikelihoods, folder: Path, width: int = WIDTH) -> None:
     """Frames one by one, and chunks, give what the whole utterance gives; so does the next one."""
     runtime = session(net, folder, step=True)
     for frames in LENGTHS:
-        x = made_up(frames)
+        x = made_up(frames, width)
         for cuts in ([*range(1, frames)], [frames // 3] if frames > 2 else []):
             found = steps(runtime, np.split(x, cuts))
             check_close(found, net(x).numpy())
+
+
+def test_lstm_that_reads_forwards_gives_what_load_gives(tmp_path: Path) -> None:
+    """Its two states begin as parts of one tensor."""
+    check_utterances(network(unit="lstm", bidirectional=False), tmp_path)
 
 
 def test_li_bru_in_both_directions_gives_what_load_gives(tmp_path: Path) -> None:

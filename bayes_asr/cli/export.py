@@ -18,7 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--torch", type=Path, metavar="FILE", help="write a program of torch.export (.pt2)"
     )
     form.add_argument(
-        "--torchscript", type=Path, metavar="FILE", help="write TorchScript; for mlp only"
+        "--torchscript",
+        type=Path,
+        metavar="FILE",
+        help="write TorchScript; without recurrent layers",
     )
     parser.add_argument(
         "--step",

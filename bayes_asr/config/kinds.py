@@ -10,7 +10,7 @@ from bayes_asr.catalogue import FIXED, UNITS, check_trained
 from bayes_asr.config.ranges import Dropout, OneOf, Units, Within
 from bayes_asr.errors import InputError
 
-Fixed = Annotated[str, OneOf(FIXED)]
+Fixed = Annotated[str, OneOf(dict.fromkeys(FIXED))]
 Norm = Literal["batch", "layer", "layer-pytorch-kaldi", "none"]
 Taps = Annotated[int, Within(1, 10_000)]
 Step = Annotated[int, Within(1, 1000)]
@@ -22,7 +22,7 @@ class MlpKind:
     """A feed-forward layer."""
 
     units: Units
-    activation: Annotated[str, OneOf(UNITS["mlp"].activations)]
+    activation: Annotated[str, OneOf(dict.fromkeys(UNITS["mlp"].activations))]
     activation_trains: tuple[str, ...]
     norm: Norm
     dropout: Dropout

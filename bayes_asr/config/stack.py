@@ -1,5 +1,6 @@
 """`model.stack`: named layers, each with the options of its kind."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_type_hints
@@ -8,6 +9,7 @@ from bayes_asr.catalogue import LAYERS, nearest
 from bayes_asr.config.values import convert, describe, list_choices
 from bayes_asr.errors import InputError
 
+NAME = re.compile(r"[A-Za-z0-9_-]+")
 Options = TypeVar("Options")
 Complete = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """(a kind, the options that a layer gives) -> all options of the layer."""
@@ -41,9 +43,10 @@ def read_stack(stack: Sequence[Mapping[str, Any]], complete_options: Complete) -
     layers: list[StackLayer] = []
     for number, described in enumerate(stack):
         name, kind = described.get("name"), described.get("kind")
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             raise InputError(
-                f"model.stack has no name for layer {number + 1}; give it one: {{name: front, ...}}"
+                f"model.stack has name {name} for layer {number + 1}; give it one of letters,"
+                " digits, _ and -, as {name: front, ...}"
             )
         if name in [layer.name for layer in layers]:
             raise InputError(f"model.stack has two layers {name}; give one of them another name")

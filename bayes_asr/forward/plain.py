@@ -26,8 +26,14 @@ class PlainNetwork(nn.Module):
     def __init__(
         self, model: AcousticModel, front_ends: Mapping[str, FrontEnd], log_priors: Tensor
     ) -> None:
-        """Copy what a `TrainedNetwork` consists of."""
+        """Copy what a `TrainedNetwork` consists of; InputError for strides."""
         super().__init__()
+        strided = [name for name, stride in model.strides.items() if stride > 1]
+        if strided:
+            raise InputError(
+                f"layer {strided[0]} computes one of {model.strides[strided[0]]} frames, which no"
+                " exporter writes down for every length; train a network with stride: 1"
+            )
         self.model, self.front_ends = deepcopy(model), front_ends
         for number, front_end in enumerate(front_ends.values()):
             content = front_end.content()
@@ -68,8 +74,8 @@ class PlainUtterance(PlainNetwork):
         """Return log p(pdf|x) - log p(pdf) [T, P]; deltas and context are appended here."""
         if torch.jit.is_tracing() and self.model.unrolled:  # type: ignore[attr-defined]
             raise InputError(
-                "TorchScript would write down one length of utterances for a recurrent network, or"
-                " one with a stride; use torch.export or ONNX (bayes-asr export --torch, --onnx)"
+                "TorchScript would write down one length of utterances for a recurrent network;"
+                " use torch.export or ONNX (bayes-asr export --torch, --onnx)"
             )
         prepared = [
             append_context(x_TF, **left_inside(front_end).shape)

@@ -74,10 +74,12 @@ class Frames:
 
     @cached_property
     def _subsampled(self) -> "dict[int, Frames]":
-        return {1: self}
+        return {}
 
     def every(self, stride: int) -> "Frames":
         """Where the frames 0, stride, 2 stride, ... of each sequence lie once they are packed."""
+        if stride == 1:
+            return self
         if stride not in self._subsampled:
             lengths = tuple(-(-length // stride) for length in self.lengths)
             self._subsampled[stride] = Frames(lengths, self.device)
@@ -88,7 +90,7 @@ class Frames:
         if stride == 1:
             return x_MX
         if len(self.lengths) == 1:  # as above
-            return x_MX.repeat_interleave(stride, 0)[: self.count]
+            return x_MX.index_select(0, self.time // stride)
         starts = torch.tensor(self.every(stride).starts, dtype=torch.long, device=self.device)
         return x_MX.index_select(0, starts[self.time // stride] + self.sequence)
 

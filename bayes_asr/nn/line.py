@@ -35,6 +35,6 @@ def lay_out(
 def windows(line_LF: Tensor, taps: int, dilation: int, stride: int) -> Tensor:
     """Every `stride`th window of a line [W, taps*F]: rows 0, dilation, 2 dilation, ... of it."""
     reach = (taps - 1) * dilation
-    last = (line_LF.shape[0] - reach - 1) // stride * stride
-    parts = [line_LF[k : k + last + 1 : stride] for k in range(0, reach + 1, dilation)]
+    length = line_LF.shape[0] - reach
+    parts = [line_LF[k : k + length : stride] for k in range(0, reach + 1, dilation)]
     return parts[0] if taps == 1 else torch.cat(parts, 1)

@@ -97,16 +97,16 @@ class AcousticModel(nn.Module):
                 f"residual adds what is read to the outputs, but it reads {inputs} numbers and has"
                 f" {layer.outputs} outputs{stride}; make them alike, or set residual to false"
             )
-        slowest = max(self.strides[name] for name in reads)
+        fastest = self._read_stride(number)
         for name in reads:
-            if slowest % self.strides[name]:
+            if self.strides[name] % fastest:
                 raise InputError(
-                    f"reads every {self.strides[name]}th frame of {name} and every {slowest}th of"
-                    " another; one stride must be a multiple of the other"
+                    f"reads one of {fastest} frames of one layer and one of {self.strides[name]} of"
+                    f" {name}, which is no multiple of it; choose other strides"
                 )
         self.layers.append(layer)
         self.sizes[described["name"]] = layer.outputs
-        self.strides[described["name"]] = layer.stride * self._read_stride(number)
+        self.strides[described["name"]] = layer.stride * fastest
 
     def _check_sum(self, reads: Sequence[str]) -> int:
         """The size of what is added up; InputError for different sizes."""
@@ -159,9 +159,8 @@ class AcousticModel(nn.Module):
 
     @property
     def unrolled(self) -> bool:
-        """Whether what is computed depends on how many frames there are: one by one, or strides."""
-        layers = [cast(Layer, layer) for layer in self.layers]
-        return any(layer.unrolled or layer.stride > 1 for layer in layers)
+        """Whether a layer computes one frame after the other."""
+        return any(layer.unrolled for layer in self.layers)
 
     def list_ahead(self) -> list[str]:
         """The layers that need whole sequences, by their names."""

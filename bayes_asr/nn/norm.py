@@ -160,7 +160,8 @@ class PytorchKaldiLayerNorm(LayerNorm):
 
     def standardise(self, x_NGH: Tensor) -> Tensor:
         """Give each group mean 0 and about deviation 1."""
-        centred = x_NGH - x_NGH.mean(-1, keepdim=True)
+        x = x_NGH.to(self.weight.dtype)
+        centred = x - x.mean(-1, keepdim=True)
         variance = centred.square().sum(-1, keepdim=True) / (x_NGH.shape[-1] - 1)
         # A constant, such as digital silence, would have an infinite slope.
         return centred / (variance.clamp(min=LEAST_VARIANCE).sqrt() + LEAST_DEVIATION)

@@ -38,7 +38,8 @@ def _scan_one(step: Step, state: State, inputs_TDX: Tensor) -> tuple[Tensor, Sta
         after = step(x_DX.unsqueeze(0), before, 1)
         return after, after[0].squeeze(0).clone()  # what goes on and what comes out are two values
 
-    last, outputs_TDH = exported_scan(advance, state, inputs_TDX)
+    apart = tuple(each.clone() for each in state)  # initial states may be parts of one tensor
+    last, outputs_TDH = exported_scan(advance, apart, inputs_TDX)
     return outputs_TDH, last
 
 

@@ -81,7 +81,10 @@ def read_network(run: Path) -> TrainedNetwork:
         return TrainedNetwork.of_content(upgrade(content, run))
     except InputError:
         raise
-    except (RuntimeError, TypeError, AttributeError, LookupError, ValueError) as error:
+    except (
+        *(RuntimeError, TypeError, AttributeError),
+        *(LookupError, ValueError, ArithmeticError),
+    ) as error:
         raise InputError(
             f"{run / checkpoint.BEST}: does not hold the network that it describes"
             f" ({' '.join(str(error).split())[:100]}); train it again"

@@ -37,13 +37,21 @@ def describe_stack(config: ModelConfig, streams: Sequence[str]) -> list[dict[str
 def check_heads(
     config: ModelConfig, layers: Sequence[Mapping[str, Any]], targets: Iterable[str]
 ) -> None:
-    """InputError for a head of what is not learnt, and for layers whose outputs nobody reads."""
+    """InputError for a head of what is not learnt, a layer of the name of a head, and a layer whose
+    outputs nobody reads.
+    """
     targets = list(targets)
     for target in config.heads:
         if target not in targets:
             raise InputError(
                 f"model.heads has {target}, which this network does not learn; it learns"
                 f" {', '.join(targets)}{nearest(target, targets)}"
+            )
+    for layer in layers:
+        if layer["name"] in targets:
+            raise InputError(
+                f"model.stack has a layer {layer['name']}, but a head has that name; give the layer"
+                " another one"
             )
     last = layers[-1]["name"]
     read = {name for layer in layers for name in layer["reads"]}

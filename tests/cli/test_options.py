@@ -40,6 +40,8 @@ def numbers_without_range(hint: Any) -> Iterator[Any]:
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in (int, float):
         yield hint
+    elif hint is Any:  # an option of a layer, which has its range by its kind
+        return
     elif origin in (tuple, Union, types.UnionType, Mapping):
         for argument in arguments:
             yield from numbers_without_range(argument)

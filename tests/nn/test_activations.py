@@ -22,7 +22,10 @@ def p_sigmoid(eta: float, gamma: float, theta: float) -> np.ndarray:
         return activation(A[:, None]).numpy()[:, 0]
 
 
-@pytest.mark.parametrize("name", [*FIXED, *ACTIVATIONS])
+OF_ONE_NUMBER = [name for name in FIXED if name != "log-softmax"]
+
+
+@pytest.mark.parametrize("name", [*OF_ONE_NUMBER, *ACTIVATIONS])
 def test_derivative_is_that_of_the_function(name: str) -> None:
     torch.manual_seed(0)
     activation = build_activation(name, 3, 1)

@@ -3,6 +3,7 @@
 import copy
 import io
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,15 @@ from bayes_asr.config.kinds import KindsConfig
 from bayes_asr.config.values import hints
 from bayes_asr.nn.frames import Frames, pack, unpack
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.norm import AddUp, BatchNorm
 from tests.support.nn_layers import FORMS, INPUTS, STREAM, name_form, network_of, stacked
-from tests.support.nn_units import KEYS, LENGTHS, batch
+from tests.support.nn_units import KEYS, LENGTHS, Processes, batch
+
+
+def pools_statistics(net: AcousticModel) -> bool:
+    """Whether the first layer normalises by the statistics of a batch."""
+    return any(isinstance(module, BatchNorm) for module in net.layers[0].modules())
+
 
 every_form = pytest.mark.parametrize("form", FORMS, ids=name_form)
 every_chunked_form = pytest.mark.parametrize(
@@ -160,6 +168,37 @@ def test_a_process_without_utterances_takes_part(form: Form) -> None:
     assert all(p.grad is None or not p.grad.any() for p in net.parameters())
 
 
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if pools_statistics(network_of(form))], ids=name_form
+)
+def test_processes_that_share_a_batch_compute_it_as_one(form: Form) -> None:
+    """One of them has no utterance."""
+    torch.manual_seed(7)
+    x = random_sequences(5, 3, 6)
+    weights = [torch.randn(len(one), 4, dtype=torch.float64) for one in x]
+    processes, built = Processes(3), network_of(form)
+
+    def train(shares: list[int], add_up: AddUp | None) -> list[Tensor]:
+        """Gradients of this share of the batch, then the statistics."""
+        net = copy.deepcopy(built).train()
+        for module in net.modules():
+            if isinstance(module, BatchNorm):
+                module.add_up = add_up
+        packed, frames, _ = pack([x[i] for i in shares]) if shares else (x[0][:0], Frames(()), [])
+        by_frame, *_ = pack([weights[i] for i in shares]) if shares else (weights[0][:0],)
+        (net({STREAM: packed}, frames)["pdfs"] * by_frame).sum().backward()
+        layer = net.layers[0]
+        learnt = [torch.zeros_like(p) if p.grad is None else p.grad for p in layer.parameters()]
+        return learnt + [b for b in layer.buffers() if b.is_floating_point()]
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda mine: train(mine, processes.add_up), ([0, 2], [1], [])))
+    whole, count = train([0, 1, 2], None), len(list(built.layers[0].parameters()))
+    for i, expected in enumerate(whole):
+        alone = sum(each[i] for each in found) if i < count else found[2][i]
+        torch.testing.assert_close(alone, expected)
+
+
 @every_form
 def test_saved_weights_give_the_same_network(form: Form) -> None:
     net = network_of(form).eval()
@@ -211,3 +250,14 @@ def test_frames_are_held_up_to_the_next(stride: int, lengths: tuple[int, ...]) -
     for x, found in zip(sequences, held, strict=True):
         assert found[:, 0].tolist() == [x[t - t % stride] for t in range(len(x))]
     assert copy.copy(frames).every(1).lengths == lengths
+
+
+@pytest.mark.gpu
+@every_form
+def test_cuda_computes_what_the_cpu_does(form: Form) -> None:
+    net = network_of(form, **({} if "dropout" not in form else {"dropout": 0.4})).eval()
+    x, frames = batch(inputs=INPUTS)
+    expected = net({STREAM: x}, frames, KEYS)["pdfs"]
+    there = Frames(frames.lengths, torch.device("cuda"))
+    computed = net.cuda()({STREAM: x.cuda()}, there, KEYS.cuda())["pdfs"]
+    torch.testing.assert_close(computed.cpu(), expected, rtol=0, atol=1e-10)

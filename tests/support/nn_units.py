@@ -1,6 +1,7 @@
 """Every unit, small and with random weights, for the tests of the networks."""
 
 import itertools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -127,3 +128,20 @@ def batch(lengths: tuple[int, ...] = LENGTHS, inputs: int = 3) -> tuple[Tensor, 
     """Random packed features [N, F] in double precision."""
     torch.manual_seed(2)
     return torch.randn(sum(lengths), inputs, dtype=torch.float64), Frames(lengths)
+
+
+class Processes:
+    """Threads that add tensors up, as processes do."""
+
+    def __init__(self, number: int) -> None:
+        self.tensors: list[Tensor] = []
+        self.barrier = threading.Barrier(number, timeout=10)
+
+    def add_up(self, tensor: Tensor) -> None:
+        self.tensors.append(tensor)
+        self.barrier.wait()
+        total = torch.stack(self.tensors).sum(0)
+        self.barrier.wait()
+        tensor.copy_(total)
+        self.tensors.clear()
+        self.barrier.wait()

@@ -66,7 +66,9 @@ A, B = {"name": "a", "kind": "mlp", "units": 6}, {"name": "b", "kind": "mlp", "u
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        ([{"kind": "mlp"}], r"model.stack has no name for layer 1; give it one"),
+        ([{"kind": "mlp"}], r"model.stack has name None for layer 1; give it one of letters"),
+        ([{**A, "name": "a.b"}], r"model.stack has name a.b for layer 1; give it one of letters"),
+        ([{**A, "name": "pdfs"}], "has a layer pdfs, but a head has that name"),
         ([A, A], "model.stack has two layers a; give one of them another name"),
         ([{"name": "a", "kind": "conv1"}], r"layer a of kind conv1; kinds: .*mean conv1d\?"),
         ([{"name": "a"}], "model.stack has layer a of kind None; kinds: recurrent, mlp"),
@@ -102,7 +104,7 @@ A, B = {"name": "a", "kind": "mlp", "units": 6}, {"name": "b", "kind": "mlp", "u
                 {"name": "b", "kind": "conv1d", "stride": 3, "reads": ["features"]},
                 {"name": "c", "kind": "mlp", "reads": ["a", "b"]},
             ],
-            "reads every 2th frame of a and every 3th of another",
+            "reads one of 2 frames of one layer and one of 3 of b, which is no multiple",
         ),
     ],
 )

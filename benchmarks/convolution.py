@@ -1,0 +1,77 @@
+"""How fast convolutions on packed frames are, beside torch's on a padded batch.
+
+Forward and backward pass, the fastest of some rounds in which both take turns. Torch's read a batch
+that is padded to its longest utterance; the packed ones read the real frames alone.
+
+    OMP_NUM_THREADS=1 python benchmarks/convolution.py [--rounds 15]
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayes_asr.nn.convolution import Convolution1d, Convolution2d
+from bayes_asr.nn.frames import Frames
+
+LENGTHS = (400, 380, 330, 300, 280, 260, 200, 150)
+PLAIN: dict[str, Any] = {"norm": "none", "activation": "linear", "dropout": 0.0, "causal": False}
+IN_TIME = ((40, 256, 5, 1), (256, 256, 3, 1), (256, 256, 5, 2), (512, 512, 3, 3))
+IN_BOTH = ((1, 40, 16), (16, 20, 32), (32, 20, 64))
+Case = tuple[str, Callable[[Tensor], Tensor], Tensor, Callable[[Tensor], Tensor], Tensor]
+
+
+def in_time(inputs: int, channels: int, kernel: int, dilation: int) -> Case:
+    """A convolution over time, and torch's."""
+    options = {"channels": channels, "kernel": kernel, "dilation": dilation, "stride": 1}
+    ours, frames = Convolution1d(inputs, 0, **options, **PLAIN), Frames(LENGTHS)
+    padding = (kernel - 1) * dilation // 2
+    theirs = nn.Conv1d(inputs, channels, kernel, padding=padding, dilation=dilation)
+    packed = torch.randn(frames.count, inputs, requires_grad=True)
+    padded = torch.randn(len(LENGTHS), inputs, max(LENGTHS), requires_grad=True)
+    name = f"conv1d {inputs} -> {channels}, kernel {kernel}, dilation {dilation}"
+    return name, lambda x: ours(x, frames), packed, theirs, padded
+
+
+def in_time_and_frequency(maps: int, frequencies: int, channels: int) -> Case:
+    """A convolution over time and frequency with pooling, and torch's."""
+    options = {"kernel": (3, 3), "dilation": 1, "stride": 1, "padding": 1, "pooling": 2}
+    size, frames = maps * frequencies, Frames(LENGTHS)
+    ours = Convolution2d(size, 0, channels=channels, input_channels=maps, **options, **PLAIN)
+    theirs = nn.Sequential(nn.Conv2d(maps, channels, 3, padding=1), nn.MaxPool2d((1, 2)))
+    packed = torch.randn(frames.count, size, requires_grad=True)
+    padded = torch.randn(len(LENGTHS), maps, max(LENGTHS), frequencies, requires_grad=True)
+    name = f"conv2d {maps} x {frequencies} -> {channels}, kernel 3 x 3"
+    return name, lambda x: ours(x, frames), packed, theirs, padded
+
+
+def time_step(layer: Callable[[Tensor], Tensor], x: Tensor) -> float:
+    """Seconds of a forward and a backward pass."""
+    start = time.perf_counter()
+    layer(x).sum().backward()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Print a line for each layer."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    print(f"{sum(LENGTHS)} frames, {len(LENGTHS) * max(LENGTHS)} with padding")
+    cases = [in_time(*shape) for shape in IN_TIME]
+    for name, ours, packed, theirs, padded in [
+        *cases,
+        *(in_time_and_frequency(*s) for s in IN_BOTH),
+    ]:
+        pairs = [(time_step(ours, packed), time_step(theirs, padded)) for _ in range(rounds)]
+        first, second = (min(times) for times in zip(*pairs, strict=True))
+        print(
+            f"{name}: {1e3 * first:.1f} ms, torch {1e3 * second:.1f} ms, ratio {first / second:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
