@@ -87,7 +87,7 @@ class Epoch:
                 Path(run),
                 torch.device("cpu"),
                 TrainedNetwork(
-                    model, self.front_ends, torch.from_numpy(log_priors(self.found.pdf_counts))
+                    model, self.front_ends, torch.from_numpy(log_priors(self.found.counts["pdfs"]))
                 ),
                 components.build_criterion(self.config.train),
                 components.build_optimizer(self.config.train, model),

@@ -13,16 +13,19 @@ from bayes_asr.features.front_end import Normalisation
 from bayes_asr.log import LOGGER
 from bayes_asr.progress import follow
 
+COUNTS = "counts of "  # what the names of these arrays in an index begin with
+
 
 @dataclass(frozen=True)
 class Survey:
     """What all utterances of a set give together, by one stream of features.
 
-    pdf_counts: frames of each pdf plus 0.5 [P]; digest: a hash of the features as they are stored.
+    counts: of the labels of each target, by its name (`Target.count`); digest: a hash of the
+    features as they are stored.
     """
 
     normalisation: Normalisation
-    pdf_counts: np.ndarray
+    counts: Mapping[str, np.ndarray]
     digest: str
 
 
@@ -50,13 +53,16 @@ def survey_stream(
         return {
             "mean": survey.normalisation.mean,
             "deviation": survey.normalisation.deviation,
-            "pdf_counts": survey.pdf_counts,
             "digest": np.array(survey.digest),
+            **{COUNTS + target: counts for target, counts in survey.counts.items()},
         }
 
     def use(_: Path, found: Arrays) -> Survey:
         normalisation = Normalisation(found["mean"], found["deviation"])
-        return Survey(normalisation, found["pdf_counts"], str(found["digest"]))
+        counts = {
+            name.removeprefix(COUNTS): found[name] for name in found if name.startswith(COUNTS)
+        }
+        return Survey(normalisation, counts, str(found["digest"]))
 
     if new and features.piped:
         return _read(name, data, stream)
@@ -81,4 +87,5 @@ def _read(name: str, data: LabelledSet, stream: str) -> Survey:
             yield data.streams[stream].prepare(utt, stored)
 
     normalisation = Normalisation.of(matrices())
-    return Survey(normalisation, data.alignments.pdf_counts(data.lengths), total.hexdigest())
+    counts = {target: labels.count(data.lengths) for target, labels in data.targets.items()}
+    return Survey(normalisation, counts, total.hexdigest())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, tee
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,22 +13,28 @@ from bayes_asr.corpus.sets import data_dir, report_skipped
 from bayes_asr.errors import InputError, needing_memory
 from bayes_asr.features.stored import Features
 from bayes_asr.files import is_there, together
-from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
+from bayes_asr.forward.average import Averaged, Computed
+from bayes_asr.forward.log_likelihoods import LogLikelihoods, load, load_members
 from bayes_asr.forward.onnx_network import OnnxNetwork
+from bayes_asr.forward.output import DECODED, Output
 from bayes_asr.lock import alone_in
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.network import States
 from bayes_asr.progress import follow
+from bayes_asr.runs.combination import read_combination
 from bayes_asr.shards import Way
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.copied import copy_tables
 from bayes_asr.tables.text import DataDir, read_data_dir
 
 BATCH_SEQUENCES, BATCH_FRAMES = 64, 10_000
 Item = TypeVar("Item", np.ndarray, range)  # has as many elements as the utterance frames
-Output = TypeVar("Output")
+Used = TypeVar("Used")
 
 Network = LogLikelihoods | OnnxNetwork
+Compute = Callable[[Iterable[str]], Iterator[Computed]]
+"""Utterances -> what is computed of each."""
 
 
 def forward(
@@ -43,30 +49,76 @@ def forward(
     chunk: int | None = None,
     way: Way | None = None,
     onnx: Path | None = None,
+    output: Output = DECODED,
 ) -> int:
     """Write `out`/loglikes.{ark,scp} for the Kaldi directory `data` or the run's own set `on`.
+
+    Of a layer, `out` becomes a data directory of its outputs; of posteriors, the file has another
+    name (`Output.file`).
 
     Every utterance is computed, aligned or not. Of those of utt2spk a share of `max_skipped` may
     lack features; they are named. chunk: how many frames are computed at a time, in networks that
     do not look ahead; onnx: what `bayes-asr export` has written of the run, to compute with; way:
-    how shards are computed, None for here. Returns how many are written.
+    how shards are computed, None for here; output: what is computed. Returns how many are written.
     """
-    network = OnnxNetwork(onnx) if onnx else load(run, counts)
+    compute, features = _open(run, output, data, on, counts, max_skipped, open_pipe, chunk, onnx)
+    if output.layer and out.resolve() in [path.resolve() for path in features.directories]:
+        raise InputError(f"{out}: is the data directory that is read; choose another folder")
+    if way:
+        items = _share(way, features, compute, lambda utt, x: (utt, x))
+    else:
+        items = compute(follow(features.utterances, "forward"))
+    archive = out / f"{output.file}.ark"
+    with alone_in(out), together(out):
+        written = write_matrices(items, archive, archive.with_suffix(".scp"))
+        if output.layer:
+            copy_tables(features.directories, out)
+    LOGGER.info("wrote the %s of %d utterances to %s", output.file, written, archive)
+    return written
+
+
+def _open(
+    run: Path,
+    output: Output,
+    data: Path | None,
+    on: str | None,
+    counts: Path | None,
+    max_skipped: float,
+    open_pipe: OpenPipe | None,
+    chunk: int | None,
+    onnx: Path | None,
+) -> tuple[Compute, Features]:
+    """What computes utterances by the network of a run, or by those that it combines, and the
+    features of the first of them.
+    """
+
+    def open_one(run: Path, network: Network) -> tuple[Network, Features]:
+        directory = _find_data(run, data, on, open_pipe)
+        return network, open_features(network, directory, max_skipped, open_pipe)
+
+    combination = None if onnx else read_combination(run)
+    if combination is None:
+        network, features = open_one(run, OnnxNetwork(onnx) if onnx else load(run, counts, output))
+        return partial(_compute, network, features, chunk=chunk), features
+    networks = load_members(combination, output, counts)
+    averaged = Averaged(networks, combination, output.kind)
+    opened = [open_one(*one) for one in zip(combination.runs, networks, strict=True)]
+    averaged.check_utterances([features.utterances for _, features in opened])
+
+    def compute(utterances: Iterable[str]) -> Iterator[Computed]:
+        given = zip(opened, tee(utterances, len(opened)), strict=True)
+        return averaged.combine_utterances([_compute(*one, some, chunk) for one, some in given])
+
+    return compute, opened[0][1]
+
+
+def _find_data(run: Path, data: Path | None, on: str | None, open_pipe: OpenPipe | None) -> DataDir:
+    """The directory `data`, or that of a set of a run."""
     recorded = run / "config.yaml"
     if data:  # for which the network alone would do
         moves = load_config([recorded]).data.moves if is_there(recorded) else ()
-        directory = read_data_dir(data, open_pipe=open_pipe, moves=moves)
-    else:
-        directory = data_dir(load_config([recorded]), on or "dev", open_pipe)
-    if way:
-        features = open_features(network, directory, max_skipped, open_pipe)
-        items = share_log_likelihoods(way, network, features, lambda utt, x: (utt, x), chunk)
-    else:
-        items = log_likelihoods(network, directory, max_skipped, open_pipe, chunk=chunk)
-    with alone_in(out), together(out):
-        written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
-    LOGGER.info("wrote the log-likelihoods of %d utterances to %s", written, out / "loglikes.scp")
-    return written
+        return read_data_dir(data, open_pipe=open_pipe, moves=moves)
+    return data_dir(load_config([recorded]), on or "dev", open_pipe)
 
 
 def log_likelihoods(
@@ -105,21 +157,27 @@ def share_log_likelihoods(
     way: Way,
     network: Network,
     features: Features,
-    use: Callable[[str, np.ndarray], Output],
+    use: Callable[[str, np.ndarray], Used],
     chunk: int | None = None,
-) -> Iterator[Output]:
+) -> Iterator[Used]:
     """What `use` makes of utterances and their log-likelihoods [T, P], computed in shards.
 
     What is computed together is what would be here, so the numbers are the same to the last bit.
     """
+    return _share(way, features, partial(_compute, network, features, chunk=chunk), use)
 
-    def compute(_: str, utterances: Sequence[str]) -> list[Output]:
-        computed = _compute(network, features, utterances, chunk)
-        return [use(utt, loglikes) for utt, loglikes in computed]
+
+def _share(
+    way: Way, features: Features, compute: Compute, use: Callable[[str, np.ndarray], Used]
+) -> Iterator[Used]:
+    """What `use` makes of what `compute` gives, likewise."""
+
+    def work(_: str, utterances: Sequence[str]) -> list[Used]:
+        return [use(utt, computed) for utt, computed in compute(utterances)]
 
     sizes = ((utt, range(_count_frames(features, utt))) for utt in features.utterances)
     groups = ([utt for utt, _ in group] for group in _groups(sizes))
-    return chain.from_iterable(way(compute, ((group[0], group) for group in groups)))
+    return chain.from_iterable(way(work, ((group[0], group) for group in groups)))
 
 
 def _count_frames(features: Features, utt: str) -> int:
@@ -128,7 +186,7 @@ def _count_frames(features: Features, utt: str) -> int:
 
 def _compute(
     network: Network, features: Features, utterances: Iterable[str], chunk: int | None
-) -> Iterator[tuple[str, np.ndarray]]:
+) -> Iterator[Computed]:
     matrices = ((utt, _read_input(features, utt, network.front_end.size)) for utt in utterances)
     if chunk and isinstance(network, LogLikelihoods):
         return in_chunks(network, matrices, chunk)
@@ -155,7 +213,7 @@ def in_chunks(
     """
     network.check_causal()
     for utt, matrix in utterances:
-        loglikes = np.empty((len(matrix), len(network.log_priors)), np.float32)
+        loglikes = np.empty((len(matrix), network.size), np.float32)
         states: States = []
         for start in range(0, len(matrix), chunk):
             some = slice(start, start + chunk)

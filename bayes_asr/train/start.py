@@ -1,12 +1,13 @@
 """Training: from a configuration to a run directory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bayes_asr.config import Config
 from bayes_asr.corpus.fingerprints import check_same, hash_inputs
@@ -112,7 +113,7 @@ def _begin(
     network = TrainedNetwork(
         model,
         _front_ends(data, surveys, saved),
-        torch.from_numpy(log_priors(next(iter(surveys.values())).pdf_counts)),
+        *_log_priors(next(iter(surveys.values())), list(architecture["heads"])),
     )
     training = Training(
         config,
@@ -150,6 +151,12 @@ def _front_ends(
         )
         for name, features in data.streams.items()
     }
+
+
+def _log_priors(survey: Survey, heads: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Log priors of the labels of the first head, and of those of the others by name."""
+    priors = {name: torch.from_numpy(log_priors(survey.counts[name])) for name in heads}
+    return priors.pop(heads[0]), priors
 
 
 def _write_beginning(training: Training, *, resumed: bool, new: bool) -> None:

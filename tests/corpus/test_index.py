@@ -135,8 +135,8 @@ def test_survey_is_what_the_set_gives(corpus: Path, tmp_path: Path) -> None:
         expected = Normalisation.of(data.prepare(utt)[FEATURES] for utt in data.lengths)
         np.testing.assert_array_equal(found.normalisation.mean, expected.mean)
         np.testing.assert_array_equal(found.normalisation.deviation, expected.deviation)
-        counts = data.alignments.pdf_counts(data.lengths)
-        np.testing.assert_array_equal(found.pdf_counts, counts)
+        counts = data.targets["pdfs"].count(data.lengths)
+        np.testing.assert_array_equal(found.counts["pdfs"], counts)
 
 
 def touched(root: Path) -> None:
