@@ -24,6 +24,7 @@ VERBS = {
     "train": "train a network, or go on with a run",
     "search": "train with other settings, drawn or combined, and say which are best",
     "forward": "compute log-likelihoods of a set or of any Kaldi data directory",
+    "combine": "a run of the average of several networks, or of another head of one",
     "decode": "decode log-likelihoods into words and lattices",
     "rescore": "read lattices at other weights: n-best lists, least expected error, times",
     "score": "count errors of a run; the LM weight is chosen on dev",
