@@ -13,7 +13,8 @@ from bayes_asr.nn.network import AcousticModel
 def take_head(model: AcousticModel, name: str) -> AcousticModel:
     """The network of one head alone, which shares the weights; InputError for an unknown name."""
     _check_known("head", name, model.outputs)
-    return _take(model, model.names[-1], [name])
+    read = model.architecture.get("head_reads", {}).get(name, model.names[-1])
+    return _take(model, read, [name])
 
 
 def take_layer(model: AcousticModel, name: str) -> AcousticModel:
