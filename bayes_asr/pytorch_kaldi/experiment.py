@@ -23,9 +23,11 @@ PREFIXES = {  # of the options of each class that has layers
     "SincNet": "sinc",
 }
 RECURRENT = ("liGRU", "GRU", "LSTM", "RNN", "minimalGRU")
+CUDNN = ("LSTM_cudnn", "GRU_cudnn", "RNN_cudnn")
 CLASSES = (  # all of the original, also those that are not understood here
     *PREFIXES,
-    *("LSTM_cudnn", "GRU_cudnn", "RNN_cudnn", "SRU", "QLSTM", "fusionRNN_jit", "logMelFb"),
+    *CUDNN,
+    *("SRU", "QLSTM", "fusionRNN_jit", "logMelFb"),
     *("channel_averaging", "liGRU_layer", "PASE"),
 )
 STREAM = ("fea_name", "fea_lst", "fea_opts", "cw_left", "cw_right")
@@ -83,13 +85,19 @@ Schedule = tuple[tuple[float, int], ...]
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a network. units: outputs, or filters; or as many as the label of a name has."""
+    """A layer of a network.
+
+    units: outputs, or filters; or as many as the label of a name has. kernel, pooling: of a
+    convolution, values that a filter reads and of which the largest is kept.
+    """
 
     units: int | str
     dropout: Schedule
     batch_norm: bool
     layer_norm: bool
     activation: str
+    kernel: int = 0
+    pooling: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,6 @@ class Architecture:
     layer_norm_input: bool
     bidirectional: bool
     frozen: bool
-    pretrained: str
     learning_rate: Schedule
     halving_factor: float
     improvement_threshold: float
@@ -136,9 +143,9 @@ def read_experiment(path: Path) -> Experiment:
     for name in ("exp", "data_use", "batches", "model", "forward"):
         if name not in sections:
             raise InputError(f"{path}: there is no section [{name}]; is it of pytorch-kaldi?")
-    sets = {one.name: one for one in map(_read_set, _numbered(sections, "dataset"))}
+    sets = {one.name: one for one in map(_read_set, _find_numbered(sections, "dataset"))}
     networks = {
-        one.name: one for one in map(_read_architecture, _numbered(sections, "architecture"))
+        one.name: one for one in map(_read_architecture, _find_numbered(sections, "architecture"))
     }
     use = sections["data_use"]
     train, valid, forward = (
@@ -151,7 +158,7 @@ def read_experiment(path: Path) -> Experiment:
     return Experiment(path, sections, sets, train, valid, forward, networks, operations)
 
 
-def _numbered(sections: Mapping[str, Section], kind: str) -> list[Section]:
+def _find_numbered(sections: Mapping[str, Section], kind: str) -> list[Section]:
     found = [s for name, s in sections.items() if re.fullmatch(rf"{kind}\d+", name)]
     if not found:
         path = next(iter(sections.values())).path
@@ -176,8 +183,8 @@ def _read_set(section: Section) -> DataSet:
             fields["fea_name"],
             fields["fea_lst"],
             fields["fea_opts"],
-            _parse_whole(option, fields["cw_left"], line),
-            _parse_whole(option, fields["cw_right"], line),
+            parse_whole(option, fields["cw_left"], line),
+            parse_whole(option, fields["cw_right"], line),
             line,
         )
         for option, fields, line in _blocks(section.take("fea"), STREAM, STREAM)
@@ -233,22 +240,19 @@ def _read_architecture(section: Section) -> Architecture:
 
     def flag(option: str) -> bool:
         there = f"{prefix}_{option}" in section.options
-        return there and _parse_flag(section.take(f"{prefix}_{option}"))
+        return there and parse_flag(section.take(f"{prefix}_{option}"))
 
     return Architecture(
         name,
         kind,
-        _read_layers(section, prefix) if prefix else (),
+        _read_layers(section, prefix) if prefix else _read_cudnn_layers(section, kind),
         flag("use_batchnorm_inp"),
         flag("use_laynorm_inp"),
-        flag("bidir"),
-        _parse_flag(section.take("arch_freeze")),
-        section.take("arch_pretrain_file").text
-        if "arch_pretrain_file" in section.options
-        else "none",
+        parse_flag(section.take("bidirectional")) if kind in CUDNN else flag("bidir"),
+        parse_flag(section.take("arch_freeze")),
         parse_schedule(section.take("arch_lr"), section.take("arch_lr").text),
-        _parse_number(section.take("arch_halving_factor")),
-        _parse_number(section.take("arch_improvement_threshold")),
+        parse_number(section.take("arch_halving_factor")),
+        parse_number(section.take("arch_improvement_threshold")),
         section.take("arch_opt").text,
         section.options,
         section.name,
@@ -257,7 +261,8 @@ def _read_architecture(section: Section) -> Architecture:
 
 
 def _read_layers(section: Section, prefix: str) -> tuple[Layer, ...]:
-    sizes = section.take(f"{prefix}_lay" if prefix not in ("cnn", "sinc") else f"{prefix}_n_filt")
+    convolves = prefix in ("cnn", "sinc")
+    sizes = section.take(f"{prefix}_n_filt" if convolves else f"{prefix}_lay")
 
     def each(name: str, parse: Callable[[Option, str], Value]) -> list[Value]:
         option = section.take(f"{prefix}_{name}")
@@ -269,18 +274,37 @@ def _read_layers(section: Section, prefix: str) -> tuple[Layer, ...]:
     units = [_parse_size(sizes, part.strip()) for part in sizes.text.split(",")]
     columns = (
         each("drop", parse_schedule),
-        each("use_batchnorm", _parse_flag),
-        each("use_laynorm", _parse_flag),
+        each("use_batchnorm", parse_flag),
+        each("use_laynorm", parse_flag),
         each("act", lambda _, text: text),
+        *((each(name, parse_whole) for name in ("len_filt", "max_pool_len")) if convolves else ()),
     )
     return tuple(Layer(*row) for row in zip(units, *columns, strict=True))
+
+
+def _read_cudnn_layers(section: Section, kind: str) -> tuple[Layer, ...]:
+    """The layers of a class that is cuDNN's; none of one that is not understood."""
+    if kind not in CUDNN:
+        return ()
+    units, layers, dropout = (
+        section.take(name) for name in ("hidden_size", "num_layers", "dropout")
+    )
+    activation = section.options.get("nonlinearity")
+    layer = Layer(
+        parse_whole(units, units.text),
+        parse_schedule(dropout, dropout.text),
+        False,
+        False,
+        activation.text if activation else "tanh",
+    )
+    return (layer,) * parse_whole(layers, layers.text)
 
 
 def _parse_size(option: Option, text: str) -> int | str:
     """How many units; the name of the label for N_out_LABEL."""
     if text.startswith("N_out_"):
         return text.removeprefix("N_out_")
-    return _parse_whole(option, text)
+    return parse_whole(option, text)
 
 
 def parse_schedule(option: Option, text: str) -> Schedule:
@@ -289,26 +313,29 @@ def parse_schedule(option: Option, text: str) -> Schedule:
     found = []
     for part in parts:
         value, times, count = (one.strip() for one in part.partition("*"))
-        found.append((_parse_number(option, value), _parse_whole(option, count) if times else 0))
+        found.append((parse_number(option, value), parse_whole(option, count) if times else 0))
     if len(found) > 1 and any(not count for _, count in found):
         raise option.error(f"{text[:60]} has a value without its number of epochs; write VALUE*N")
     return tuple(found)
 
 
-def _parse_whole(option: Option, text: str, line: int | None = None) -> int:
+def parse_whole(option: Option, text: str, line: int | None = None) -> int:
+    """Read a whole number of an option; InputError for anything else."""
     if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII):
         raise option.error(f"{text[:40]!r} is not a whole number", line)
     return int(text)
 
 
-def _parse_number(option: Option, text: str | None = None) -> float:
+def parse_number(option: Option, text: str | None = None) -> float:
+    """Read a finite number, likewise."""
     written = option.text if text is None else text
     if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", written, re.ASCII):
         raise option.error(f"{written[:40]!r} is not a number")
     return float(written)
 
 
-def _parse_flag(option: Option, text: str | None = None) -> bool:
+def parse_flag(option: Option, text: str | None = None) -> bool:
+    """Read True or False, likewise."""
     written = option.text if text is None else text
     known = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     if written.lower() not in known:

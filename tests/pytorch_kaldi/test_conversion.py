@@ -39,7 +39,7 @@ def name(case: object) -> str:
 def network_of(kind: str, layers: tuple[Layer, ...], *, bidirectional: bool) -> Architecture:
     """A section of a configuration, of which a conversion reads class and layers."""
     rate = ((0.1, 0),)
-    about = (bidirectional, False, "none", rate, 0.5, 0.001, "sgd", {}, "architecture1", 1)
+    about = (bidirectional, False, rate, 0.5, 0.001, "sgd", {}, "architecture1", 1)
     return Architecture("net", kind, layers, False, False, *about)
 
 
