@@ -22,9 +22,9 @@ import torch
 
 from bayes_asr.config import Config, at_epoch, load
 from bayes_asr.corpus.batches import batches_of
-from bayes_asr.corpus.fingerprints import hash_inputs
+from bayes_asr.corpus.fingerprints import hash_stream
 from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.sets import LabelledSet, opened
+from bayes_asr.corpus.sets import LabelledSet, open_sets
 from bayes_asr.corpus.survey import Survey, survey_stream
 from bayes_asr.features.front_end import FEATURES
 from bayes_asr.nn.network import AcousticModel
@@ -55,6 +55,7 @@ class Epoch:
         self.config, self.train, self.dev, self.found = config, train, dev, found
         self.architecture = components.plan_network(config, train)
         self.targets = tuple(self.architecture["heads"])
+        self.log_priors = log_priors(train.targets["pdfs"].count(train.lengths))
         front_end = replace(train.features.front_end, normalisation=found.normalisation)
         self.front_ends = {FEATURES: front_end}
         options = config.train
@@ -86,9 +87,7 @@ class Epoch:
                 self.config,
                 Path(run),
                 torch.device("cpu"),
-                TrainedNetwork(
-                    model, self.front_ends, torch.from_numpy(log_priors(self.found.pdf_counts))
-                ),
+                TrainedNetwork(model, self.front_ends, torch.from_numpy(self.log_priors)),
                 components.build_criterion(self.config.train),
                 components.build_optimizer(self.config.train, model),
                 {},
@@ -138,9 +137,9 @@ def main() -> None:
     )
     config = load([RECIPE], settings)
     with tempfile.TemporaryDirectory() as folder:
-        train, dev = (part_of(data, args.share) for data in opened(config))
+        train, dev = (part_of(data, args.share) for data in open_sets(config))
         found = survey_stream(
-            "train", train, FEATURES, hash_inputs(train), Index(Path(folder)), new=True
+            "train", train, FEATURES, hash_stream(train, FEATURES), Index(Path(folder)), new=True
         )
         epoch = Epoch(config, train, dev, found)
         seconds: dict[str, list[float]] = {"whole": [], "steps": []}

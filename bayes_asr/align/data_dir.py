@@ -92,13 +92,13 @@ def align_run(
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
     source = (lang or locate(config.data.graph, config.data, "words"), model, unknown)
     scale = config.decode.acoustic_scale if acoustic_scale is None else acoustic_scale
-    directories = find_streams(run, data, streams or {}, on or "train", open_pipe)
+    limit = config.data.max_skipped if max_skipped is None else max_skipped
+    network, limits = load(run), (limit, open_pipe, LIMIT)
+    directories = find_streams(run, [network], data, streams or {}, on or "train", open_pipe)
     directory = directories[FEATURES]
     transcripts = _read_transcripts(directory, text, read_speech(*source))
-    limit = config.data.max_skipped if max_skipped is None else max_skipped
     options = AlignOptions(scale, beam, retry_beam)
     aligning = partial(align_one, source, options, choose_engine().name)
-    network, limits = load(run), (limit, open_pipe, LIMIT)
     if way:
         features = open_streams(network, directories, *limits)
         results = share_log_likelihoods(

@@ -24,6 +24,7 @@ VERBS = {
     "train": "train a network, or go on with a run",
     "search": "train with other settings, drawn or combined, and say which are best",
     "forward": "compute log-likelihoods of a set or of any Kaldi data directory",
+    "combine": "a run of the average of several networks, or of another head of one",
     "decode": "decode log-likelihoods into words and lattices",
     "rescore": "read lattices at other weights: n-best lists, least expected error, times",
     "score": "count errors of a run; the LM weight is chosen on dev",
@@ -36,6 +37,7 @@ VERBS = {
     "align": "align transcripts: with a trained network, or evenly to begin with",
     "export": "write a trained network for other programs: ONNX, torch.export, TorchScript",
     "fold": "turn a network with trained activations into a plain one",
+    "import-cfg": "turn a configuration of pytorch-kaldi into one of this program",
     "config": "print a configuration as it is understood, or explain a key",
     "status": "what the runs below a folder are doing",
     "doctor": "check inputs and tools before hours are spent",
@@ -91,7 +93,7 @@ def read_arguments(
     if verb and verb not in VERBS:
         parser.error(f"argument VERB: invalid choice: {verb!r}{suggest(verb, VERBS)}")
     if verb:
-        module = import_module(f"bayes_asr.cli.{verb}")
+        module = import_module(f"bayes_asr.cli.{verb.replace('-', '_')}")
         chosen = parsers[verb]
         module.add_arguments(chosen)
     args, strange = parser.parse_known_args(

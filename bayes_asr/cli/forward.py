@@ -1,4 +1,4 @@
-"""bayes-asr forward: log-likelihoods of a set of a run, or of any Kaldi data directory."""
+"""bayes-asr forward: log-likelihoods, posteriors or layers, of a set or any data directory."""
 
 import argparse
 from pathlib import Path
@@ -14,6 +14,7 @@ from bayes_asr.cli.sharing import (
 )
 from bayes_asr.errors import InputError
 from bayes_asr.forward.directory import forward
+from bayes_asr.forward.output import DECODED, KINDS, LOG_LIKELIHOODS, Output
 from bayes_asr.programs import open_pipe
 
 
@@ -25,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--data", type=Path, help="any Kaldi data directory; no alignments needed")
     add_stream_argument(parser)
     parser.add_argument("--out", type=Path, help="folder to write (default: RUN/forward_SET)")
+    parser.add_argument(
+        "--layer", metavar="NAME", help="write a data directory of what this layer gives"
+    )
+    parser.add_argument("--head", metavar="TARGET", help="by default the first, which is decoded")
+    parser.add_argument("--kind", choices=KINDS, default=LOG_LIKELIHOODS, help="of a head")
     parser.add_argument("--counts", type=Path, help="pdf counts instead of the training ones")
     parser.add_argument(
         "--max-skipped",
@@ -50,9 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Compute and write loglikes.{ark,scp}."""
-    if args.out is None and args.on is None:
-        raise InputError("--data needs --out, the folder to write")
+    """Compute and write loglikes.{ark,scp}, or what else is asked for."""
+    output = Output(args.layer, args.head, args.kind)
+    if args.out is None and (args.on is None or output != DECODED):
+        asked = "--data" if args.on is None else "what decoding does not read"
+        raise InputError(f"{asked} needs --out, the folder to write")
+    if args.onnx and output != DECODED:
+        raise InputError("--onnx goes without --layer, --head and --kind: the file has one output")
     if args.onnx and (args.counts or args.chunk):
         raise InputError(
             "--onnx goes without --chunk and --counts: the priors are in the file; give --counts to"
@@ -79,4 +89,5 @@ def run(args: argparse.Namespace) -> None:
             chunk=args.chunk,
             way=way,
             onnx=args.onnx,
+            output=output,
         )

@@ -16,6 +16,8 @@ from bayes_asr.corpus.sets import locate_streams
 from bayes_asr.errors import InputError
 from bayes_asr.lock import alone_in
 from bayes_asr.programs import JOB, open_pipe
+from bayes_asr.runs.combination import FILE as COMBINATION
+from bayes_asr.runs.combination import list_networks
 from bayes_asr.shards import Cluster, Shard, ShardWrittenError, Way
 from bayes_asr.tables.scp import Moves, list_archives, read_scp
 
@@ -105,15 +107,22 @@ def list_inputs(
     streams: Mapping[str, Path] | None = None,
 ) -> Inputs:
     """What log-likelihoods of a data directory, or else of the set `on`, depend on, and more."""
+    folders = [*([data] if data else []), *(streams or {}).values()]
+    found = [_list_inputs_of_one(network, folders, on) for network in list_networks(run)]
+    files = [path for one in found for path in one.files]
+    moves = dict.fromkeys(move for one in found for move in one.moves)
+    return Inputs([run / COMBINATION, *files, *more], tuple(moves))
+
+
+def _list_inputs_of_one(run: Path, folders: Sequence[Path], on: str | None) -> Inputs:
     recorded = run / "config.yaml"
     moves: Moves = ()
-    folders = [*([data] if data else []), *(streams or {}).values()]
     if on or recorded.exists():
         config = load([recorded])
         moves = config.data.moves
         folders = locate_streams(config, on) if on else folders
     tables = [folder / name for folder in folders for name in DATA_DIR]
-    return Inputs([run / "best.pt", recorded, *tables, *more], moves)
+    return Inputs([run / "best.pt", recorded, *tables], moves)
 
 
 @contextmanager

@@ -18,11 +18,10 @@ from bayes_asr.progress import follow
 class Survey:
     """What all utterances of a set give together, by one stream of features.
 
-    pdf_counts: frames of each pdf plus 0.5 [P]; digest: a hash of the features as they are stored.
+    digest: a hash of the features as they are stored.
     """
 
     normalisation: Normalisation
-    pdf_counts: np.ndarray
     digest: str
 
 
@@ -50,13 +49,12 @@ def survey_stream(
         return {
             "mean": survey.normalisation.mean,
             "deviation": survey.normalisation.deviation,
-            "pdf_counts": survey.pdf_counts,
             "digest": np.array(survey.digest),
         }
 
     def use(_: Path, found: Arrays) -> Survey:
         normalisation = Normalisation(found["mean"], found["deviation"])
-        return Survey(normalisation, found["pdf_counts"], str(found["digest"]))
+        return Survey(normalisation, str(found["digest"]))
 
     if new and features.piped:
         return _read(name, data, stream)
@@ -80,5 +78,4 @@ def _read(name: str, data: LabelledSet, stream: str) -> Survey:
             total.update(stored.data)
             yield data.streams[stream].prepare(utt, stored)
 
-    normalisation = Normalisation.of(matrices())
-    return Survey(normalisation, data.alignments.pdf_counts(data.lengths), total.hexdigest())
+    return Survey(Normalisation.of(matrices()), total.hexdigest())

@@ -6,6 +6,7 @@ the rate that the front end of each states.
 
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -25,6 +26,11 @@ class StoredStreams:
         self.first = next(iter(streams.values()))
         for other in list(streams.values())[1:]:
             check_speakers(self.first, other, self.first)
+
+    @property
+    def directories(self) -> list[Path]:
+        """The data directories of all streams."""
+        return [path for features in self._streams.values() for path in features.directories]
 
     @cached_property
     def missing(self) -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, tee
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,22 +16,28 @@ from bayes_asr.features.front_end import FEATURES
 from bayes_asr.features.stored import Features
 from bayes_asr.features.streams import StoredStreams, say_stream
 from bayes_asr.files import is_there, together
-from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
+from bayes_asr.forward.average import Averaged, Computed
+from bayes_asr.forward.log_likelihoods import LogLikelihoods, load, load_members
 from bayes_asr.forward.onnx_network import OnnxNetwork
+from bayes_asr.forward.output import DECODED, Output
 from bayes_asr.lock import alone_in
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.network import States
 from bayes_asr.progress import follow
+from bayes_asr.runs.combination import read_combination
 from bayes_asr.shards import Way
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.copied import copy_tables
 from bayes_asr.tables.text import DataDir, read_data_dir
 
 BATCH_SEQUENCES, BATCH_FRAMES = 64, 10_000
 Item = TypeVar("Item", np.ndarray, range)  # has as many elements as the utterance frames
-Output = TypeVar("Output")
+Used = TypeVar("Used")
 
 Network = LogLikelihoods | OnnxNetwork
+Compute = Callable[[Iterable[str]], Iterator[Computed]]
+"""Utterances -> what is computed of each."""
 
 
 def forward(
@@ -47,30 +53,71 @@ def forward(
     chunk: int | None = None,
     way: Way | None = None,
     onnx: Path | None = None,
+    output: Output = DECODED,
 ) -> int:
     """Write `out`/loglikes.{ark,scp} for the Kaldi directory `data` or the run's own set `on`.
+
+    Of a layer, `out` becomes a data directory of its outputs; of posteriors, the file has another
+    name (`Output.file`).
 
     streams: the directories of further streams beside `data`, by name.
     Every utterance is computed, aligned or not. Of those of utt2spk a share of `max_skipped` may
     lack features; they are named. chunk: how many frames are computed at a time, in networks that
     do not look ahead; onnx: what `bayes-asr export` has written of the run, to compute with; way:
-    how shards are computed, None for here. Returns how many are written.
+    how shards are computed, None for here; output: what is computed. Returns how many are written.
     """
-    network = OnnxNetwork(onnx) if onnx else load(run, counts)
-    directories = find_streams(run, data, streams or {}, on or "dev", open_pipe)
+    members, averaged = _load(run, output, counts, onnx)
+    networks, opened = [network for _, network in members], []
+    for one, network in members:
+        directories = find_streams(one, networks, data, streams or {}, on or "dev", open_pipe)
+        opened.append((network, open_streams(network, directories, max_skipped, open_pipe)))
+    features = opened[0][1]
+    if output.layer and out.resolve() in [path.resolve() for path in features.directories]:
+        raise InputError(f"{out}: is the data directory that is read; choose another folder")
+    compute: Compute = partial(_compute, *opened[0], chunk=chunk)
+    if averaged:
+        compute = _average(averaged, opened, chunk)
     if way:
-        features = open_streams(network, directories, max_skipped, open_pipe)
-        items = share_log_likelihoods(way, network, features, lambda utt, x: (utt, x), chunk)
+        items = _share(way, features, compute, lambda utt, x: (utt, x))
     else:
-        items = log_likelihoods(network, directories, max_skipped, open_pipe, chunk=chunk)
+        items = compute(follow(features.utterances, "forward"))
+    archive = out / f"{output.file}.ark"
     with alone_in(out), together(out):
-        written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
-    LOGGER.info("wrote the log-likelihoods of %d utterances to %s", written, out / "loglikes.scp")
+        written = write_matrices(items, archive, archive.with_suffix(".scp"))
+        if output.layer:
+            copy_tables(features.first.directories, out)
+    LOGGER.info("wrote the %s of %d utterances to %s", output.file, written, archive)
     return written
+
+
+def _load(
+    run: Path, output: Output, counts: Path | None, onnx: Path | None
+) -> tuple[list[tuple[Path, Network]], Averaged | None]:
+    """The networks of a run, each with the run that it is of, and what averages them."""
+    combination = None if onnx else read_combination(run)
+    if combination is None:
+        return [(run, OnnxNetwork(onnx) if onnx else load(run, counts, output))], None
+    networks = load_members(combination, output, counts)
+    averaged = Averaged(networks, combination, output.kind)
+    return list(zip(combination.runs, networks, strict=True)), averaged
+
+
+def _average(
+    averaged: Averaged, opened: Sequence[tuple[Network, StoredStreams]], chunk: int | None
+) -> Compute:
+    """What computes utterances by several networks, each on its own features of them."""
+    averaged.check_utterances([features.utterances for _, features in opened])
+
+    def compute(utterances: Iterable[str]) -> Iterator[Computed]:
+        given = zip(opened, tee(utterances, len(opened)), strict=True)
+        return averaged.combine_utterances([_compute(*one, some, chunk) for one, some in given])
+
+    return compute
 
 
 def find_streams(
     run: Path,
+    networks: Sequence[Network],
     data: Path | None,
     further: Mapping[str, Path],
     on: str,
@@ -78,10 +125,18 @@ def find_streams(
 ) -> dict[str, DataDir]:
     """The data directories of all streams by name: `data` and the `further` ones, or those of the
     run's own set `on`.
+
+    InputError for a further one that none of the networks reads.
     """
     recorded = run / "config.yaml"
     if not data:
         return stream_dirs(load_config([recorded]), on, open_pipe)
+    known = dict.fromkeys(name for network in networks for name in network.front_ends)
+    for name in further:
+        if name not in known:
+            raise InputError(
+                f"this network reads no stream {name}, but {', '.join(known)}{nearest(name, known)}"
+            )
     # The network alone would do.
     moves = load_config([recorded]).data.moves if is_there(recorded) else ()
     return {
@@ -115,11 +170,15 @@ def open_streams(
     open_pipe: OpenPipe | None = None,
     limited_by: str = "--max-skipped",
 ) -> StoredStreams:
-    """The streams that a network reads; the limits are those of `log_likelihoods`.
-
-    InputError unless `directories` are those of its streams.
+    """The streams that a network reads, of those that there are; the limits are those of
+    `log_likelihoods`. InputError where one is missing.
     """
-    _check_names(network, directories)
+    if missing := [name for name in network.front_ends if name not in directories]:
+        wanted = " ".join(f"--stream {name}=DIR" for name in missing)
+        raise InputError(
+            f"this network reads {', '.join(network.front_ends)} too; give {wanted}, or --on SET"
+            " for a set of the run"
+        )
     opened = StoredStreams(
         {
             name: Features(directories[name], front_end, open_pipe=open_pipe)
@@ -132,46 +191,36 @@ def open_streams(
     return opened
 
 
-def _check_names(network: Network, directories: Mapping[str, DataDir]) -> None:
-    for name in directories:
-        if name not in network.front_ends:
-            raise InputError(
-                f"this network reads no stream {name}, but {', '.join(network.front_ends)}"
-                f"{nearest(name, network.front_ends)}"
-            )
-    missing = [name for name in network.front_ends if name not in directories]
-    if missing:
-        wanted = " ".join(f"--stream {name}=DIR" for name in missing)
-        raise InputError(
-            f"this network reads {', '.join(network.front_ends)} too; give {wanted}, or --on SET"
-            " for a set of the run"
-        )
-
-
 def share_log_likelihoods(
     way: Way,
     network: Network,
     features: StoredStreams,
-    use: Callable[[str, np.ndarray], Output],
+    use: Callable[[str, np.ndarray], Used],
     chunk: int | None = None,
-) -> Iterator[Output]:
+) -> Iterator[Used]:
     """What `use` makes of utterances and their log-likelihoods [T, P], computed in shards.
 
     What is computed together is what would be here, so the numbers are the same to the last bit.
     """
+    return _share(way, features, partial(_compute, network, features, chunk=chunk), use)
 
-    def compute(_: str, utterances: Sequence[str]) -> list[Output]:
-        computed = _compute(network, features, utterances, chunk)
-        return [use(utt, loglikes) for utt, loglikes in computed]
+
+def _share(
+    way: Way, features: StoredStreams, compute: Compute, use: Callable[[str, np.ndarray], Used]
+) -> Iterator[Used]:
+    """What `use` makes of what `compute` gives, likewise."""
+
+    def work(_: str, utterances: Sequence[str]) -> list[Used]:
+        return [use(utt, computed) for utt, computed in compute(utterances)]
 
     sizes = ((utt, range(features.count_frames(utt))) for utt in features.utterances)
     groups = ([utt for utt, _ in group] for group in _groups(sizes))
-    return chain.from_iterable(way(compute, ((group[0], group) for group in groups)))
+    return chain.from_iterable(way(work, ((group[0], group) for group in groups)))
 
 
 def _compute(
     network: Network, features: StoredStreams, utterances: Iterable[str], chunk: int | None
-) -> Iterator[tuple[str, np.ndarray]]:
+) -> Iterator[Computed]:
     matrices = ((utt, features[utt]) for utt in utterances)
     if chunk and isinstance(network, LogLikelihoods):
         return in_chunks(network, matrices, chunk)
@@ -188,7 +237,7 @@ def in_chunks(
     """
     network.check_causal()
     for utt, matrix in utterances:
-        loglikes = np.empty((len(matrix), len(network.log_priors)), np.float32)
+        loglikes = np.empty((len(matrix), network.size), np.float32)
         states: States = []
         for start in range(0, len(matrix), chunk):
             some = slice(start, start + chunk)

@@ -1,37 +1,37 @@
-"""Log-likelihoods: log posterior minus log prior of every pdf at every frame."""
+"""What a trained network computes of features: log-likelihoods, unless another output is asked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.catalogue import nearest
 from bayes_asr.errors import InputError
 from bayes_asr.features.arriving import ArrivingStreams
 from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.features.streams import lay_side_by_side, take_apart
+from bayes_asr.forward.average import Averaged
+from bayes_asr.forward.given import Given, Matrix, Statistics, name_streams
+from bayes_asr.forward.output import DECODED, KINDS, LOG_LIKELIHOODS, Output
 from bayes_asr.forward.plain import PlainStep, PlainUtterance
 from bayes_asr.forward.stream import Stream
 from bayes_asr.nn.frames import pack, unpack
+from bayes_asr.nn.layer import Layer
+from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.network import AcousticModel, States
+from bayes_asr.nn.part import take_head, take_layer
+from bayes_asr.runs.combination import Combination, read_combination
 from bayes_asr.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.targets.alignments import log_priors, read_counts
 
 BLOCK_FRAMES = 1000
 
-Matrix = Tensor | np.ndarray
-Given = Matrix | Mapping[str, Matrix]
-"""Features [T, F] of the first stream, or of each, by name."""
-
-Statistics = np.ndarray | Mapping[str, np.ndarray] | None
-"""CMVN statistics [2, F+1] of the speaker: of the first stream, or of each, by name."""
-
 
 class LogLikelihoods(nn.Module):
-    """A trained network: features [T, F] -> log p(pdf|x) - log p(pdf) [T, P], unscaled float32.
+    """A trained network: features [T, F] -> log p(pdf|x) - log p(pdf) [T, P], unscaled float32;
+    or the posteriors of its first head, or where it has none, its last layer [T, H].
 
     A network of several streams takes the features of each, by name, each at its own rate. The
     front end of the run is applied here, so the features are those on disk. It computes in
@@ -42,13 +42,21 @@ class LogLikelihoods(nn.Module):
 
     log_priors: Tensor
 
-    def __init__(self, network: TrainedNetwork) -> None:
-        """Take the network of a run."""
+    def __init__(self, network: TrainedNetwork, kind: str = LOG_LIKELIHOODS) -> None:
+        """Take the network of a run; kind: what is made of log-posteriors, of `KINDS`."""
         super().__init__()
+        self.kind = kind
         self.front_ends: Mapping[str, FrontEnd] = network.front_ends
         self.model: AcousticModel = network.model
         self.register_buffer("log_priors", network.log_priors)
         self.double().eval().requires_grad_(False)
+
+    @property
+    def size(self) -> int:
+        """How many values it computes for a frame."""
+        if not self.model.outputs:
+            return cast(Layer, self.model.layers[-1]).outputs
+        return cast(Linear, self.model.heads[0]).out_features
 
     def forward(
         self, features: Given | None = None, cmvn: Statistics = None, **streams: Matrix
@@ -59,7 +67,9 @@ class LogLikelihoods(nn.Module):
         Kaldi's CMVN statistics [2, F+1] of the speaker, needed of each stream that the run
         normalises by speaker.
         """
-        return self.of_prepared([self.prepare(self._name(features, streams), cmvn)])[0]
+        return self.of_prepared(
+            [self.prepare(name_streams(self.front_ends, features, streams), cmvn)]
+        )[0]
 
     def prepare(self, features: Mapping[str, Matrix], cmvn: Statistics = None) -> np.ndarray:
         """What front ends make of an utterance, side by side [T, F'], as `of_prepared` takes it.
@@ -93,7 +103,7 @@ class LogLikelihoods(nn.Module):
         def without_speaker(features: Given) -> dict[str, np.ndarray]:
             return {
                 name: front_end.without_speaker(self._check_features(name, some), stats.get(name))
-                for name, some in self._name(features, {}).items()
+                for name, some in name_streams(self.front_ends, features, {}).items()
                 for front_end in (self.front_ends[name],)
             }
 
@@ -125,7 +135,7 @@ class LogLikelihoods(nn.Module):
         there are none before.
         """
         if not len(matrix):
-            return torch.empty(0, len(self.log_priors)), states
+            return torch.empty(0, self.size), states
         hidden, states = self.model.advance(self._inputs(matrix), states)
         return self._read_out(hidden), states
 
@@ -140,21 +150,6 @@ class LogLikelihoods(nn.Module):
                 " train one with model.bidirectional: false (and model.smooth: false), and in"
                 " model.stack with causal: true, stride: 1 and no instance norm"
             )
-
-    def _name(self, features: Given | None, more: Mapping[str, Matrix]) -> Mapping[str, Matrix]:
-        """Features by the names of their streams; ValueError unless they are those it reads."""
-        first = next(iter(self.front_ends))
-        given = features if isinstance(features, Mapping) else {first: features}
-        named = {name: x for name, x in {**given, **more}.items() if x is not None}
-        for name in named:
-            if name not in self.front_ends:
-                raise ValueError(f"there is no stream {name}{nearest(name, self.front_ends)}")
-        if missing := [name for name in self.front_ends if name not in named]:
-            raise ValueError(
-                f"this network reads {', '.join(self.front_ends)}: pass {', '.join(missing)} too,"
-                " in a mapping or by name"
-            )
-        return named
 
     def _name_statistics(self, cmvn: Statistics) -> Mapping[str, np.ndarray]:
         if cmvn is None or isinstance(cmvn, Mapping):
@@ -184,17 +179,55 @@ class LogLikelihoods(nn.Module):
         """Log-likelihoods [T, P] by what the heads read [T, D*H]; in double precision only a block
         of frames at a time.
         """
-        blocks = hidden.split(BLOCK_FRAMES)
-        return torch.cat([(self.model.log_posteriors(b) - self.log_priors).float() for b in blocks])
+        if not self.model.outputs:
+            return hidden.float()
+        make, blocks = KINDS[self.kind], hidden.split(BLOCK_FRAMES)
+        computed = (make(self.model.log_posteriors(b), self.log_priors).float() for b in blocks)
+        return torch.cat(list(computed))
 
 
-def load(run: Path | str, counts: Path | None = None) -> LogLikelihoods:
+def load(run: Path | str, counts: Path | None = None, output: Output = DECODED) -> LogLikelihoods:
     """Load the best network of a run.
 
-    counts: a file of pdf counts, as Kaldi's analyze-counts writes it, instead of the training ones.
+    counts: a file of pdf counts, as Kaldi's analyze-counts writes it, instead of the training ones;
+    output: what it computes.
     """
-    network = read_network(Path(run))
+    return LogLikelihoods(_take(read_network(Path(run)), output, counts), output.kind)
+
+
+def load_members(
+    combination: Combination, output: Output, counts: Path | None = None
+) -> list[LogLikelihoods]:
+    """Load the networks that a run combines, for `Averaged`, each with the priors of its head."""
+    if output.layer or output.head:
+        raise InputError(
+            "several networks have no common layers, and their head is the one that bayes-asr"
+            " combine was given; ask each of them"
+        )
+    asked = Output(head=combination.head, kind=output.kind)
+    parts = [_take(read_network(run), asked, counts) for run in combination.runs]
+    return [LogLikelihoods(part, "log-posteriors") for part in parts]
+
+
+def load_any(run: Path | str, output: Output) -> LogLikelihoods | Averaged:
+    """Load the best network of a run, or the average of those that it combines."""
+    combination = read_combination(Path(run))
+    if combination is None:
+        return load(run, output=output)
+    return Averaged(load_members(combination, output), combination, output.kind)
+
+
+def _take(network: TrainedNetwork, output: Output, counts: Path | None) -> TrainedNetwork:
+    """The part of a network that computes an output."""
+    if output.layer:
+        return network.of_part(take_layer(network.model, output.layer), torch.empty(0))
+    head = output.head or network.model.outputs[0]
+    part = take_head(network.model, head)
+    labels = cast(Linear, part.heads[0]).out_features
     if counts is not None:
-        priors = log_priors(read_counts(counts, len(network.log_priors)))
-        network = replace(network, log_priors=torch.from_numpy(priors))
-    return LogLikelihoods(network)
+        priors = torch.from_numpy(log_priors(read_counts(counts, labels)))
+    elif output.kind == LOG_LIKELIHOODS:
+        priors = network.find_log_priors(head)
+    else:
+        priors = torch.zeros(labels)  # nothing asks for them
+    return network.of_part(part, priors)

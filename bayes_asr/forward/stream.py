@@ -6,13 +6,13 @@ import numpy as np
 from torch import Tensor
 
 from bayes_asr.features.arriving import ArrivingStreams
+from bayes_asr.forward.given import Given
 from bayes_asr.nn.network import States
 
 Advance = Callable[[np.ndarray, States], tuple[Tensor, States]]
 """(prepared features [T, F'], states before) -> (log-likelihoods [T, P], states after)."""
 
-Chunk = Tensor | np.ndarray | Mapping[str, Tensor | np.ndarray]
-WithoutSpeaker = Callable[[Chunk], Mapping[str, np.ndarray]]
+WithoutSpeaker = Callable[[Given], Mapping[str, np.ndarray]]
 """Features [T, F] -> what is left of each stream without the speaker's mean and deviation."""
 
 
@@ -36,7 +36,7 @@ class Stream:
         """How many frames log-likelihoods are behind the features."""
         return self._arriving.latency
 
-    def __call__(self, features: Chunk) -> Tensor:
+    def __call__(self, features: Given) -> Tensor:
         """Take the next features [T, F]; return the log-likelihoods that are known now [T', P]."""
         return self._compute(self._arriving.push(self._without_speaker(features)))
 

@@ -131,9 +131,10 @@ class AcousticModel(nn.Module):
         return {name: head(known[layer]) for name, head, layer in heads}
 
     def hidden(self, streams: Streams, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
-        """Return what the first head reads [N, H]; arguments as in `forward`."""
-        name = self.head_layers[0]
-        return self._compute([name], streams, frames, keys_B)[name]
+        """Return what the first head reads [N, H], or where there are no heads, the outputs of the
+        last layer; arguments as in `forward`.
+        """
+        return self._compute([self.top], streams, frames, keys_B)[self.top]
 
     def _compute(
         self, wanted: Iterable[str], streams: Streams, frames: Frames, keys_B: Tensor | None
@@ -146,6 +147,11 @@ class AcousticModel(nn.Module):
             y = layer(x, frames.every(self._read_stride(number)), keys)
             known[self.names[number]] = x + y if self.residual[number] else y
         return {name: frames.hold(known[name], self.strides[name]) for name in wanted}
+
+    @property
+    def top(self) -> str:
+        """The layer that the first head reads; the last one where there are no heads."""
+        return next(iter(self.head_layers), self.names[-1])
 
     @property
     def looks_ahead(self) -> bool:
@@ -172,14 +178,14 @@ class AcousticModel(nn.Module):
         return [cast(Layer, layer).begin() for layer in self.layers]
 
     def advance(self, streams: Streams, states: States) -> tuple[Tensor, States]:
-        """Return what the first head reads [T, H] at the next frames of one sequence, and the
-        states after them.
+        """Return what `hidden` does [T, H] at the next frames of one sequence, and the states after
+        them.
 
         In evaluation, for models that do not look ahead. states: what the call for the frames
         before returned, [] where there are none before.
         """
         known, after = dict(streams), States()
-        first, wanted = next(iter(known.values())), {self.head_layers[0]}
+        first, wanted = next(iter(known.values())), {self.top}
         frames = Frames((first.shape[0],), first.device)
         pairs = zip(self.layers, states or [()] * len(self.layers), strict=True)
         for number, (layer, before) in enumerate(pairs):
@@ -187,7 +193,7 @@ class AcousticModel(nn.Module):
             y_TH, state = cast(Layer, layer).advance(x_TF, frames, before)
             known[self.names[number]] = x_TF + y_TH if self.residual[number] else y_TH
             after.append(state)
-        return known[self.head_layers[0]], after
+        return known[self.top], after
 
     def _read_stride(self, number: int) -> int:
         """Of how many frames a layer reads one."""

@@ -1,7 +1,7 @@
 """The network of a run, and all that its log-likelihoods depend on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,22 @@ from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.files import is_there
 from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.runs import checkpoint
+from bayes_asr.runs.combination import FILE as COMBINATION
 
 
 @dataclass(frozen=True)
 class TrainedNetwork:
     """One value, which `best.pt` is made of and which every other checkpoint holds too.
 
-    front_ends: of each stream that the model reads; log_priors: of the pdfs, float64 [P].
+    front_ends: of each stream that the model reads; log_priors: of the labels of its first head,
+    the pdfs, float64 [P]; other_log_priors: those of the other heads, by name, which runs of
+    version 0.1 lack.
     """
 
     model: AcousticModel
     front_ends: Mapping[str, FrontEnd]
     log_priors: Tensor
+    other_log_priors: Mapping[str, Tensor] = field(default_factory=dict)
 
     def content(self) -> dict[str, Any]:
         """It as tensors and plain values."""
@@ -35,6 +39,7 @@ class TrainedNetwork:
             "model": self.model.state_dict(),
             "front_ends": _pack_front_ends(self.front_ends),
             "log_priors": self.log_priors,
+            "other_log_priors": dict(self.other_log_priors),
         }
 
     @classmethod
@@ -47,10 +52,27 @@ class TrainedNetwork:
         sizes = {name: front_end.size for name, front_end in front_ends.items()}
         if sizes != model.architecture["streams"]:
             raise ValueError(f"{sizes} values for inputs {model.architecture['streams']}")
-        priors, pdfs = tuple(content["log_priors"].shape), model.heads[0].out_features
-        if priors != (pdfs,):
-            raise ValueError(f"{list(priors)} priors for {pdfs} pdfs")
-        return cls(model, front_ends, content["log_priors"])
+        priors = {model.outputs[0]: content["log_priors"], **content.get("other_log_priors", {})}
+        for name, head in zip(model.outputs, model.heads, strict=True):
+            if name in priors and tuple(priors[name].shape) != (head.out_features,):
+                given = list(priors[name].shape)
+                raise ValueError(f"{given} priors for {head.out_features} {name}")
+        return cls(model, front_ends, priors.pop(model.outputs[0]), priors)
+
+    def find_log_priors(self, head: str) -> Tensor:
+        """Log priors of the labels of a head, float64 [P]; InputError where there are none."""
+        first = self.model.outputs[0]
+        if head != first and head not in self.other_log_priors:
+            raise InputError(
+                f"this run was trained when priors were kept of {first} alone: give --counts, a"
+                f" file of how often each of the labels of {head} occurs, or train it again"
+            )
+        return self.log_priors if head == first else self.other_log_priors[head]
+
+    def of_part(self, part: AcousticModel, log_priors: Tensor) -> "TrainedNetwork":
+        """The network of a part of the model (`nn/part.py`)."""
+        read = {name: self.front_ends[name] for name in part.architecture["streams"]}
+        return TrainedNetwork(part, read, log_priors)
 
 
 def unpack_front_ends(content: Mapping[str, Mapping[str, Any]]) -> dict[str, FrontEnd]:
@@ -76,6 +98,11 @@ def read_network(run: Path) -> TrainedNetwork:
     """The best network of a run; InputError where there is none, or it is not what it says."""
     if not is_there(run / "config.yaml"):
         raise InputError(f"{run}: not a run directory, it has no config.yaml; train first")
+    if is_there(run / COMBINATION):
+        raise InputError(
+            f"{run}: combines the networks of other runs ({COMBINATION}); name one of these, or"
+            " give it to forward, decode, score and report, or bayes_asr.load"
+        )
     content = checkpoint.read(run / checkpoint.BEST)
     try:
         return TrainedNetwork.of_content(upgrade(content, run))

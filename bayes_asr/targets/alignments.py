@@ -90,13 +90,6 @@ class Alignments:
             "monophones": Target(self.monophones, self.num_monophones),
         }
 
-    def pdf_counts(self, utterances: Iterable[str]) -> np.ndarray:
-        """Frames of each pdf plus 0.5, float64 [P], as Kaldi's analyze-counts."""
-        counts = np.full(self.model.num_pdfs, 0.5)
-        for utt in utterances:
-            counts += np.bincount(self.pdfs(utt), minlength=self.model.num_pdfs)
-        return counts
-
 
 class _Joined(ChainMap[str, np.ndarray]):
     """Transition-ids of several directories, int32 [T], and how many each utterance has."""

@@ -1,6 +1,6 @@
 """What a network learns of utterances."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,3 +18,12 @@ class Target:
     labels: Callable[[str], np.ndarray]
     size: int
     per: Literal["frame", "utterance"] = "frame"
+
+    def count(self, utterances: Iterable[str]) -> np.ndarray:
+        """How often each label occurs in utterances, plus 0.5: float64 [size], as Kaldi's
+        analyze-counts.
+        """
+        counts = np.full(self.size, 0.5)
+        for utt in utterances:
+            counts += np.bincount(self.labels(utt), minlength=self.size)
+        return counts

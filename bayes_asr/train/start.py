@@ -1,12 +1,13 @@
 """Training: from a configuration to a run directory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bayes_asr.config import Config
 from bayes_asr.corpus.fingerprints import check_same, hash_labels, hash_stream
@@ -120,7 +121,7 @@ def _begin(
     network = TrainedNetwork(
         model,
         _front_ends(data, {**surveys, **begun}),
-        torch.from_numpy(log_priors(next(iter(surveys.values())).pdf_counts)),
+        *group.from_first(lambda: _log_priors(data, list(architecture["heads"]))),
     )
     training = Training(
         config,
@@ -158,6 +159,13 @@ def _front_ends(
         )
         for name, features in data.streams.items()
     }
+
+
+def _log_priors(data: LabelledSet, heads: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Log priors of the labels of the first head, and of those of the others by name."""
+    counts = {name: data.targets[name].count(data.lengths) for name in heads}
+    priors = {name: torch.from_numpy(log_priors(some)) for name, some in counts.items()}
+    return priors.pop(heads[0]), priors
 
 
 def _write_beginning(training: Training, *, resumed: bool, new: bool) -> None:

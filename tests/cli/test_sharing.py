@@ -19,7 +19,7 @@ from bayes_asr.programs import JOB, run_array
 from tests.support.kaldi_jobs import CMD, Jobs, find_script, write_run
 from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import settings
-from tests.support.spoken_corpus import WORDS, write_spoken_corpus
+from tests.support.spoken_corpus import write_spoken_experiment
 
 COUNTS = {"train": 12, "dev": 20, "test": 5}
 SMALL_GROUPS = "import bayes_asr.forward.directory as d; d.BATCH_SEQUENCES = 3"
@@ -28,19 +28,7 @@ SMALL_GROUPS = "import bayes_asr.forward.directory as d; d.BATCH_SEQUENCES = 3"
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained run with log-likelihoods and words of dev and test, in a folder named JOB."""
-    root = write_spoken_corpus(tmp_path_factory.mktemp("JOB"), COUNTS)
-    lang = root / "dict"
-    (root / "arpa").write_text(
-        "\\data\\\nngram 1=5\n\n\\1-grams:\n-0.7 <s>\n-0.7 </s>\n"
-        + "".join(f"-0.7 {word}\n" for word in WORDS)
-        + "\n\\end\\\n"
-    )
-    model = root / "exp" / "ali" / "final.mdl"
-    for name, out, more in (("train", "ali", []), ("dev", "ali_dev", [f"--model={model}"])):
-        given = [f"--data={root / 'data' / name}", f"--lang={lang}", f"--out={root / 'exp' / out}"]
-        assert main(["align", "--flat", *given, *more]) == 0
-    graph = [f"--lexicon={lang / 'lexicon.txt'}", f"--lm={root / 'arpa'}", f"--model={model}"]
-    assert main(["graph", *graph, f"--out={root / 'graph'}"]) == 0
+    root = write_spoken_experiment(tmp_path_factory.mktemp("JOB"), COUNTS)
     more = ("train.epochs=3", "data.graph=[graph]", "score.metric=wer", "decode.lm_weights=[1,5]")
     train = ["train", str(CONF / "base.yaml"), *settings(root, *more), f"--out={root / 'run'}"]
     assert main(train) == 0
@@ -92,7 +80,19 @@ def align(corpus: Path, out: Path, *more: str) -> int:
     return main(["align", str(corpus / "run"), "--on=dev", lang, f"--out={out}", *more])
 
 
-@pytest.mark.parametrize("verb", [forward, decode, align])
+def layer(corpus: Path, out: Path, *more: str) -> int:
+    return forward(corpus, out, "--layer=layer1", *more)
+
+
+def average(corpus: Path, out: Path, *more: str) -> int:
+    """Log-likelihoods of the average of the run with itself."""
+    both = corpus / "average"
+    run = str(corpus / "run")
+    assert both.exists() or main(["combine", run, run, f"--out={both}"]) == 0
+    return main(["forward", str(both), "--on=dev", f"--out={out}", *more])
+
+
+@pytest.mark.parametrize("verb", [forward, layer, average, decode, align])
 def test_jobs_write_the_bytes_of_one_process(
     corpus: Path, tmp_path: Path, jobs: Jobs, verb: Callable[..., int]
 ) -> None:
@@ -101,7 +101,8 @@ def test_jobs_write_the_bytes_of_one_process(
     assert jobs.calls == [(1, 3)]
     assert contents(tmp_path / "shared") == contents(tmp_path / "alone") != {}
     left = sorted(path.name for path in (tmp_path / "shared" / "log").iterdir())
-    assert left == [f"{verb.__name__}.{job}.log" for job in (1, 2, 3)]
+    name = "forward" if verb in (layer, average) else verb.__name__
+    assert left == [f"{name}.{job}.log" for job in (1, 2, 3)]
     assert not (tmp_path / "shared" / "shards").exists()
 
 

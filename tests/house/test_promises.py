@@ -160,7 +160,7 @@ def test_frames_of_a_batch_are_the_frames_of_its_utterances(small_corpus: Path) 
     np.testing.assert_allclose(
         batch.streams[FEATURES].double().sum(0), frames.astype(float).sum(0), rtol=1e-6
     )
-    counts = train.alignments.pdf_counts(utterances) - 0.5
+    counts = train.targets["pdfs"].count(utterances) - 0.5
     assert (
         torch.bincount(batch.targets["pdfs"], minlength=MODEL.num_pdfs).tolist() == counts.tolist()
     )

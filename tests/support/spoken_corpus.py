@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.cli import main
 from bayes_asr.tables.text import write_text
 from tests.support.small_corpus import DIMENSIONS, write_data_dir
 
@@ -35,4 +36,21 @@ def write_spoken_corpus(root: Path, counts: Mapping[str, int]) -> Path:
     lang.mkdir()
     (lang / "lexicon.txt").write_text("".join(f"{w} {p}\n" for w, p in WORDS.items()))
     (lang / "optional_silence.txt").write_text("sil\n")
+    return root
+
+
+def write_spoken_experiment(root: Path, counts: Mapping[str, int]) -> Path:
+    """Write such a corpus with first alignments of train and dev, and a graph of its words."""
+    lang = write_spoken_corpus(root, counts) / "dict"
+    (root / "arpa").write_text(
+        "\\data\\\nngram 1=5\n\n\\1-grams:\n-0.7 <s>\n-0.7 </s>\n"
+        + "".join(f"-0.7 {word}\n" for word in WORDS)
+        + "\n\\end\\\n"
+    )
+    model = root / "exp" / "ali" / "final.mdl"
+    for name, out, more in (("train", "ali", []), ("dev", "ali_dev", [f"--model={model}"])):
+        given = [f"--data={root / 'data' / name}", f"--lang={lang}", f"--out={root / 'exp' / out}"]
+        assert main(["align", "--flat", *given, *more]) == 0
+    graph = [f"--lexicon={lang / 'lexicon.txt'}", f"--lm={root / 'arpa'}", f"--model={model}"]
+    assert main(["graph", *graph, f"--out={root / 'graph'}"]) == 0
     return root

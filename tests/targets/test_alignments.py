@@ -24,7 +24,7 @@ def test_counts_are_those_of_analyze_counts(
     found = Alignments(root / "exp" / "tri3_ali")
     everything = [utt for path in found.directory.glob("ali.*.gz") for utt in _names(path)]
     golden = read_counts(root / "golden" / "pdf_counts.txt", found.model.num_pdfs)
-    np.testing.assert_array_equal(found.pdf_counts(everything), golden)
+    np.testing.assert_array_equal(found.targets["pdfs"].count(everything), golden)
     assert len(found) == len(everything)
 
 
@@ -44,7 +44,10 @@ def test_labels_are_absolute(tmp_path: Path) -> None:
     assert found.monophones("a-1").tolist() == [len(PHONES) - 1] * 2
     assert found.num_monophones == len(PHONES)
     assert "c-1" not in found
-    assert found.pdf_counts(["a-1", "b-1"]).tolist() == [0.5] * (MODEL.num_pdfs - 2) + [1.5, 2.5]
+    assert found.targets["pdfs"].count(["a-1", "b-1"]).tolist() == [0.5] * (MODEL.num_pdfs - 2) + [
+        1.5,
+        2.5,
+    ]
 
 
 def test_transition_id_out_of_range_is_refused(tmp_path: Path) -> None:

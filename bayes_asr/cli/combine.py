@@ -1,0 +1,126 @@
+"""bayes-asr combine: a run of the networks of other runs: their average, or another head."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.cli.arguments import real
+from bayes_asr.config import Config, differences, load
+from bayes_asr.corpus.sets import locate_model
+from bayes_asr.errors import InputError
+from bayes_asr.files import is_there, replacing, settle, together
+from bayes_asr.forward.average import Averaged
+from bayes_asr.forward.log_likelihoods import load_members
+from bayes_asr.forward.output import DECODED
+from bayes_asr.log import LOGGER
+from bayes_asr.runs import record
+from bayes_asr.runs.combination import AVERAGED, Combination
+from bayes_asr.tables.mdl import read_transition_model
+from bayes_asr.tables.side_files import read_json
+
+ENVIRONMENT = "env.json"
+CHANGEABLE = ("data.", "decode.", "score.")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run of a network")
+    parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="new run directory")
+    parser.add_argument("--head", metavar="TARGET", help="by default the first, which is decoded")
+    parser.add_argument(
+        "--average", choices=AVERAGED, default=AVERAGED[0], help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--weights",
+        type=real(1e-6, 1e6),
+        nargs="+",
+        default=[],
+        metavar="W",
+        help="one for each RUN, scaled to add up to 1 (default: all the same)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of data, decode or score, other than in the first RUN",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write config.yaml, networks.json and env.json: forward, decode, score take it as a run."""
+    settle(args.out)
+    if args.out.exists() and any(args.out.iterdir()):
+        raise InputError(f"{args.out}: is not empty; choose another folder")
+    combination = Combination.of(args.runs, args.weights, args.average, args.head)
+    averaged = Averaged(load_members(combination, DECODED), combination, DECODED.kind)
+    config = _configure(args.runs[0], args.head, args.set)
+    if not args.head:
+        _check_models(args.runs)
+    parameters = sum(p.numel() for p in averaged.parameters())
+    environment = {"parameters": parameters, "frontend": _find_front_end(args.runs)}
+    with together(args.out):
+        config.save(args.out / record.CONFIG)
+        combination.save(args.out)
+        with replacing(args.out / ENVIRONMENT) as temporary:
+            temporary.write_text(json.dumps(environment, indent=1) + "\n", encoding="utf-8")
+    LOGGER.info("%d parameters of %d networks; written to %s", parameters, len(args.runs), args.out)
+
+
+def _configure(run: Path, head: str | None, settings: Sequence[str]) -> Config:
+    """The configuration of a run with what is set; InputError for what nothing here depends on.
+
+    Where a head of other labels is decoded, their model is that of the graph, which must be named.
+    """
+    before, config = load([run / record.CONFIG]), load([run / record.CONFIG], settings)
+    changed = differences(before, config)
+    for key in changed:
+        if not key.startswith(CHANGEABLE):
+            raise InputError(
+                f"--set {key}: the networks are trained; what may be set begins with"
+                f" {', '.join(CHANGEABLE)}"
+            )
+    labels = (head or "").rpartition(".")[0]
+    if labels and "data.graph" not in changed:
+        raise InputError(
+            f"{head}: its pdfs are those of another model than {config.data.graph} was made of;"
+            " name its graph: --set data.graph=[DIR]"
+        )
+    if labels not in config.data.train.label_names:
+        return config
+    train = config.data.train
+    train = replace(
+        train,
+        alignments=train.labels.get(labels, ()),
+        alignments_all_of=train.labels_all_of.get(labels, ()),
+    )
+    return replace(config, data=replace(config.data, train=train))
+
+
+def _check_models(runs: Sequence[Path]) -> None:
+    """InputError where models have other pdfs, as far as they are still there."""
+    found = []
+    for run in runs:
+        with suppress(OSError, InputError):
+            path = locate_model(load([run / record.CONFIG]))
+            found.append((path, read_transition_model(path)))
+    for path, model in found[1:]:
+        first, known = found[0]
+        if not np.array_equal(model.tuples, known.tuples):
+            raise InputError(
+                f"{path} ({model.num_pdfs} pdfs) has other transitions than {first}"
+                f" ({known.num_pdfs} pdfs); average networks that were trained on alignments of one"
+                " model"
+            )
+
+
+def _find_front_end(runs: Sequence[Path]) -> object:
+    """What made the features of sound, where all runs say the same."""
+    paths = [run / ENVIRONMENT for run in runs]
+    found = [read_json(path).get("frontend") if is_there(path) else None for path in paths]
+    return found[0] if all(one == found[0] for one in found) else None

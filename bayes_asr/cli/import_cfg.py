@@ -1,0 +1,47 @@
+"""bayes-asr import-cfg: a configuration of pytorch-kaldi as one of ours."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import yaml
+
+from bayes_asr.config import load
+from bayes_asr.errors import InputError, printable
+from bayes_asr.files import replacing
+from bayes_asr.log import LOGGER
+from bayes_asr.pytorch_kaldi.experiment import read_experiment
+from bayes_asr.pytorch_kaldi.notes import DIFFERENCES
+from bayes_asr.pytorch_kaldi.translation import translate
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("cfg", type=Path, metavar="FILE.cfg", help="of pytorch-kaldi")
+    parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="default: FILE.yaml here")
+
+
+class Plain(yaml.SafeDumper):
+    """Writes values in full, as our configurations have no aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Say that no value is a repetition of another."""
+        return True
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the configuration, and say option by option what could not be carried over."""
+    out = args.out or Path(args.cfg.with_suffix(".yaml").name)
+    translated, notes = translate(read_experiment(args.cfg))
+    text = yaml.dump(translated, Dumper=Plain, sort_keys=False, width=120, allow_unicode=True)
+    with replacing(out) as temporary:
+        temporary.write_text(f"# From {args.cfg.name} of pytorch-kaldi.\n{text}", encoding="utf-8")
+    lines = notes.lines()
+    print(f"{len(lines)} things of {args.cfg.name} are not carried over:")
+    for line in [*lines, "whatever it says:", *DIFFERENCES]:
+        print(printable(f"  {line}"))
+    try:
+        load([out])
+    except InputError as error:
+        LOGGER.warning("the configuration is not complete: %s", error)
+    print(f"written to {printable(str(out))}", file=sys.stderr)

@@ -1,0 +1,145 @@
+"""From sets, streams and labels of pytorch-kaldi to our sections `data`, `features`, `streams`."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bayes_asr.pytorch_kaldi.experiment import DataSet, Experiment, Stream
+from bayes_asr.pytorch_kaldi.notes import Notes
+
+FEATURES = "features"
+USES = {"train": "train_with", "dev": "valid_with", "test": "forward_with"}
+CMVN = re.compile(r"apply-cmvn\s+(?P<options>.*)")
+DELTAS = re.compile(r"add-deltas\s+(?:--delta-order=(?P<order>\d)\s+)?ark:- ark:-")
+
+Translated = dict[str, Any]
+
+
+def name_streams(experiment: Experiment) -> dict[str, str]:
+    """Our name of each stream that is read, by theirs: the first is `features`."""
+    streams = experiment.sets[experiment.train[0]].streams
+    read = [one.second for one in experiment.operations if one.kind == "compute"]
+    read += [
+        name
+        for one in experiment.operations
+        if not one.kind.startswith(("compute", "cost", "mse"))
+        for name in (one.first, one.second)
+    ]
+    used = [name for name in streams if name in read]
+    return {name: FEATURES if number == 0 else name for number, name in enumerate(used)}
+
+
+def name_targets(experiment: Experiment, learnt: Iterable[str]) -> dict[str, str]:
+    """Our name of each label that is learnt, by theirs: `pdfs` is that which is decoded."""
+    labels = experiment.sets[experiment.train[0]].labels
+    decoded = experiment.sections["forward"].take("normalize_with_counts_from").text.split(",")[0]
+    ordered = sorted(dict.fromkeys(learnt), key=lambda name: name != decoded.strip())
+    if not ordered:
+        return {}
+    folder = labels[ordered[0]]["lab_folder"]
+    kinds = {False: "pdfs", True: "monophones"}
+    return {
+        name: kinds[labels[name].of_phones]
+        if labels[name]["lab_folder"] == folder
+        else f"{name}.{kinds[labels[name].of_phones]}"
+        for name in ordered
+    }
+
+
+def translate_data(
+    experiment: Experiment, names: Mapping[str, str], targets: Mapping[str, str], notes: Notes
+) -> Translated:
+    tested = [name for name in experiment.forward if name not in experiment.valid]
+    chosen = {"train": experiment.train, "dev": experiment.valid, "test": tested}
+    data: Translated = {}
+    for ours, theirs in chosen.items():
+        if len(theirs) > 1 and ours != "train":
+            option = experiment.sections["data_use"].take(USES[ours])
+            others = ", ".join(theirs[1:])
+            notes.say(option.line, f"[data_use] {others}", f"{ours} is {theirs[0]} alone here")
+        sets = [experiment.sets[name] for name in theirs]
+        learnt = {} if ours == "test" else targets
+        data[ours] = _translate_sets(sets if ours == "train" else sets[:1], names, learnt, notes)
+    if not tested:
+        del data["test"]
+    graphs = [
+        labels["lab_graph"]
+        for name in experiment.forward
+        for labels in experiment.sets[name].labels.values()
+    ]
+    data["graph"] = list(dict.fromkeys(filter(None, graphs)))[:1]
+    for section in experiment.sections:
+        if section.startswith("dataset"):
+            notes.use(section, "fea", "lab")
+    return data
+
+
+def _translate_sets(
+    sets: Sequence[DataSet], names: Mapping[str, str], targets: Mapping[str, str], notes: Notes
+) -> Translated:
+    """Directories of a set of ours, which may be several of theirs."""
+    found: Translated = {}
+    several = "_all_of" if len(sets) > 1 else ""
+    for theirs, ours in names.items():
+        folders = [
+            _find_directory(one, one.streams[theirs], notes)
+            for one in sets
+            if theirs in one.streams
+        ]
+        if ours == FEATURES:
+            found[f"features{several}"] = folders
+        else:
+            found.setdefault(f"streams{several}", {})[ours] = folders
+    for theirs, ours in targets.items():
+        folders = [one.labels[theirs]["lab_folder"] for one in sets if theirs in one.labels]
+        if folders and "." not in ours:
+            found[f"alignments{several}"] = folders
+        elif folders:
+            found.setdefault(f"labels{several}", {})[theirs] = folders
+    return found
+
+
+def _find_directory(data: DataSet, stream: Stream, notes: Notes) -> str:
+    """The data directory of a table; where it is called otherwise than feats.scp, one to make."""
+    table = Path(stream.table)
+    if table.name == "feats.scp":
+        return str(table.parent)
+    made = str(table.with_suffix(""))
+    tables = next((labels["lab_data_folder"] for labels in data.labels.values()), str(table.parent))
+    notes.say(
+        stream.line,
+        f"fea_lst = {table}",
+        f"make a data directory of it: mkdir -p {made} && cp {table} {made}/feats.scp && cp"
+        f" {tables.rstrip('/')}/{{utt2spk,text}} {made}",
+    )
+    return made
+
+
+def translate_front_ends(
+    experiment: Experiment, names: Mapping[str, str], notes: Notes
+) -> Translated:
+    data = experiment.sets[experiment.train[0]]
+    made = {ours: _translate_commands(data.streams[one], notes) for one, ours in names.items()}
+    front_ends = {FEATURES: made.pop(FEATURES, {}), "streams": made}
+    return {key: value for key, value in front_ends.items() if value}
+
+
+def _translate_commands(stream: Stream, notes: Notes) -> Translated:
+    """The front end of a stream: its commands, where these are Kaldi's usual ones, and context."""
+    found: Translated = {"left_context": stream.left, "right_context": stream.right}
+    for command in filter(None, (part.strip() for part in stream.commands.split("|"))):
+        if cmvn := CMVN.fullmatch(command):
+            variances = "--norm-vars=true" in cmvn["options"]
+            found["cmvn"] = "mean-variance" if variances else "mean"
+            notes.say(
+                stream.line,
+                f"{stream.name}: apply-cmvn",
+                "statistics are those of cmvn.scp of the data directory, or where there is none, of"
+                " the speaker's utterances",
+            )
+        elif deltas := DELTAS.fullmatch(command):
+            found["deltas"] = int(deltas["order"] or 2)
+        else:
+            notes.say(stream.line, f"{stream.name}: {command[:60]}", "no command is run: apply it")
+    return found

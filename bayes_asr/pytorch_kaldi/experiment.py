@@ -1,0 +1,343 @@
+"""An experiment of pytorch-kaldi as typed values."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bayes_asr.catalogue import nearest
+from bayes_asr.errors import InputError
+from bayes_asr.pytorch_kaldi.operations import Operation, parse_operations
+from bayes_asr.pytorch_kaldi.sections import Option, Section, read_sections
+
+Value = TypeVar("Value")
+PREFIXES = {  # of the options of each class that has layers
+    "liGRU": "ligru",
+    "GRU": "gru",
+    "LSTM": "lstm",
+    "RNN": "rnn",
+    "minimalGRU": "minimalgru",
+    "MLP": "dnn",
+    "CNN": "cnn",
+    "SincNet": "sinc",
+}
+RECURRENT = ("liGRU", "GRU", "LSTM", "RNN", "minimalGRU")
+CUDNN = ("LSTM_cudnn", "GRU_cudnn", "RNN_cudnn")
+CLASSES = (  # all of the original, also those that are not understood here
+    *PREFIXES,
+    *CUDNN,
+    *("SRU", "QLSTM", "fusionRNN_jit", "logMelFb"),
+    *("channel_averaging", "liGRU_layer", "PASE"),
+)
+STREAM = ("fea_name", "fea_lst", "fea_opts", "cw_left", "cw_right")
+LABELS = ("lab_name", "lab_folder", "lab_opts", "lab_count_file", "lab_data_folder", "lab_graph")
+NO_LABELS = "none"  # the name of labels that are not there
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Features of a set: a table (scp), the commands that they go through, and context."""
+
+    name: str
+    table: str
+    commands: str
+    left: int
+    right: int
+    line: int
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of a set: what its block says, by name (`LABELS`)."""
+
+    fields: Mapping[str, str]
+    line: int
+
+    @property
+    def name(self) -> str:
+        """How the operations call them."""
+        return self.fields["lab_name"]
+
+    @property
+    def of_phones(self) -> bool:
+        """Whether they are phones, not pdfs."""
+        return self["lab_opts"].startswith("ali-to-phones")
+
+    def __getitem__(self, name: str) -> str:
+        """What a field of the block says; empty where it is not there."""
+        return self.fields.get(name, "")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A set: streams and labels by name."""
+
+    name: str
+    streams: Mapping[str, Stream]
+    labels: Mapping[str, Labels]
+    line: int
+
+
+Schedule = tuple[tuple[float, int], ...]
+"""Values, and for how many epochs each; 0 epochs: for all."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of a network.
+
+    units: outputs, or filters; or as many as the label of a name has. kernel, pooling: of a
+    convolution, values that a filter reads and of which the largest is kept.
+    """
+
+    units: int | str
+    dropout: Schedule
+    batch_norm: bool
+    layer_norm: bool
+    activation: str
+    kernel: int = 0
+    pooling: int = 0
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A network: its class, its layers (empty for classes that are not understood) and training.
+
+    options: what else its section has, by name.
+    """
+
+    name: str
+    kind: str
+    layers: tuple[Layer, ...]
+    batch_norm_input: bool
+    layer_norm_input: bool
+    bidirectional: bool
+    frozen: bool
+    learning_rate: Schedule
+    halving_factor: float
+    improvement_threshold: float
+    optimizer: str
+    options: Mapping[str, Option]
+    section: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All of a configuration. train, valid, forward: names of sets; sections: as they stand."""
+
+    path: Path
+    sections: Mapping[str, Section]
+    sets: Mapping[str, DataSet]
+    train: tuple[str, ...]
+    valid: tuple[str, ...]
+    forward: tuple[str, ...]
+    architectures: Mapping[str, Architecture]
+    operations: Sequence[Operation]
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read a configuration; InputError naming the line of the first thing that is wrong."""
+    sections = read_sections(path)
+    for name in ("exp", "data_use", "batches", "model", "forward"):
+        if name not in sections:
+            raise InputError(f"{path}: there is no section [{name}]; is it of pytorch-kaldi?")
+    sets = {one.name: one for one in map(_read_set, _find_numbered(sections, "dataset"))}
+    networks = {
+        one.name: one for one in map(_read_architecture, _find_numbered(sections, "architecture"))
+    }
+    use = sections["data_use"]
+    train, valid, forward = (
+        _read_names(use.take(f"{kind}_with"), sets) for kind in ("train", "valid", "forward")
+    )
+    trained = sets[train[0]]
+    operations = parse_operations(
+        sections["model"].take("model"), networks, trained.streams, trained.labels
+    )
+    return Experiment(path, sections, sets, train, valid, forward, networks, operations)
+
+
+def _find_numbered(sections: Mapping[str, Section], kind: str) -> list[Section]:
+    found = [s for name, s in sections.items() if re.fullmatch(rf"{kind}\d+", name)]
+    if not found:
+        path = next(iter(sections.values())).path
+        raise InputError(f"{path}: there is no section [{kind}1]")
+    return found
+
+
+def _read_names(option: Option, known: Mapping[str, DataSet]) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in option.text.split(","))
+    for name in names:
+        if name not in known:
+            raise option.error(f"no set is called {name}{nearest(name, known)}")
+    return names
+
+
+# --- sets
+
+
+def _read_set(section: Section) -> DataSet:
+    streams = [
+        Stream(
+            fields["fea_name"],
+            fields["fea_lst"],
+            fields["fea_opts"],
+            parse_whole(option, fields["cw_left"], line),
+            parse_whole(option, fields["cw_right"], line),
+            line,
+        )
+        for option, fields, line in _blocks(section.take("fea"), STREAM, STREAM)
+    ]
+    labels = [
+        Labels(fields, line)
+        for _, fields, line in _blocks(section.take("lab"), LABELS, ("lab_name",))
+    ]
+    return DataSet(
+        section.take("data_name").text,
+        {one.name: one for one in streams},
+        {one.name: one for one in labels if one.name != NO_LABELS},
+        section.line,
+    )
+
+
+def _blocks(
+    option: Option, names: Sequence[str], needed: Sequence[str]
+) -> list[tuple[Option, dict[str, str], int]]:
+    """The blocks of `fea` or `lab`, each of which begins with the first of `names`."""
+    blocks = list[tuple[Option, dict[str, str], int]]()
+    for line, text in option.lines:
+        if not text:
+            continue
+        name, found, value = (part.strip() for part in text.partition("="))
+        if not found or name not in names:
+            raise option.error(f"{name[:40]} is none of {', '.join(names)}", line)
+        if name == names[0]:
+            blocks.append((option, {}, line))
+        if not blocks:
+            raise option.error(f"{name} stands before {names[0]}", line)
+        if name in blocks[-1][1]:
+            raise option.error(f"{name} is there twice in a block", line)
+        blocks[-1][1][name] = value
+    for _, fields, line in blocks:
+        for name in needed:
+            if name not in fields:
+                raise option.error(f"{fields[names[0]]} has no {name}", line)
+    return blocks
+
+
+# --- networks
+
+
+def _read_architecture(section: Section) -> Architecture:
+    name, kind = section.take("arch_name").text, section.take("arch_class").text
+    if kind not in CLASSES:
+        raise section.take("arch_class").error(
+            f"{kind} is no class of pytorch-kaldi{nearest(kind, CLASSES)}; known:"
+            f" {', '.join(CLASSES)}"
+        )
+    prefix = PREFIXES.get(kind, "")
+
+    def flag(option: str) -> bool:
+        there = f"{prefix}_{option}" in section.options
+        return there and parse_flag(section.take(f"{prefix}_{option}"))
+
+    return Architecture(
+        name,
+        kind,
+        _read_layers(section, prefix) if prefix else _read_cudnn_layers(section, kind),
+        flag("use_batchnorm_inp"),
+        flag("use_laynorm_inp"),
+        parse_flag(section.take("bidirectional")) if kind in CUDNN else flag("bidir"),
+        parse_flag(section.take("arch_freeze")),
+        parse_schedule(section.take("arch_lr"), section.take("arch_lr").text),
+        parse_number(section.take("arch_halving_factor")),
+        parse_number(section.take("arch_improvement_threshold")),
+        section.take("arch_opt").text,
+        section.options,
+        section.name,
+        section.line,
+    )
+
+
+def _read_layers(section: Section, prefix: str) -> tuple[Layer, ...]:
+    convolves = prefix in ("cnn", "sinc")
+    sizes = section.take(f"{prefix}_n_filt" if convolves else f"{prefix}_lay")
+
+    def each(name: str, parse: Callable[[Option, str], Value]) -> list[Value]:
+        option = section.take(f"{prefix}_{name}")
+        parts = [part.strip() for part in option.text.split(",")]
+        if len(parts) != len(units):
+            raise option.error(f"{len(parts)} values for {len(units)} layers; give one for each")
+        return [parse(option, part) for part in parts]
+
+    units = [_parse_size(sizes, part.strip()) for part in sizes.text.split(",")]
+    columns = (
+        each("drop", parse_schedule),
+        each("use_batchnorm", parse_flag),
+        each("use_laynorm", parse_flag),
+        each("act", lambda _, text: text),
+        *((each(name, parse_whole) for name in ("len_filt", "max_pool_len")) if convolves else ()),
+    )
+    return tuple(Layer(*row) for row in zip(units, *columns, strict=True))
+
+
+def _read_cudnn_layers(section: Section, kind: str) -> tuple[Layer, ...]:
+    """The layers of a class that is cuDNN's; none of one that is not understood."""
+    if kind not in CUDNN:
+        return ()
+    units, layers, dropout = (
+        section.take(name) for name in ("hidden_size", "num_layers", "dropout")
+    )
+    activation = section.options.get("nonlinearity")
+    layer = Layer(
+        parse_whole(units, units.text),
+        parse_schedule(dropout, dropout.text),
+        False,
+        False,
+        activation.text if activation else "tanh",
+    )
+    return (layer,) * parse_whole(layers, layers.text)
+
+
+def _parse_size(option: Option, text: str) -> int | str:
+    """How many units; the name of the label for N_out_LABEL."""
+    if text.startswith("N_out_"):
+        return text.removeprefix("N_out_")
+    return parse_whole(option, text)
+
+
+def parse_schedule(option: Option, text: str) -> Schedule:
+    """Read `0.08*10|0.04*5`: values, each with a number of epochs; a value alone is for all."""
+    parts = [part.strip() for part in text.split("|")]
+    found = []
+    for part in parts:
+        value, times, count = (one.strip() for one in part.partition("*"))
+        found.append((parse_number(option, value), parse_whole(option, count) if times else 0))
+    if len(found) > 1 and any(not count for _, count in found):
+        raise option.error(f"{text[:60]} has a value without its number of epochs; write VALUE*N")
+    return tuple(found)
+
+
+def parse_whole(option: Option, text: str, line: int | None = None) -> int:
+    """Read a whole number of an option; InputError for anything else."""
+    if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII):
+        raise option.error(f"{text[:40]!r} is not a whole number", line)
+    return int(text)
+
+
+def parse_number(option: Option, text: str | None = None) -> float:
+    """Read a finite number, likewise."""
+    written = option.text if text is None else text
+    if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", written, re.ASCII):
+        raise option.error(f"{written[:40]!r} is not a number")
+    return float(written)
+
+
+def parse_flag(option: Option, text: str | None = None) -> bool:
+    """Read True or False, likewise."""
+    written = option.text if text is None else text
+    known = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if written.lower() not in known:
+        raise option.error(f"{written[:40]!r} is neither True nor False")
+    return known[written.lower()]

@@ -1,0 +1,120 @@
+"""The INI files of pytorch-kaldi, line by line, so that messages can name the line."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayes_asr.errors import InputError
+
+HEADER = re.compile(r"\[(?P<name>[^]]+)\]")
+OPTION = re.compile(r"(?P<name>[^=:\s][^=:]*?)\s*[=:]\s*(?P<value>.*)")
+COMMENTS = ("#", ";")
+COMMAND, END = "fea_opts=", "|"  # a command that an editor broke over two lines ends in the second
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: its name in small letters and the lines of its value, each with its number.
+
+    mended: the numbers of broken lines that were joined to those before.
+    """
+
+    path: Path
+    section: str
+    name: str
+    lines: tuple[tuple[int, str], ...]
+    mended: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The value, without empty lines and without blanks at the ends of lines."""
+        return "\n".join(text for _, text in self.lines if text)
+
+    @property
+    def line(self) -> int:
+        """The number of its first line."""
+        return self.lines[0][0]
+
+    def error(self, said: str, line: int | None = None) -> InputError:
+        """The error that something is wrong with it, at one of its lines."""
+        where = f"{self.path}, line {line or self.line}"
+        return InputError(f"{where}: [{self.section}] {self.name}: {said}")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section: its options by name."""
+
+    path: Path
+    name: str
+    line: int
+    options: Mapping[str, Option]
+
+    def take(self, name: str) -> Option:
+        """An option; InputError where it is missing."""
+        if name not in self.options:
+            raise InputError(f"{self.path}, line {self.line}: [{self.name}] has no {name}; add it")
+        return self.options[name]
+
+
+def read_sections(path: Path) -> dict[str, Section]:
+    """Read a file as Python's configparser does: names in small letters, values of several lines.
+
+    A command that is broken over two lines is joined, which configparser refuses. InputError for
+    any other line that is neither, and for a section or an option that is repeated.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text in UTF-8 ({error.reason})") from None
+    found: dict[str, tuple[int, dict[str, list[tuple[int, str]]]]] = {}
+    section, value, mended = "", list[tuple[int, str]](), set[int]()
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if text.startswith(COMMENTS):
+            continue
+        if value and _is_cut(value[-1][1]) and text.endswith(END):
+            before = lines[number - 2] + line[: line.index(text)]
+            blank = before[len(before.rstrip()) :]
+            value[-1] = (value[-1][0], value[-1][1] + blank + text)
+            mended.add(number)
+        elif not text or (line[0].isspace() and value):
+            value.append((number, text))
+        elif header := HEADER.match(text):
+            section, value = header["name"], []
+            if section in found:
+                first = found[section][0]
+                raise InputError(
+                    f"{path}, line {number}: [{section}] is there in line {first} too; join them"
+                )
+            found[section] = (number, {})
+        elif section and (option := OPTION.fullmatch(text)):
+            name, value = option["name"].lower(), [(number, option["value"])]
+            if name in found[section][1]:
+                raise InputError(f"{path}, line {number}: {name} is there twice; keep one line")
+            found[section][1][name] = value
+        else:
+            raise InputError(
+                f"{path}, line {number}: neither [section] nor name=value: {text[:40]}"
+            )
+    return {
+        name: Section(path, name, line, _build(path, name, options, mended))
+        for name, (line, options) in found.items()
+    }
+
+
+def _build(
+    path: Path, section: str, options: Mapping[str, list[tuple[int, str]]], mended: set[int]
+) -> dict[str, Option]:
+    return {
+        name: Option(
+            path, section, name, tuple(value), tuple(n + 1 for n, _ in value if n + 1 in mended)
+        )
+        for name, value in options.items()
+    }
+
+
+def _is_cut(text: str) -> bool:
+    """Whether a line is the first of a broken command, of which four of the shipped files have."""
+    return text.startswith(COMMAND) and not text.endswith(END)

@@ -1,0 +1,253 @@
+"""From the operations of `[model]` to our `model.stack` and heads."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bayes_asr.pytorch_kaldi.conversion import OUR_UNITS
+from bayes_asr.pytorch_kaldi.experiment import (
+    CUDNN,
+    RECURRENT,
+    Architecture,
+    Experiment,
+    Layer,
+    parse_whole,
+)
+from bayes_asr.pytorch_kaldi.notes import Notes
+from bayes_asr.pytorch_kaldi.operations import Operation
+
+ACTIVATIONS = {
+    "relu": "relu",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+    "leaky_relu": "leaky-relu",
+    "elu": "elu",
+    "linear": "linear",
+    "softmax": "log-softmax",
+}
+CUDNN_UNITS = {"LSTM_cudnn": "torch-lstm", "GRU_cudnn": "torch-gru", "RNN_cudnn": "rnn"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a layer reads: names of streams and layers, and how they are joined."""
+
+    reads: tuple[str, ...]
+    join: str = "concat"
+
+
+@dataclass
+class Stack:
+    """What a network of ours consists of.
+
+    layers: of `model.stack`; heads: the layer that the head of a label reads; trained: layers and
+    labels of each network of theirs, by its name.
+    """
+
+    layers: list[dict[str, Any]] = field(default_factory=list)
+    heads: dict[str, str] = field(default_factory=dict)
+    trained: dict[str, list[str]] = field(default_factory=dict)
+
+
+def build_stack(experiment: Experiment, streams: Mapping[str, str], notes: Notes) -> Stack | None:
+    """The stack of an experiment; None, with a note, where ours has no such layers.
+
+    streams: our names of their streams.
+    """
+    builder = _Builder(experiment, streams, notes)
+    for operation in experiment.operations:
+        builder.take(operation)
+    return None if builder.failed else builder.stack
+
+
+def list_costs(experiment: Experiment, notes: Notes) -> dict[tuple[str, str], float]:
+    """The weight of each cost_nll, by (value, label), in loss_final; others are said."""
+    by_result = {one.result: one for one in experiment.operations}
+
+    def weigh(name: str, weight: float) -> dict[tuple[str, str], float]:
+        operation = by_result.get(name)
+        if operation is None:
+            return {}
+        inner = {"mult_constant": weight * operation.constant, "sum_constant": weight}
+        if operation.kind == "cost_nll":
+            return {(operation.first, operation.second): weight}
+        if operation.kind in inner:
+            return weigh(operation.first, inner[operation.kind])
+        if operation.kind in ("sum", "avg"):
+            part = weight / 2 if operation.kind == "avg" else weight
+            costs = [weigh(operation.first, part), weigh(operation.second, part)]
+            return {key: sum(one.get(key, 0.0) for one in costs) for one in costs for key in one}
+        notes.say(operation.line, f"[model] {name}", f"{operation.kind} is no loss of ours")
+        return {}
+
+    return weigh("loss_final", 1.0)
+
+
+class _Builder:
+    """Walks through the operations and appends layers."""
+
+    def __init__(self, experiment: Experiment, streams: Mapping[str, str], notes: Notes) -> None:
+        self.experiment, self.notes, self.failed = experiment, notes, False
+        self.stack = Stack()
+        self.known = {theirs: Source((ours,)) for theirs, ours in streams.items()}
+        self.labels = {
+            one.first: one.second for one in experiment.operations if one.kind == "cost_nll"
+        }
+
+    def take(self, operation: Operation) -> None:
+        """Append the layers of an operation on values; costs are no layers."""
+        if self.failed:
+            return
+        if operation.kind == "compute":
+            self._compute(operation)
+        elif operation.kind == "concatenate" or (
+            operation.kind == "sum" and operation.first in self.known
+        ):
+            self._join(operation, "concat" if operation.kind == "concatenate" else "sum")
+        elif not operation.kind.startswith(("cost", "mse")) and operation.first in self.known:
+            self._fail(operation, f"{operation.kind} of values has no counterpart")
+
+    def _fail(self, operation: Operation, why: str) -> None:
+        self.failed = True
+        self.notes.say(
+            operation.line, f"[model] {operation.result}", f"{why}; write model yourself"
+        )
+
+    def _join(self, operation: Operation, join: str) -> None:
+        sources = [self.known.get(operation.first), self.known.get(operation.second)]
+        reads: tuple[str, ...] = ()
+        for source in sources:
+            if source is None or (len(source.reads) > 1 and source.join != join):
+                self._fail(operation, "sums and concatenations of each other have no counterpart")
+                return
+            reads += source.reads
+        self.known[operation.result] = Source(reads, join)
+
+    def _compute(self, operation: Operation) -> None:
+        network = self.experiment.architectures[operation.first]
+        source = self.known.get(operation.second)
+        if source is None:
+            self._fail(operation, f"reads {operation.second}, which is a head")
+            return
+        if network.name in self.stack.trained:
+            self._fail(operation, f"{network.name} computes twice: weights are not shared here")
+            return
+        self.stack.trained[network.name] = []
+        if not network.layers:
+            self._fail(operation, f"class {network.kind} has no counterpart")
+            return
+        hidden = network.layers
+        label = self.labels.get(operation.result)
+        if label is not None and network.kind == "MLP" and hidden[-1].activation == "softmax":
+            hidden = hidden[:-1]
+        else:
+            label = None
+        source = self._append_layers(network, hidden, source)
+        if label is None:
+            self.known[operation.result] = source
+            return
+        self._check_head(network, network.layers[-1])
+        if len(source.reads) > 1 or source.reads[0] in self._streams:
+            nothing = {"kind": "dropout", "dropout": 0.0}  # heads read layers
+            source = self._append(network, f"{network.name}_in", nothing, source)
+        self.stack.heads[label] = source.reads[0]
+        self.stack.trained[network.name].append(label)
+
+    @property
+    def _streams(self) -> set[str]:
+        names = {layer["name"] for layer in self.stack.layers}
+        return {name for source in self.known.values() for name in source.reads} - names
+
+    def _check_head(self, network: Architecture, layer: Layer) -> None:
+        if layer.batch_norm or layer.layer_norm or any(value for value, _ in layer.dropout):
+            self._say(network, "heads have no norm and no dropout here")
+        if isinstance(layer.units, int):
+            self._say(network, f"not {layer.units}: heads have as many outputs as there are labels")
+
+    def _append_layers(
+        self, network: Architecture, layers: Iterable[Layer], source: Source
+    ) -> Source:
+        if network.layer_norm_input:
+            norm = {"kind": "norm", "norm": "layer-pytorch-kaldi"}
+            source = self._append(network, f"{network.name}_ln0", norm, source)
+        if network.batch_norm_input:
+            source = self._append(
+                network, f"{network.name}_bn0", {"kind": "norm", "norm": "batch"}, source
+            )
+        described = list(layers)
+        for number, layer in enumerate(described, start=1):
+            name = network.name if len(described) == 1 else f"{network.name}_{number}"
+            source = self._append(network, name, self._describe(network, layer, number), source)
+        return source
+
+    def _append(
+        self, network: Architecture, name: str, options: dict[str, Any], source: Source
+    ) -> Source:
+        join = {"join": "sum"} if source.join == "sum" else {}
+        self.stack.layers.append({"name": name, "reads": list(source.reads), **join, **options})
+        self.stack.trained[network.name].append(name)
+        return Source((name,))
+
+    def _describe(self, network: Architecture, layer: Layer, number: int) -> dict[str, Any]:
+        """A layer as `model.stack` takes it; what ours has not is said."""
+        dropout = layer.dropout[-1][0]
+        if len(layer.dropout) > 1:
+            self._say(network, f"dropout changes by epoch; the last value, {dropout:g}, is taken")
+        activation = ACTIVATIONS.get(layer.activation)
+        if activation is None:
+            self._say(network, f"activation {layer.activation} has no counterpart; relu is taken")
+            activation = "relu"
+        if network.kind in CUDNN:
+            unit = CUDNN_UNITS[network.kind]
+            return {
+                "kind": "recurrent",
+                "unit": unit,
+                "units": layer.units,
+                **({"activation": activation} if unit == "rnn" else {}),
+                "bidirectional": network.bidirectional,
+                "tied_directions": False,
+                "norm": "none",
+                "dropout": 0.0,
+                "input_init": "uniform",
+                "input_dropout": dropout if number > 1 else 0.0,
+            }
+        norm = "batch" if layer.batch_norm else "none"
+        if network.kind in RECURRENT:
+            unit = OUR_UNITS[network.kind]
+            if layer.layer_norm:
+                self._say(network, "layer normalisation of the state has no counterpart; left out")
+            if unit == "lstm" and activation != "tanh":
+                self._say(network, f"lstm has tanh alone, not {activation}")
+            return {
+                "kind": "recurrent",
+                "unit": unit,
+                "units": layer.units,
+                **({} if unit == "lstm" else {"activation": activation}),
+                "bidirectional": network.bidirectional,
+                "tied_directions": True,
+                "norm": norm,
+                "dropout": dropout,
+                "dropout_scaling": "pytorch-kaldi",
+                "input_init": "uniform",
+            }
+        if layer.layer_norm:
+            norm = "layer-pytorch-kaldi"
+            if layer.batch_norm:
+                self._say(network, "two norms of one layer: batch normalisation is left out")
+        shared: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout}
+        if network.kind == "MLP":
+            return {"kind": "mlp", "units": layer.units, **shared}
+        shared |= {"channels": layer.units, "pooling": layer.pooling}
+        if network.kind == "SincNet" and number == 1:
+            return {"kind": "sinc", "kernel": layer.kernel, **_describe_band(network), **shared}
+        return {"kind": "conv2d", "kernel": [1, layer.kernel], **shared}
+
+    def _say(self, network: Architecture, why: str) -> None:
+        self.notes.say(network.line, f"[{network.section}] {network.name}", why)
+
+
+def _describe_band(network: Architecture) -> dict[str, float]:
+    """What a SincNet says of frequencies."""
+    theirs = {"sample_rate": "sample_rate", "min_low": "min_low_hz", "min_band": "min_band_hz"}
+    options = {ours: network.options[f"sinc_{name}"] for ours, name in theirs.items()}
+    return {ours: parse_whole(option, option.text) for ours, option in options.items()}

@@ -1,0 +1,80 @@
+"""The networks that pytorch-kaldi saves: `model_par` of its .pkl files, as named tensors."""
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bayes_asr.errors import InputError
+from bayes_asr.files import is_there
+
+NETWORK = "model_par"
+INPUT_NORMS = ("bn0", "ln0")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of one network.
+
+    layers: of each layer its tensors by the name of the module and the kind, as `wh.weight`,
+    `bn_wh.running_mean`; inputs: those of the norm before the first layer, as `bn0.weight`.
+    """
+
+    path: Path
+    layers: tuple[Mapping[str, Tensor], ...]
+    inputs: Mapping[str, Tensor]
+
+    def take(self, number: int, name: str) -> Tensor:
+        """A tensor of a layer, counted from 0; InputError where it is missing."""
+        if name not in self.layers[number]:
+            raise InputError(
+                f"{self.path}: layer {number + 1} has no {name}; was the class another?"
+            )
+        return self.layers[number][name]
+
+
+def read_weights(path: Path) -> Weights:
+    """Read a .pkl file of pytorch-kaldi: tensors and plain values alone, nothing is executed.
+
+    InputError where it holds anything else, or no network.
+    """
+    if not is_there(path):
+        raise InputError(
+            f"{path}: not there; name a file such as exp_files/final_architecture1.pkl"
+        )
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise InputError(
+            f"{path}: holds other things than tensors and plain values, which might be code: it is"
+            " not read; a file of pytorch-kaldi has model_par and optimizer_par alone"
+        ) from None
+    except (RuntimeError, ValueError, EOFError, LookupError, TypeError, AttributeError) as error:
+        said = " ".join(str(error).split())[:100]
+        raise InputError(f"{path}: cannot be read as a file of pytorch-kaldi: {said}") from None
+    found = content.get(NETWORK) if isinstance(content, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise InputError(f"{path}: has no {NETWORK}; is it a file of pytorch-kaldi?")
+    return _sort(path, found)
+
+
+def _sort(path: Path, found: Mapping[str, Tensor]) -> Weights:
+    """Tensors by layer, of names such as `wh.0.weight`, `bn0.weight` and `module.wh.0.weight`."""
+    layers: dict[int, dict[str, Tensor]] = {}
+    inputs: dict[str, Tensor] = {}
+    for name, tensor in found.items():
+        parts = name.removeprefix("module.").split(".")
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"{path}: {name} is no tensor")
+        if parts[0] in INPUT_NORMS and len(parts) == 2:
+            inputs[".".join(parts)] = tensor
+        elif len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 5:
+            layers.setdefault(int(parts[1]), {})[f"{parts[0]}.{parts[2]}"] = tensor
+        else:
+            raise InputError(f"{path}: {name[:60]} is no tensor of a layer of pytorch-kaldi")
+    if sorted(layers) != list(range(len(layers))) or not layers:
+        raise InputError(f"{path}: has layers {', '.join(map(str, sorted(layers))) or 'none'}")
+    return Weights(path, tuple(layers[number] for number in sorted(layers)), inputs)

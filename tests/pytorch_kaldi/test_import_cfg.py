@@ -1,0 +1,276 @@
+"""Configurations of pytorch-kaldi: what they say in our keys, and what is wrong with them."""
+
+import configparser
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bayes_asr.cli import main
+from bayes_asr.errors import InputError
+from bayes_asr.pytorch_kaldi.experiment import read_experiment
+from bayes_asr.pytorch_kaldi.sections import read_sections
+from bayes_asr.pytorch_kaldi.translation import translate
+from tests.support.their_cfg import write
+
+
+def translated(folder: Path, *changes: tuple[str, str]) -> tuple[dict[str, Any], str]:
+    """Our configuration, read back, and what is said."""
+    found, notes = translate(read_experiment(write(folder, *changes)))
+    return yaml.safe_load(yaml.safe_dump(found)), "\n".join(notes.lines())
+
+
+def test_sections_are_those_of_configparser(tmp_path: Path) -> None:
+    path = write(tmp_path, ("[exp]\n", "# a comment\n[exp]\n; another\n"))
+    oracle = configparser.ConfigParser(interpolation=None)
+    oracle.read(path)
+    found = read_sections(path)
+    assert list(found) == oracle.sections()
+    for name, section in found.items():
+        assert list(section.options) == list(oracle[name])
+        for key, option in section.options.items():
+            assert option.text.split() == oracle[name][key].split()
+
+
+def test_every_part_is_carried_over(tmp_path: Path) -> None:
+    found, _ = translated(tmp_path)
+    assert found["seed"] == 7
+    assert found["data"]["train"] == {
+        "features": ["data/train"],
+        "streams": {"fbank": ["fbank/train"]},
+        "alignments": ["exp/ali_train"],
+    }
+    assert found["data"]["dev"]["alignments"] == ["exp/ali_dev"]
+    assert found["data"]["test"] == {
+        "features": ["data/test"],
+        "streams": {"fbank": ["fbank/test"]},
+    }
+    assert found["data"]["graph"] == ["exp/graph"]
+    assert found["features"] == {"left_context": 1, "right_context": 2, "cmvn": "mean", "deltas": 2}
+    of_fbank = {"left_context": 0, "right_context": 0, "cmvn": "mean-variance"}
+    assert found["streams"] == {"fbank": of_fbank}
+    assert found["decode"] == {
+        "min_active": 100,
+        "max_active": 5000,
+        "beam": 12.5,
+        "lattice_beam": 7.0,
+        "acoustic_scale": 0.2,
+        "lm_weights": [2, 3, 4, 5],
+    }
+
+
+def test_the_network_is_a_stack(tmp_path: Path) -> None:
+    found, _ = translated(tmp_path)
+    norm, first, second = found["model"]["stack"]
+    assert norm == {
+        "name": "rnn_bn0",
+        "reads": ["features", "fbank"],
+        "kind": "norm",
+        "norm": "batch",
+    }
+    shared = {
+        "kind": "recurrent",
+        "unit": "li-gru",
+        "bidirectional": True,
+        "tied_directions": True,
+        "dropout_scaling": "pytorch-kaldi",
+        "input_init": "uniform",
+    }
+    own = {"units": 6, "activation": "relu", "norm": "batch", "dropout": 0.2}
+    assert first == {"name": "rnn_1", "reads": ["rnn_bn0"], **shared, **own}
+    own = {"units": 4, "activation": "tanh", "norm": "none", "dropout": 0.1}
+    assert second == {"name": "rnn_2", "reads": ["rnn_1"], **shared, **own}
+    assert found["model"]["heads"] == {"pdfs": "rnn_2", "monophones": "rnn_2"}
+
+
+def test_training_is_carried_over(tmp_path: Path) -> None:
+    found, said = translated(tmp_path)
+    assert found["train"] == {
+        "epochs": 6,
+        "device": "cpu",
+        "batch_sequences": {1: 4, 3: 2},
+        "max_frames": {1: 100, 2: 200, 3: 400, 4: 500},
+        "optimizer": "rmsprop",
+        "momentum": 0.0,
+        "alpha": 0.9,
+        "epsilon": 1e-7,
+        "centered": False,
+        "weight_decay": 0.0,
+        "learning_rate": 0.0004,
+        "schedule": "newbob",
+        "halving_factor": 0.5,
+        "improvement_threshold": 0.001,
+        "monophone_weight": 0.5,
+        "layers": {"pdfs": {"learning_rate_factor": 2.0}, "monophones": {"optimizer": "sgd"}},
+    }
+    assert "not 48: heads have as many outputs as there are labels" in said
+
+
+def test_a_rate_of_each_epoch_is_a_list(tmp_path: Path) -> None:
+    found, said = translated(
+        tmp_path, ("arch_lr = 0.0004\narch_halv", "arch_lr = 0.4*2|0.2*4\narch_halv")
+    )
+    assert found["train"]["schedule"] == "list"
+    assert found["train"]["learning_rates"] == {1: 0.4, 3: 0.2}
+    assert "head2: arch_lr: follows the schedule of rnn" in said
+
+
+@pytest.mark.parametrize(
+    ("loss", "weights"),
+    [
+        ("avg(cd,mono)", (1, 1)),
+        ("sum(cd,mono)", (1, 1)),
+        ("sum(mono_w,cd)", (1, 0.5)),
+        ("sum_constant(cd,3)", (1, 0)),
+        ("avg(cd,mono_w)", (1, 0.5)),
+    ],
+)
+def test_weights_of_losses_are_those_of_the_gradient(
+    loss: str, weights: tuple[float, float], tmp_path: Path
+) -> None:
+    """d loss_final / d cost, relative to that of the pdfs."""
+    found, said = translated(tmp_path, ("loss_final=sum(cd,mono_w)", f"loss_final={loss}"))
+    assert found["train"]["monophone_weight"] == pytest.approx(weights[1])
+    assert ("all losses are divided by 0.5" in said) == loss.startswith("avg")
+
+
+def test_labels_of_another_tree_are_a_target_of_their_own(tmp_path: Path) -> None:
+    """The second label set is of other alignments, and of pdfs."""
+    mono = "\tlab_name=lab_mono\n\tlab_folder=exp/ali_{}\n\tlab_opts=ali-to-phones --per-frame=true"
+    other = "\tlab_name=lab_mono\n\tlab_folder=exp/tree2_{}\n\tlab_opts=ali-to-pdf"
+    changes = [(mono.format(name), other.format(name)) for name in ("train", "dev", "test")]
+    found, _ = translated(tmp_path, *changes)
+    assert found["data"]["train"]["labels"] == {"lab_mono": ["exp/tree2_train"]}
+    assert found["train"]["target_weights"] == {"lab_mono.pdfs": 0.5}
+    assert found["train"]["monophone_weight"] == 0.0
+    assert set(found["model"]["heads"]) == {"pdfs", "lab_mono.pdfs"}
+
+
+def test_a_table_of_another_name_is_made_a_directory(tmp_path: Path) -> None:
+    found, said = translated(tmp_path, ("data/train/feats.scp", "data/train/feats_mfcc.scp"))
+    assert found["data"]["train"]["features"] == ["data/train/feats_mfcc"]
+    assert "cp data/train/feats_mfcc.scp data/train/feats_mfcc/feats.scp" in said
+
+
+def test_a_broken_command_is_joined_and_said(tmp_path: Path) -> None:
+    found, said = translated(tmp_path, ("ark:c ark:- ark:- | add", "ark:c ark\n:- ark:- | add"))
+    assert found["features"]["deltas"] == 2
+    assert "[dataset1] fea: broken commands are joined: line 13" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ("multi_gpu = True", "multi_gpu = True\nwidth = 3"),
+            "[exp] width = 3: has no counterpart",
+        ),
+        (("seed = 7", "seed = 7"), "[exp] multi_gpu = True: start processes by torchrun"),
+        (
+            ("add-deltas", "splice-feats"),
+            "mfcc: splice-feats --delta-order=2 ark:- ark:-: no command",
+        ),
+        (("relu,tanh", "relu,gelu"), "activation gelu has no counterpart; relu is taken"),
+        (("liGRU\n", "SRU\n"), "class SRU has no counterpart; write model yourself"),
+        (("sum(cd,mono_w)", "mse(out1,mfcc)"), "loss_final: mse is no loss of ours"),
+        (("concatenate(", "mult("), "mult of values has no counterpart; write model yourself"),
+    ],
+)
+def test_what_has_no_counterpart_is_said(
+    change: tuple[str, str], said: str, tmp_path: Path
+) -> None:
+    assert said in translated(tmp_path, change)[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("compute(rnn,both)", "compute(rn,both)"), "no network is called rn; did you mean rnn?"),
+        (
+            ("compute(rnn,both)", "compute(rnn,bot)"),
+            "no stream or result is called bot; did you mean",
+        ),
+        (("cost_nll(out2,lab_cd)", "cost_nll(out2,lab)"), "no label is called lab; did you mean"),
+        (("=sum(cd,mono_w)", "=som(cd,mono_w)"), "no operation is called som; did you mean sum?"),
+        (("=sum(cd,mono_w)", "=sum(cd)"), "sum has 1 arguments, not 2"),
+        (("=sum(cd,mono_w)", "=__import__('os').system('x')"), "not NAME=OPERATION"),
+        (("(mono,0.5)", "(mono,nan)"), "nan is not a finite number"),
+        (("loss_final=", "loss="), "no line defines loss_final"),
+        (("mono_w=", "mono="), "mono is the name of two values"),
+        (
+            ("arch_class = liGRU", "arch_class = liGRUU"),
+            "liGRUU is no class of pytorch-kaldi; known: liGRU, GRU",
+        ),
+        (("0.2,0.1", "0.2"), "1 values for 2 layers; give one for each"),
+        (("4*2 | 2*4", "4*2 | 2"), "has a value without its number of epochs"),
+        (
+            ("train_with = train", "train_with = trian"),
+            "no set is called trian; did you mean train?",
+        ),
+        (("cw_left=1", "cw_left=x"), "'x' is not a whole number"),
+        (("\tcw_left=1\n", ""), "mfcc has no cw_left"),
+        (("\tcw_left=1\n", "\tcontext=1\n"), "context is none of fea_name, fea_lst"),
+        (("[batches]", "[batch]"), "there is no section [batches]"),
+        (("seed = 7\n", "seed 7\n"), "line 2: neither [section] nor name=value: seed 7"),
+        (("seed = 7\n", "seed = 7\nseed = 8\n"), "line 3: seed is there twice"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(
+    change: tuple[str, str], message: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, change)
+    with pytest.raises(InputError) as caught:
+        translate(read_experiment(path))
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_lines_in_messages_are_those_of_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, ("loss_final=sum(cd,mono_w)", "loss_final=som(cd,mono_w)"))
+    number = path.read_text().splitlines().index("\tloss_final=som(cd,mono_w)") + 1
+    with pytest.raises(InputError, match=f"theirs.cfg, line {number}: "):
+        read_experiment(path)
+
+
+def test_the_command_writes_yaml_and_says_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "ours.yaml"
+    assert main(["import-cfg", str(write(tmp_path)), f"--out={out}"]) == 0
+    said = capsys.readouterr().out
+    assert "[exp] out_folder = exp/x: give the folder to train: --out" in said
+    assert "labels: theirs are shifted by the smallest of each chunk" in said
+    assert yaml.safe_load(out.read_text())["train"]["epochs"] == 6
+    assert "&id" not in out.read_text()
+    assert main(["import-cfg", str(tmp_path / "gone.cfg")]) == 1
+    assert "gone.cfg" in capsys.readouterr().err
+
+
+def shipped() -> list[Path]:
+    """The configurations of a clone."""
+    return sorted(Path(os.environ.get("PYTORCH_KALDI", "/nowhere"), "cfg").rglob("*.cfg"))
+
+
+def test_all_shipped_configurations_are_read() -> None:
+    if not shipped():
+        pytest.skip("PYTORCH_KALDI does not name a clone of mravanelli/pytorch-kaldi")
+    assert len(shipped()) >= 36
+    without = {"SRU", "QLSTM", "fusionRNN_jit"}
+    for path in shipped():
+        experiment = read_experiment(path)
+        found, _ = translate(experiment)
+        kinds = {one.kind for one in experiment.architectures.values()}
+        assert ("model" in found) == (not kinds & without and "autoencoder" not in path.name)
+        assert len(operations := experiment.operations) == len(list_operations(path)), operations
+
+
+def list_operations(path: Path) -> list[str]:
+    """The operations, by configparser where it can read the file."""
+    oracle = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        oracle.read(path)
+        return oracle["model"]["model"].split()
+    except configparser.ParsingError:
+        return [line for line in path.read_text().splitlines() if "(" in line and "=" in line]
