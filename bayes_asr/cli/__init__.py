@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from types import FrameType
+from types import FrameType, ModuleType
 
 from bayes_asr import __version__, log
 from bayes_asr.cli.arguments import Parser, is_text, repeat_set, suggest
@@ -93,7 +93,7 @@ def read_arguments(
     if verb and verb not in VERBS:
         parser.error(f"argument VERB: invalid choice: {verb!r}{suggest(verb, VERBS)}")
     if verb:
-        module = import_module(f"bayes_asr.cli.{verb.replace('-', '_')}")
+        module = module_of(verb)
         chosen = parsers[verb]
         module.add_arguments(chosen)
     args, strange = parser.parse_known_args(
@@ -101,6 +101,11 @@ def read_arguments(
     )
     chosen.refuse_strangers(strange)
     return args, module.run
+
+
+def module_of(verb: str) -> ModuleType:
+    """The module of a verb."""
+    return import_module(f"bayes_asr.cli.{verb.replace('-', '_')}")
 
 
 @contextmanager

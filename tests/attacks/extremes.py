@@ -1,10 +1,10 @@
 """Numbers that nobody means, and every option and key that takes a number."""
 
 from collections.abc import Iterator
-from importlib import import_module
 from types import ModuleType
 
 from bayes_asr.cli import VERBS, gmm
+from bayes_asr.cli import module_of as module_of_verb
 from bayes_asr.cli.arguments import Number, Parser
 from bayes_asr.config.schema import iter_typed_keys
 from bayes_asr.config.values import describe
@@ -32,7 +32,7 @@ COMMANDS = [*(verb for verb in VERBS if verb != "gmm"), *(f"gmm {step}" for step
 def module_of(command: str) -> ModuleType:
     """The module of a verb, or of a verb and its step."""
     verb, _, step = command.partition(" ")
-    return gmm.module_of(step) if step else import_module(f"bayes_asr.cli.{verb}")
+    return gmm.module_of(step) if step else module_of_verb(verb)
 
 
 def parser_of(command: str) -> Parser:
