@@ -143,8 +143,8 @@ def _check_names(network: Network, directories: Mapping[str, DataDir]) -> None:
     if missing:
         wanted = " ".join(f"--stream {name}=DIR" for name in missing)
         raise InputError(
-            f"this network reads {', '.join(network.front_ends)} too; give {wanted}, or --on SET"
-            " for a set of the run"
+            f"this network reads {', '.join(network.front_ends)}: give {wanted}, or --on SET for a"
+            " set of the run"
         )
 
 
