@@ -102,9 +102,10 @@ class LogLikelihoods(nn.Module):
 
         def without_speaker(features: Given) -> dict[str, np.ndarray]:
             return {
-                name: front_end.without_speaker(self._check_features(name, some), stats.get(name))
+                name: self.front_ends[name].without_speaker(
+                    self._check_features(name, some), stats.get(name)
+                )
                 for name, some in name_streams(self.front_ends, features, {}).items()
-                for front_end in (self.front_ends[name],)
             }
 
         return Stream(self.advance, without_speaker, ArrivingStreams(self.front_ends))

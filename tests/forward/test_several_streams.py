@@ -160,7 +160,7 @@ def test_streams_that_disagree_are_refused_by_name(
     [
         (
             ["--data={}/data/test"],
-            "this network reads features, pitch too; give --stream pitch=DIR",
+            "this network reads features, pitch: give --stream pitch=DIR",
         ),
         (
             ["--data={}/data/test", "--stream=pich={}/other/test"],
