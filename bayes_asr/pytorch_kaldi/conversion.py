@@ -101,21 +101,21 @@ def convert_layer(network: Architecture, weights: Weights, number: int) -> dict[
             )
         return found.float()
 
-    def signed(gate: Gate, tensor: Tensor) -> Tensor:
+    def apply_sign(gate: Gate, tensor: Tensor) -> Tensor:
         return -tensor if gate.negated else tensor
 
-    state = {"W.weight": torch.cat([signed(g, take(f"{g.w}.weight", units, -1)) for g in gates])}
+    state = {"W.weight": torch.cat([apply_sign(g, take(f"{g.w}.weight", units, -1)) for g in gates])}
     if all(gate.u for gate in gates):
-        recurrent = [signed(g, take(f"{g.u}.weight", units, units)).T for g in gates]
+        recurrent = [apply_sign(g, take(f"{g.u}.weight", units, units)).T for g in gates]
         state["V"] = torch.cat(recurrent, 1).unsqueeze(0)
     if not layer.batch_norm:
-        state["W.bias"] = torch.cat([signed(g, take(f"{g.w}.bias", units)) for g in gates])
+        state["W.bias"] = torch.cat([apply_sign(g, take(f"{g.w}.bias", units)) for g in gates])
         return state
     norms = ["bn" if network.kind == "MLP" else f"bn_{gate.w}" for gate in gates]
     for name in ("weight", "bias", "running_mean", "running_var"):
         parts = [take(f"{norm}.{name}", units) for norm in norms]
         if name in ("bias", "running_mean"):
-            parts = [signed(gate, part) for gate, part in zip(gates, parts, strict=True)]
+            parts = [apply_sign(gate, part) for gate, part in zip(gates, parts, strict=True)]
         state[f"norm.{name}"] = torch.cat(parts)
     if network.kind == "MLP":  # theirs adds a bias that the norm takes away again
         state["norm.running_mean"] = state["norm.running_mean"] - take("wx.bias", units)
