@@ -143,9 +143,9 @@ def read_experiment(path: Path) -> Experiment:
     for name in ("exp", "data_use", "batches", "model", "forward"):
         if name not in sections:
             raise InputError(f"{path}: there is no section [{name}]; is it of pytorch-kaldi?")
-    sets = {one.name: one for one in map(_read_set, _find_numbered(sections, "dataset"))}
+    sets = {one.name: one for one in map(_read_set, _list_numbered(sections, "dataset"))}
     networks = {
-        one.name: one for one in map(_read_architecture, _find_numbered(sections, "architecture"))
+        one.name: one for one in map(_read_architecture, _list_numbered(sections, "architecture"))
     }
     use = sections["data_use"]
     train, valid, forward = (
@@ -158,7 +158,7 @@ def read_experiment(path: Path) -> Experiment:
     return Experiment(path, sections, sets, train, valid, forward, networks, operations)
 
 
-def _find_numbered(sections: Mapping[str, Section], kind: str) -> list[Section]:
+def _list_numbered(sections: Mapping[str, Section], kind: str) -> list[Section]:
     found = [s for name, s in sections.items() if re.fullmatch(rf"{kind}\d+", name)]
     if not found:
         path = next(iter(sections.values())).path

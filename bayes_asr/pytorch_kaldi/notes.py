@@ -22,7 +22,7 @@ SAID = {
     "scoring_script": "bayes-asr score counts: set score.metric, and score.phone_map for TIMIT",
     "skip_scoring": "score is a verb of its own",
     "save_out_file": "give the outputs that you want to forward: --layer, --head, --kind",
-    "arch_pretrain_file": "bayes-asr import-weights reads such files, or train.init_from a run",
+    "arch_pretrain_file": "networks of pytorch-kaldi are no runs: docs/pytorch-kaldi.md",
 }
 """By the name of an option: what ours does instead."""
 
