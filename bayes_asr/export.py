@@ -16,6 +16,7 @@ from torch.export import Dim, ExportedProgram
 
 from bayes_asr import __version__
 from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.files import writing
 from bayes_asr.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.forward.plain import PlainNetwork
@@ -29,8 +30,9 @@ def export_onnx(
 ) -> None:
     """Write an ONNX model of opset 20 with what it must be given in its metadata.
 
-    Input `features` [frames, F], output `loglikes` [frames, P], float32. step: the next frames of
-    an utterance; further inputs `begins` (bool []) and `state1`, ... [1, 1, H], further outputs
+    Input `features` [frames, F], output `loglikes` [frames, P], float32; a network of several
+    streams has one input for each, named as it. step: the next frames of an utterance; further
+    inputs `begins` (bool []) and `state1`, ... [1, 1, H], further outputs
     `next_state1`, ...; InputError where the network looks ahead. quantize: weights in 8 bits.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
@@ -44,7 +46,7 @@ def export_onnx(
         converted = torch.onnx.export(
             program,
             verbose=False,
-            input_names=["features", *(["begins"] if step else []), *states],
+            input_names=[*network.front_ends, *(["begins"] if step else []), *states],
             output_names=["loglikes", *(f"next_{name}" for name in states)],
             custom_translation_table=_stable_equations(),
             opset_version=20,
@@ -75,7 +77,7 @@ def export_torchscript(network: LogLikelihoods, path: Path) -> None:
     plain = network.plain()
     extra = {"network.json": json.dumps(describe(network))}
     with writing(path) as file, _quiet():
-        traced = torch.jit.trace(plain, _example(network.front_end.stored_size), check_trace=False)
+        traced = torch.jit.trace(plain, tuple(_examples(network)), check_trace=False)
         torch.jit.save(traced, file, _extra_files=extra)
 
 
@@ -83,12 +85,14 @@ def export_program(network: LogLikelihoods, *, step: bool = False) -> ExportedPr
     """Return the program of torch.export, for any number of frames."""
     frames = {0: Dim("frames", min=1)}
     plain: PlainNetwork = network.plain_step() if step else network.plain()
-    example: tuple[Any, ...] = (_example(network.front_end.stored_size),)
-    shapes: tuple[Any, ...] = (frames,)
+    examples = _examples(network, step=step)
+    one, *others = [frames] * len(examples)
+    example: tuple[Any, ...] = tuple(examples)
+    shapes: tuple[Any, ...] = (one, tuple(others)) if others else (one,)
     if step:
         states = [torch.zeros_like(state) for layer in plain.model.begin() for state in layer]
-        example = (_example(network.front_end.size), torch.tensor(True), states)
-        shapes = (frames, None, [None] * len(states))
+        example = (examples if others else examples[0], torch.tensor(True), states)
+        shapes = ([one, *others] if others else one, None, [None] * len(states))
     with _quiet():
         return torch.export.export(plain, example, dynamic_shapes=shapes)
 
@@ -97,17 +101,21 @@ def describe(
     network: LogLikelihoods, *, step: bool = False, quantize: bool = False
 ) -> dict[str, str]:
     """What stands in the metadata: what goes in and comes out, and where it is from."""
-    front_end = network.front_end
-    about = {k: v for k, v in front_end.content().items() if k not in ("mean", "deviation")}
+    streams = {
+        name: {"features": _width(end, step=step), "front_end": _describe_front_end(end)}
+        for name, end in network.front_ends.items()
+    }
+    first = next(iter(streams.values()))
     layers = network.model.architecture["layers"]
     units = dict.fromkeys(str(layer.get("unit", layer["kind"])) for layer in layers)
     return {
         "bayes_asr": __version__,
         "unit": ", ".join(units),
         "layers": json.dumps([layer["units"] for layer in layers]),
-        "features": str(front_end.size if step else front_end.stored_size),
+        "features": str(first["features"]),
         "pdfs": str(len(network.log_priors)),
-        "front_end": json.dumps(about),
+        "front_end": json.dumps(first["front_end"]),
+        **({"streams": json.dumps(streams)} if len(streams) > 1 else {}),
         "form": "step" if step else "utterance",
         "weights": "int8" if quantize else "float32",
     }
@@ -118,8 +126,21 @@ def _state_names(network: LogLikelihoods) -> list[str]:
     return [f"state{number + 1}" for number in range(count)]
 
 
-def _example(width: int) -> Tensor:
-    return torch.zeros(EXAMPLE, width)
+def _examples(network: LogLikelihoods, *, step: bool = False) -> list[Tensor]:
+    """What is traced of each stream."""
+    ends = network.front_ends.values()
+    return [torch.zeros(EXAMPLE, _width(front_end, step=step)) for front_end in ends]
+
+
+def _width(front_end: FrontEnd, *, step: bool) -> int:
+    """How many values of a stream go in at each frame."""
+    if step or front_end.subsampling != 1:  # whose deltas and context the caller appends
+        return front_end.size
+    return front_end.stored_size
+
+
+def _describe_front_end(front_end: FrontEnd) -> dict[str, Any]:
+    return {k: v for k, v in front_end.content().items() if k not in ("mean", "deviation")}
 
 
 def _stable_equations() -> dict[Any, Any]:

@@ -1,10 +1,9 @@
 """From sound to words with times: front end, network and decoder of a run in a row."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from bayes_asr.decode.search_record import (
     has_same_graph,
 )
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import statistics
+from bayes_asr.features.front_end import FEATURES, statistics
 from bayes_asr.files import is_there
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
 from bayes_asr.lattices.mbr import decode_risk
@@ -35,6 +34,9 @@ from bayes_asr.score.scores import read_scores
 from bayes_asr.sound.audio import Channel, bring_to_rate, load_library, read_audio
 from bayes_asr.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.tables.text import read_symbols
+
+Streams = Mapping[str, np.ndarray]
+"""Features, or statistics of a speaker, by stream."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,15 @@ class Recogniser:
     speech: Speech | None
     """How words are said, to find their times; None where the graph's folder does not say it."""
 
-    def hear(self, name: str, features: np.ndarray, cmvn: np.ndarray | None) -> list[HeardWord]:
-        """The words of features [T, F]; `cmvn`: statistics [2, F+1] where the run wants them."""
+    def hear(self, name: str, features: Streams, cmvn: Streams) -> list[HeardWord]:
+        """The words of features [T, F]; `cmvn`: statistics [2, F+1] where the run wants them; both
+        by stream.
+        """
         loglikes = check_loglikes(self.graph, name, self.network(features, cmvn).numpy())
         result = decode_utterance(self.graph, name, loglikes, self.options, self.engine)
         if result.lattice is None:
             raise InputError(
-                f"{name}: no path through its {len(features)} frames; try a wider beam"
+                f"{name}: no path through its {len(loglikes)} frames; try a wider beam"
             )
         if not result.reached_final:
             LOGGER.warning("%s: no path reached a final state; partial words", name)
@@ -128,30 +132,20 @@ def transcribe(
     load_library()
     config = load_config([run / "config.yaml"])
     network = load(run)
-    analysis = _analysis(run, network, config)
+    analyses = {name: _analysis(run, name, network, config) for name in network.front_ends}
     recogniser = _recogniser(run, network, config, weights, graph)
     refused: list[str] = []
     sounds = []
     for file in files:
         with _noting(refused):
-            sounds.append(_listen(str(file), analysis, channel))
-    stats: list[Any] = [None] * len(sounds)
-    if network.front_end.cmvn != "none" and sounds:
-        features = [sound.features for sound in sounds]
-        stats = (
-            [statistics(features)] * len(features)
-            if one_speaker
-            else [statistics([matrix]) for matrix in features]
-        )
-        LOGGER.info(
-            "normalised (%s) over %s",
-            network.front_end.cmvn,
-            f"all {len(sounds)} files as of one speaker" if one_speaker else "each file by itself",
-        )
+            sounds.append(_listen(str(file), analyses, channel))
+    for name, front_end in network.front_ends.items():
+        if front_end.cmvn != "none" and sounds:
+            _normalise(name, front_end.cmvn, sounds, one_speaker=one_speaker)
     heard = []
-    for sound, cmvn in zip(sounds, stats, strict=True):
+    for sound in sounds:
         with _noting(refused):
-            words = recogniser.hear(sound.file, sound.features, cmvn)
+            words = recogniser.hear(sound.file, sound.features, sound.statistics)
             heard.append(Transcript(sound.file, round(sound.seconds, 3), words))
     return heard, refused
 
@@ -167,25 +161,55 @@ def _noting(refused: list[str]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Sound:
-    """Features [T, F] of a file of so many seconds."""
+    """Features [T, F] of a file of so many seconds, and statistics of its speaker, by stream."""
 
     file: str
     seconds: float
-    features: np.ndarray
+    features: Streams
+    statistics: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def _listen(file: str, analysis: Analysis, channel: Channel | None) -> _Sound:
-    samples, rate = read_audio(file, channel)
-    samples = bring_to_rate(samples, rate, analysis.sample_rate, file)
-    seconds, features = len(samples) / analysis.sample_rate, analysis(samples)
-    if not len(features):
-        raise InputError(f"{file}: {seconds:.3f} s of sound hold no frame of 0.025 s")
-    return _Sound(file, seconds, features)
+def _normalise(name: str, cmvn: str, sounds: Sequence[_Sound], *, one_speaker: bool) -> None:
+    """Add the statistics of a stream to all sounds."""
+    features = [sound.features[name] for sound in sounds]
+    of_all = statistics(features) if one_speaker else None
+    for sound, own in zip(sounds, features, strict=True):
+        sound.statistics[name] = statistics([own]) if of_all is None else of_all
+    LOGGER.info(
+        "normalised (%s) over %s",
+        cmvn,
+        f"all {len(sounds)} files as of one speaker" if one_speaker else "each file by itself",
+    )
 
 
-def _analysis(run: Path, network: LogLikelihoods, config: Config) -> Analysis:
-    """What makes the features of a run of sound, or InputError saying what is missing."""
-    fields = network.front_end.sound
+def _listen(file: str, analyses: Mapping[str, Analysis], channel: Channel | None) -> _Sound:
+    """Compute the features of all streams, as far as all of them go."""
+    read, rate = read_audio(file, channel)
+    rates = dict.fromkeys(analysis.sample_rate for analysis in analyses.values())
+    samples = {wanted: bring_to_rate(read, rate, wanted, file) for wanted in rates}
+    features = {name: one(samples[one.sample_rate]) for name, one in analyses.items()}
+    frames = min(map(len, features.values()))
+    if not frames:
+        raise InputError(f"{file}: {len(read) / rate:.3f} s of sound hold no frame of 0.025 s")
+    return _Sound(file, len(read) / rate, {name: x[:frames] for name, x in features.items()})
+
+
+def _analysis(run: Path, name: str, network: LogLikelihoods, config: Config) -> Analysis:
+    """What makes the features of a stream of sound, or InputError saying what is missing."""
+    front_end = network.front_ends[name]
+    if front_end.subsampling != 1:
+        raise InputError(
+            f"{run}: its stream {name} is of subsampling {front_end.subsampling}, and sound is"
+            " analysed at one rate here: compute its features as those of training were, then"
+            " bayes-asr forward RUN --data --stream and bayes-asr decode"
+        )
+    fields = front_end.sound
+    if fields is None and name != FEATURES:
+        raise InputError(
+            f"{run}: its network also reads the stream {name}, whose features are not of the"
+            " built-in front end (there was no frontend.json beside them when it was trained):"
+            " compute them, then bayes-asr forward RUN --data --stream and bayes-asr decode"
+        )
     if fields is None:
         inputs = ", ".join((*config.data.train.features, *config.data.train.features_all_of))
         raise InputError(

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,18 @@ from bayes_asr.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.align.transcript import Speech, align_evenly, read_speech
 from bayes_asr.align.utterance import Source, align_one
 from bayes_asr.config import load as load_config
-from bayes_asr.corpus.sets import NAMED, data_dir, locate, locate_model, report_skipped
+from bayes_asr.corpus.sets import NAMED, locate, locate_model, report_skipped
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FrontEnd
+from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.stored import Features
 from bayes_asr.files import replacing, settle, together
-from bayes_asr.forward.directory import log_likelihoods, open_features, share_log_likelihoods
+from bayes_asr.forward.directory import (
+    find_streams,
+    log_likelihoods,
+    open_streams,
+    share_log_likelihoods,
+)
 from bayes_asr.forward.log_likelihoods import load
 from bayes_asr.graph.lang import build_monophones, find_phones_file, read_lang
 from bayes_asr.lock import alone_in
@@ -56,6 +61,7 @@ def align_run(
     out: Path,
     *,
     data: Path | None = None,
+    streams: Mapping[str, Path] | None = None,
     on: str | None = None,
     lang: Path | None = None,
     unknown: str | None = None,
@@ -70,6 +76,7 @@ def align_run(
 ) -> AlignSummary:
     """Align the Kaldi directory `data`, or the run's own set `on`, by the network of `run`.
 
+    streams: the directories of further streams beside `data`, by name.
     Writes what `data.SET.alignments` can name: `out`/{ali.1.gz,final.mdl,tree,phones.txt}, the
     model and tree those of the run's training alignments, and align.json, which tells how it was
     made. `lang` is by default the run's graph, the acoustic scale that of its decoding, `text` that
@@ -85,22 +92,20 @@ def align_run(
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
     source = (lang or locate(config.data.graph, config.data, "words"), model, unknown)
     scale = config.decode.acoustic_scale if acoustic_scale is None else acoustic_scale
-    if data:
-        directory = read_data_dir(data, open_pipe=open_pipe, moves=config.data.moves)
-    else:
-        directory = data_dir(config, on or "train", open_pipe)
+    directories = find_streams(run, data, streams or {}, on or "train", open_pipe)
+    directory = directories[FEATURES]
     transcripts = _read_transcripts(directory, text, read_speech(*source))
     limit = config.data.max_skipped if max_skipped is None else max_skipped
     options = AlignOptions(scale, beam, retry_beam)
     aligning = partial(align_one, source, options, choose_engine().name)
     network, limits = load(run), (limit, open_pipe, LIMIT)
     if way:
-        features = open_features(network, directory, *limits)
+        features = open_streams(network, directories, *limits)
         results = share_log_likelihoods(
             way, network, features, lambda utt, x: aligning(utt, (transcripts.get(utt), x))
         )
     else:
-        loglikes = log_likelihoods(network, directory, *limits)
+        loglikes = log_likelihoods(network, directories, *limits)
         results = map_utterances(aligning, ((u, (transcripts.get(u), x)) for u, x in loglikes), nj)
     return _write(results, directory, source, out, limit, str(run))
 

@@ -8,7 +8,14 @@ from pathlib import Path
 from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.align.data_dir import AlignSummary, align_flat, align_run
 from bayes_asr.cli.arguments import acoustic_scale, beam, processes, share
-from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, list_inputs, sharing
+from bayes_asr.cli.sharing import (
+    Inputs,
+    add_sharing_arguments,
+    add_stream_argument,
+    gather_streams,
+    list_inputs,
+    sharing,
+)
 from bayes_asr.config import load
 from bayes_asr.corpus.sets import locate, locate_model
 from bayes_asr.errors import InputError
@@ -28,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
     which.add_argument("--data", type=Path, help="Kaldi data directory with feats.scp and text")
+    add_stream_argument(parser)
     parser.add_argument(
         "--lang", type=Path, help="lang, dict or graph folder; default: the graph of the run"
     )
@@ -68,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     if args.flat:
         if args.run or args.on or args.lang is None:
             raise InputError("--flat takes --data DIR and --lang DIR, and no run")
-        useless = [*given, *(name for name in OF_JOBS if vars(args)[name])]
+        useless = [*given, *(name for name in (*OF_JOBS, "stream") if vars(args)[name])]
         if useless:
             named = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
             raise InputError(f"{named}: of no use with --flat, which does not search")
@@ -91,6 +99,7 @@ def run(args: argparse.Namespace) -> None:
             args.run,
             args.out,
             data=args.data,
+            streams=gather_streams(args),
             on=args.on,
             lang=args.lang,
             unknown=args.oov,
@@ -108,7 +117,7 @@ def _list_inputs(args: argparse.Namespace) -> Inputs:
     lang = args.lang or locate(config.data.graph, config.data, "words")
     model = locate_model(config)
     more = [model, model.parent / "tree", *sorted(lang.rglob("*.txt")), *filter(None, [args.text])]
-    return list_inputs(args.run, args.data, args.on, more)
+    return list_inputs(args.run, args.data, args.on, more, gather_streams(args))
 
 
 def _print_summary(args: argparse.Namespace, summary: AlignSummary) -> None:

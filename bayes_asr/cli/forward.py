@@ -4,7 +4,14 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import positive, share
-from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, list_inputs, sharing
+from bayes_asr.cli.sharing import (
+    Inputs,
+    add_sharing_arguments,
+    add_stream_argument,
+    gather_streams,
+    list_inputs,
+    sharing,
+)
 from bayes_asr.errors import InputError
 from bayes_asr.forward.directory import forward
 from bayes_asr.programs import open_pipe
@@ -16,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
     which.add_argument("--data", type=Path, help="any Kaldi data directory; no alignments needed")
+    add_stream_argument(parser)
     parser.add_argument("--out", type=Path, help="folder to write (default: RUN/forward_SET)")
     parser.add_argument("--counts", type=Path, help="pdf counts instead of the training ones")
     parser.add_argument(
@@ -52,15 +60,18 @@ def run(args: argparse.Namespace) -> None:
         )
     out = args.out or args.run / f"forward_{args.on}"
     pipes = open_pipe if args.allow_pipes else None
+    streams = gather_streams(args)
 
     def find_inputs() -> Inputs:
-        return list_inputs(args.run, args.data, args.on, filter(None, [args.counts, args.onnx]))
+        more = filter(None, [args.counts, args.onnx])
+        return list_inputs(args.run, args.data, args.on, more, streams)
 
     with sharing(args, out, find_inputs) as way:
         forward(
             args.run,
             out,
             data=args.data,
+            streams=streams,
             on=args.on,
             counts=args.counts,
             max_skipped=args.max_skipped,

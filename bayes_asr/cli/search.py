@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from bayes_asr.config import Config, as_yaml, load
 from bayes_asr.errors import InputError, printable
 from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.programs import open_pipe
+from bayes_asr.train.start import train
 from bayes_asr.trials.search_runs import Outcome, Plan, Trial, search
 from bayes_asr.trials.space import Settings, as_set, combine, draw, read_space
 
@@ -61,7 +63,8 @@ def run(args: argparse.Namespace) -> None:
         "seed": None if args.grid else args.seed,
         "rungs": list(rungs),
     }
-    plan = Plan(rungs, args.stop_at, args.nj, open_pipe if args.allow_pipes else None)
+    run_trial = partial(train, open_pipe=open_pipe if args.allow_pipes else None)
+    plan = Plan(run_trial, rungs, args.stop_at, args.nj)
     outcomes = search(trials, plan, args.out, about)
     if args.json:
         print(json.dumps([vars(outcome) for outcome in outcomes], indent=1))

@@ -5,14 +5,14 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.cli.arguments import processes
 from bayes_asr.config import load
-from bayes_asr.corpus.sets import locate_all
+from bayes_asr.corpus.sets import locate_streams
 from bayes_asr.errors import InputError
 from bayes_asr.lock import alone_in
 from bayes_asr.programs import JOB, open_pipe
@@ -68,15 +68,50 @@ class Inputs:
     moves: Moves = ()
 
 
-def list_inputs(run: Path, data: Path | None, on: str | None, more: Iterable[Path] = ()) -> Inputs:
+def add_stream_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --stream, for the directories of further streams beside --data."""
+    parser.add_argument(
+        "--stream",
+        action="append",
+        type=_stream,
+        default=[],
+        metavar="NAME=DIR",
+        help="with --data: Kaldi data directory of a further stream that the run reads",
+    )
+
+
+def _stream(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=DIR, as in fbank=data-fbank/x")
+    return name, Path(path)
+
+
+def gather_streams(args: argparse.Namespace) -> dict[str, Path]:
+    """What --stream says; InputError where it says a stream twice, or goes without --data."""
+    if args.stream and not args.data:
+        raise InputError("--stream goes with --data; the sets of a run have their streams")
+    streams = dict(args.stream)
+    if len(streams) < len(args.stream):
+        raise InputError("--stream names a stream twice; give each once")
+    return streams
+
+
+def list_inputs(
+    run: Path,
+    data: Path | None,
+    on: str | None,
+    more: Iterable[Path] = (),
+    streams: Mapping[str, Path] | None = None,
+) -> Inputs:
     """What log-likelihoods of a data directory, or else of the set `on`, depend on, and more."""
     recorded = run / "config.yaml"
     moves: Moves = ()
-    folders = [data] if data else []
+    folders = [*([data] if data else []), *(streams or {}).values()]
     if on or recorded.exists():
         config = load([recorded])
         moves = config.data.moves
-        folders = locate_all(config, on, "features") if on else folders
+        folders = locate_streams(config, on) if on else folders
     tables = [folder / name for folder in folders for name in DATA_DIR]
     return Inputs([run / "best.pt", recorded, *tables, *more], moves)
 

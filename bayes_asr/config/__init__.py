@@ -4,11 +4,11 @@
 ranges; `merge` lays files and `--set a.b=c` over base.yaml; `explain` says what a key means.
 """
 
+from bayes_asr.config.decode_keys import DecodeConfig
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, SetConfig, StreamConfig
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import (
     Config,
-    DecodeConfig,
     ModelConfig,
     RecipeConfig,
     ScoreConfig,

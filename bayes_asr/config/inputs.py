@@ -1,19 +1,14 @@
 """The keys that say what a network reads and learns: sets, streams, labels."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from bayes_asr.catalogue import nearest
-from bayes_asr.config.ranges import NAME, Context, Share, Units, Within
+from bayes_asr.config.ranges import Context, Share, Units, Within
 from bayes_asr.errors import InputError
 
 Directories = Mapping[str, tuple[str, ...]]
 """Of each stream or label set, by its name, what `features` or `alignments` are of the first."""
-
-STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
-TAKEN = re.compile(rf"features|cmvn|layer\d+|pdfs|monophones|{NAME}")  # which mean something else
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,33 +60,12 @@ class DataConfig:
     def __post_init__(self) -> None:
         for name, part in (("train", self.train), ("dev", self.dev)):
             _refuse_both(f"data.{name}", part)
-        for kind, known in (
-            ("streams", self.train.stream_names),
-            ("labels", self.train.label_names),
-        ):
-            self._check_names(kind, known)
         for move in self.moved:
             if "=" not in move.lstrip("="):
                 raise InputError(
                     f"data.moved has {move!r}; write OLD=NEW: what names of files begin with, and"
                     " where that is now"
                 )
-
-    def _check_names(self, kind: str, known: list[str]) -> None:
-        """InputError for a name that no stream or label set can have, or that train has not."""
-        for key in ("train", "dev", "test"):
-            for form in (kind, f"{kind}_all_of"):
-                for name in getattr(getattr(self, key), form, ()):
-                    if not STREAM_NAME.fullmatch(name) or TAKEN.fullmatch(name):
-                        raise InputError(
-                            f"data.{key}.{form}.{name} has a name that is taken or not of letters,"
-                            " digits, - and _; choose another"
-                        )
-                    if name not in known:
-                        raise InputError(
-                            f"data.{key}.{form}.{name} is not in data.train.{kind}"
-                            f"{nearest(name, known)}"
-                        )
 
     @property
     def moves(self) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import yaml
 
 from bayes_asr.catalogue import nearest as suggest
+from bayes_asr.config.inputs import StreamConfig
 from bayes_asr.config.ranges import NAME
 from bayes_asr.config.schema import Config, are_alike, hints, keys, section_of
 from bayes_asr.config.values import (
@@ -51,8 +52,11 @@ def load(files: Sequence[Path], settings: Sequence[str] = ()) -> Config:
     file. Raises InputError with the file and line for a key that does not exist, a wrong type or a
     value out of range.
     """
-    config: Config = _built(Config, merge(files, settings), "")
-    return config
+    values = merge(files, settings)
+    config: Config = _built(Config, values, "")
+    plain = _built(StreamConfig, values["streams"][NAME], f"streams.{NAME}.")
+    all_streams = {**dict.fromkeys(config.data.train.stream_names, plain), **config.streams}
+    return dataclasses.replace(config, streams=all_streams)
 
 
 def load_section(name: str, files: Sequence[Path]) -> Any:

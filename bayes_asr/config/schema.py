@@ -5,7 +5,8 @@ sections, conf/base.yaml describes one of them, called NAME, which says what the
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -13,14 +14,15 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 
 from bayes_asr.catalogue import UNIT_OPTIONS, check_unit, nearest
+from bayes_asr.config.decode_keys import DecodeConfig
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
 from bayes_asr.config.ranges import NAME, Dropout, Units, Within
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
-LM_WEIGHTS = Within(1e-3, 1e3)
-PENALTIES = Within(-1e3, 1e3)
+STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
+TAKEN = re.compile(rf"features|cmvn|layer\d+|pdfs|monophones|{NAME}")  # which mean something else
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,29 +58,6 @@ class ModelConfig:
             raise InputError(
                 f"model.hand_on is prob, but {self.unit} computes no probabilities; use log"
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecodeConfig:
-    """Search options, with the names and meanings of Kaldi's latgen-faster-mapped."""
-
-    acoustic_scale: Annotated[float, Within(1e-6, 1e3)]
-    beam: Annotated[float, Within(1e-3, 1e6)]
-    lattice_beam: Annotated[float, Within(1e-3, 1e6)]
-    max_active: Annotated[int, Within(2, 2**31 - 1)]
-    min_active: Annotated[int, Within(0, 2**31 - 1)]
-    lm_weights: tuple[Annotated[float, LM_WEIGHTS], ...]
-    insertion_penalties: tuple[Annotated[float, PENALTIES], ...]
-
-    def __post_init__(self) -> None:
-        if self.min_active > self.max_active:
-            raise InputError(
-                f"decode.min_active is {self.min_active}, more than decode.max_active,"
-                f" {self.max_active}"
-            )
-        for key in ("lm_weights", "insertion_penalties"):
-            if not getattr(self, key):
-                raise InputError(f"decode.{key} is empty; name at least one value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +97,7 @@ class Config:
     seed: Annotated[int, Within(0, 2**31 - 1)]
     data: DataConfig
     features: FeatureConfig
-    streams: Mapping[str, StreamConfig]
+    streams: Mapping[str, StreamConfig]  # of each of data.train.streams
     model: ModelConfig
     train: TrainConfig
     decode: DecodeConfig
@@ -127,10 +106,20 @@ class Config:
 
     def __post_init__(self) -> None:
         known = self.data.train.stream_names
+        _check_names(self.data, "streams", known)
+        _check_names(self.data, "labels", self.data.train.label_names)
         for name in self.streams:
             if name not in known:
                 raise InputError(
                     f"streams.{name} is of no stream of data.train.streams{nearest(name, known)}"
+                )
+        learnt = {target.partition(".")[0] for target in self.train.target_weights}
+        for name in self.data.train.label_names:
+            if name not in learnt:
+                raise InputError(
+                    f"data.train.labels.{name} is learnt by no output: give"
+                    f" train.target_weights.{name}.pdfs a weight, or .monophones, or {name} where"
+                    " the labels are whole numbers"
                 )
 
     def save(self, path: Path) -> None:
@@ -140,6 +129,23 @@ class Config:
             return
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def _check_names(data: DataConfig, kind: str, known: Sequence[str]) -> None:
+    """InputError for a name that no stream or label set can have, or that train has not."""
+    for key in ("train", "dev", "test"):
+        for form in (kind, f"{kind}_all_of"):
+            for name in getattr(getattr(data, key), form, ()):
+                if not STREAM_NAME.fullmatch(name) or TAKEN.fullmatch(name):
+                    raise InputError(
+                        f"data.{key}.{form}.{name} has a name that is taken or not of letters,"
+                        " digits, - and _; choose another"
+                    )
+                if name not in known:
+                    raise InputError(
+                        f"data.{key}.{form}.{name} is not in data.train.{kind}"
+                        f"{nearest(name, known)}"
+                    )
 
 
 def as_yaml(config: Config) -> str:

@@ -1,5 +1,6 @@
-"""Alignments in an archive of the index, from which each is read when it is used."""
+"""Alignments and labels in archives of the index, from which each is read when it is used."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,31 @@ from bayes_asr.corpus.index import (
     state_of,
 )
 from bayes_asr.log import LOGGER
+from bayes_asr.tables.jobs import find_alignments
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.vectors import Places, StoredVectors, write_vectors
 from bayes_asr.targets.alignments import (
     Alignments,
     add_to_hash,
     begin_hash,
-    find_archives,
     iter_alignments,
 )
+from bayes_asr.targets.labels import (
+    IntegerLabels,
+    Labels,
+    Noting,
+    has_model,
+    iter_integers,
+    list_label_files,
+    read_integers,
+)
+
+
+def open_labels(path: Path, index: Index | None) -> Labels:
+    """A label set, held in memory unless there is an index."""
+    if has_model(path):
+        return index_alignments(path, index) if index else Alignments(path)
+    return index_integers(path, index) if index else read_integers(path)
 
 
 def index_alignments(directory: Path, index: Index) -> Alignments:
@@ -32,19 +49,54 @@ def index_alignments(directory: Path, index: Index) -> Alignments:
         model = read_transition_model(directory / "final.mdl")
         total = begin_hash(model)
         aligned = add_to_hash(iter_alignments(directory, model), total)
-        with keeping():  # where it is the reading that fails, it does so in memory again
-            places = write_vectors(aligned, folder / f"{name}.ark")
-        return {"digest": np.array(total.hexdigest()), **vars(places)}
+        places = _keep(aligned, folder / f"{name}.ark")
+        return {"digest": np.array(total.hexdigest()), **places}
 
     def use(folder: Path, found: Arrays) -> Alignments:
-        digest = str(found["digest"])
-        places = Places(**{key: found[key] for key in found if key != "digest"})
-        return Alignments(directory, StoredVectors(folder / f"{name}.ark", places), digest)
+        digest = str(found.pop("digest"))
+        return Alignments(directory, _open(folder / f"{name}.ark", found), digest)
 
-    made_from = {str(path): state_of(path) for path in find_archives(directory)}
-    made_from[str(directory / "final.mdl")] = state_of(directory / "final.mdl")
+    files = [*find_alignments(directory), directory / "final.mdl"]
     try:
-        return index.of(name, made_from, make, use)
+        return index.of(name, _states(files), make, use)
     except NotKeptError as error:
         LOGGER.warning("no index of the alignments, which are held in memory: %s", error)
         return Alignments(directory)
+
+
+def index_integers(path: Path, index: Index) -> IntegerLabels:
+    """Labels that are whole numbers, likewise."""
+    name = f"labels-{name_of(path)}"
+
+    def make(folder: Path) -> Arrays:
+        noting = Noting()
+        places = _keep(noting(iter_integers(path)), folder / f"{name}.ark")
+        utt, greatest = noting.greatest
+        about = {"digest": noting.digest, "greatest": greatest, "greatest_of": utt}
+        return {**{key: np.array(value) for key, value in about.items()}, **places}
+
+    def use(folder: Path, found: Arrays) -> IntegerLabels:
+        greatest = str(found.pop("greatest_of")), int(found.pop("greatest"))
+        digest = str(found.pop("digest"))
+        stored = _open(folder / f"{name}.ark", found)
+        return IntegerLabels(path, stored, stored.lengths, digest, greatest)
+
+    try:
+        return index.of(name, _states(list_label_files(path)), make, use)
+    except NotKeptError as error:
+        LOGGER.warning("no index of the labels, which are held in memory: %s", error)
+        return read_integers(path)
+
+
+def _states(files: list[Path]) -> dict[str, str]:
+    return {str(path): state_of(path) for path in files}
+
+
+def _keep(vectors: Iterator[tuple[str, np.ndarray]], ark: Path) -> Arrays:
+    """Write vectors, and return their places."""
+    with keeping():  # where it is the reading that fails, it does so in memory again
+        return vars(write_vectors(vectors, ark))
+
+
+def _open(ark: Path, places: Arrays) -> StoredVectors:
+    return StoredVectors(ark, Places(**places))

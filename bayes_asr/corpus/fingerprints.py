@@ -11,23 +11,26 @@ from bayes_asr.features.stored import Features
 TABLES = ("feats.scp", "utt2spk", "cmvn.scp", "frontend.json")
 
 
-def hash_inputs(data: LabelledSet) -> dict[str, str]:
-    """A hash of everything that a set is made of, by file or directory.
+def hash_stream(data: LabelledSet, stream: str) -> dict[str, str]:
+    """A hash of everything that a stream of a set and its alignments are made of, by file or
+    directory.
 
     Tables are hashed whole, alignments and their model as what they say, whatever compressed them.
     So are the archives of speaker statistics, where these are used. Of an archive of features,
     which may be as large as a disk, its size and 64 KiB at its beginning, middle and end. What a
     pipe prints is not looked at; the scp has its command.
     """
-    streams = data.streams.values()
-    if not all(archive.exists() for features in streams for archive in features.archives):
+    features = data.streams[stream]
+    if not all(archive.exists() for archive in features.archives):
         data.check()  # says of which utterance
-    found = {
-        str(path): content_hash(content)
-        for features in streams
-        for path, content in _contents(features)
-    }
+    found = {str(path): content_hash(content) for path, content in _contents(features)}
     return {**found, **{str(part.directory): part.digest for part in data.alignments.parts}}
+
+
+def hash_labels(data: LabelledSet) -> dict[str, str]:
+    """A hash of what each directory of the further label sets says."""
+    parts = (part for labels in data.labels.values() for part in labels.parts)
+    return {str(part.directory): part.digest for part in parts}
 
 
 def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:

@@ -1,23 +1,28 @@
 """From the configuration's directories to labelled sets: what is found, what is skipped."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from bayes_asr.config import Config, DataConfig, FeatureConfig
-from bayes_asr.corpus.alignments_index import index_alignments
+from bayes_asr.config import Config, DataConfig
+from bayes_asr.corpus.alignments_index import index_alignments, open_labels
 from bayes_asr.corpus.index import Index
+from bayes_asr.corpus.label_sets import check_labels, check_lengths, join_labels, name_targets
 from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.listing import index_utterances, join_listings, list_utterances
+from bayes_asr.corpus.listing import Listing, index_utterances, join_listings, list_utterances
 from bayes_asr.errors import InputError, least_share
 from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.stored import Features
+from bayes_asr.features.streams import check_dimensions, check_speakers, say_stream
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.joined import check_statistics, join_data_dirs
+from bayes_asr.tables.sorted import split_table
 from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.targets.alignments import Alignments, JoinedAlignments, check_transitions
+from bayes_asr.targets.labels import Labels
 
 MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
 NAMED = 5  # how many utterances a message names
@@ -59,17 +64,25 @@ def _say_others(others: Sequence[Path], several: str) -> str:
     return f", the first that exists; not used: {', '.join(map(str, others))}{key}"
 
 
-def locate_all(config: Config, name: str, kind: str) -> list[Path]:
-    """The directories of the features or alignments (`kind`) of the set `name`.
+def locate_all(config: Config, name: str, kind: str, of: str = "") -> list[Path]:
+    """The directories of the features or alignments (`kind`) of the set `name`; or, of a stream or
+    a label set `of` this name, those of the streams or labels (`kind`).
 
     All of those that are to be taken together, or else the first that exists.
     """
-    where, what = getattr(config.data, name), f"{name} {kind}"
-    together = getattr(where, f"{kind}_all_of", ())
+    where, what = getattr(config.data, name), f"{name} {kind}{of and f' {of}'}"
+    candidates, together = getattr(where, kind), getattr(where, f"{kind}_all_of", ())
+    if of:
+        candidates, together = candidates.get(of, ()), dict(together).get(of, ())
+        if not candidates and not together:
+            raise InputError(
+                f"data.{name}.{kind} has no {of}, but data.train.{kind} has; name the directories"
+                f" of {of} there"
+            )
     if together:
         return [locate([candidate], config.data, what) for candidate in together]
     several = f"data.{name}.{kind}_all_of" if hasattr(where, f"{kind}_all_of") else ""
-    return [locate(getattr(where, kind), config.data, what, several)]
+    return [locate(candidates, config.data, what, several)]
 
 
 def locate_model(config: Config) -> Path:
@@ -79,12 +92,31 @@ def locate_model(config: Config) -> Path:
 
 def data_dir(config: Config, name: str, open_pipe: OpenPipe | None = None) -> DataDir:
     """Read the data directory of the set `name` (train, dev or test), or several as one."""
-    return join_data_dirs(
-        [
-            read_data_dir(path, open_pipe=open_pipe, moves=config.data.moves)
-            for path in locate_all(config, name, "features")
-        ]
+    return _read_data_dirs(config, locate_all(config, name, "features"), open_pipe)
+
+
+def locate_streams(config: Config, name: str) -> list[Path]:
+    """The directories of all streams of a set."""
+    further = (
+        path
+        for stream in config.data.train.stream_names
+        for path in locate_all(config, name, "streams", stream)
     )
+    return [*locate_all(config, name, "features"), *further]
+
+
+def stream_dirs(config: Config, name: str, open_pipe: OpenPipe | None = None) -> dict[str, DataDir]:
+    """The data directories of all streams of a set, by name, the features first."""
+    further = {
+        stream: _read_data_dirs(config, locate_all(config, name, "streams", stream), open_pipe)
+        for stream in config.data.train.stream_names
+    }
+    return {FEATURES: data_dir(config, name, open_pipe), **further}
+
+
+def _read_data_dirs(config: Config, paths: Sequence[Path], open_pipe: OpenPipe | None) -> DataDir:
+    moves = config.data.moves
+    return join_data_dirs([read_data_dir(path, open_pipe=open_pipe, moves=moves) for path in paths])
 
 
 def data_with_stm(config: Config, name: str) -> Path:
@@ -100,9 +132,10 @@ def data_with_stm(config: Config, name: str) -> Path:
 
 
 def features_of(
-    data: DataDir, options: FeatureConfig, open_pipe: OpenPipe | None = None
+    data: DataDir, config: Config, stream: str = FEATURES, open_pipe: OpenPipe | None = None
 ) -> Features:
-    """The features of a data directory, prepared as `options` say."""
+    """The features of a data directory, prepared as the configuration says of a stream."""
+    options = config.features if stream == FEATURES else config.streams[stream]
     return Features(data, FrontEnd(**vars(options)), open_pipe=open_pipe)
 
 
@@ -126,7 +159,8 @@ def open_sets(
     """
     train = open_set(config, "train", open_pipe, index)
     _announce_dimension(train.features, config.data)
-    if not any((Path(config.data.dir) / path).exists() for path in config.data.dev.alignments):
+    candidates = (*config.data.dev.alignments, *config.data.dev.alignments_all_of)
+    if not any((Path(config.data.dir) / path).exists() for path in candidates):
         return _held_out(train, config.data.held_out)
     dev = open_set(config, "dev", open_pipe, index)
     _check_alike(train, dev)
@@ -136,35 +170,72 @@ def open_sets(
 def open_set(
     config: Config, name: str, open_pipe: OpenPipe | None = None, index: Index | None = None
 ) -> LabelledSet:
-    """Open the features and alignments of a set, and report which utterances lack either."""
+    """Open all streams and label sets of a set, and report which utterances lack any of them."""
     directories = locate_all(config, name, "features")
     paths = locate_all(config, name, "alignments")
     aligned = [index_alignments(path, index) if index else Alignments(path) for path in paths]
     alignments = aligned[0] if len(aligned) == 1 else JoinedAlignments(aligned)
-    moves = config.data.moves
-    found = join_listings(
-        [
-            index_utterances(directory, alignments, open_pipe, index, moves)
-            if index
-            else list_utterances(directory, alignments, open_pipe, moves)
-            for directory in directories
-        ]
-    )
-    if config.features.cmvn != "none":
-        check_statistics(found.data.parts)
-    features = features_of(found.data, config.features, open_pipe)
-    data, labels = (" and ".join(map(str, some)) for some in (directories, paths))
-    for what, skipped in (
-        (f"features in {data}", found.without_features),
-        (f"alignment in {labels}", found.without_alignment),
-    ):
-        report_skipped(f"{name}: no {what}", skipped, found.total, config.data.max_skipped)
-    if not found.lengths:
+
+    def list_all(places: Sequence[Path]) -> list[Listing]:
+        read = partial(index_utterances, index=index) if index else list_utterances
+        return [read(place, alignments, open_pipe, moves=config.data.moves) for place in places]
+
+    def report(what: str, places: Sequence[Path], skipped: list[str]) -> None:
+        why = f"{name}: no {what} in {' and '.join(map(str, places))}"
+        report_skipped(why, skipped, found.total, config.data.max_skipped)
+
+    listings = list_all(directories)
+    found = join_listings(listings)
+    streams = {FEATURES: _open_features(config, FEATURES, found.data, open_pipe)}
+    report("features", directories, found.without_features)
+    report("alignment", paths, found.without_alignment)
+    lengths = found.lengths
+    if not lengths:
+        data, labelled = (" and ".join(map(str, some)) for some in (directories, paths))
         raise InputError(
-            f"{name}: none of the {found.total} utterances of {data} has an alignment in {labels};"
-            f" name the alignments of these utterances as data.{name}.alignments"
+            f"{name}: none of the {found.total} utterances of {data} has an alignment in"
+            f" {labelled}; name the alignments of these utterances as data.{name}.alignments"
         )
-    return LabelledSet({FEATURES: features}, alignments.targets, alignments, found.lengths)
+    for stream in config.data.train.stream_names:
+        places = locate_all(config, name, "streams", stream)
+        other = join_listings(list_all(places)).data
+        streams[stream] = _open_features(config, stream, other, open_pipe)
+        check_speakers(streams[FEATURES], streams[stream], lengths)
+        lengths, missing = split_table(lengths, other.feats or {})
+        report(say_stream(stream), places, missing)
+    labels: dict[str, Labels] = {}
+    for label in config.data.train.label_names:
+        places = locate_all(config, name, "labels", label)
+        labels[label] = join_labels([open_labels(path, index) for path in places])
+        lengths, missing = split_table(lengths, labels[label].lengths)
+        report(f"labels of {label}", places, missing)
+        check_lengths(alignments, labels[label], lengths)
+    parts = _name_parts(directories, [split_table(one.lengths, lengths)[0] for one in listings])
+    targets = {**alignments.targets, **name_targets(labels)}
+    return LabelledSet(streams, targets, alignments, lengths, labels, parts)
+
+
+def _open_features(
+    config: Config, stream: str, data: DataDir, open_pipe: OpenPipe | None
+) -> Features:
+    """Features of a set of which several directories must say alike what speakers have."""
+    features = features_of(data, config, stream, open_pipe)
+    if features.front_end.cmvn != "none":
+        check_statistics(data.parts)
+    return features
+
+
+def _name_parts(
+    directories: Sequence[Path], lengths: Sequence[Mapping[str, int]]
+) -> dict[str, Mapping[str, int]]:
+    """The lengths of each of several directories, by its name, or by all of its path where two
+    have the same name; nothing for one directory.
+    """
+    if len(directories) == 1:
+        return {}
+    names = [directory.name for directory in directories]
+    names = names if len(set(names)) == len(names) else [str(path) for path in directories]
+    return {name: some for name, some in zip(names, lengths, strict=True) if some}
 
 
 def report_skipped(
@@ -205,14 +276,10 @@ def _announce_dimension(features: Features, data: DataConfig) -> None:
 
 def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
     check_transitions(train.alignments, dev.alignments)
+    for label, labels in dev.labels.items():
+        check_labels(train.labels[label], labels)
     for name, features in dev.streams.items():
-        expected = train.streams[name].dimensions
-        if features.dimensions != expected:
-            utt = features.utterances[0]
-            raise InputError(
-                f"{features.where(utt)}: {utt} has {features.dimensions} dimensions, but the"
-                f" training features have {expected}; extract all features alike"
-            )
+        check_dimensions(name, features, train.streams[name])
 
 
 def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSet]:
@@ -240,6 +307,6 @@ def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSe
         for chosen in (False, True)
     )
     return (
-        replace(train, lengths=remaining, kept={}),
-        replace(train, lengths=out, kept={}),
+        replace(train, lengths=remaining, parts={}, kept={}),
+        replace(train, lengths=out, parts={}, kept={}),
     )

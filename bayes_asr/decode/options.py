@@ -1,9 +1,9 @@
 """How to search: names, meanings and defaults of Kaldi's decoders."""
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import get_args, get_type_hints
 
-from bayes_asr.config.schema import DecodeConfig, hints
+from bayes_asr.config.decode_keys import DecodeConfig
 from bayes_asr.errors import InputError
 
 UNLIMITED = 2**31 - 1
@@ -29,7 +29,7 @@ class DecodeOptions:
 
     def __post_init__(self) -> None:
         """Refuse what no search can run with, or no configuration may say."""
-        for name, hint in hints(DecodeConfig).items():
+        for name, hint in get_type_hints(DecodeConfig, include_extras=True).items():
             value = getattr(self, name, None)
             if value is None:
                 continue

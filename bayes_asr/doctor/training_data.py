@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -11,11 +11,7 @@ import torch
 
 from bayes_asr.config import Config
 from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import (
-    data_dir,
-    features_of,
-    training_and_dev,
-)
+from bayes_asr.corpus.sets import features_of, stream_dirs, training_and_dev
 from bayes_asr.doctor.check import (
     CHECKPOINTS,
     HERE,
@@ -25,6 +21,8 @@ from bayes_asr.doctor.check import (
     describe_lacking,
     format_gib,
 )
+from bayes_asr.features.front_end import FEATURES
+from bayes_asr.features.streams import check_headers, say_stream
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tables.binary import OpenPipe
@@ -46,8 +44,9 @@ def check_corpus(
     with collect_messages(checks, "training data", blocking=True):
         architecture(config.model, {"features": 1}, {"pdfs": 1})
         train, dev = training_and_dev(config, open_pipe)
+        heads = plan_network(config, train)["heads"]
         for name, data in (("train", train), ("dev", dev)):
-            checks.append(Check(name, "ok", _describe(data)))
+            checks.append(Check(name, "ok", _describe(data, heads)))
         checks += _estimate_resources(config, train, dev, out)
     for name in ("train", "dev", "test"):
         with collect_messages(checks, f"{name} set"):
@@ -55,34 +54,36 @@ def check_corpus(
     return checks
 
 
-def _describe(data: LabelledSet) -> str:
+def _describe(data: LabelledSet, wanted: Iterable[str]) -> str:
     """Read some utterances, and count all; their headers were compared with the alignments."""
     sample = _pick_spread(list(data.lengths))
     shapes = {sum(x.shape[1] for x in data.prepare(utt).values()) for utt in sample}
+    dimensions = " + ".join(str(features.dimensions) for features in data.streams.values())
+    heads = ", ".join(f"{data.targets[name].size} {name}" for name in wanted)
     return (
-        f"{len(data.lengths)} utterances, {sum(data.lengths.values())} frames,"
-        f" {data.features.dimensions} dimensions ({shapes.pop()} for the network),"
-        f" {data.alignments.model.num_pdfs} pdfs; {len(sample)} utterances read"
+        f"{len(data.lengths)} utterances, {sum(data.lengths.values())} frames, {dimensions}"
+        f" dimensions ({shapes.pop()} for the network), {heads}; {len(sample)} utterances read"
     )
 
 
 def _check_set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterator[Check]:
     """Which utterances of a set have what, and whether forward would read them all."""
-    data = data_dir(config, name, open_pipe)
-    features = features_of(data, config.features, open_pipe)
+    directories = stream_dirs(config, name, open_pipe)
+    data = directories[FEATURES]
+    streams = {of: features_of(at, config, of, open_pipe) for of, at in directories.items()}
     counts = [f"{len(data.utt2spk)} utterances"]
-    for what, there in (("features", data.feats or {}), ("text", data.text or {})):
-        missing = [utt for utt in data.utt2spk if utt not in there]
+    there = {say_stream(of): at.feats or {} for of, at in directories.items()}
+    for what, table in {**there, "text": data.text or {}}.items():
+        missing = [utt for utt in data.utt2spk if utt not in table]
         counts.append(f"{len(data.utt2spk) - len(missing)} with {what}")
         if missing:
             yield Check(f"{name} set", "warning", describe_lacking(data, missing, what))
-    for utt in features.utterances:
-        frames, columns = features.read_shape(utt) or (1, features.dimensions)
-        if not frames or columns != features.dimensions:
-            features.refuse_shape(utt, frames, columns)
-    sample = _pick_spread(features.utterances)
-    for utt in sample:
-        features[utt]
+    sample = _pick_spread(streams[FEATURES].utterances)
+    for stream, features in streams.items():
+        check_headers(streams, stream)
+        for utt in sample:
+            if utt in features:
+                features[utt]
     counts.append(f"all headers and {len(sample)} matrices read")
     yield Check(f"{name} set", "ok", ", ".join(counts))
 

@@ -14,7 +14,14 @@ import numpy as np
 import torch
 
 from bayes_asr.config import Config
-from bayes_asr.corpus.sets import data_dir, data_with_stm, features_of, locate, locate_model
+from bayes_asr.corpus.sets import (
+    data_dir,
+    data_with_stm,
+    features_of,
+    locate,
+    locate_model,
+    stream_dirs,
+)
 from bayes_asr.decode.archive import choose_decoder
 from bayes_asr.doctor.check import (
     CHECKPOINTS,
@@ -25,6 +32,8 @@ from bayes_asr.doctor.check import (
     format_gib,
 )
 from bayes_asr.errors import InputError
+from bayes_asr.features.stored import Features
+from bayes_asr.features.streams import check_dimensions, say_stream
 from bayes_asr.files import is_there
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.runs.tensorboard import check_available
@@ -110,13 +119,11 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
     """Whether there are features, alignments, and room for what training writes."""
     if config.train.tensorboard:
         check_available()
-    features = features_of(data_dir(config, "train", open_pipe), config.features, open_pipe)
+    streams = _open_streams(config, "train", open_pipe)
     _, model = _read_model(config)
-    size = features[features.utterances[0]].shape[1]
+    sizes = {name: some[some.utterances[0]].shape[1] for name, some in streams.items()}
     with torch.device("meta"):  # counted, not made
-        network = AcousticModel(
-            **architecture(config.model, {"features": size}, {"pdfs": model.num_pdfs})
-        )
+        network = AcousticModel(**architecture(config.model, sizes, {"pdfs": model.num_pdfs}))
     needed = CHECKPOINTS * 4 * sum(p.numel() for p in network.parameters())
     free = shutil.disk_usage(out).free
     if needed > free:
@@ -124,27 +131,30 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
             f"{out.absolute()}: training writes about {format_gib(needed)}, but"
             f" {format_gib(free)} are free; free some space, or choose another --out"
         )
-    yield Check("training", "ok", f"{size} values for the network, {model.num_pdfs} pdfs")
+    values = sum(sizes.values())
+    yield Check("training", "ok", f"{values} values for the network, {model.num_pdfs} pdfs")
+
+
+def _open_streams(config: Config, name: str, open_pipe: OpenPipe | None) -> dict[str, Features]:
+    directories = stream_dirs(config, name, open_pipe)
+    return {of: features_of(at, config, of, open_pipe) for of, at in directories.items()}
 
 
 def _look_at_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
     """Whether every utterance that is to be decoded has features as those of training."""
-    trained = features_of(data_dir(config, "train", open_pipe), config.features, open_pipe)
+    trained = _open_streams(config, "train", open_pipe)
     for name in DECODED:
         data = data_dir(config, name, open_pipe)
-        features = features_of(data, config.features, open_pipe)
-        if features.missing:
-            lacking = describe_lacking(data, features.missing, "features")
-            raise InputError(f"{lacking}; compute them, or take these utterances out")
-        if features.dimensions != trained.dimensions:
-            utt = features.utterances[0]
-            raise InputError(
-                f"{features.where(utt)}: {utt} has {features.dimensions} dimensions, but the"
-                f" training features have {trained.dimensions}; extract all features alike"
-            )
-        gone = next((path for path in features.archives if not os.path.exists(path)), None)
-        if gone:
-            raise InputError(f"{gone}: {data.path / 'feats.scp'} names it, but it is not there")
+        for stream, features in _open_streams(config, name, open_pipe).items():
+            missing = [utt for utt in data.utt2spk if utt not in features]
+            if missing:
+                lacking = describe_lacking(data, missing, say_stream(stream))
+                raise InputError(f"{lacking}; compute them, or take these utterances out")
+            check_dimensions(stream, features, trained[stream])
+            gone = next((path for path in features.archives if not os.path.exists(path)), None)
+            if gone:
+                table = features.directories[0] / "feats.scp"
+                raise InputError(f"{gone}: {table} names it, but it is not there")
         yield Check(f"{name} set", "ok", f"{len(data.utt2spk)} utterances")
 
 

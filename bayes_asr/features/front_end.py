@@ -5,6 +5,7 @@ the speaker statistics carry numbers from elsewhere: from the training data and 
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there
 
-FEATURES = "features"  # the only stream that a configuration has
+FEATURES = "features"  # the first stream, which says who speaks and how many frames there are
 Cmvn = Literal["none", "mean", "mean-variance"]
 DELTA_WINDOW = 2  # frames on either side of a derivative
 VARIANCE_FLOOR = 1e-20  # as Kaldi's apply-cmvn
@@ -131,6 +132,43 @@ class FrontEnd:
     right_context: int = 0
     normalisation: Normalisation | None = None
     sound: Mapping[str, Any] | None = None
+    subsampling: int | Literal["utterance"] = 1
+    """Of how many frames of the first stream each of its frames is; -n: it has n for each of them;
+    utterance: it has one vector for all of them."""
+
+    def fits(self, own: int, frames: int) -> bool:
+        """Whether so many frames of its own are as long as so many of the first stream.
+
+        The last frame of the slower of the two may stand for fewer, as Kaldi's subsample-feats
+        leaves them.
+        """
+        if self.subsampling == "utterance":
+            return own == 1
+        if self.subsampling < 0:
+            return frames == self.reach(own)
+        return own == -(-frames // self.subsampling)
+
+    def reach(self, own: int) -> float:
+        """How many frames of the first stream so many of its own go with, at most."""
+        if self.subsampling == "utterance":
+            return math.inf if own else 0
+        return -(own // self.subsampling) if self.subsampling < 0 else own * self.subsampling
+
+    def spread(self, matrix: np.ndarray, frames: int) -> np.ndarray:
+        """Its frame [T, F] at each of the frames [frames] of the first stream, [frames, F].
+
+        Frames of a slower stream are repeated; of a faster one, those are taken at which a frame of
+        the first stream begins.
+        """
+        if self.subsampling == 1:
+            return matrix
+        return matrix[self.place(np.arange(frames))]
+
+    def place(self, frames: np.ndarray) -> np.ndarray:
+        """Which of its frames goes with each of some frames [T] of the first stream."""
+        if self.subsampling == "utterance":
+            return np.zeros_like(frames)
+        return frames * -self.subsampling if self.subsampling < 0 else frames // self.subsampling
 
     @property
     def size(self) -> int:
@@ -183,7 +221,8 @@ class FrontEnd:
     @property
     def preparation(self) -> str:
         """What is done before normalisation, for comparison."""
-        return f"cmvn {self.cmvn}, {self.shape}"
+        rate = "" if self.subsampling == 1 else f", subsampling {self.subsampling}"
+        return f"cmvn {self.cmvn}, {self.shape}{rate}"
 
     def content(self) -> dict[str, Any]:
         """It as arrays and plain values."""
@@ -195,6 +234,7 @@ class FrontEnd:
             "mean": self._measured.mean,
             "deviation": self._measured.deviation,
             "sound": None if self.sound is None else dict(self.sound),
+            **({} if self.subsampling == 1 else {"subsampling": self.subsampling}),
         }
 
     @classmethod
@@ -204,7 +244,10 @@ class FrontEnd:
         normalisation = Normalisation(given.pop("mean"), given.pop("deviation"))
         mean, deviation = normalisation.mean, normalisation.deviation
         numbers = (given["deltas"], given["left_context"], given["right_context"])
-        if given["cmvn"] not in get_args(Cmvn) or min(numbers) < 0 or mean.shape != deviation.shape:
+        rate = given.get("subsampling", 1)
+        is_rate = rate == "utterance" or (type(rate) is int and rate not in (0, -1))
+        alike = mean.shape == deviation.shape
+        if given["cmvn"] not in get_args(Cmvn) or min(numbers) < 0 or not alike or not is_rate:
             raise ValueError(f"a front end of {given} and {len(mean)} means")
         return cls(**given, normalisation=normalisation)
 

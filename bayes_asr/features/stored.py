@@ -42,6 +42,11 @@ class Features:
         """The data directory, or those that are joined."""
         return [part.path for part in self._data.parts]
 
+    def directory(self, utt: str) -> Path:
+        """The data directory that has the features of an utterance, for messages."""
+        parts = self._data.parts
+        return next((part.path for part in parts if utt in (part.feats or {})), self._data.path)
+
     @cached_property
     def sound(self) -> dict[str, Any] | None:
         """What made the features of sound; None where a directory does not say."""
@@ -128,6 +133,18 @@ class Features:
             f"{self.where(utt)}: {utt} has {frames} frames of {columns} values, but"
             f" {self.utterances[0]} of the same feats.scp has {self.dimensions} values;"
             " extract all features alike"
+        )
+
+    def refuse_frames(
+        self, stream: str, utt: str, own: int, first: "Features", frames: int
+    ) -> NoReturn:
+        """Raise InputError for an utterance of another length than in the first stream."""
+        rate = self.front_end.subsampling
+        stated = "" if rate == 1 else f" at subsampling {rate}"
+        raise InputError(
+            f"{self.where(utt)}: {utt} has {own} frames in the stream {stream}{stated}"
+            f" ({self.directory(utt)}), but {frames} in {first.directory(utt)}; make both of the"
+            f" same sound, or correct streams.{stream}.subsampling"
         )
 
     def _check_files(self) -> None:

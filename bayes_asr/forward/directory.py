@@ -1,6 +1,6 @@
 """The log-likelihoods of all utterances of a data directory."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -8,10 +8,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from bayes_asr.catalogue import nearest
 from bayes_asr.config import load as load_config
-from bayes_asr.corpus.sets import data_dir, report_skipped
+from bayes_asr.corpus.sets import report_skipped, stream_dirs
 from bayes_asr.errors import InputError, needing_memory
+from bayes_asr.features.front_end import FEATURES
 from bayes_asr.features.stored import Features
+from bayes_asr.features.streams import StoredStreams, say_stream
 from bayes_asr.files import is_there, together
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
 from bayes_asr.forward.onnx_network import OnnxNetwork
@@ -36,6 +39,7 @@ def forward(
     out: Path,
     *,
     data: Path | None = None,
+    streams: Mapping[str, Path] | None = None,
     on: str | None = None,
     counts: Path | None = None,
     max_skipped: float = 0.0,
@@ -46,32 +50,49 @@ def forward(
 ) -> int:
     """Write `out`/loglikes.{ark,scp} for the Kaldi directory `data` or the run's own set `on`.
 
+    streams: the directories of further streams beside `data`, by name.
     Every utterance is computed, aligned or not. Of those of utt2spk a share of `max_skipped` may
     lack features; they are named. chunk: how many frames are computed at a time, in networks that
     do not look ahead; onnx: what `bayes-asr export` has written of the run, to compute with; way:
     how shards are computed, None for here. Returns how many are written.
     """
     network = OnnxNetwork(onnx) if onnx else load(run, counts)
-    recorded = run / "config.yaml"
-    if data:  # for which the network alone would do
-        moves = load_config([recorded]).data.moves if is_there(recorded) else ()
-        directory = read_data_dir(data, open_pipe=open_pipe, moves=moves)
-    else:
-        directory = data_dir(load_config([recorded]), on or "dev", open_pipe)
+    directories = find_streams(run, data, streams or {}, on or "dev", open_pipe)
     if way:
-        features = open_features(network, directory, max_skipped, open_pipe)
+        features = open_streams(network, directories, max_skipped, open_pipe)
         items = share_log_likelihoods(way, network, features, lambda utt, x: (utt, x), chunk)
     else:
-        items = log_likelihoods(network, directory, max_skipped, open_pipe, chunk=chunk)
+        items = log_likelihoods(network, directories, max_skipped, open_pipe, chunk=chunk)
     with alone_in(out), together(out):
         written = write_matrices(items, out / "loglikes.ark", out / "loglikes.scp")
     LOGGER.info("wrote the log-likelihoods of %d utterances to %s", written, out / "loglikes.scp")
     return written
 
 
+def find_streams(
+    run: Path,
+    data: Path | None,
+    further: Mapping[str, Path],
+    on: str,
+    open_pipe: OpenPipe | None = None,
+) -> dict[str, DataDir]:
+    """The data directories of all streams by name: `data` and the `further` ones, or those of the
+    run's own set `on`.
+    """
+    recorded = run / "config.yaml"
+    if not data:
+        return stream_dirs(load_config([recorded]), on, open_pipe)
+    # The network alone would do.
+    moves = load_config([recorded]).data.moves if is_there(recorded) else ()
+    return {
+        name: read_data_dir(path, open_pipe=open_pipe, moves=moves)
+        for name, path in {FEATURES: data, **further}.items()
+    }
+
+
 def log_likelihoods(
     network: Network,
-    data: DataDir,
+    directories: Mapping[str, DataDir],
     max_skipped: float,
     open_pipe: OpenPipe | None = None,
     limited_by: str = "--max-skipped",
@@ -83,28 +104,54 @@ def log_likelihoods(
     Those of utt2spk that lack features are named first; InputError if they are a larger share than
     `max_skipped`, the message calling that limit `limited_by`.
     """
-    features = open_features(network, data, max_skipped, open_pipe, limited_by)
+    features = open_streams(network, directories, max_skipped, open_pipe, limited_by)
     yield from _compute(network, features, follow(features.utterances, "forward"), chunk)
 
 
-def open_features(
+def open_streams(
     network: Network,
-    data: DataDir,
+    directories: Mapping[str, DataDir],
     max_skipped: float,
     open_pipe: OpenPipe | None = None,
     limited_by: str = "--max-skipped",
-) -> Features:
-    """The features that a network reads; the limits are those of `log_likelihoods`."""
-    features = Features(data, network.front_end, open_pipe=open_pipe)
-    why, total = f"no features in {data.path}", len(data.utt2spk)
-    report_skipped(why, features.missing, total, max_skipped, limited_by)
-    return features
+) -> StoredStreams:
+    """The streams that a network reads; the limits are those of `log_likelihoods`.
+
+    InputError unless `directories` are those of its streams.
+    """
+    _check_names(network, directories)
+    opened = StoredStreams(
+        {
+            name: Features(directories[name], front_end, open_pipe=open_pipe)
+            for name, front_end in network.front_ends.items()
+        }
+    )
+    for name, missing in opened.missing.items():
+        why = f"no {say_stream(name)} in {directories[name].path}"
+        report_skipped(why, missing, len(opened.first.speakers), max_skipped, limited_by)
+    return opened
+
+
+def _check_names(network: Network, directories: Mapping[str, DataDir]) -> None:
+    for name in directories:
+        if name not in network.front_ends:
+            raise InputError(
+                f"this network reads no stream {name}, but {', '.join(network.front_ends)}"
+                f"{nearest(name, network.front_ends)}"
+            )
+    missing = [name for name in network.front_ends if name not in directories]
+    if missing:
+        wanted = " ".join(f"--stream {name}=DIR" for name in missing)
+        raise InputError(
+            f"this network reads {', '.join(network.front_ends)} too; give {wanted}, or --on SET"
+            " for a set of the run"
+        )
 
 
 def share_log_likelihoods(
     way: Way,
     network: Network,
-    features: Features,
+    features: StoredStreams,
     use: Callable[[str, np.ndarray], Output],
     chunk: int | None = None,
 ) -> Iterator[Output]:
@@ -117,32 +164,18 @@ def share_log_likelihoods(
         computed = _compute(network, features, utterances, chunk)
         return [use(utt, loglikes) for utt, loglikes in computed]
 
-    sizes = ((utt, range(_count_frames(features, utt))) for utt in features.utterances)
+    sizes = ((utt, range(features.count_frames(utt))) for utt in features.utterances)
     groups = ([utt for utt, _ in group] for group in _groups(sizes))
     return chain.from_iterable(way(compute, ((group[0], group) for group in groups)))
 
 
-def _count_frames(features: Features, utt: str) -> int:
-    return (features.read_shape(utt) or features.read(utt).shape)[0]
-
-
 def _compute(
-    network: Network, features: Features, utterances: Iterable[str], chunk: int | None
+    network: Network, features: StoredStreams, utterances: Iterable[str], chunk: int | None
 ) -> Iterator[tuple[str, np.ndarray]]:
-    matrices = ((utt, _read_input(features, utt, network.front_end.size)) for utt in utterances)
+    matrices = ((utt, features[utt]) for utt in utterances)
     if chunk and isinstance(network, LogLikelihoods):
         return in_chunks(network, matrices, chunk)
     return in_batches(network, matrices)
-
-
-def _read_input(features: Features, utt: str, expected: int) -> np.ndarray:
-    matrix = features[utt]
-    if matrix.shape[1] != expected:
-        raise InputError(
-            f"{features.where(utt)}: {utt} has {matrix.shape[1]} dimensions, but the"
-            f" network was trained on {expected}; use the features it was trained on"
-        )
-    return matrix
 
 
 def in_chunks(

@@ -1,6 +1,6 @@
 """Log-likelihoods: log posterior minus log prior of every pdf at every frame."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bayes_asr.catalogue import nearest
 from bayes_asr.errors import InputError
-from bayes_asr.features.arriving import Arriving
+from bayes_asr.features.arriving import ArrivingStreams
 from bayes_asr.features.front_end import FrontEnd
+from bayes_asr.features.streams import lay_side_by_side, take_apart
 from bayes_asr.forward.plain import PlainStep, PlainUtterance
 from bayes_asr.forward.stream import Stream
 from bayes_asr.nn.frames import pack, unpack
@@ -20,11 +22,19 @@ from bayes_asr.targets.alignments import log_priors, read_counts
 
 BLOCK_FRAMES = 1000
 
+Matrix = Tensor | np.ndarray
+Given = Matrix | Mapping[str, Matrix]
+"""Features [T, F] of the first stream, or of each, by name."""
+
+Statistics = np.ndarray | Mapping[str, np.ndarray] | None
+"""CMVN statistics [2, F+1] of the speaker: of the first stream, or of each, by name."""
+
 
 class LogLikelihoods(nn.Module):
     """A trained network: features [T, F] -> log p(pdf|x) - log p(pdf) [T, P], unscaled float32.
 
-    The front end of the run is applied here, so the features are those on disk. It computes in
+    A network of several streams takes the features of each, by name, each at its own rate. The
+    front end of the run is applied here, so the features are those on disk. It computes in
     double precision: in single, the sums of a matrix product depend on the size of the batch, and
     the neighbours of an utterance moved its log-likelihoods by 1.1e-5 in a trained network of
     3 x 256 units.
@@ -33,54 +43,78 @@ class LogLikelihoods(nn.Module):
     log_priors: Tensor
 
     def __init__(self, network: TrainedNetwork) -> None:
-        """Take the network of a run; InputError where it reads several streams of features."""
+        """Take the network of a run."""
         super().__init__()
-        if len(network.front_ends) > 1:
-            names = ", ".join(network.front_ends)
-            raise InputError(
-                f"this network reads {names}; log-likelihoods are computed of one stream"
-            )
-        ((self.stream_name, front_end),) = network.front_ends.items()
-        self.front_end: FrontEnd = front_end
+        self.front_ends: Mapping[str, FrontEnd] = network.front_ends
         self.model: AcousticModel = network.model
         self.register_buffer("log_priors", network.log_priors)
         self.double().eval().requires_grad_(False)
 
-    def forward(self, features: Tensor | np.ndarray, cmvn: np.ndarray | None = None) -> Tensor:
+    def forward(
+        self, features: Given | None = None, cmvn: Statistics = None, **streams: Matrix
+    ) -> Tensor:
         """Log-likelihoods [T, P] of one utterance [T, F].
 
-        cmvn: Kaldi's CMVN statistics [2, F+1] of the speaker, needed where the run normalises by
-        speaker.
+        Several streams are a mapping, or arguments by name: `network(features=x, fbank=y)`. cmvn:
+        Kaldi's CMVN statistics [2, F+1] of the speaker, needed of each stream that the run
+        normalises by speaker.
         """
-        return self.of_prepared([self.front_end.prepare(self._check_features(features), cmvn)])[0]
+        return self.of_prepared([self.prepare(self._name(features, streams), cmvn)])[0]
 
-    def stream(self, cmvn: np.ndarray | None = None) -> Stream:
+    def prepare(self, features: Mapping[str, Matrix], cmvn: Statistics = None) -> np.ndarray:
+        """What front ends make of an utterance, side by side [T, F'], as `of_prepared` takes it.
+
+        ValueError where a stream is of another length than the first, or of another width.
+        """
+        stats = self._name_statistics(cmvn)
+        prepared = {
+            name: front_end.prepare(self._check_features(name, features[name]), stats.get(name))
+            for name, front_end in self.front_ends.items()
+        }
+        frames = len(next(iter(prepared.values())))
+        for name, front_end in self.front_ends.items():
+            if not front_end.fits(len(prepared[name]), frames):
+                raise ValueError(
+                    f"{name} has {len(prepared[name])} frames, which do not go with {frames} of"
+                    f" {next(iter(prepared))} at subsampling {front_end.subsampling}"
+                )
+        return lay_side_by_side(self.front_ends, prepared)
+
+    def stream(self, cmvn: Statistics = None) -> Stream:
         """A stream of utterances [T, F] in chunks; cmvn: as in `forward`.
 
         InputError if log-likelihoods of this network depend on all later frames.
         """
         self.check_causal()
-        self.front_end.check_speaker(cmvn)
+        stats = self._name_statistics(cmvn)
+        for name, front_end in self.front_ends.items():
+            front_end.check_speaker(stats.get(name))
 
-        def without_speaker(features: Tensor | np.ndarray) -> np.ndarray:
-            return self.front_end.without_speaker(self._check_features(features), cmvn)
+        def without_speaker(features: Given) -> dict[str, np.ndarray]:
+            return {
+                name: front_end.without_speaker(self._check_features(name, some), stats.get(name))
+                for name, some in self._name(features, {}).items()
+                for front_end in (self.front_ends[name],)
+            }
 
-        return Stream(self.advance, without_speaker, Arriving(**self.front_end.shape))
+        return Stream(self.advance, without_speaker, ArrivingStreams(self.front_ends))
 
     def plain(self) -> PlainUtterance:
         """The same as plain torch in single precision, which `torch.export` can write down."""
-        return PlainUtterance(self.model, self.stream_name, self.front_end, self.log_priors)
+        return PlainUtterance(self.model, self.front_ends, self.log_priors)
 
     def plain_step(self) -> PlainStep:
         """The same for a few frames at a time; InputError where the network looks ahead."""
         self.check_causal()
-        return PlainStep(self.model, self.stream_name, self.front_end, self.log_priors)
+        return PlainStep(self.model, self.front_ends, self.log_priors)
 
     @torch.no_grad()
     def of_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:
-        """Log-likelihoods [T, P] of utterances [T, F'] that `FrontEnd.prepare` has prepared."""
-        x_NF, frames, order = pack([self._input(matrix) for matrix in matrices])
-        hidden_NH = self.model.hidden({self.stream_name: x_NF}, frames)
+        """Log-likelihoods [T, P] of utterances [T, F'] that `prepare` has prepared."""
+        inputs = [self._inputs(matrix) for matrix in matrices]
+        packed = {name: pack([one[name] for one in inputs]) for name in self.front_ends}
+        _, frames, order = next(iter(packed.values()))
+        hidden_NH = self.model.hidden({name: x_NF for name, (x_NF, *_) in packed.items()}, frames)
         return [self._read_out(one) for one in unpack(hidden_NH, frames, order)]
 
     @torch.no_grad()
@@ -92,7 +126,7 @@ class LogLikelihoods(nn.Module):
         """
         if not len(matrix):
             return torch.empty(0, len(self.log_priors)), states
-        hidden, states = self.model.advance({self.stream_name: self._input(matrix)}, states)
+        hidden, states = self.model.advance(self._inputs(matrix), states)
         return self._read_out(hidden), states
 
     def check_causal(self) -> None:
@@ -105,20 +139,44 @@ class LogLikelihoods(nn.Module):
                 " chunks: train one with model.bidirectional: false (and model.smooth: false)"
             )
 
-    def _check_features(self, features: Tensor | np.ndarray) -> np.ndarray:
+    def _name(self, features: Given | None, more: Mapping[str, Matrix]) -> Mapping[str, Matrix]:
+        """Features by the names of their streams; ValueError unless they are those it reads."""
+        first = next(iter(self.front_ends))
+        given = features if isinstance(features, Mapping) else {first: features}
+        named = {name: x for name, x in {**given, **more}.items() if x is not None}
+        for name in named:
+            if name not in self.front_ends:
+                raise ValueError(f"there is no stream {name}{nearest(name, self.front_ends)}")
+        if missing := [name for name in self.front_ends if name not in named]:
+            raise ValueError(
+                f"this network reads {', '.join(self.front_ends)}: pass {', '.join(missing)} too,"
+                " in a mapping or by name"
+            )
+        return named
+
+    def _name_statistics(self, cmvn: Statistics) -> Mapping[str, np.ndarray]:
+        if cmvn is None or isinstance(cmvn, Mapping):
+            return cmvn or {}
+        return {next(iter(self.front_ends)): cmvn}
+
+    def _check_features(self, name: str, features: Matrix) -> np.ndarray:
         """Features as float32 [T, F]; ValueError for those of another shape."""
         matrix = np.asarray(features, dtype=np.float32)
-        width = self.front_end.stored_size
+        width = self.front_ends[name].stored_size
         if matrix.ndim != 2 or matrix.shape[1] != width:
             shape = list(matrix.shape)
-            raise ValueError(f"features are {shape}, but the network reads [T, {width}]")
+            raise ValueError(f"{name} are {shape}, but the network reads [T, {width}]")
         return matrix
 
-    def _input(self, matrix: np.ndarray) -> Tensor:
-        """What the first layer reads [T, F'], in the network's precision."""
+    def _inputs(self, matrix: np.ndarray) -> dict[str, Tensor]:
+        """What the layers read of each stream [T, F_s], in the network's precision."""
         like = self.log_priors
         precision = np.float64 if like.dtype == torch.float64 else np.float32
-        return torch.from_numpy(self.front_end.normalise(matrix.astype(precision))).to(like)
+        prepared = take_apart(self.front_ends, matrix.astype(precision))
+        return {
+            name: torch.from_numpy(front_end.normalise(prepared[name])).to(like)
+            for name, front_end in self.front_ends.items()
+        }
 
     def _read_out(self, hidden: Tensor) -> Tensor:
         """Log-likelihoods [T, P] by what the heads read [T, D*H]; in double precision only a block

@@ -4,7 +4,10 @@ It computes in single precision, by the equations of `nn/units` alone. What is t
 been taken out of the features before.
 """
 
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -18,64 +21,91 @@ from bayes_asr.nn.network import AcousticModel
 class PlainNetwork(nn.Module):
     """What the two forms of a plain network share: normalisation, the model, priors."""
 
-    mean: Tensor
-    deviation: Tensor
     log_priors: Tensor
 
     def __init__(
-        self, model: AcousticModel, stream_name: str, front_end: FrontEnd, log_priors: Tensor
+        self, model: AcousticModel, front_ends: Mapping[str, FrontEnd], log_priors: Tensor
     ) -> None:
-        """Copy what a `TrainedNetwork` of one stream consists of."""
+        """Copy what a `TrainedNetwork` consists of."""
         super().__init__()
-        self.model, self.stream_name, self.front_end = deepcopy(model), stream_name, front_end
-        content = front_end.content()
-        for name in ("mean", "deviation"):
-            self.register_buffer(name, torch.from_numpy(content[name]).clone())
+        self.model, self.front_ends = deepcopy(model), front_ends
+        for number, front_end in enumerate(front_ends.values()):
+            content = front_end.content()
+            for name in ("mean", "deviation"):
+                values = torch.from_numpy(content[name]).clone()
+                self.register_buffer(_name_buffer(name, number), values)
         self.register_buffer("log_priors", log_priors.clone())
         self.float().eval().requires_grad_(False)
 
-    def _input(self, prepared_TF: Tensor) -> dict[str, Tensor]:
-        """What the first layer reads [T, F'], by the name of its stream."""
-        return {self.stream_name: (prepared_TF - self.mean) / self.deviation}
+    def _inputs(self, prepared: Iterable[Tensor]) -> dict[str, Tensor]:
+        """What the layers read [T, F'], by the names of the streams."""
+        return {
+            name: (x_TF - self._buffer("mean", number)) / self._buffer("deviation", number)
+            for number, (name, x_TF) in enumerate(zip(self.front_ends, prepared, strict=True))
+        }
+
+    def _buffer(self, name: str, number: int) -> Tensor:
+        return cast(Tensor, getattr(self, _name_buffer(name, number)))
 
     def _read_out(self, hidden_TH: Tensor) -> Tensor:
         """Log-likelihoods [T, P] by what the heads read."""
         return self.model.log_posteriors(hidden_TH) - self.log_priors
 
 
-class PlainUtterance(PlainNetwork):
-    """One utterance: features [T, F] -> log-likelihoods [T, P], T >= 1, float32."""
+def _name_buffer(name: str, number: int) -> str:
+    """What the mean or deviation of a stream is called; those of the first have no number."""
+    return f"{name}{number + 1}" if number else name
 
-    def forward(self, features: Tensor) -> Tensor:
+
+class PlainUtterance(PlainNetwork):
+    """One utterance: features [T, F] -> log-likelihoods [T, P], T >= 1, float32.
+
+    Further streams are further arguments, in the order of `front_ends`, at the frames of the first.
+    Of one that comes at another rate, deltas and context are the caller's, too.
+    """
+
+    def forward(self, features: Tensor, *others: Tensor) -> Tensor:
         """Return log p(pdf|x) - log p(pdf) [T, P]; deltas and context are appended here."""
         if torch.jit.is_tracing() and any(self.model.begin()):  # type: ignore[attr-defined]
             raise InputError(
                 "TorchScript would write down one length of utterances for a recurrent network;"
                 " use torch.export or ONNX (bayes-asr export --torch, --onnx)"
             )
-        x_TF = append_context(features, **self.front_end.shape)
-        return self._read_out(self.model.hidden(self._input(x_TF), Frames((x_TF.shape[0],))))
+        prepared = [
+            append_context(x_TF, **left_inside(front_end).shape)
+            for x_TF, front_end in zip((features, *others), self.front_ends.values(), strict=True)
+        ]
+        frames = Frames((prepared[0].shape[0],))
+        return self._read_out(self.model.hidden(self._inputs(prepared), frames))
 
 
 class PlainStep(PlainNetwork):
     """The next frames of an utterance, for networks that do not look ahead."""
 
     def forward(
-        self, prepared: Tensor, begins: Tensor, states: list[Tensor]
+        self, prepared: Tensor | list[Tensor], begins: Tensor, states: list[Tensor]
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the log-likelihoods [T, P] of the next frames, and the states after them.
 
-        prepared: features with deltas and context [T, F'], T >= 1. begins: whether the utterance
-        begins here [], in which case `states` are of any values. states: what the call before
-        returned, each [1, 1, H].
+        prepared: features with deltas and context [T, F'], T >= 1; a list of them where there are
+        several streams. begins: whether the utterance begins here [], in which case `states` are of
+        any values. states: what the call before returned, each [1, 1, H].
         """
         given = iter(states)
         before = [
             tuple(torch.where(begins, first, next(given)) for first in layer)
             for layer in self.model.begin()
         ]
-        hidden, after = self.model.advance(self._input(prepared), before)
+        streams = [prepared] if isinstance(prepared, Tensor) else prepared
+        hidden, after = self.model.advance(self._inputs(streams), before)
         return self._read_out(hidden), [state for layer in after for state in layer]
+
+
+def left_inside(front_end: FrontEnd) -> FrontEnd:
+    """What of a front end a plain network of utterances does itself, besides normalisation."""
+    if front_end.subsampling == 1:
+        return front_end
+    return replace(front_end, deltas=0, left_context=0, right_context=0)
 
 
 def append_context(x_TF: Tensor, *, order: int, left: int, right: int) -> Tensor:

@@ -1,30 +1,32 @@
 """Log-likelihoods of utterances that arrive in chunks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from torch import Tensor
 
-from bayes_asr.features.arriving import Arriving
+from bayes_asr.features.arriving import ArrivingStreams
 from bayes_asr.nn.network import States
 
 Advance = Callable[[np.ndarray, States], tuple[Tensor, States]]
 """(prepared features [T, F'], states before) -> (log-likelihoods [T, P], states after)."""
 
-WithoutSpeaker = Callable[[Tensor | np.ndarray], np.ndarray]
-"""Features [T, F] -> what is left when the speaker's mean and deviation are taken out."""
+Chunk = Tensor | np.ndarray | Mapping[str, Tensor | np.ndarray]
+WithoutSpeaker = Callable[[Chunk], Mapping[str, np.ndarray]]
+"""Features [T, F] -> what is left of each stream without the speaker's mean and deviation."""
 
 
 class Stream:
     """One utterance after another, chunk by chunk: the log-likelihoods that the whole would give.
 
     A chunk may have any number of frames, none too. Where the run appends deltas or context, a
-    frame is computed when `latency` further ones are there, and `finish` gives the rest. Streams of
-    one network do not know of each other.
+    frame is computed when `latency` further ones are there, and `finish` gives the rest. Chunks of
+    a network that reads several streams of features are mappings by name; what comes later in one
+    of them is waited for. Streams of one network do not know of each other.
     """
 
     def __init__(
-        self, advance: Advance, without_speaker: WithoutSpeaker, arriving: Arriving
+        self, advance: Advance, without_speaker: WithoutSpeaker, arriving: ArrivingStreams
     ) -> None:
         self._advance, self._without_speaker, self._arriving = advance, without_speaker, arriving
         self.reset()
@@ -34,7 +36,7 @@ class Stream:
         """How many frames log-likelihoods are behind the features."""
         return self._arriving.latency
 
-    def __call__(self, features: Tensor | np.ndarray) -> Tensor:
+    def __call__(self, features: Chunk) -> Tensor:
         """Take the next features [T, F]; return the log-likelihoods that are known now [T', P]."""
         return self._compute(self._arriving.push(self._without_speaker(features)))
 

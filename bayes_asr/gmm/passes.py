@@ -46,11 +46,11 @@ from bayes_asr.shards import Way
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.gmm import read_gmm, write_gmm
 from bayes_asr.tables.integers import write_int_vectors
+from bayes_asr.tables.jobs import find_alignments
 from bayes_asr.tables.mdl import Topology, read_topology, read_transition_model
 from bayes_asr.tables.qst import write_questions
 from bayes_asr.tables.text import write_lines
 from bayes_asr.tables.tree import read_tree, write_tree
-from bayes_asr.targets.alignments import find_archives
 
 FIRST_UTTERANCES = 10  # whose mean and variance monophones begin with
 FIRST_POWER = 0.2  # of the first splitting, in which gmm-mixup is left to itself
@@ -99,7 +99,7 @@ class Training(Course):
         self.before = alignments or out  # monophones have none, and begin here
         needs, reads = [lang / name for name in TREE], []
         if alignments:
-            needs += [alignments / MODEL, *find_archives(alignments)]
+            needs += [alignments / MODEL, *find_alignments(alignments)]
             reads = [alignments / name for name in PIPELINE]
             if has_transforms(alignments):
                 reads += find_transforms(alignments)

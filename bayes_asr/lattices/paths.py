@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from bayes_asr.config.schema import LM_WEIGHTS, PENALTIES
+from bayes_asr.config.decode_keys import LM_WEIGHTS, PENALTIES
 from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice
 

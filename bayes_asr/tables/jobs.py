@@ -24,6 +24,13 @@ def find_jobs(folder: Path, kind: str, suffix: str = ".gz") -> list[Path]:
     return paths
 
 
+def find_alignments(directory: Path) -> list[Path]:
+    """`ali.*.gz` in the order of their job numbers; InputError unless they are complete."""
+    if not find_files(directory, "ali.*.gz"):
+        raise InputError(f"{directory}: there is no ali.*.gz; align the data first")
+    return find_jobs(directory, "ali")
+
+
 def check_jobs(folder: Path, kind: str, paths: Iterable[Path], suffix: str = ".gz") -> None:
     """InputError where `paths`, some `kind.N.gz`, are not those of jobs 1 to num_jobs.
 

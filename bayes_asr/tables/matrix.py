@@ -1,5 +1,6 @@
 """One Kaldi matrix out of a stream: plain, compressed or text (matrix/kaldi-matrix.cc).
 
+A vector is a matrix of one row, as text cannot tell them apart.
 A header is checked against the bytes that are there before anything else is read.
 """
 
@@ -12,7 +13,8 @@ from bayes_asr.errors import InputError
 from bayes_asr.tables.binary import DAMAGED, ByteReader
 from bayes_asr.tables.compressed import compressed_size, expand
 
-PLAIN: dict[bytes, np.dtype] = {b"FM": np.dtype("<f4"), b"DM": np.dtype("<f8")}
+VECTORS: dict[bytes, np.dtype] = {b"FV": np.dtype("<f4"), b"DV": np.dtype("<f8")}
+PLAIN: dict[bytes, np.dtype] = {b"FM": np.dtype("<f4"), b"DM": np.dtype("<f8"), **VECTORS}
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,9 @@ def read_header(source: ByteReader, utt: str) -> Header:
     """Read what follows the first byte of the binary mark; the file must hold the values."""
     kind = source.word()[0] if source.take(1, utt) == b"B" else b""
     if kind in PLAIN:
-        sizes = source.take(10, utt)
-        header = Header(kind, *struct.unpack("<xixi", sizes))
+        sizes = source.take(5 if kind in VECTORS else 10, utt)
+        shape = struct.unpack("<" + "xi" * (len(sizes) // 5), sizes)
+        header = Header(kind, *(shape if len(shape) == 2 else (min(shape[0], 1), shape[0])))
         if sizes[0::5] != b"\4\4":
             raise _explain_no_matrix(source, utt, "no sizes of int32")
     elif kind in (b"CM", b"CM2", b"CM3"):

@@ -72,6 +72,22 @@ def decode(strings: np.ndarray) -> list[str]:
     return [raw.decode() for raw in strings.tolist()]
 
 
+def split_table(
+    table: Mapping[str, Any], there: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], list[str]]:
+    """The lines of a table whose names another one has, and the names that it has not."""
+    if isinstance(table, SortedTable) and isinstance(there, SortedTable):
+        known = np.isin(table.names, there.names)
+        if known.all():
+            return table, []
+        return SortedTable(table.names[known], table.column[known]), decode(table.names[~known])
+    names = set(there)
+    missing = [name for name in table if name not in names]
+    if not missing:
+        return table, []
+    return {name: value for name, value in table.items() if name in names}, missing
+
+
 def join_tables(tables: Tables, what: str) -> Mapping[str, Any]:
     """All lines of tables, by the file or folder that each is of, in byte order of the names.
 

@@ -9,9 +9,8 @@ from typing import cast
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.files import find_files
 from bayes_asr.tables.ark import iter_int_vectors, read_vector
-from bayes_asr.tables.jobs import find_jobs
+from bayes_asr.tables.jobs import find_alignments
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.sorted import join_tables
 from bayes_asr.tables.vectors import StoredVectors
@@ -167,7 +166,7 @@ def iter_alignments(directory: Path, model: TransitionModel) -> Iterator[tuple[s
     """
     seen: set[str] = set()
     last = model.num_transition_ids
-    for path in find_archives(directory):
+    for path in find_alignments(directory):
         for utt, transition_ids in iter_int_vectors(path):
             if utt in seen:
                 raise InputError(f"{path}: {utt} is aligned a second time; keep one alignment")
@@ -181,13 +180,6 @@ def iter_alignments(directory: Path, model: TransitionModel) -> Iterator[tuple[s
                     " alignment"
                 )
             yield utt, transition_ids
-
-
-def find_archives(directory: Path) -> list[Path]:
-    """`ali.*.gz` in the order of their job numbers; InputError unless they are complete."""
-    if not find_files(directory, "ali.*.gz"):
-        raise InputError(f"{directory}: there is no ali.*.gz; align the data first")
-    return find_jobs(directory, "ali")
 
 
 def begin_hash(model: TransitionModel) -> "hashlib.blake2b":

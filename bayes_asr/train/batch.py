@@ -88,7 +88,8 @@ class Loader:
         """Perturbed features [T, F] and labels [T] or [1] of an utterance or piece, by name."""
         utt, place = find_piece(name)
         streams = self._normalise(utt)
-        own = [matrix[place] for matrix in streams.values()]
+        frames = len(next(iter(streams.values())))
+        own = [self.front_ends[stream].spread(x, frames)[place] for stream, x in streams.items()]
         changed, nearest = perturb(own, key, noise=self.noise, tempo=self.tempo)
         if self.masks:
             bands = [self.front_ends[stream].stored_size for stream in streams]
@@ -102,7 +103,7 @@ class Loader:
         return dict(zip(streams, map(torch.from_numpy, changed), strict=True)), labels
 
     def _normalise(self, utt: str) -> dict[str, np.ndarray]:
-        """What the network would read [T, F] by stream, from memory where it is held there."""
+        """What the network would read [T_s, F] by stream, from memory where it is held there."""
         if utt in self.data.kept:
             kept = self.data.kept[utt]
             return {name: x.astype(np.float32, copy=False) for name, x in kept.items()}

@@ -19,7 +19,15 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
     """The arguments of the AcousticModel that a configuration makes for a training set."""
     first = data.prepare(min(data.lengths))
     streams = {name: matrix.shape[1] for name, matrix in first.items()}
-    heads = {name: data.targets[name].size for name in target_weights(config.train)}
+    heads = {}
+    for name in target_weights(config.train):
+        if name not in data.targets:
+            known = ", ".join(data.targets)
+            raise InputError(
+                f"train.target_weights.{name} is of no target; there are {known}"
+                f"{nearest(name, data.targets)}"
+            )
+        heads[name] = data.targets[name].size
     plan = architecture(config.model, streams, heads)
     check_parts("train.layers", config.train.layers, plan)
     return plan
@@ -65,7 +73,7 @@ def check_parts(what: str, names: Iterable[str], plan: Mapping[str, Any]) -> Non
 
 def target_weights(config: TrainConfig) -> dict[str, float]:
     """What a network learns, and how much the loss of each counts; the first one is decoded."""
-    weights = {"pdfs": 1.0, "monophones": config.monophone_weight}
+    weights = {"pdfs": 1.0, "monophones": config.monophone_weight, **config.target_weights}
     return {name: weight for name, weight in weights.items() if weight}
 
 

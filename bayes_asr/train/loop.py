@@ -23,7 +23,7 @@ from bayes_asr.progress import Progress
 from bayes_asr.runs import state
 from bayes_asr.train.batch import Batch, Loader
 from bayes_asr.train.step import NotFiniteError, Step
-from bayes_asr.train.totals import Totals
+from bayes_asr.train.totals import Totals, Validated
 from bayes_asr.train.training import DivergedError, Training
 
 DEV_SEQUENCES = 32  # utterances that a process validates at once
@@ -117,25 +117,37 @@ def _cut_long(lengths: Mapping[str, int], most: int, epoch: int) -> Mapping[str,
     return pieces
 
 
-def validate(training: Training, data: LabelledSet) -> Totals:
-    """Loss and errors of a set; DivergedError where the loss is not finite."""
+def validate(training: Training, data: LabelledSet) -> Validated:
+    """Loss and errors of a set, and of each that it is of; DivergedError where a loss is not
+    finite.
+    """
+    parts = data.parts or {"dev": data.lengths}
+    validated = Validated.of(
+        {name: _validate_part(training, data, name, lengths) for name, lengths in parts.items()}
+    )
+    if not math.isfinite(validated.total.loss):
+        raise DivergedError(f"the dev loss is {validated.total.loss:g}")
+    return validated
+
+
+def _validate_part(
+    training: Training, data: LabelledSet, name: str, lengths: Mapping[str, int]
+) -> Totals:
+    """Loss and errors of some utterances of a set."""
     processes = group.size()
-    validated = run_batches(
+    return run_batches(
         training.model,
         training.criterion,
         in_order(
-            data.lengths,
+            lengths,
             sequences=DEV_SEQUENCES * processes,
             frames=training.options.batch_frames * processes,
         ),
         _make_loader(training, data, seed=0, epoch=0),
-        title=f"epoch {training.epoch} dev",
-        lengths=data.lengths,
+        title=f"epoch {training.epoch} {name}",
+        lengths=lengths,
         after_batch=lambda _: training.stop_if_asked(),
     )
-    if not math.isfinite(validated.loss):
-        raise DivergedError(f"the dev loss is {validated.loss:g}")
-    return validated
 
 
 def _make_loader(training: Training, data: LabelledSet, **how: Any) -> Loader:

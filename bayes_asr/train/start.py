@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bayes_asr.config import Config
-from bayes_asr.corpus.fingerprints import check_same, hash_inputs
+from bayes_asr.corpus.fingerprints import check_same, hash_labels, hash_stream
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import open_sets
@@ -191,14 +191,20 @@ def _look_at_data(
 ) -> tuple[dict[str, str], dict[str, Survey]]:
     """Note what the sets are, which must be what a saved run was started on, and survey them."""
     sets = {"dev": dev, "train": data}
-    quick = {name: hash_inputs(labelled) for name, labelled in sets.items()}
-    seen = {**quick["dev"], **quick["train"]}
+    quick = {
+        name: {stream: hash_stream(labelled, stream) for stream in labelled.streams}
+        for name, labelled in sets.items()
+    }
+    seen: dict[str, str] = {}
+    for name, labelled in sets.items():
+        for noted in (*quick[name].values(), hash_labels(labelled)):
+            seen |= noted
     before = saved.get("inputs", seen)
     check_same(before, {**before, **seen})  # what is seen at once comes first
     found = {
         name: {
-            stream: survey_stream(name, labelled, stream, quick[name], index, new=not saved)
-            for stream in labelled.streams
+            stream: survey_stream(name, labelled, stream, noted, index, new=not saved)
+            for stream, noted in quick[name].items()
         }
         for name, labelled in sets.items()
     }

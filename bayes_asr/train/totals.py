@@ -1,5 +1,6 @@
 """Sums over the batches of a pass."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,3 +50,25 @@ class Totals:
             "error": self.errors / self.frames,
             "frames_per_second": self.frames / self.seconds,
         }
+
+
+@dataclass(frozen=True)
+class Validated:
+    """Sums over the validation sets together, and over each of several, by name."""
+
+    total: Totals
+    parts: Mapping[str, Totals]
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Totals]) -> "Validated":
+        """Those of some sets."""
+        if len(parts) == 1:
+            return cls(next(iter(parts.values())), {})
+        total = Totals()
+        for part in parts.values():
+            total.frames += part.frames
+            total.loss += part.loss
+            total.errors += part.errors
+            total.batches += part.batches
+            total.seconds += part.seconds
+        return cls(total, parts)

@@ -26,7 +26,7 @@ from bayes_asr.runs.tensorboard import Board
 from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.optimizers import Optimizers
 from bayes_asr.train.schedules import warm_up
-from bayes_asr.train.totals import Totals
+from bayes_asr.train.totals import Totals, Validated
 
 RETURN_FACTOR = 0.5  # of the learning rate, each time a run goes back
 
@@ -137,7 +137,7 @@ class Training:
         self.optimizer.set_rate(rate)
         return rate
 
-    def complete_epoch(self, validated: Totals, scheduled: float) -> None:
+    def complete_epoch(self, validated: Validated, scheduled: float) -> None:
         """Note an epoch, and save."""
         done = self.progress
         batches = done.totals.position
@@ -159,6 +159,8 @@ class Training:
             format_seconds(entry["seconds"]),
             f"{format_seconds(self.left * entry['seconds'])} left" if self.left else "the last",
         )
+        for name, part in entry.get("dev_sets", {}).items():
+            LOGGER.info("%s: loss %.3f, error %.4f", name, part["loss"], part["error"])
         if group.is_first():
             self._save_complete(entry, is_best)
         if self.curves:
@@ -275,10 +277,11 @@ class Training:
 
 
 def _entry(
-    epoch: int, trained: Totals, validated: Totals, rate: float, returns: int
+    epoch: int, trained: Totals, validated: Validated, rate: float, returns: int
 ) -> dict[str, Any]:
     """A line of the history: losses in nats, errors in [0, 1], means over frames."""
-    train, dev = trained.metrics(), validated.metrics()
+    train, dev = trained.metrics(), validated.total.metrics()
+    parts = {name: _part_entry(part) for name, part in validated.parts.items()}
     return {
         "epoch": epoch,
         "train_loss": train["loss"],
@@ -288,7 +291,14 @@ def _entry(
         "learning_rate": rate,
         "gradient_norm": trained.gradient_norm / trained.batches,
         "frames_per_second": train["frames_per_second"],
-        "seconds": trained.seconds + validated.seconds,
+        "seconds": trained.seconds + validated.total.seconds,
         "skipped": trained.skipped,
         "returns": returns,
+        **({"dev_sets": parts} if parts else {}),
     }
+
+
+def _part_entry(part: Totals) -> dict[str, float]:
+    """The same of one of several validation sets."""
+    found = part.metrics()
+    return {"loss": found["loss"], "error": found["error"], "frames": part.frames}

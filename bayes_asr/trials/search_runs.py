@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from bayes_asr.lock import alone_in
 from bayes_asr.processes.pool import open_pool
 from bayes_asr.runs import record
 from bayes_asr.shards import Way
-from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.train.start import train
 from bayes_asr.trials.space import Settings
 
+Train = Callable[[Config, Path], None]
 RECORD, RESULTS = "search.json", "trials.json"
 
 
@@ -54,14 +53,15 @@ class Outcome:
 class Plan:
     """How trials are searched.
 
-    rungs: after how many epochs the better half goes on, the last of which are all; stop_at: the
-    dev frame error at which no further trial is begun; nj: trials at a time.
+    train: trains a configuration into a folder, or goes on there; rungs: after how many epochs the
+    better half goes on, the last of which are all; stop_at: the dev frame error at which no further
+    trial is begun; nj: trials at a time.
     """
 
+    train: Train
     rungs: tuple[int, ...]
     stop_at: float | None = None
     nj: int = 1
-    open_pipe: OpenPipe | None = None
 
 
 def search(trials: Sequence[Trial], plan: Plan, out: Path, about: dict[str, Any]) -> list[Outcome]:
@@ -134,7 +134,7 @@ def _climb(trials: Sequence[Trial], epochs: int, plan: Plan, way: Way) -> Iterat
     at_once = len(trials) if plan.stop_at is None else plan.nj
     for begin in range(0, len(trials), max(1, at_once)):
         some = trials[begin : begin + at_once]
-        jobs = ((trial.run.name, (trial, epochs, plan.open_pipe, plan.nj > 1)) for trial in some)
+        jobs = ((trial.run.name, (trial, epochs, plan)) for trial in some)
         for outcome in way(_train_trial, jobs):
             yield outcome
             reached = outcome.dev_error is not None and outcome.dev_error <= (plan.stop_at or -1)
@@ -142,19 +142,19 @@ def _climb(trials: Sequence[Trial], epochs: int, plan: Plan, way: Way) -> Iterat
                 return
 
 
-def _train_trial(name: str, job: tuple[Trial, int, OpenPipe | None, bool]) -> Outcome:
-    """Train a trial, unless that is done."""
-    trial, epochs, open_pipe, in_worker = job
+def _train_trial(name: str, job: tuple[Trial, int, Plan]) -> Outcome:
+    """Train a trial for so many epochs, unless that is done."""
+    trial, epochs, plan = job
     why = None
     if len(_read_errors(trial.run, epochs)) < epochs:
         config = replace(trial.config, train=replace(trial.config.train, epochs=epochs))
         try:
             with log.also_in(trial.run / "train.log"):
-                train(config, trial.run, open_pipe=open_pipe)
+                plan.train(config, trial.run)
         except InputError as error:
             why = complaint(error)
         except StoppedError as stopped:
-            if in_worker:
+            if plan.nj > 1:
                 os._exit(128 + stopped.number)  # else the next trial would be begun
             raise
     errors = _read_errors(trial.run, epochs)

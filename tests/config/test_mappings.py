@@ -69,8 +69,9 @@ def test_saved_form_comes_back_and_differences_have_names(tmp_path: Path) -> Non
         "data.train.streams.fbank": (None, ["x", "y"]),
         "data.train.streams.pitch": (None, ["z"]),
         **{
-            f"streams.pitch.{key}": (None, value)
-            for key, value in vars(config.streams["pitch"]).items()
+            f"streams.{name}.{key}": (None, value)
+            for name, stream in config.streams.items()
+            for key, value in vars(stream).items()
         },
     }
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bayes_asr import log
 from bayes_asr.corpus import alignments_index, index, survey
 from bayes_asr.corpus.alignments_index import index_alignments
-from bayes_asr.corpus.fingerprints import hash_inputs
+from bayes_asr.corpus.fingerprints import hash_stream
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.sets import open_sets, training_and_dev
 from bayes_asr.errors import InputError
@@ -128,7 +128,7 @@ def test_second_training_reads_nothing_to_start_and_learns_the_same(
 def test_survey_is_what_the_set_gives(corpus: Path, tmp_path: Path) -> None:
     data, _ = training_and_dev(config_of(corpus, "features.cmvn=mean", "features.deltas=1"))
     for _ in range(2):
-        noted = hash_inputs(data)
+        noted = hash_stream(data, FEATURES)
         found = survey.survey_stream(
             "train", data, FEATURES, noted, Index(tmp_path / "index"), new=True
         )

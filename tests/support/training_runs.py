@@ -43,7 +43,7 @@ def states(run: Path) -> dict[str, Any]:
         for number, state in content.get("optimizer", {}).get("state", {}).items():
             found |= {f"{name} {number} {key}": value for key, value in state.items()}
     for entry in history_of(run):
-        for key in entry.keys() - {"skipped", "seconds", "frames_per_second"}:
+        for key in entry.keys() - {"skipped", "seconds", "frames_per_second", "dev_sets"}:
             found[f"{entry['epoch']} {key}"] = torch.tensor(entry[key], dtype=torch.float64)
     return found
 

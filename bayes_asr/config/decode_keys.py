@@ -1,0 +1,33 @@
+"""The keys of the section `decode`, their types and ranges."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from bayes_asr.config.ranges import Within
+from bayes_asr.errors import InputError
+
+LM_WEIGHTS = Within(1e-3, 1e3)
+PENALTIES = Within(-1e3, 1e3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeConfig:
+    """Search options, with the names and meanings of Kaldi's latgen-faster-mapped."""
+
+    acoustic_scale: Annotated[float, Within(1e-6, 1e3)]
+    beam: Annotated[float, Within(1e-3, 1e6)]
+    lattice_beam: Annotated[float, Within(1e-3, 1e6)]
+    max_active: Annotated[int, Within(2, 2**31 - 1)]
+    min_active: Annotated[int, Within(0, 2**31 - 1)]
+    lm_weights: tuple[Annotated[float, LM_WEIGHTS], ...]
+    insertion_penalties: tuple[Annotated[float, PENALTIES], ...]
+
+    def __post_init__(self) -> None:
+        if self.min_active > self.max_active:
+            raise InputError(
+                f"decode.min_active is {self.min_active}, more than decode.max_active,"
+                f" {self.max_active}"
+            )
+        for key in ("lm_weights", "insertion_penalties"):
+            if not getattr(self, key):
+                raise InputError(f"decode.{key} is empty; name at least one value")
