@@ -70,7 +70,7 @@ def locate_all(config: Config, name: str, kind: str, of: str = "") -> list[Path]
 
     All of those that are to be taken together, or else the first that exists.
     """
-    where, what = getattr(config.data, name), f"{name} {kind}{of and f' {of}'}"
+    where, what = getattr(config.data, name), f"{name} {of or kind}"
     candidates, together = getattr(where, kind), getattr(where, f"{kind}_all_of", ())
     if of:
         candidates, together = candidates.get(of, ()), dict(together).get(of, ())

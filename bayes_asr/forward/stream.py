@@ -42,9 +42,10 @@ class Stream:
 
     def finish(self) -> Tensor:
         """End the utterance: return its last log-likelihoods [T', P]. The next one may begin."""
-        loglikes = self._compute(self._arriving.finish())
-        self.reset()
-        return loglikes
+        try:
+            return self._compute(self._arriving.finish())
+        finally:
+            self.reset()
 
     def reset(self) -> None:
         """Forget the utterance. The next one may begin."""

@@ -260,7 +260,7 @@ WAYS: list[tuple[Callable[[Path], None], str]] = [
         other_speaker,
         r"other/train/utt2spk: train1-4 is spoken by train2, but by train1 in .*data/train/utt2spk",
     ),
-    (nothing, r"dev streams pitch: none of these exists: .*other/dev; set data.dir or name the"),
+    (nothing, r"dev pitch: none of these exists: .*other/dev; set data.dir or name the"),
 ]
 
 
