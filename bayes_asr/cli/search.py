@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,8 @@ def run(args: argparse.Namespace) -> None:
         "seed": None if args.grid else args.seed,
         "rungs": list(rungs),
     }
-    plan = Plan(train, rungs, args.stop_at, args.nj, open_pipe if args.allow_pipes else None)
+    run_trial = partial(train, open_pipe=open_pipe if args.allow_pipes else None)
+    plan = Plan(run_trial, rungs, args.stop_at, args.nj)
     outcomes = search(trials, plan, args.out, about)
     if args.json:
         print(json.dumps([vars(outcome) for outcome in outcomes], indent=1))

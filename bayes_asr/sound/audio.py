@@ -4,7 +4,9 @@ libsndfile decodes them, through soundfile; `containers` finds out whether they 
 """
 
 import io
+import re
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -25,6 +27,9 @@ BLOCK = 1 << 18  # samples that are decoded at once: a forged length costs no me
 LONGEST = 1 << 30  # samples of a file: 18 hours at 16 kHz
 UNTOLD = 2**63 - 1  # samples that a file promises that was written into a pipe
 LARGEST = 1 << 32  # bytes, as of RIFF
+AT_SPEED = re.compile(r"(?P<file>.+)\[speed=(?P<factor>[0-9.]{1,12})\]", re.S)
+SLOWEST, FASTEST = Fraction(1, 10), Fraction(10)
+DIGITS = 3  # of a factor after the point: more would want filters of thousands of taps
 
 Channel = int | Literal["mean"]
 Announce = Callable[[str, str], None]
@@ -121,6 +126,30 @@ def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
     """Bring samples [N] at `rate` Hz to `wanted` Hz, float32 [about N * wanted / rate]."""
     divisor = int(np.gcd(rate, wanted))
     return resample_poly(samples, wanted // divisor, rate // divisor).astype(np.float32)
+
+
+def split_speed(name: str) -> tuple[str, Fraction]:
+    """The file that wav.scp names, and how fast it is to be read; 1 where it does not say."""
+    found = AT_SPEED.fullmatch(name)
+    if not found:
+        return name, Fraction(1)
+    try:
+        factor = Fraction(found["factor"])
+    except (ValueError, ZeroDivisionError):
+        factor = Fraction(0)
+    if not SLOWEST <= factor <= FASTEST or factor.limit_denominator(10**DIGITS) != factor:
+        raise InputError(
+            f"{name}: a speed is a number from {float(SLOWEST):g} to {float(FASTEST):g} with at"
+            f" most {DIGITS} digits after the point"
+        )
+    return found["file"], factor
+
+
+def change_speed(samples: np.ndarray, factor: Fraction) -> np.ndarray:
+    """Samples [N] as they are when they are played `factor` times as fast [about N / factor]."""
+    if factor == 1:
+        return samples
+    return resample(samples, factor.numerator, factor.denominator)
 
 
 def _open(name: str, open_pipe: OpenPipe | None) -> ByteReader:

@@ -15,9 +15,16 @@ from bayes_asr.files import replacing, settle, together
 from bayes_asr.log import LOGGER
 from bayes_asr.progress import follow
 from bayes_asr.shards import Way
-from bayes_asr.sound.audio import Announce, Channel, bring_to_rate, read_channels, take_channel
+from bayes_asr.sound.audio import (
+    Announce,
+    Channel,
+    bring_to_rate,
+    change_speed,
+    read_channels,
+    split_speed,
+    take_channel,
+)
 from bayes_asr.sound.segments import Segment, read_segments
-from bayes_asr.sound.speed import change_speed, split_speed
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.binary import OpenPipe, iter_lines
 from bayes_asr.tables.scp import read_scp

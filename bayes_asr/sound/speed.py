@@ -6,50 +6,20 @@ utterances, speakers and recordings begin with sp0.9-. Kaldi lets wav.scp run so
 wav.scp ends with [speed=0.9], which the reader understands; Kaldi refuses such a name.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, together
 from bayes_asr.log import LOGGER
-from bayes_asr.sound.audio import resample
+from bayes_asr.sound.audio import split_speed
 from bayes_asr.tables.binary import iter_lines
 from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import read_mapping, write_lines, write_mapping, write_speakers
 
-AT_SPEED = re.compile(r"(?P<file>.+)\[speed=(?P<factor>[0-9.]{1,12})\]", re.S)
-SLOWEST, FASTEST = Fraction(1, 10), Fraction(10)
-DIGITS = 3  # of a factor after the point: more would want filters of thousands of taps
 Table = Callable[[Path, Fraction], Iterator[str]]
-
-
-def split_speed(name: str) -> tuple[str, Fraction]:
-    """The file that wav.scp names, and how fast it is to be read; 1 where it does not say."""
-    found = AT_SPEED.fullmatch(name)
-    if not found:
-        return name, Fraction(1)
-    try:
-        factor = Fraction(found["factor"])
-    except (ValueError, ZeroDivisionError):
-        factor = Fraction(0)
-    if not SLOWEST <= factor <= FASTEST or factor.limit_denominator(10**DIGITS) != factor:
-        raise InputError(
-            f"{name}: a speed is a number from {float(SLOWEST):g} to {float(FASTEST):g} with at"
-            f" most {DIGITS} digits after the point"
-        )
-    return found["file"], factor
-
-
-def change_speed(samples: np.ndarray, factor: Fraction) -> np.ndarray:
-    """Samples [N] as they are when they are played `factor` times as fast [about N / factor]."""
-    if factor == 1:
-        return samples
-    return resample(samples, factor.numerator, factor.denominator)
 
 
 def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:

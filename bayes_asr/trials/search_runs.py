@@ -16,9 +16,9 @@ from bayes_asr.lock import alone_in
 from bayes_asr.processes.pool import open_pool
 from bayes_asr.runs import record
 from bayes_asr.shards import Way
-from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.trials.space import Settings
 
+Train = Callable[[Config, Path], None]
 RECORD, RESULTS = "search.json", "trials.json"
 
 
@@ -53,16 +53,15 @@ class Outcome:
 class Plan:
     """How trials are searched.
 
-    rungs: after how many epochs the better half goes on, the last of which are all; stop_at: the
-    dev frame error at which no further trial is begun; nj: trials at a time; train: what trains a
-    run, or goes on with it.
+    train: trains a configuration into a folder, or goes on there; rungs: after how many epochs the
+    better half goes on, the last of which are all; stop_at: the dev frame error at which no further
+    trial is begun; nj: trials at a time.
     """
 
-    train: Callable[..., None]
+    train: Train
     rungs: tuple[int, ...]
     stop_at: float | None = None
     nj: int = 1
-    open_pipe: OpenPipe | None = None
 
 
 def search(trials: Sequence[Trial], plan: Plan, out: Path, about: dict[str, Any]) -> list[Outcome]:
@@ -144,18 +143,18 @@ def _climb(trials: Sequence[Trial], epochs: int, plan: Plan, way: Way) -> Iterat
 
 
 def _train_trial(name: str, job: tuple[Trial, int, Plan]) -> Outcome:
-    """Train a trial, unless that is done."""
+    """Train a trial for so many epochs, unless that is done."""
     trial, epochs, plan = job
     why = None
     if len(_read_errors(trial.run, epochs)) < epochs:
         config = replace(trial.config, train=replace(trial.config.train, epochs=epochs))
         try:
             with log.also_in(trial.run / "train.log"):
-                plan.train(config, trial.run, open_pipe=plan.open_pipe)
+                plan.train(config, trial.run)
         except InputError as error:
             why = complaint(error)
         except StoppedError as stopped:
-            if plan.nj > 1:  # in a process of its own
+            if plan.nj > 1:
                 os._exit(128 + stopped.number)  # else the next trial would be begun
             raise
     errors = _read_errors(trial.run, epochs)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr.config import Config, StreamConfig, differences, load
+from bayes_asr.config import Config, StreamConfig, at_epoch, differences, load
 from bayes_asr.config.changes import describe_changes
 from bayes_asr.config.explain import explain
 from bayes_asr.errors import InputError
@@ -127,3 +127,67 @@ def test_configurations_of_one_stream_are_what_they_were() -> None:
     config: Config = load([])
     assert config.data.train.stream_names == config.data.dev.label_names == []
     assert config.train.target_weights == {}
+
+
+def test_values_by_epoch_are_in_order_and_come_back_from_their_saved_form(tmp_path: Path) -> None:
+    first = written(tmp_path / "a.yaml", "train: {batch_sequences: {10: 4, 2: 16, 1: 8}}\n")
+    config = load([first], ["train.batch_sequences.10=null", "train.max_frames={1: 100, 3: 0}"])
+    assert list(config.train.batch_sequences.items()) == [(1, 8), (2, 16)]
+    config.save(tmp_path / "saved.yaml")
+    assert load([tmp_path / "saved.yaml"]) == config
+    plain = load([first], ["train.batch_sequences=5"])
+    assert plain.train.batch_sequences == 5
+    assert differences(plain, config) == {
+        "train.batch_sequences": (5, None),
+        "train.batch_sequences.1": (None, 8),
+        "train.batch_sequences.2": (None, 16),
+        "train.max_frames": (0, None),
+        "train.max_frames.1": (None, 100),
+        "train.max_frames.3": (None, 0),
+    }
+    assert [at_epoch(config.train.max_frames, epoch) for epoch in (1, 2, 3, 9)] == [100, 100, 0, 0]
+    assert "or a mapping of epochs, each of it a whole number" in explain("train.batch_sequences")
+
+
+def test_lists_of_sections_have_defaults_and_come_back_from_their_saved_form(
+    tmp_path: Path,
+) -> None:
+    text = "train:\n  init_from:\n    - {run: a}\n    - {run: b, layers: {x.y: z}}\n"
+    config = load([written(tmp_path / "a.yaml", text)])
+    first, second = config.train.init_from
+    assert (first.run, first.layers, first.normalisation) == ("a", {}, "data")
+    assert second.layers == {"x.y": "z"}
+    config.save(tmp_path / "saved.yaml")
+    assert load([tmp_path / "saved.yaml"]) == config
+
+
+def test_sections_of_names_with_dots() -> None:
+    settings = ["train.layers={tri2.pdfs: {optimizer: sgd}, pdfs: {frozen_epochs: all}}"]
+    layers = load([], [*settings, "train.layers.tri2.pdfs.frozen_epochs=2"]).train.layers
+    assert (layers["tri2.pdfs"].optimizer, layers["tri2.pdfs"].frozen_epochs) == ("sgd", 2)
+    assert layers["pdfs"].frozen_epochs == "all"
+    assert layers["pdfs"].learning_rate_factor == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("batch_sequences: {1: 0}", r"c.yaml, line 2: train.batch_sequences.1 is 0; it must be"),
+        ("batch_sequences: {x: 1}", r"line 2: train.batch_sequences names x; it must be a whole"),
+        ("batch_sequences: {0: 1}", r"train.batch_sequences names 0; it must be a whole number"),
+        ("batch_sequences: [1]", r"train.batch_sequences is \[1\]; it must be a whole number"),
+        ("layers: {pdfs: 3}", r"train.layers.pdfs is a section of keys, not 3"),
+        ("layers: 3", r"train.layers is 3; it must be a mapping of names"),
+        ("init_from: [a]", r"line 2: train.init_from.1 is a section of keys, not 'a'"),
+        ("init_from: [{run: 3}]", r"line 2: train.init_from.1.run is 3; it must be text"),
+        (
+            "init_from: [{run: a, normalization: run}]",
+            r"no key train.init_from.1.normalization; known: run, .*did you mean normalisation\?",
+        ),
+        ("spec_augment: {time_mask: 1}", r"train.spec_augment.time_mask; did you mean .*masks\?"),
+        ("layers: {pdfs: {optimizer: sdg}}", r"pdfs.optimizer is 'sdg'.*did you mean sgd\?"),
+    ],
+)
+def test_what_a_training_cannot_be_told_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        load([written(tmp_path / "c.yaml", f"train:\n  {text}\n")])

@@ -11,7 +11,8 @@ from scipy.signal import resample_poly
 
 from bayes_asr.cli import main
 from bayes_asr.errors import InputError
-from bayes_asr.sound.speed import change_speed, split_speed, write_speeds
+from bayes_asr.sound.audio import change_speed, split_speed
+from bayes_asr.sound.speed import write_speeds
 from bayes_asr.tables.ark import read_matrix
 from bayes_asr.tables.scp import read_scp
 

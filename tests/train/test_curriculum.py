@@ -1,6 +1,7 @@
 """What an epoch is trained on: pieces of long utterances, batches by epoch, masks."""
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from bayes_asr.corpus.pieces import cut
 from bayes_asr.corpus.sets import open_set
+from bayes_asr.features.front_end import Normalisation
 from bayes_asr.features.spec_augment import Masks
 from bayes_asr.nn.frames import unpack
 from bayes_asr.runs import checkpoint
@@ -17,6 +19,7 @@ from bayes_asr.train import loop
 from bayes_asr.train.batch import Batch, Loader
 from bayes_asr.train.start import train
 from tests.support.training_runs import Killed, assert_same, at_batch, config_of, kill, states
+from tests.support.two_streams import BOTH, write_both
 
 OPTIONS = (
     "train.epochs=3",
@@ -81,9 +84,9 @@ def order_of(batch: Batch) -> list[int]:
     return list(range(len(batch.frames.lengths)))
 
 
-def read(loader: Loader, name: str) -> tuple[np.ndarray, np.ndarray]:
+def read(loader: Loader, name: str, stream: str = "features") -> tuple[np.ndarray, np.ndarray]:
     batch = loader([name])
-    (x,) = unpack(batch.streams["features"], batch.frames, order_of(batch))
+    (x,) = unpack(batch.streams[stream], batch.frames, order_of(batch))
     return x.numpy(), batch.targets["pdfs"].numpy()
 
 
@@ -120,3 +123,32 @@ def test_company_changes_no_piece(passes: dict[str, Any], small_corpus: Path) ->
     alone = sorted((read(loader, name)[0] for name in names), key=lambda x: -len(x))
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one, other.numpy())
+
+
+def test_pieces_and_masks_of_streams_at_other_rates(tmp_path: Path) -> None:
+    """Pieces are those of the frames that each stream has at the rate of the first."""
+    rate = "streams.pitch.subsampling=3"
+    config = config_of(write_both(tmp_path / "corpus", 3), *BOTH, rate, *OPTIONS)
+    data = open_set(config, "train")
+    front_ends = {
+        name: replace(
+            features.front_end,
+            normalisation=Normalisation(
+                np.zeros(features.dimensions, np.float32), np.ones(features.dimensions, np.float32)
+            ),
+        )
+        for name, features in data.streams.items()
+    }
+    loader = Loader(data, front_ends, ["pdfs"], 1, 1)
+    masked = replace(loader, masks=Masks(1, 4, 1.0, 0, 0))
+    utt = next(iter(data.lengths))
+    pieces = [name for name in cut(data.lengths, 7) if name.split(" ")[0] == utt]
+    for name in front_ends:
+        parts = [read(loader, piece, name)[0] for piece in pieces]
+        whole, _ = read(loader, utt, name)
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+    hidden = [(read(masked, utt, name)[0] == 0).all(1) for name in front_ends]
+    np.testing.assert_array_equal(*hidden)
+    assert hidden[0].any()
+    train(config, tmp_path / "run")
+    assert states(tmp_path / "run")["3 dev_loss"] > 0
