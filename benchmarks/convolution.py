@@ -3,7 +3,7 @@
 Forward and backward pass, the fastest of some rounds in which both take turns. Torch's read a batch
 that is padded to its longest utterance; the packed ones read the real frames alone.
 
-    OMP_NUM_THREADS=1 python benchmarks/convolution.py [--rounds 15]
+    OMP_NUM_THREADS=1 python benchmarks/convolution.py [--rounds 15] [--json FILE] [--record]
 """
 
 import argparse
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import record
 import torch
 from torch import Tensor, nn
 
@@ -59,18 +60,19 @@ def main() -> None:
     """Print a line for each layer."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
+    record.add_options(parser)
+    args = parser.parse_args()
     print(f"{sum(LENGTHS)} frames, {len(LENGTHS) * max(LENGTHS)} with padding")
     cases = [in_time(*shape) for shape in IN_TIME]
-    for name, ours, packed, theirs, padded in [
-        *cases,
-        *(in_time_and_frequency(*s) for s in IN_BOTH),
-    ]:
-        pairs = [(time_step(ours, packed), time_step(theirs, padded)) for _ in range(rounds)]
-        first, second = (min(times) for times in zip(*pairs, strict=True))
-        print(
-            f"{name}: {1e3 * first:.1f} ms, torch {1e3 * second:.1f} ms, ratio {first / second:.2f}"
-        )
+    cases += [in_time_and_frequency(*shape) for shape in IN_BOTH]
+    rows = []
+    for name, ours, packed, theirs, padded in cases:
+        pairs = [(time_step(ours, packed), time_step(theirs, padded)) for _ in range(args.rounds)]
+        mine, other = (1e3 * min(times) for times in zip(*pairs, strict=True))
+        rows.append({"layer": name, "ms": round(mine, 1), "torch_ms": round(other, 1)})
+        rows[-1]["ratio"] = round(mine / other, 2)
+        print(f"{name}: {mine:.1f} ms, torch {other:.1f} ms, ratio {mine / other:.2f}")
+    record.save(rows, "convolution", args)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ from bayes_asr.config import ModelConfig
 from bayes_asr.config.stack import StackLayer
 from bayes_asr.errors import InputError
 
+MAPS = ("conv2d", "sinc")
+"""Kinds whose outputs are maps of each frame."""
+
 
 def describe_stack(config: ModelConfig, streams: Sequence[str]) -> list[dict[str, Any]]:
     """The layers of a stack, as `AcousticModel` takes them.
@@ -104,7 +107,3 @@ def _complete_maps(
     maps = {described["name"]: described for described in layers if described["kind"] in MAPS}
     alone = maps.get(reads[0]) if len(reads) == 1 else None
     return {**options, "input_channels": alone["channels"] if alone else 1}
-
-
-MAPS = ("conv2d", "sinc")
-"""Kinds whose outputs are maps of each frame."""
