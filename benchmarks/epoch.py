@@ -22,7 +22,7 @@ import torch
 
 from bayes_asr.config import Config, load
 from bayes_asr.corpus.batches import batches_of
-from bayes_asr.corpus.fingerprints import hash_inputs
+from bayes_asr.corpus.fingerprints import hash_stream
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.sets import LabelledSet, opened
 from bayes_asr.corpus.survey import Survey, survey_stream
@@ -140,7 +140,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         train, dev = (part_of(data, args.share) for data in opened(config))
         found = survey_stream(
-            "train", train, FEATURES, hash_inputs(train), Index(Path(folder)), new=True
+            "train", train, FEATURES, hash_stream(train, FEATURES), Index(Path(folder)), new=True
         )
         epoch = Epoch(config, train, dev, found)
         seconds: dict[str, list[float]] = {"whole": [], "steps": []}
