@@ -32,7 +32,8 @@ COMMANDS = [*(verb for verb in VERBS if verb != "gmm"), *(f"gmm {step}" for step
 def module_of(command: str) -> ModuleType:
     """The module of a verb, or of a verb and its step."""
     verb, _, step = command.partition(" ")
-    return gmm.module_of(step) if step else import_module(f"bayes_asr.cli.{verb}")
+    name = verb.replace("-", "_")
+    return gmm.module_of(step) if step else import_module(f"bayes_asr.cli.{name}")
 
 
 def parser_of(command: str) -> Parser:
