@@ -42,7 +42,8 @@ def check_corpus(
     """
     checks: list[Check] = []
     with collect_messages(checks, "training data", blocking=True):
-        architecture(config.model, {"features": 1}, dict.fromkeys(target_weights(config.train), 1))
+        streams = dict.fromkeys((FEATURES, *config.data.train.stream_names), 1)
+        architecture(config.model, streams, dict.fromkeys(target_weights(config.train), 1))
         train, dev = training_and_dev(config, open_pipe)
         heads = plan_network(config, train)["heads"]
         for name, data in (("train", train), ("dev", dev)):
