@@ -225,7 +225,10 @@ def _keep(
     kept, missing = split_table(lengths, there)
     report(missing)
     if not kept:
-        raise InputError(f"{missing[0]} and all others are skipped; name other directories")
+        raise InputError(
+            f"{missing[0]} and all other utterances are skipped, so that none is left; name the"
+            " directories of the same utterances"
+        )
     return kept
 
 

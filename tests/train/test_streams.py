@@ -282,6 +282,13 @@ def test_utterances_that_a_stream_lacks_are_skipped_within_the_limit(tmp_path: P
     assert sorted(data.lengths) == sorted(set(made_up("train", 12)[0]) - {"train1-4"})
 
 
+def test_a_stream_of_other_utterances_leaves_nothing_to_train_on(tmp_path: Path) -> None:
+    corpus = write_both(tmp_path / "corpus")
+    config = of(corpus, f"data.train.streams.{OTHER}=other/test", "data.max_skipped=1")
+    with pytest.raises(InputError, match=r"train0-0 and all other utterances are skipped, so that"):
+        training_and_dev(config)
+
+
 def test_a_set_without_a_stream_of_train_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data.dev.streams has no pitch, but data.train.streams"):
         training_and_dev(of(write_both(tmp_path), f"data.dev.streams.{OTHER}=null"))
