@@ -273,3 +273,26 @@ def test_bad_options_of_layers_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=message):
         train(config_of(small_corpus, setting), tmp_path)
+
+
+def test_layers_of_a_stack_are_frozen_and_taken_by_their_names(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    """One that another network had under another name, and that stays as it was there."""
+    stack = (
+        "model.stack=[{name: NAME, kind: conv1d, channels: 6, kernel: 3},"
+        " {name: rnn, kind: recurrent, units: 5}]"
+    )
+    old = config_of(small_corpus, stack.replace("NAME", "old"), "train.epochs=1", "seed=5")
+    train(old, tmp_path / "old")
+    new = config_of(
+        small_corpus,
+        stack.replace("NAME", "front"),
+        f"train.init_from=[{{run: {tmp_path / 'old'}, layers: {{front: old}}}}]",
+        "train.layers.front.frozen_epochs=all",
+        "train.layers.rnn.optimizer=sgd",
+    )
+    train(new, tmp_path / "new")
+    before, after = (checkpoint.read(tmp_path / run / "best.pt")["model"] for run in ("old", "new"))
+    for name in before:
+        assert torch.equal(before[name], after[name]) == name.startswith("layers.0.")
