@@ -219,6 +219,6 @@ def test_weights_of_another_size_or_class_are_named(tmp_path: Path) -> None:
         InputError, match=r"wz.weight of layer 1 is \[4, 5\], but .* says \[6, any\]"
     ):
         convert_layer(network_of("liGRU", other, bidirectional=True), weights, 0)
+    same = (Layer(4, ((0.2, 0),), True, False, "tanh"),)
     with pytest.raises(InputError, match=r"layer 1 has no wr.weight"):
-        same = (Layer(4, ((0.2, 0),), True, False, "tanh"),)
         convert_layer(network_of("GRU", same, bidirectional=True), weights, 0)
