@@ -94,10 +94,12 @@ def convert_layer(network: Architecture, weights: Weights, number: int) -> dict[
 
     def take(name: str, *shape: int) -> Tensor:
         found = weights.take(number, name)
-        if tuple(found.shape) != shape and -1 not in shape:
+        fits = all(want in (-1, size) for want, size in zip(shape, found.shape, strict=False))
+        if found.ndim != len(shape) or not fits:
+            wanted = ", ".join("any" if size < 0 else str(size) for size in shape)
             raise InputError(
                 f"{weights.path}: {name} of layer {number + 1} is {list(found.shape)}, but"
-                f" [{network.section}] {network.name} says {list(shape)}"
+                f" [{network.section}] {network.name} says [{wanted}]"
             )
         return found.float()
 
