@@ -64,6 +64,9 @@ Lengths = tuple[int, ...]
 Turn = Sequence[Lengths]
 """The lengths of 1 + STEPS batches."""
 
+Taken = Callable[[int], None]
+"""What is told, after each step, how many were skipped."""
+
 
 @dataclass(frozen=True)
 class Size:
@@ -109,11 +112,18 @@ def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
     def prepared(turn: Turn) -> Callable[[], float]:
         batches = {str(i): batch_of(lengths) for i, lengths in enumerate(turn)}
 
-        def steps() -> None:
-            names = [[name] for name in batches]
-            run_batches(model, criterion, names, lambda utts: batches[utts[0]], title="", step=step)
+        def steps(taken: Taken) -> None:
+            run_batches(
+                model,
+                criterion,
+                [[name] for name in batches],
+                lambda utts: batches[utts[0]],
+                title="",
+                step=step,
+                after_batch=lambda totals: taken(len(totals.skipped)),
+            )
 
-        return timed_steps(optimizer, steps)
+        return timed_steps(steps)
 
     return Variant(size, unit, tied, dtype, prepared, model)
 
@@ -135,7 +145,7 @@ def theirs(size: Size, name: str, kind: str) -> Variant:
     def prepared(turn: Turn) -> Callable[[], float]:
         batches = [batch_of(lengths) for lengths in turn]
 
-        def steps() -> None:
+        def steps(taken: Taken) -> None:
             for x, labels in batches:
                 with torch.backends.mkldnn.flags(enabled=WITHOUT_ONEDNN not in name):
                     parts = map(cross_entropy, net(x), labels)
@@ -143,22 +153,25 @@ def theirs(size: Size, name: str, kind: str) -> Variant:
                     sum(parts, start=torch.zeros(())).backward()
                     nn.utils.clip_grad_norm_(net.parameters(), MAX_NORM)
                     optimizer.step()
+                taken(0)
 
-        return timed_steps(optimizer, steps)
+        return timed_steps(steps)
 
     return Variant(size, name, tied, "float32", prepared)
 
 
-def timed_steps(optimizer: torch.optim.Optimizer, steps: Callable[[], None]) -> Callable[[], float]:
+def timed_steps(steps: Callable[[Taken], None]) -> Callable[[], float]:
     """Return what takes the steps of a turn and returns the seconds from the end of the first."""
 
     def seconds() -> float:
         ends: list[float] = []
-        hook = optimizer.register_step_post_hook(lambda *_: ends.append(time.perf_counter()))
-        steps()
-        hook.remove()
-        if len(ends) <= STEPS:
-            raise SystemExit(f"{1 + STEPS - len(ends)} of {1 + STEPS} steps were skipped")
+
+        def taken(skipped: int) -> None:
+            if skipped:
+                raise SystemExit(f"{skipped} of {1 + STEPS} steps were skipped")
+            ends.append(time.perf_counter())
+
+        steps(taken)
         return ends[-1] - ends[0]
 
     return seconds

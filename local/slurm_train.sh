@@ -22,14 +22,14 @@ export MASTER_ADDR MASTER_PORT WORLD_SIZE OMP_NUM_THREADS
 written() { stat --format '%i %y' "$run/state.json" 2>/dev/null || true; }
 before=$(written)
 
+# The time limit signals the tasks. A signal to this script, which ends its waiting, goes on to them.
+trap 'scancel --signal=TERM "$SLURM_JOB_ID"' TERM USR1
 # srun does not take the processors of a task from sbatch. It waits for tasks that end after the first one: one saves.
 # shellcheck disable=SC2016 # these variables differ between tasks
 srun --cpus-per-task "${SLURM_CPUS_PER_TASK:-1}" --wait "$saving" --label \
     bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID exec python -P -m bayes_asr train "$@"' \
     train "$@" --out "$run" &
 tasks=$!
-# The time limit signals the tasks. A signal to this script, which ends its waiting, goes on to them.
-trap 'scancel --signal=TERM "$SLURM_JOB_ID"' TERM USR1
 status=0
 wait "$tasks" || status=$?
 while kill -0 "$tasks" 2>/dev/null; do

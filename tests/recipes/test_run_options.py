@@ -168,7 +168,7 @@ def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
     [
         (["--set", "foo=1"], "run.sh: --set foo=1: there is no key foo"),
         (["--set", "model.unit=liGRU"], "did you mean li-gru?"),
-        (["--config", "leaky.yaml"], "did you mean relu?"),
+        (["--config", "leaky.yaml"], "did you mean leaky-relu?"),
         (["--set", "train.epochs=0"], "train.epochs is 0; it must be a whole number between 1"),
         (["--config", "wrong.yaml"], "wrong.yaml, line 1: there is no key trains"),
         (["--recipe", "broken"], "config.yaml, line 1: recipe.offers is 'speed'; it must be"),
