@@ -176,7 +176,7 @@ def open_streams(
     if missing := [name for name in network.front_ends if name not in directories]:
         wanted = " ".join(f"--stream {name}=DIR" for name in missing)
         raise InputError(
-            f"this network reads {', '.join(network.front_ends)} too; give {wanted}, or --on SET"
+            f"this network reads {', '.join(network.front_ends)}: give {wanted}, or --on SET"
             " for a set of the run"
         )
     opened = StoredStreams(

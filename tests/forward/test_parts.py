@@ -147,7 +147,7 @@ def test_an_average_of_networks_of_other_streams(
         network(x[FEATURES], stats)
     capsys.readouterr()
     for given, said in (
-        ([data], "this network reads features, pitch too; give --stream pitch=DIR"),
+        ([data], "this network reads features, pitch: give --stream pitch=DIR"),
         ([data, other.replace("pitch=", "pich=")], "no stream pich, but features, pitch; did you"),
     ):
         out = f"--out={tmp_path / 'none'}"
