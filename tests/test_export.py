@@ -121,8 +121,12 @@ def test_lstm_step_by_step_gives_what_the_whole_gives(tmp_path: Path) -> None:
     check_steps(network(**options, bidirectional=False, initial_state="trained"), tmp_path)
 
 
+ONCE = [u for u in UNITS if u["unit"] != "rnn" or u["options"]["activation"] == "tanh"]
+"""All units; their activations, which are exported alike in all, in one of them."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", [*UNITS, *PARAMETERISED], ids=name)
+@pytest.mark.parametrize("unit", [*ONCE, *PARAMETERISED], ids=name)
 def test_every_unit_gives_what_load_gives(unit: dict[str, Any], tmp_path: Path) -> None:
     check_utterances(network(**unit), tmp_path)
 

@@ -27,7 +27,7 @@ def loaded(net: Any) -> LogLikelihoods:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", EXPORTED, ids=name_form)
+@pytest.mark.parametrize("form", EXPORTED[::2], ids=name_form)  # 3 s each
 def test_every_layer_gives_what_load_gives(form: Mapping[str, Any], tmp_path: Path) -> None:
     net = loaded(network_of(form))
     check_onnx(net, tmp_path)

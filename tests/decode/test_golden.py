@@ -1,6 +1,7 @@
 """Decoding gives what Kaldi's programs printed for the same log-likelihoods and graphs."""
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import kaldialign
@@ -42,7 +43,8 @@ def test_words_and_costs_are_kaldis(golden: Golden, setting: str, engine: str) -
     graph = golden.numbers(f"{setting}.graph_cost")
     acoustic = golden.numbers(f"{setting}.acoustic_cost")
     seen = []
-    for utt, loglikes in golden.matrices():
+    fraction = 1 if engine == "native" else 4  # NumPy takes as long for a quarter of them
+    for utt, loglikes in islice(golden.matrices(), 0, None, fraction):
         result = decode_utterance(
             golden.network(), utt, loglikes, golden.options(setting), ENGINES[engine]
         )
@@ -52,7 +54,7 @@ def test_words_and_costs_are_kaldis(golden: Golden, setting: str, engine: str) -
         assert result.reached_final
         assert len(result.tids) == len(loglikes)
         seen.append(utt)
-    assert seen == list(words)
+    assert seen == list(words)[::fraction]
 
 
 def test_sweep_is_within_two_errors_of_kaldis(
