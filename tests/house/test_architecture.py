@@ -18,10 +18,8 @@ from tests.support.places import ROOT
 
 PACKAGE = "bayes_asr"
 MAP = ROOT / "docs" / "architecture.md"
-FLOOR_OF = {
-    room: int(floor)
-    for floor, room in re.findall(r"^\| (\d+) \| `(\w+)` \|", MAP.read_text(), flags=re.M)
-}
+ROWS = re.findall(r"^\| (\d+) \| `(\w+)` \|", MAP.read_text(), flags=re.M)
+FLOOR_OF = {room: int(floor) for floor, room in ROWS}
 """The table of rooms of the map."""
 LONGEST_CHAIN = 10  # imports from one module to the next
 VERBS_IN_ED = {"embed", "feed", "need", "seed", "shed"}
@@ -87,6 +85,10 @@ def public(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassD
             for inner in node.body if isinstance(node, ast.ClassDef) else []:
                 if isinstance(inner, ast.FunctionDef) and not inner.name.startswith("_"):
                     yield f"{node.name}.{inner.name}", inner
+
+
+def test_every_room_stands_on_the_map_once() -> None:
+    assert sorted(room for _, room in ROWS) == sorted(FLOOR_OF)
 
 
 @pytest.mark.parametrize("name", modules())
