@@ -15,7 +15,7 @@
 #   --nj N             parallel decoding jobs (default: the number of processors)
 #   --nproc N          training processes, which share every batch and the processors (default: 1)
 #   --seeds N          train with the seeds 1 to N (default: 1)
-#   --experiment NAME  train and compare the systems of conf/experiments/NAME: figure1, figure2, pytorch-kaldi
+#   --experiment NAME  train and compare the systems of conf/experiments/NAME, or the recipe's: figure1, figure2, ...
 #   --dim N            dimension of the fMLLR features (default: 40), or mel bands of mini
 #   --features KIND    fmllr: from GMMs that adapt to speakers (default); mfcc: a shorter way without GMMs
 #   --force            repeat the stages even where they are complete

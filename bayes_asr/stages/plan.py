@@ -49,7 +49,7 @@ def make_plan(options: Options, root: Path) -> Plan:
         out=absolute(options.out or f"{root}/exp/{recipe.name}"),
         kaldi_dir=options.kaldi_dir and absolute(options.kaldi_dir),
     )
-    systems = choose_systems(options, recipe.name, root)
+    systems = choose_systems(options, recipe, root)
     check_options(options, recipe, by_gmms=trains_gmms(options, recipe))
     preparation = plan_preparation(options, recipe, root)
     if options.experiment and preparation.gmm:
