@@ -57,6 +57,8 @@ def make_plan(options: Options, root: Path) -> Plan:
     own = [recipe.file(CONFIG)]
     if preparation.without_kaldi and recipe.has(WITHOUT_KALDI):
         own.append(recipe.file(WITHOUT_KALDI))
+    if preparation.filter_banks:
+        own.append(preparation.filter_banks)
     notices = [*check_settings(options, own, systems)]
     if options.corpus:
         notices += recognise_corpus(Path(options.corpus), recipe, root)
