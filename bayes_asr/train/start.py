@@ -71,8 +71,11 @@ def _train(
         train=replace(config.train, init_from=runs),
     )
     device = components.choose_device(config.train.device)
-    versions = record.versions(device)
+    precision = components.choose_precision(config.train.precision, device)
+    versions = record.versions(device, precision)
     LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
+    if precision != config.train.precision:
+        LOGGER.warning("train.precision: %s", components.explain_precision(config.train.precision))
     if config.train.tensorboard:
         tensorboard.check_available()
     if not new:
@@ -81,13 +84,13 @@ def _train(
     train_set, dev_set = group.after_first(lambda: open_sets(config, open_pipe, index))
     if lock:
         lock.check()
-    training = _begin(config, run, train_set, dev_set, index, device, new=new)
+    training = _begin(config, run, train_set, dev_set, index, device, precision, new=new)
     training.lock = lock
     if training.left:  # else env.json says what the run came from
         if group.is_first():
             parameters = sum(p.numel() for p in training.model.parameters())
             analysis = next(iter(training.network.front_ends.values())).sound
-            record.write_environment(run, parameters, analysis, device, training.begun_from)
+            record.write_environment(run, parameters, analysis, versions, training.begun_from)
         with note_signals() as training.notice:
             if config.train.tensorboard and group.is_first():
                 training.curves = tensorboard.Board(run, record.read_history(run))
@@ -104,6 +107,7 @@ def _begin(
     dev: LabelledSet,
     index: Index,
     device: torch.device,
+    precision: str,
     *,
     new: bool,
 ) -> Training:
@@ -127,6 +131,7 @@ def _begin(
         config,
         run,
         device,
+        precision,
         network,
         components.build_criterion(config.train),
         components.build_optimizer(config.train, model),
@@ -136,7 +141,7 @@ def _begin(
     )
     components.describe(config.model, model)
     if saved:
-        record.compare_versions(saved.get("versions", {}), device)
+        record.compare_versions(saved.get("versions", {}), record.versions(device, precision))
         training.restore(saved)
     if group.is_first():
         _write_beginning(training, resumed=bool(saved), new=new)
