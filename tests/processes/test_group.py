@@ -23,7 +23,7 @@ from bayes_asr.train.batch import Batch, empty_batch
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.step import Step
 from tests.support.nn_units import UNITS, acoustic_model, name
-from tests.support.processes import on_machines_of_their_own, together
+from tests.support.processes import FORKED, SPAWNED, on_machines_of_their_own, together
 from tests.support.small_corpus import TINY, write_corpus
 from tests.support.training_runs import states
 from tests.support.two_streams import BOTH, OTHER, write_both
@@ -159,7 +159,9 @@ class Trainings:
 
     def together(self, run: str, what: str = "nothing", *more: str) -> tuple[list[int], list[str]]:
         """Statuses of both, and what they printed."""
-        ended = together(self.folder / "err", train_in_each, self.arguments(run, *more), what)
+        arguments = self.arguments(run, *more)
+        context = SPAWNED if "first" in what else FORKED  # the store goes with the first process
+        ended = together(self.folder / "err", train_in_each, arguments, what, context=context)
         return [each.status for each in ended], [each.err for each in ended]
 
 
