@@ -9,7 +9,6 @@ import gzip
 import os
 import platform
 import re
-import secrets
 import select
 import shutil
 import stat
@@ -215,7 +214,7 @@ def _private_folder(parent: Path) -> Iterator[Path]:
     """
     parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(parent)
-    folder = parent / f".{HOST}.{os.getpid()}.{secrets.token_hex(8)}{UNFINISHED}"
+    folder = parent / f".{HOST}.{os.getpid()}.{os.urandom(8).hex()}{UNFINISHED}"
     try:
         folder.mkdir(mode=0o700)  # not through a link, and not where anything is
         yield folder

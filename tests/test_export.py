@@ -121,6 +121,7 @@ def test_lstm_step_by_step_gives_what_the_whole_gives(tmp_path: Path) -> None:
     check_steps(network(**options, bidirectional=False, initial_state="trained"), tmp_path)
 
 
+ONE: dict[str, Any] = {"units": (4,)}  # a layer: what each more of them adds is export time
 ONCE = [u for u in UNITS if u["unit"] != "rnn" or u["options"]["activation"] == "tanh"]
 """All units; their activations, which are exported alike in all, in one of them."""
 
@@ -128,7 +129,7 @@ ONCE = [u for u in UNITS if u["unit"] != "rnn" or u["options"]["activation"] == 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", [*ONCE, *PARAMETERISED], ids=name)
 def test_every_unit_gives_what_load_gives(unit: dict[str, Any], tmp_path: Path) -> None:
-    check_utterances(network(**unit), tmp_path)
+    check_utterances(network(**unit, **ONE), tmp_path)
 
 
 @pytest.mark.slow
@@ -136,13 +137,13 @@ def test_every_unit_gives_what_load_gives(unit: dict[str, Any], tmp_path: Path) 
 def test_units_step_by_step_gives_what_the_whole_gives(
     unit: dict[str, Any], tmp_path: Path
 ) -> None:
-    check_steps(network(**unit, bidirectional=False), tmp_path)
+    check_steps(network(**unit, **ONE, bidirectional=False), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_every_form_of_a_layer_gives_what_load_gives(form: dict[str, Any], tmp_path: Path) -> None:
-    check_utterances(network(unit="bru", **form), tmp_path)
+    check_utterances(network(unit="bru", **ONE, **form), tmp_path)
 
 
 @pytest.mark.slow
@@ -172,7 +173,7 @@ def test_plain_context_is_that_of_the_front_end(
 @pytest.mark.slow
 @pytest.mark.parametrize("directions", DIRECTIONS, ids=name)
 def test_plain_form_can_be_exported(directions: dict[str, bool]) -> None:
-    net = network(unit="gru", **directions)
+    net = network(unit="gru", **ONE, **directions)
     frames = {0: Dim("frames", min=1)}
     program = torch.export.export(net.plain(), (torch.zeros(5, WIDTH),), dynamic_shapes=(frames,))
     for length in LENGTHS:

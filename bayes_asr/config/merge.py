@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -67,12 +68,20 @@ def list_files(path: Path) -> list[Path]:
 def merge(files: Sequence[Path], settings: Sequence[str] = ()) -> dict[str, Any]:
     """Nested located values of base.yaml, the files and the settings; the later win."""
     values: dict[str, Any] = {}
-    for path in (CONF / "base.yaml", *files):
+    _overlay(values, _defaults())
+    for path in files:
         for _, layer in _layers(find_configuration(Path(path)), ()):
             _overlay(values, layer)
     for setting in settings:
         _overlay(values, _parse_setting(setting))
     return values
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    """Nested located values of base.yaml, which is read once: that takes longest of all."""
+    ((_, layer),) = _layers(find_configuration(CONF / "base.yaml"), ())
+    return layer
 
 
 def nearest(key: str) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError, complaint
 from bayes_asr.stages import stamps
-from bayes_asr.stages.choices import OptionError, parse
 
 
 def main(script: str, question: str, *words: str) -> int:
@@ -18,6 +17,8 @@ def main(script: str, question: str, *words: str) -> int:
     try:
         QUESTIONS[question](words)
     except (InputError, OSError) as error:
+        from bayes_asr.stages.choices import OptionError
+
         print(f"{script}: {complaint(error)}", file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
     return 0
@@ -26,6 +27,7 @@ def main(script: str, question: str, *words: str) -> int:
 def refuse(words: Sequence[str]) -> None:
     """ROOT OPTION...: nothing; the standard library alone finds these mistakes."""
     from bayes_asr.stages.checks import check_alone
+    from bayes_asr.stages.choices import parse
     from bayes_asr.stages.recipe import locate_recipe
     from bayes_asr.stages.systems import choose_systems
 
@@ -37,7 +39,8 @@ def refuse(words: Sequence[str]) -> None:
 
 def plan(words: Sequence[str]) -> None:
     """ROOT OPTION...: the variables of run.sh, their words ended by NUL."""
-    from bayes_asr.stages.plan import make_plan, variables  # needs longer to start
+    from bayes_asr.stages.choices import parse  # these take longer to load than a stage to check
+    from bayes_asr.stages.plan import make_plan, variables
 
     root, *options = words
     answer = "".join(f"{word}\0" for word in variables(make_plan(parse(options), Path(root))))

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from bayes_asr.files import replacing
-
 
 def is_complete(stamp: Path, files: Sequence[str], command: Sequence[str]) -> bool:
     """Say whether command and files, read and written, are those of the stamp."""
@@ -15,6 +13,8 @@ def is_complete(stamp: Path, files: Sequence[str], command: Sequence[str]) -> bo
 
 def write_stamp(stamp: Path, files: Sequence[str], command: Sequence[str]) -> None:
     """Keep a command that has succeeded, and the size and time of its files."""
+    from bayes_asr.files import replacing  # takes longer to load than is_complete does
+
     with replacing(stamp) as temporary:
         temporary.write_bytes(_content(files, command))
 

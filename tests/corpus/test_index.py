@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bayes_asr import log
+from bayes_asr.config import Config
 from bayes_asr.corpus import alignments_index, index, survey
 from bayes_asr.corpus.alignments_index import index_alignments
 from bayes_asr.corpus.fingerprints import hash_stream
@@ -27,6 +27,7 @@ from bayes_asr.tables.vectors import StoredVectors, write_vectors
 from bayes_asr.targets.alignments import Alignments
 from bayes_asr.train.start import train
 from tests.attacks.breakages import unprivileged
+from tests.support.processes import FORKED
 from tests.support.small_corpus import made_up, write_alignments, write_corpus
 from tests.support.training_runs import assert_same, config_of, states
 
@@ -393,16 +394,29 @@ def test_corpus_that_cannot_be_read_is_not_taken_for_an_index_that_cannot_be_wri
 # --- several at once
 
 
-def test_of_trainings_that_start_together_one_makes_the_index(
-    corpus: Path, tmp_path: Path, surveys: list[str]
-) -> None:
-    runs = [tmp_path / str(number) for number in range(3)]
+def train_and_note(config: Config, run: Path, surveys: Path) -> None:
+    """Train, and note the sets of which all features are read."""
+    read = survey._read
+
+    def reading(name: str, *more: Any) -> Any:
+        with surveys.open("a") as file:
+            file.write(f"{name}\n")
+        return read(name, *more)
+
+    survey._read = reading
+    train(config, run)
+
+
+def test_of_trainings_that_start_together_one_makes_the_index(corpus: Path, tmp_path: Path) -> None:
+    """Each is a process: threads share more, such as random numbers and modules half imported."""
+    runs, surveys = [tmp_path / str(number) for number in range(3)], tmp_path / "surveys"
     config = config_of(corpus, "train.epochs=1")
-    threads = [threading.Thread(target=train, args=(config, run)) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert surveys == ["dev", "train"]
+    processes = [FORKED.Process(target=train_and_note, args=(config, r, surveys)) for r in runs]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert surveys.read_text().split() == ["dev", "train"]
     assert all((run / "best.pt").exists() for run in runs)
     assert index_alignments(corpus / "exp/ali", Index(tmp_path / "index")).lengths

@@ -58,7 +58,7 @@ def test_run_sh_writes_nothing_into_the_experiment(
 ) -> None:
     experiment = read_only(kaldi_corpus("timit_sample"))
     before = snapshot(experiment)
-    settings = ("model.layers=1", "model.units=8", "train.epochs=1")
+    settings = ("model.layers=1", "model.units=8", "train.epochs=1", "decode.lattice_beam=2")
     options = ["--recipe", "timit", "--kaldi-dir", experiment, "--out", tmp_path / "out"]
     printed = table(*options, *(f"--set={setting}" for setting in settings))
     assert "timit" in printed

@@ -39,9 +39,9 @@ def add_up(rank: int, apart: bool) -> int:
             for shape in SHAPES:
                 for dtype in (torch.float32, torch.float64):
                     parts = brought(shape, dtype, seed)
+                    expected = sum(parts, start=torch.zeros((), dtype=dtype))
                     time.sleep(late.choice((0, 0, 0, 0.002)))
                     group.add_up(parts[rank])
-                    expected = sum(brought(shape, dtype, seed), start=torch.zeros((), dtype=dtype))
                     assert torch.equal(parts[rank], expected)
             assert group.largest(10 * rank - seed) == 20 - seed
             assert group.total(rank, 1) == [3, 3]

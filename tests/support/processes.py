@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from torch import multiprocessing
 from bayes_asr.processes import group
 
 SECONDS = 300  # after which what hangs is killed
+SPAWNED = multiprocessing.get_context("spawn")  # each is a Python of its own until its very end
+FORKED = multiprocessing.get_context("forkserver")  # sooner: the server imports torch once for all
+FORKED.set_forkserver_preload(["bayes_asr.cli", "bayes_asr.train.start", "pytest", __name__])
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,13 @@ class Ended:
     err: str
 
 
-def together(folder: Path, work: Callable[..., Any], *args: Any, processes: int = 2) -> list[Ended]:
+def together(
+    folder: Path,
+    work: Callable[..., Any],
+    *args: Any,
+    processes: int = 2,
+    context: BaseContext = FORKED,
+) -> list[Ended]:
     """Call `work(rank, *args)`, of the top of a module, in each of the processes at once.
 
     What it returns is the exit status.
@@ -32,7 +42,6 @@ def together(folder: Path, work: Callable[..., Any], *args: Any, processes: int 
     folder.mkdir(parents=True, exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
     running = [
         context.Process(target=_one, args=(rank, processes, port, folder, work, args))
         for rank in range(processes)
