@@ -24,6 +24,7 @@ from bayes_asr.pytorch_kaldi.notes import Notes
 from bayes_asr.pytorch_kaldi.sections import Section
 from bayes_asr.pytorch_kaldi.stacks import Stack, build_stack, list_costs
 from bayes_asr.pytorch_kaldi.train_section import (
+    is_sequential,
     translate_batches,
     translate_training,
     weigh_targets,
@@ -67,7 +68,9 @@ def translate(experiment: Experiment) -> tuple[Translated, Notes]:
     translated["train"] = {
         "epochs": epochs,
         "device": "auto" if parse_flag(sections["exp"].take("use_cuda")) else "cpu",
-        **translate_batches(sections["batches"], epochs, notes),
+        **translate_batches(
+            sections["batches"], epochs, notes, sequential=is_sequential(experiment)
+        ),
         **translate_training(experiment, stack, targets, epochs, notes),
         **weigh_targets(experiment, costs, targets, notes),
     }
