@@ -38,6 +38,7 @@ VERBS = {
     "export": "write a trained network for other programs: ONNX, torch.export, TorchScript",
     "fold": "turn a network with trained activations into a plain one",
     "import-cfg": "turn a configuration of pytorch-kaldi into one of this program",
+    "import-weights": "make a run of the networks that pytorch-kaldi has saved",
     "config": "print a configuration as it is understood, or explain a key",
     "status": "what the runs below a folder are doing",
     "doctor": "check inputs and tools before hours are spent",

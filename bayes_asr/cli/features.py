@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", type=Path, nargs="+", metavar="DATA", help="folder with wav.scp and utt2spk"
     )
-    parser.add_argument("--kind", choices=get_args(Kind), default="mfcc", help="default %(default)s")
+    parser.add_argument(
+        "--kind", choices=get_args(Kind), default="mfcc", help="default %(default)s"
+    )
     parser.add_argument(
         "--bands",
         type=whole(1, MOST_BANDS),

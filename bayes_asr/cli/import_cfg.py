@@ -12,7 +12,7 @@ from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
 from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.notes import DIFFERENCES
-from bayes_asr.pytorch_kaldi.translation import translate
+from bayes_asr.pytorch_kaldi.translation import Translation, translate
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,14 +29,20 @@ class Plain(yaml.SafeDumper):
         return True
 
 
+def write_yaml(cfg: Path, translation: Translation) -> str:
+    """The text of our configuration for one of theirs."""
+    keys = translation.keys
+    text = yaml.dump(keys, Dumper=Plain, sort_keys=False, width=120, allow_unicode=True)
+    return f"# From {cfg.name} of pytorch-kaldi.\n{text}"
+
+
 def run(args: argparse.Namespace) -> None:
     """Write the configuration, and say option by option what could not be carried over."""
     out = args.out or Path(args.cfg.with_suffix(".yaml").name)
-    translated, notes = translate(read_experiment(args.cfg))
-    text = yaml.dump(translated, Dumper=Plain, sort_keys=False, width=120, allow_unicode=True)
+    translation = translate(read_experiment(args.cfg))
     with replacing(out) as temporary:
-        temporary.write_text(f"# From {args.cfg.name} of pytorch-kaldi.\n{text}", encoding="utf-8")
-    lines = notes.lines()
+        temporary.write_text(write_yaml(args.cfg, translation), encoding="utf-8")
+    lines = translation.notes.lines()
     print(f"{len(lines)} things of {args.cfg.name} are not carried over:")
     for line in [*lines, "whatever it says:", *DIFFERENCES]:
         print(printable(f"  {line}"))

@@ -22,7 +22,7 @@ SAID = {
     "scoring_script": "bayes-asr score counts: set score.metric, and score.phone_map for TIMIT",
     "skip_scoring": "score is a verb of its own",
     "save_out_file": "give the outputs that you want to forward: --layer, --head, --kind",
-    "arch_pretrain_file": "networks of pytorch-kaldi are no runs: docs/pytorch-kaldi.md",
+    "arch_pretrain_file": "make a run of it: bayes-asr import-weights; then train.init_from",
 }
 """By the name of an option: what ours does instead."""
 
@@ -35,6 +35,14 @@ DIFFERENCES = (
     "LM weight: theirs is the best of the test set; here that of dev",
 )
 """What differs for every configuration, whatever it says."""
+
+OF_WEIGHTS = (
+    "not carried over: the state of the optimizers (optimizer_par), so that no training goes on:"
+    " begin another with train.init_from",
+    "normalisation: measured on all training data; theirs is by each chunk, and is not saved",
+    "priors: by the counts that theirs wrote beside its networks, or of the training alignments",
+)
+"""What is said of networks that are made a run."""
 
 
 @dataclass

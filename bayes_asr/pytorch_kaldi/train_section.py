@@ -122,7 +122,7 @@ def translate_training(
         targets.get(name, name): how
         for network in networks
         if (how := _train_otherwise(first, network))
-        for name in stack.trained.get(network.name, [])
+        for name in stack.list_parts(network)
     }
     schedule: Translated = {"schedule": "newbob"}
     if len(first.learning_rate) > 1:

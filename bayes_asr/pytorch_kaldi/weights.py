@@ -35,6 +35,12 @@ class Weights:
             )
         return self.layers[number][name]
 
+    def take_input(self, name: str) -> Tensor:
+        """A tensor of the norm of the input; InputError where it is missing."""
+        if name not in self.inputs:
+            raise InputError(f"{self.path}: there is no {name}; was the class another?")
+        return self.inputs[name]
+
 
 def read_weights(path: Path) -> Weights:
     """Read a .pkl file of pytorch-kaldi: tensors and plain values alone, nothing is executed.

@@ -18,8 +18,8 @@ from tests.support.their_cfg import write
 
 def translated(folder: Path, *changes: tuple[str, str]) -> tuple[dict[str, Any], str]:
     """Our configuration, read back, and what is said."""
-    found, notes = translate(read_experiment(write(folder, *changes)))
-    return yaml.safe_load(yaml.safe_dump(found)), "\n".join(notes.lines())
+    found = translate(read_experiment(write(folder, *changes)))
+    return yaml.safe_load(yaml.safe_dump(found.keys)), "\n".join(found.notes.lines())
 
 
 def test_sections_are_those_of_configparser(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_all_shipped_configurations_are_read() -> None:
     without = {"SRU", "QLSTM", "fusionRNN_jit"}
     for path in shipped():
         experiment = read_experiment(path)
-        found, _ = translate(experiment)
+        found = translate(experiment).keys
         kinds = {one.kind for one in experiment.architectures.values()}
         assert ("model" in found) == (not kinds & without and "autoencoder" not in path.name)
         assert len(operations := experiment.operations) == len(list_operations(path)), operations
