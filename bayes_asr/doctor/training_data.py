@@ -27,6 +27,7 @@ from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.train.components import architecture, plan_network, target_weights
+from bayes_asr.train.transfer import begin_from
 
 SAMPLE = 10  # utterances of a set that are read
 UPDATED = 5  # what is held of each weight: itself, its gradient, two moments, a temporary
@@ -45,10 +46,13 @@ def check_corpus(
         streams = dict.fromkeys((FEATURES, *config.data.train.stream_names), 1)
         architecture(config.model, streams, dict.fromkeys(target_weights(config.train), 1))
         train, dev = training_and_dev(config, open_pipe)
-        heads = plan_network(config, train)["heads"]
+        plan = plan_network(config, train)
+        heads = plan["heads"]
         for name, data in (("train", train), ("dev", dev)):
             checks.append(Check(name, "ok", _describe(data, heads)))
         checks += _estimate_resources(config, train, dev, out)
+        if config.train.init_from:
+            begin_from(config.train.init_from, AcousticModel(**plan))
     for name in ("train", "dev", "test"):
         with collect_messages(checks, f"{name} set"):
             checks.extend(_check_set(config, name, open_pipe))

@@ -42,9 +42,9 @@ Translated = dict[str, Any]
 
 
 def is_sequential(experiment: Experiment) -> bool:
-    """Whether batches are of utterances, as those of any network that says so."""
+    """Whether batches are of utterances, as where any network says so."""
     said = (one.options.get("arch_seq_model") for one in experiment.architectures.values())
-    return any(option is not None and parse_flag(option) for option in said)
+    return any(option is None or parse_flag(option) for option in said)
 
 
 def translate_batches(

@@ -46,6 +46,8 @@ arch_opt = {optimizer}
 opt_weight_decay = 0.0
 """
 ENDS = ("loss_final=cost_nll", "err_final=cost_err")
+CMVN = "apply-cmvn --utt2spk=ark:u ark:c ark:- ark:- |"
+DELTAS = " add-deltas --delta-order=2 ark:- ark:- |"
 SET = """
 [dataset{number}]
 data_name = {name}
