@@ -14,10 +14,15 @@ from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.notes import DIFFERENCES
 from bayes_asr.pytorch_kaldi.translation import Translation, translate
 
+PRESET = "pytorch-kaldi.yaml"  # of conf
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument("cfg", type=Path, metavar="FILE.cfg", help="of pytorch-kaldi")
+    parser.add_argument(
+        "--like-theirs", action="store_true", help=f"include {PRESET}, what theirs computes so"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="default: FILE.yaml here")
 
 
@@ -29,9 +34,9 @@ class Plain(yaml.SafeDumper):
         return True
 
 
-def write_yaml(cfg: Path, translation: Translation) -> str:
+def write_yaml(cfg: Path, translation: Translation, *, like_theirs: bool = False) -> str:
     """The text of our configuration for one of theirs."""
-    keys = translation.keys
+    keys = {**({"include": PRESET} if like_theirs else {}), **translation.keys}
     text = yaml.dump(keys, Dumper=Plain, sort_keys=False, width=120, allow_unicode=True)
     return f"# From {cfg.name} of pytorch-kaldi.\n{text}"
 
@@ -41,7 +46,8 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or Path(args.cfg.with_suffix(".yaml").name)
     translation = translate(read_experiment(args.cfg))
     with replacing(out) as temporary:
-        temporary.write_text(write_yaml(args.cfg, translation), encoding="utf-8")
+        text = write_yaml(args.cfg, translation, like_theirs=args.like_theirs)
+        temporary.write_text(text, encoding="utf-8")
     lines = translation.notes.lines()
     print(f"{len(lines)} things of {args.cfg.name} are not carried over:")
     for line in [*lines, "whatever it says:", *DIFFERENCES]:

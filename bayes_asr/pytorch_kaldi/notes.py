@@ -14,6 +14,10 @@ NOT_WANTED = ("", "none", "false")
 SAID = {
     "cmd": "give Kaldi's scripts to the verbs: --cmd, and decode_cmd for decode",
     "out_folder": "give the folder to train: --out",
+    "production": "bayes-asr forward RUN --data computes any data directory, without labels",
+    "nr_of_valid_per_epoch": "dev is validated after every epoch",
+    "shuffle_forwarding_data": "the order of utterances changes nothing",
+    "max_nr_of_parallel_forwarding_processes": "give the processes to forward: --nj",
     "multi_gpu": "start processes by torchrun: docs/training.md",
     "n_chunks": "data are not cut into chunks: features are normalised by all training data",
     "batch_size_valid": "no frame is padded, so no result depends on it",

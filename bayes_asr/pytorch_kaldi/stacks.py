@@ -10,6 +10,7 @@ from bayes_asr.pytorch_kaldi.experiment import (
     Architecture,
     Experiment,
     Layer,
+    parse_flag,
     parse_whole,
 )
 from bayes_asr.pytorch_kaldi.notes import Notes
@@ -158,6 +159,7 @@ class _Builder:
         if not network.layers:
             self._fail(operation, f"class {network.kind} has no counterpart")
             return
+        self._check_beginning(network)
         hidden = network.layers
         label = self.labels.get(operation.result)
         if label is not None and network.kind == "MLP" and hidden[-1].activation == "softmax":
@@ -179,6 +181,16 @@ class _Builder:
     def _streams(self) -> set[str]:
         names = {layer["name"] for layer in self.stack.layers}
         return {name for source in self.known.values() for name in source.reads} - names
+
+    def _check_beginning(self, network: Architecture) -> None:
+        """Say of switches that are off what is on here whatever a configuration says."""
+        always = {"_orthinit": "recurrent weights begin orthogonal", "bias": "it has biases"}
+        for option in network.options.values():
+            for end, what in always.items():
+                if option.name.endswith(end) and not parse_flag(option):
+                    self.notes.say(
+                        option.line, f"[{network.section}] {option.name}", f"{what} here"
+                    )
 
     def _check_head(self, network: Architecture, layer: Layer) -> None:
         if layer.batch_norm or layer.layer_norm or any(value for value, _ in layer.dropout):

@@ -28,6 +28,8 @@ OPTIMIZER_OPTIONS = {
     "opt_betas": "betas",
     "opt_weight_decay": "weight_decay",
 }
+OUR_OPTIMIZERS = {"adam": "adam-l2"}
+"""Those that are called otherwise here: weight decay of our `adam` is not in the gradient."""
 OF_BATCHES = (
     *("batch_size_train", "max_seq_length_train", "increase_seq_length_train"),
     *("start_seq_len_train", "multply_factor_seq_len_train"),
@@ -129,7 +131,7 @@ def translate_training(
         rates = _by_epoch(first.learning_rate, float)
         schedule = {"schedule": "list", "learning_rates": rates}
     return {
-        "optimizer": first.optimizer,
+        "optimizer": OUR_OPTIMIZERS.get(first.optimizer, first.optimizer),
         **_translate_optimizer(chosen),
         "learning_rate": rate,
         **schedule,
@@ -149,9 +151,10 @@ def _is_of_layers(name: str) -> bool:
 def _train_otherwise(first: Architecture, network: Architecture) -> Translated:
     """How the layers of a network are trained, where that is not as those of the first."""
     factor = network.learning_rate[0][0] / first.learning_rate[0][0]
+    optimizer = OUR_OPTIMIZERS.get(network.optimizer, network.optimizer)
     return {
         **({"learning_rate_factor": round(factor, 9)} if factor != 1 else {}),
-        **({"optimizer": network.optimizer} if network.optimizer != first.optimizer else {}),
+        **({"optimizer": optimizer} if network.optimizer != first.optimizer else {}),
         **({"frozen_epochs": "all"} if network.frozen else {}),
     }
 
