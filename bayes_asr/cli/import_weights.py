@@ -78,7 +78,7 @@ def _find_counts(experiment: Experiment, folder: Path) -> Path | None:
     """The file of counts that theirs has written beside its networks."""
     named = experiment.sections["forward"].take("normalize_with_counts_from").text.split(",")[0]
     counts = folder / Path(named).name
-    if not is_there(counts):
+    if not counts.is_file():
         return None
     LOGGER.info("priors: by the counts of %s", counts)
     return counts

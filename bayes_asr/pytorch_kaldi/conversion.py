@@ -104,7 +104,7 @@ class _Reader:
                 f"{self.weights.path}: {name} is {list(found.shape)}, but {self._where} says"
                 f" [{wanted}]"
             )
-        return found if name.startswith("num_batches") else found.float()
+        return found.float()
 
     def take_batch_norm(self, prefix: str, units: int) -> State:
         """A batch norm, by the names of torch."""

@@ -203,6 +203,7 @@ def test_nothing_in_a_file_is_executed(
         ([], "has no model_par"),
         ({"model_par": {}}, "has layers none"),
         ({"model_par": {"wh.1.weight": torch.ones(1)}}, "has layers 1"),
+        ({"model_par": {"wh.0.weight": torch.tensor([1, torch.nan])}}, "wh.0.weight has numbers"),
         ({"model_par": {"wh.0.weight": 3}}, "wh.0.weight is no tensor"),
         ({"model_par": {"fc.weight": torch.ones(1)}}, "fc.weight is no tensor of a layer"),
     ],
