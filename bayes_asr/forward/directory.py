@@ -74,7 +74,7 @@ def forward(
         directories = find_streams(one, networks, data, streams or {}, on or "dev", open_pipe)
         opened.append((network, open_streams(network, directories, max_skipped, open_pipe)))
     features = opened[0][1]
-    frames = count_frames(networks)
+    frames = choose_batch_frames(networks)
     if output.layer and out.resolve() in [path.resolve() for path in features.directories]:
         raise InputError(f"{out}: is the data directory that is read; choose another folder")
     compute: Compute = partial(_compute, *opened[0], chunk=chunk, frames=frames)
@@ -169,7 +169,7 @@ def log_likelihoods(
     """
     features = open_streams(network, directories, max_skipped, open_pipe, limited_by)
     utterances = follow(features.utterances, "forward")
-    yield from _compute(network, features, utterances, chunk, count_frames([network]))
+    yield from _compute(network, features, utterances, chunk, choose_batch_frames([network]))
 
 
 def open_streams(
@@ -211,7 +211,7 @@ def share_log_likelihoods(
 
     What is computed together is what would be here, so the numbers are the same to the last bit.
     """
-    frames = count_frames([network])
+    frames = choose_batch_frames([network])
     compute = partial(_compute, network, features, chunk=chunk, frames=frames)
     return _share(way, features, compute, use, frames)
 
@@ -246,7 +246,7 @@ def _compute(
     return in_batches(network, matrices, frames)
 
 
-def count_frames(networks: Iterable[Network]) -> int:
+def choose_batch_frames(networks: Iterable[Network]) -> int:
     """How many frames are computed together: fewer where a layer hands on much of each."""
     widest = max(
         (
