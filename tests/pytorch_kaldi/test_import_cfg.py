@@ -265,11 +265,12 @@ def test_the_command_writes_yaml_and_says_the_rest(
 def test_batches_of_frames_are_pieces_of_utterances(tmp_path: Path) -> None:
     """Theirs counts frames where no network reads sequences."""
     each = "arch_freeze = False"
-    found, said = translated(tmp_path, (each, f"{each}\narch_seq_model = False"))
-    assert found["train"]["batch_sequences"] == 8
-    assert found["train"]["batch_frames"] == 4
-    assert found["train"]["max_frames"] == {1: 1, 3: 1}
-    assert "batch_size_train = 4*2 | 2*4: its frames are drawn one by one there" in said
+    changes = (each, f"{each}\narch_seq_model = False"), ("4*2 | 2*4", "128*2 | 64*4")
+    found, said = translated(tmp_path, *changes)
+    assert found["train"]["batch_sequences"] == 32
+    assert found["train"]["batch_frames"] == 128
+    assert found["train"]["max_frames"] == {1: 4, 3: 2}
+    assert "batch_size_train = 128*2 | 64*4: its frames are drawn one by one there" in said
 
 
 def test_options_of_other_optimizers_are_those_of_the_first_that_has_them(tmp_path: Path) -> None:
