@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument("cfg", type=Path, metavar="FILE.cfg", help="of pytorch-kaldi")
     parser.add_argument(
-        "--like-theirs", action="store_true", help=f"include {PRESET}, what theirs computes so"
+        "--like-theirs",
+        action="store_true",
+        help=f"include {PRESET}: what theirs computes otherwise",
     )
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="default: FILE.yaml here")
 
