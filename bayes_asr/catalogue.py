@@ -124,6 +124,7 @@ LAYERS = {
 CRITERIA = {"cross-entropy": "nn.criteria:CrossEntropy"}
 OPTIMIZERS = {
     "adam": Optimizer("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),
+    "adam-l2": Optimizer("train.optimizers:adam_l2", ("betas", "epsilon", "amsgrad")),
     "rmsprop": Optimizer("train.optimizers:rmsprop", ("alpha", "epsilon", "momentum", "centered")),
     "sgd": Optimizer("train.optimizers:sgd", ("momentum", "dampening", "nesterov")),
 }

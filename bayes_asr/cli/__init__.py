@@ -19,7 +19,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 ABOUT = "Trains, decodes and scores hybrid speech recognisers with Bayesian recurrent units."
 VERBS = {
     "run": "a whole recipe: from the corpus to the table of error rates",
-    "features": "compute MFCC or filter banks of Kaldi data directories",
+    "features": "compute MFCC, filter banks or samples of Kaldi data directories",
     "speed": "write a data directory with the same speech at several speeds",
     "train": "train a network, or go on with a run",
     "search": "train with other settings, drawn or combined, and say which are best",
@@ -38,6 +38,7 @@ VERBS = {
     "export": "write a trained network for other programs: ONNX, torch.export, TorchScript",
     "fold": "turn a network with trained activations into a plain one",
     "import-cfg": "turn a configuration of pytorch-kaldi into one of this program",
+    "import-weights": "make a run of the networks that pytorch-kaldi has saved",
     "config": "print a configuration as it is understood, or explain a key",
     "status": "what the runs below a folder are doing",
     "doctor": "check inputs and tools before hours are spent",

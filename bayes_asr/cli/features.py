@@ -1,16 +1,26 @@
-"""bayes-asr features: MFCC or filter banks of Kaldi data directories, without Kaldi."""
+"""bayes-asr features: MFCC, filter banks or samples of Kaldi data directories, without Kaldi."""
 
 import argparse
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from bayes_asr.cli.arguments import channel, share, whole
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.programs import open_pipe
-from bayes_asr.sound.spectrum import MAX_SKIPPED, MOST_BANDS, SAMPLE_RATES, Analysis, write_features
+from bayes_asr.sound.spectrum import (
+    MAX_SKIPPED,
+    MOST_BANDS,
+    SAMPLE_RATES,
+    WINDOWS,
+    Analysis,
+    Kind,
+    write_features,
+)
 
 TABLES = ("wav.scp", "segments", "utt2spk", "reco2file_and_channel")
-BANDS = {"mfcc": 23, "fbank": 40}
+BANDS = {"fbank": 40}
+FEWER_BANDS = 23
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", type=Path, nargs="+", metavar="DATA", help="folder with wav.scp and utt2spk"
     )
-    parser.add_argument("--kind", choices=BANDS, default="mfcc", help="default %(default)s")
+    parser.add_argument(
+        "--kind", choices=get_args(Kind), default="mfcc", help="default %(default)s"
+    )
     parser.add_argument(
         "--bands",
         type=whole(1, MOST_BANDS),
@@ -31,6 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         default=13,
         help="of mfcc (default %(default)s)",
+    )
+    parser.add_argument(
+        "--window",
+        type=whole(*WINDOWS),
+        metavar="MS",
+        default=200,
+        help="of samples around each frame (default %(default)s)",
     )
     parser.add_argument(
         "--sample-rate",
@@ -66,8 +85,9 @@ def run(args: argparse.Namespace) -> None:
     front_end = Analysis(
         args.kind,
         sample_rate=args.sample_rate,
-        bands=args.bands or BANDS[args.kind],
+        bands=args.bands or BANDS.get(args.kind, FEWER_BANDS),
         cepstra=args.cepstra,
+        window=args.window,
     )
     pipes = open_pipe if args.allow_pipes else None
     for data in args.data:

@@ -12,12 +12,19 @@ from bayes_asr.files import replacing
 from bayes_asr.log import LOGGER
 from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.notes import DIFFERENCES
-from bayes_asr.pytorch_kaldi.translation import translate
+from bayes_asr.pytorch_kaldi.translation import Translation, translate
+
+PRESET = "pytorch-kaldi.yaml"  # of conf
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument("cfg", type=Path, metavar="FILE.cfg", help="of pytorch-kaldi")
+    parser.add_argument(
+        "--like-theirs",
+        action="store_true",
+        help=f"include {PRESET}: what theirs computes otherwise",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="default: FILE.yaml here")
 
 
@@ -29,14 +36,21 @@ class Plain(yaml.SafeDumper):
         return True
 
 
+def write_yaml(cfg: Path, translation: Translation, *, like_theirs: bool = False) -> str:
+    """The text of our configuration for one of theirs."""
+    keys = {**({"include": PRESET} if like_theirs else {}), **translation.keys}
+    text = yaml.dump(keys, Dumper=Plain, sort_keys=False, width=120, allow_unicode=True)
+    return f"# From {cfg.name} of pytorch-kaldi.\n{text}"
+
+
 def run(args: argparse.Namespace) -> None:
     """Write the configuration, and say option by option what could not be carried over."""
     out = args.out or Path(args.cfg.with_suffix(".yaml").name)
-    translated, notes = translate(read_experiment(args.cfg))
-    text = yaml.dump(translated, Dumper=Plain, sort_keys=False, width=120, allow_unicode=True)
+    translation = translate(read_experiment(args.cfg))
     with replacing(out) as temporary:
-        temporary.write_text(f"# From {args.cfg.name} of pytorch-kaldi.\n{text}", encoding="utf-8")
-    lines = notes.lines()
+        text = write_yaml(args.cfg, translation, like_theirs=args.like_theirs)
+        temporary.write_text(text, encoding="utf-8")
+    lines = translation.notes.lines()
     print(f"{len(lines)} things of {args.cfg.name} are not carried over:")
     for line in [*lines, "whatever it says:", *DIFFERENCES]:
         print(printable(f"  {line}"))

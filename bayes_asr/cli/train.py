@@ -7,7 +7,7 @@ from pathlib import Path
 from bayes_asr import log
 from bayes_asr.cli.arguments import whole
 from bayes_asr.config import load
-from bayes_asr.config.changes import describe_changes
+from bayes_asr.config.changes import describe_changes, describe_presets
 from bayes_asr.log import LOGGER
 from bayes_asr.processes import group
 from bayes_asr.processes.launch import launch
@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> None:
     with group.joined():
         config = load(args.config, args.set)
         with log.also_in(args.out / "train.log") if group.is_first() else nullcontext():
-            for line in describe_changes(args.config) if group.is_first() else ():
+            said = (*describe_presets(args.config), *describe_changes(args.config))
+            for line in said if group.is_first() else ():
                 LOGGER.info("%s", line)
             train(config, args.out, new=args.new, open_pipe=open_pipe if args.allow_pipes else None)
 

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayes_asr.config.merge import flatten, list_files, merge
-from bayes_asr.installed import CONF
+from bayes_asr.installed import CONF, find_configuration
+
+PRESETS = ("pytorch-kaldi.yaml",)
+"""Files of `conf` that bring the semantics of another program."""
 
 
 def find_recipe_folders(config: Path) -> list[Path]:
@@ -14,6 +17,17 @@ def find_recipe_folders(config: Path) -> list[Path]:
     """
     files = [file for file in list_files(config) if file.name == config.name]
     return [file.parent for file in reversed(files)]
+
+
+def describe_presets(files: Sequence[Path]) -> list[str]:
+    """A line for each file that makes a training compute as another program does."""
+    used = {file.resolve() for path in files for file in list_files(find_configuration(path))}
+    lines = []
+    for preset in sorted(used & {(CONF / name).resolve() for name in PRESETS}):
+        found = flatten(merge([preset]))
+        keys = (f"{key} {one.value}" for key, one in found if one.file == preset)
+        lines.append(f"{preset} is on: {', '.join(keys)}")
+    return lines
 
 
 def describe_changes(files: Sequence[Path]) -> list[str]:

@@ -25,6 +25,7 @@ class MlpKind:
     activation: Annotated[str, OneOf(dict.fromkeys(UNITS["mlp"].activations))]
     activation_trains: tuple[str, ...]
     norm: Norm
+    bias: bool
     dropout: Dropout
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ from bayes_asr.config.values import hints
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
+FIRST_STREAM = "features"
 STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
 TAKEN = re.compile(rf"features|cmvn|layer\d+|pdfs|monophones|{NAME}")  # which mean something else
 
@@ -147,6 +148,13 @@ class Config:
             if name not in known:
                 raise InputError(
                     f"streams.{name} is of no stream of data.train.streams{nearest(name, known)}"
+                )
+        streams = (FIRST_STREAM, *known)
+        for name in self.train.spec_augment.frequency_streams:
+            if name not in streams:
+                raise InputError(
+                    f"train.spec_augment.frequency_streams has {name}, which is no stream; there"
+                    f" are {', '.join(streams)}{nearest(name, streams)}"
                 )
         learnt = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:

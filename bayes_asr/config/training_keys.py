@@ -63,6 +63,7 @@ class SpecAugmentConfig:
     time_share: Share
     frequency_masks: Annotated[int, Within(0, 100)]
     frequency_width: Annotated[int, Within(0, 10_000)]
+    frequency_streams: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

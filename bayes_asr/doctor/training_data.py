@@ -34,6 +34,7 @@ from bayes_asr.train.components import (
     plan_network,
     target_weights,
 )
+from bayes_asr.train.transfer import begin_from
 
 SAMPLE = 10  # utterances of a set that are read
 UPDATED = 5  # what is held of each weight: itself, its gradient, two moments, a temporary
@@ -52,11 +53,14 @@ def check_corpus(
         streams = dict.fromkeys((FEATURES, *config.data.train.stream_names), 1)
         architecture(config.model, streams, dict.fromkeys(target_weights(config.train), 1))
         train, dev = training_and_dev(config, open_pipe)
-        heads = plan_network(config, train)["heads"]
+        plan = plan_network(config, train)
+        heads = plan["heads"]
         for name, data in (("train", train), ("dev", dev)):
             checks.append(Check(name, "ok", _describe(data, heads)))
         checks.append(_check_precision(config.train))
         checks += _estimate_resources(config, train, dev, out)
+        if config.train.init_from:
+            begin_from(config.train.init_from, AcousticModel(**plan))
     for name in ("train", "dev", "test"):
         with collect_messages(checks, f"{name} set"):
             checks.extend(_check_set(config, name, open_pipe))

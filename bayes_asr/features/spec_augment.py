@@ -4,7 +4,7 @@ Time warping, the third part of the paper, is left out: it gave least there, and
 changes the tempo.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,9 @@ class Masks:
     """How many spans of an utterance are masked, and how wide they are.
 
     time_width: most frames of one; time_share: most frames, as a share of the utterance (p of the
-    paper); frequency_width: most neighbouring features. Widths are uniform from 0 to these, places
-    uniform over those where the span fits.
+    paper); frequency_width: most neighbouring features; frequency_streams: streams that have such
+    spans, or all. Widths are uniform from 0 to these, places uniform over those where the span
+    fits.
     """
 
     time_masks: int
@@ -26,27 +27,29 @@ class Masks:
     time_share: float
     frequency_masks: int
     frequency_width: int
+    frequency_streams: tuple[str, ...] = ()
 
     def __call__(
-        self, matrices: Sequence[np.ndarray], bands: Sequence[int], key: int
+        self, matrices: Sequence[np.ndarray], bands: Mapping[str, int], key: int
     ) -> list[np.ndarray]:
         """Set the spans to 0, the mean of normalised features; depends on `key` only.
 
         matrices: the features [T, F] of an utterance in each stream. Spans of time are the same in
-        all of them. bands: features of a frame in each stream, before deltas and context repeat
-        them; a span of frequency is masked in every repetition, by streams apart.
+        all of them. bands: features of a frame in each stream, by its name, before deltas and
+        context repeat them; a span of frequency is masked in every repetition, by streams apart.
         """
         rng = np.random.default_rng((key % 2**64, STREAM))
         frames = len(matrices[0])
         widest = min(self.time_width, int(self.time_share * frames))
         hidden = _draw_spans(rng, self.time_masks, widest, frames)
         changed = []
-        for matrix, size in zip(matrices, bands, strict=True):
-            widest = min(self.frequency_width, size)
-            bands_hidden = _draw_spans(rng, self.frequency_masks, widest, size)
+        for matrix, (stream, size) in zip(matrices, bands.items(), strict=True):
             masked = matrix.copy()
             masked[hidden] = 0
-            masked[:, np.resize(bands_hidden, matrix.shape[1])] = 0
+            if not self.frequency_streams or stream in self.frequency_streams:
+                widest = min(self.frequency_width, size)
+                bands_hidden = _draw_spans(rng, self.frequency_masks, widest, size)
+                masked[:, np.resize(bands_hidden, matrix.shape[1])] = 0
             changed.append(masked)
         return changed
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, tee
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from bayes_asr.forward.onnx_network import OnnxNetwork
 from bayes_asr.forward.output import DECODED, Output
 from bayes_asr.lock import alone_in
 from bayes_asr.log import LOGGER
+from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import States
 from bayes_asr.progress import follow
 from bayes_asr.runs.combination import read_combination
@@ -32,6 +33,7 @@ from bayes_asr.tables.copied import copy_tables
 from bayes_asr.tables.text import DataDir, read_data_dir
 
 BATCH_SEQUENCES, BATCH_FRAMES = 64, 10_000
+BATCH_NUMBERS = 2**26  # that a layer hands on of all frames of a batch, in double precision
 Item = TypeVar("Item", np.ndarray, range)  # has as many elements as the utterance frames
 Used = TypeVar("Used")
 
@@ -72,13 +74,14 @@ def forward(
         directories = find_streams(one, networks, data, streams or {}, on or "dev", open_pipe)
         opened.append((network, open_streams(network, directories, max_skipped, open_pipe)))
     features = opened[0][1]
+    frames = choose_batch_frames(networks)
     if output.layer and out.resolve() in [path.resolve() for path in features.directories]:
         raise InputError(f"{out}: is the data directory that is read; choose another folder")
-    compute: Compute = partial(_compute, *opened[0], chunk=chunk)
+    compute: Compute = partial(_compute, *opened[0], chunk=chunk, frames=frames)
     if averaged:
-        compute = _average(averaged, opened, chunk)
+        compute = _average(averaged, opened, chunk, frames)
     if way:
-        items = _share(way, features, compute, lambda utt, x: (utt, x))
+        items = _share(way, features, compute, lambda utt, x: (utt, x), frames)
     else:
         items = compute(follow(features.utterances, "forward"))
     archive = out / f"{output.file}.ark"
@@ -103,14 +106,19 @@ def _load(
 
 
 def _average(
-    averaged: Averaged, opened: Sequence[tuple[Network, StoredStreams]], chunk: int | None
+    averaged: Averaged,
+    opened: Sequence[tuple[Network, StoredStreams]],
+    chunk: int | None,
+    frames: int,
 ) -> Compute:
     """What computes utterances by several networks, each on its own features of them."""
     averaged.check_utterances([features.utterances for _, features in opened])
 
     def compute(utterances: Iterable[str]) -> Iterator[Computed]:
         given = zip(opened, tee(utterances, len(opened)), strict=True)
-        return averaged.combine_utterances([_compute(*one, some, chunk) for one, some in given])
+        return averaged.combine_utterances(
+            [_compute(*one, some, chunk, frames) for one, some in given]
+        )
 
     return compute
 
@@ -160,7 +168,8 @@ def log_likelihoods(
     `max_skipped`, the message calling that limit `limited_by`.
     """
     features = open_streams(network, directories, max_skipped, open_pipe, limited_by)
-    yield from _compute(network, features, follow(features.utterances, "forward"), chunk)
+    utterances = follow(features.utterances, "forward")
+    yield from _compute(network, features, utterances, chunk, choose_batch_frames([network]))
 
 
 def open_streams(
@@ -202,11 +211,17 @@ def share_log_likelihoods(
 
     What is computed together is what would be here, so the numbers are the same to the last bit.
     """
-    return _share(way, features, partial(_compute, network, features, chunk=chunk), use)
+    frames = choose_batch_frames([network])
+    compute = partial(_compute, network, features, chunk=chunk, frames=frames)
+    return _share(way, features, compute, use, frames)
 
 
 def _share(
-    way: Way, features: StoredStreams, compute: Compute, use: Callable[[str, np.ndarray], Used]
+    way: Way,
+    features: StoredStreams,
+    compute: Compute,
+    use: Callable[[str, np.ndarray], Used],
+    frames: int,
 ) -> Iterator[Used]:
     """What `use` makes of what `compute` gives, likewise."""
 
@@ -214,17 +229,35 @@ def _share(
         return [use(utt, computed) for utt, computed in compute(utterances)]
 
     sizes = ((utt, range(features.count_frames(utt))) for utt in features.utterances)
-    groups = ([utt for utt, _ in group] for group in _groups(sizes))
+    groups = ([utt for utt, _ in group] for group in _groups(sizes, frames))
     return chain.from_iterable(way(work, ((group[0], group) for group in groups)))
 
 
 def _compute(
-    network: Network, features: StoredStreams, utterances: Iterable[str], chunk: int | None
+    network: Network,
+    features: StoredStreams,
+    utterances: Iterable[str],
+    chunk: int | None,
+    frames: int,
 ) -> Iterator[Computed]:
     matrices = ((utt, features[utt]) for utt in utterances)
     if chunk and isinstance(network, LogLikelihoods):
         return in_chunks(network, matrices, chunk)
-    return in_batches(network, matrices)
+    return in_batches(network, matrices, frames)
+
+
+def choose_batch_frames(networks: Iterable[Network]) -> int:
+    """How many frames are computed together: fewer where a layer hands on much of each."""
+    widest = max(
+        (
+            cast(Layer, layer).outputs
+            for network in networks
+            if isinstance(network, LogLikelihoods)
+            for layer in network.model.layers
+        ),
+        default=1,
+    )
+    return max(1, min(BATCH_FRAMES, BATCH_NUMBERS // widest))
 
 
 def in_chunks(
@@ -248,13 +281,13 @@ def in_chunks(
 
 
 def in_batches(
-    network: Network, utterances: Iterable[tuple[str, np.ndarray]]
+    network: Network, utterances: Iterable[tuple[str, np.ndarray]], frames: int
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield log-likelihoods [T, P] of prepared utterances [T, F'], many computed together.
 
-    Up to BATCH_SEQUENCES utterances and BATCH_FRAMES frames, or one that is longer.
+    Up to BATCH_SEQUENCES utterances and so many frames, or one that is longer.
     """
-    for group in _groups(utterances):
+    for group in _groups(utterances, frames):
         with needing_memory(partial(_describe, group)):
             computed = network.of_prepared([matrix for _, matrix in group])
         for (utt, _), loglikes in zip(group, computed, strict=True):
@@ -271,14 +304,16 @@ def _describe(group: list[tuple[str, np.ndarray]]) -> str:
     )
 
 
-def _groups(utterances: Iterable[tuple[str, Item]]) -> Iterator[list[tuple[str, Item]]]:
+def _groups(
+    utterances: Iterable[tuple[str, Item]], frames: int
+) -> Iterator[list[tuple[str, Item]]]:
     group: list[tuple[str, Item]] = []
-    frames = 0
+    taken = 0
     for item in utterances:
-        if group and (len(group) == BATCH_SEQUENCES or frames + len(item[1]) > BATCH_FRAMES):
+        if group and (len(group) == BATCH_SEQUENCES or taken + len(item[1]) > frames):
             yield group
-            group, frames = [], 0
+            group, taken = [], 0
         group.append(item)
-        frames += len(item[1])
+        taken += len(item[1])
     if group:
         yield group

@@ -42,6 +42,7 @@ class RecurrentLayer(Layer):
     hand_on: what units that compute probabilities hand on, `log` or `prob`.
     input_init: `xavier` or `uniform` (torch's default) weights W of each gate; V is orthogonal for
     each gate.
+    bias: a bias also in front of a norm.
     fused: use compiled code or the hand-written backward pass where there is one; `False` runs the
     same equations through `scan`.
     """
@@ -65,6 +66,7 @@ class RecurrentLayer(Layer):
         initial_state: str,
         hand_on: str,
         input_init: str,
+        bias: bool = False,
         fused: bool = True,
     ) -> None:
         super().__init__()
@@ -79,7 +81,7 @@ class RecurrentLayer(Layer):
             raise InputError(f"hand_on is prob, but {unit} computes no probabilities; use log")
         self.as_probability = hand_on == "prob"
         width = self.cell.gates * units
-        self.W = Linear(inputs, sets * width, bias=norm == "none")
+        self.W = Linear(inputs, sets * width, bias=bias or norm == "none")
         if input_init == "xavier":
             for gate in self.W.weight.data.view(-1, units, inputs):
                 nn.init.xavier_uniform_(gate)
@@ -218,7 +220,7 @@ class RecurrentLayer(Layer):
 class FeedForwardLayer(RecurrentLayer):
     """f(norm(W x)): the unit `mlp` alone, with dropout that is scaled in training.
 
-    units, activation, activation_trains, norm, dropout: as of `RecurrentLayer`.
+    units, activation, activation_trains, norm, bias, dropout: as of `RecurrentLayer`.
     """
 
     def __init__(
@@ -230,6 +232,7 @@ class FeedForwardLayer(RecurrentLayer):
         activation: str,
         activation_trains: Sequence[str] = (),
         norm: str,
+        bias: bool = False,
         dropout: float,
     ) -> None:
         options: dict[str, Any] = {"activation": activation}
@@ -250,4 +253,5 @@ class FeedForwardLayer(RecurrentLayer):
             initial_state="fixed",
             hand_on="log",
             input_init="xavier",
+            bias=bias,
         )

@@ -3,20 +3,21 @@
 Gates stand in the order of our units. Where ours lets the gate take the candidate and theirs the
 old state, z of one is 1 - z of the other: \\sigma(-a) = 1 - \\sigma(a), so all that makes a is
 negated. Their directions are tied, and their candidates are scaled in evaluation: both are options
-of our layer.
+of our layer. A bias that the norm behind it takes away again goes into its running mean.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from bayes_asr.catalogue import ACTIVATIONS, UNITS
 from bayes_asr.errors import InputError
-from bayes_asr.pytorch_kaldi.experiment import Architecture, Layer
+from bayes_asr.pytorch_kaldi.experiment import Layer
+from bayes_asr.pytorch_kaldi.stacks import Origin
 from bayes_asr.pytorch_kaldi.weights import Weights
+
+State = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class Gate:
     u: str
     negated: bool = False
 
+    def sign(self, tensor: Tensor) -> Tensor:
+        """What our gate has in place of a tensor of this one."""
+        return -tensor if self.negated else tensor
+
 
 GATES: Mapping[str, tuple[Gate, ...]] = {
     "liGRU": (Gate("wz", "uz", negated=True), Gate("wh", "uh")),
@@ -34,94 +39,165 @@ GATES: Mapping[str, tuple[Gate, ...]] = {
     "minimalGRU": (Gate("wz", "uz"), Gate("wh", "uh")),
     "RNN": (Gate("wh", "uh"),),
     "LSTM": (Gate("wix", "uih"), Gate("wfx", "ufh"), Gate("wcx", "uch"), Gate("wox", "uoh")),
-    "MLP": (Gate("wx", ""),),
 }
 """By class: the gates in the order of our unit."""
-
-OUR_UNITS = {
-    "liGRU": "li-gru",
-    "GRU": "gru",
-    "minimalGRU": "minimal-gru",
-    "RNN": "rnn",
-    "LSTM": "lstm",
-    "MLP": "mlp",
-}
+STATISTICS = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+EPSILON = 1e-5  # of torch's batch norm
 
 
-def describe_layer(network: Architecture, layer: Layer) -> dict[str, Any]:
-    """The options of our recurrent layer that computes a layer of theirs.
+def convert(origin: Origin, weights: Weights) -> State:
+    """The state of our layer or head for what it is of a network of theirs.
 
-    InputError for what ours has not: another activation, layer normalisation of their form.
+    InputError where tensors are missing or of other shapes than the configuration says, and for
+    what ours has not: other norms of recurrent layers and heads than batch normalisation of the
+    former, two norms of one layer.
     """
-    unit = OUR_UNITS[network.kind]
-    if layer.layer_norm:
-        raise InputError(
-            f"[{network.section}] {network.name}: layer normalisation of theirs divides by another"
-            " deviation, of the state and not of the input products; ours is another model"
-        )
-    activation = layer.activation
-    known = UNITS[unit].activations or ("tanh",)
-    if activation not in known or activation not in ACTIVATIONS:
-        raise InputError(
-            f"[{network.section}] {network.name}: activation {activation}; {unit} has"
-            f" {', '.join(known)}"
-        )
-    dropout = layer.dropout[-1][0]
-    return {
-        "kind": "recurrent",
-        "unit": unit,
-        "units": layer.units,
-        "options": {"activation": activation} if UNITS[unit].activations else {},
-        "bidirectional": network.bidirectional,
-        "tied_directions": True,
-        "norm": "batch" if layer.batch_norm else "none",
-        "dropout": dropout,
-        "dropout_scaling": "inverted" if network.kind == "MLP" else "pytorch-kaldi",
-        "input_dropout": 0.0,
-        "initial_state": "fixed",
-        "hand_on": "log",
-        "input_init": "uniform",
-    }
+    reader = _Reader(origin, weights)
+    if origin.part == "":
+        return {}
+    if isinstance(origin.part, str):
+        return _convert_input_norm(reader, origin.part)
+    layer = origin.network.layers[origin.part]
+    if layer.layer_norm and layer.batch_norm:
+        raise reader.refuse("has two norms, and a layer has one here")
+    if origin.is_head:
+        return _convert_head(reader, layer)
+    kind = origin.network.kind
+    if kind in GATES:
+        return _convert_recurrent(reader, layer, GATES[kind])
+    if kind == "MLP":
+        return _convert_mlp(reader, layer)
+    if kind in ("CNN", "SincNet"):
+        return _convert_maps(reader, layer)
+    raise reader.refuse(f"is of class {kind}, whose weights are not read")
 
 
-def convert_layer(network: Architecture, weights: Weights, number: int) -> dict[str, Tensor]:
-    """The state of our layer (`describe_layer`) for the layer `number` of theirs, from 0.
+class _Reader:
+    """Takes tensors of a layer, and compares their shapes with the configuration."""
 
-    InputError where tensors are missing or of other shapes than the configuration says.
-    """
-    layer, gates = network.layers[number], GATES[network.kind]
-    units = int(layer.units)
+    def __init__(self, origin: Origin, weights: Weights) -> None:
+        self.origin, self.weights = origin, weights
 
-    def take(name: str, *shape: int) -> Tensor:
-        found = weights.take(number, name)
+    @property
+    def _where(self) -> str:
+        return f"[{self.origin.network.section}] {self.origin.network.name}"
+
+    def refuse(self, why: str) -> InputError:
+        """The error that a layer cannot be converted."""
+        part = self.origin.part
+        what = f"layer {part + 1}" if isinstance(part, int) else part
+        return InputError(f"{self._where}: {what} {why}; train it here instead")
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """A tensor of the layer, of these sizes, of which -1 is any."""
+        part = self.origin.part
+        if isinstance(part, str):
+            return self.compare(f"{part}.{name}", self.weights.take_input(f"{part}.{name}"), shape)
+        return self.compare(f"{name} of layer {part + 1}", self.weights.take(part, name), shape)
+
+    def compare(self, name: str, found: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """The tensor of a name, if it has this shape."""
         fits = all(want in (-1, size) for want, size in zip(shape, found.shape, strict=False))
         if found.ndim != len(shape) or not fits:
             wanted = ", ".join("any" if size < 0 else str(size) for size in shape)
             raise InputError(
-                f"{weights.path}: {name} of layer {number + 1} is {list(found.shape)}, but"
-                f" [{network.section}] {network.name} says [{wanted}]"
+                f"{self.weights.path}: {name} is {list(found.shape)}, but {self._where} says"
+                f" [{wanted}]"
             )
         return found.float()
 
-    def apply_sign(gate: Gate, tensor: Tensor) -> Tensor:
-        return -tensor if gate.negated else tensor
+    def take_batch_norm(self, prefix: str, units: int) -> State:
+        """A batch norm, by the names of torch."""
+        return {
+            name: self.take(prefix + name, *([] if name.startswith("num") else [units]))
+            for name in STATISTICS
+        }
 
-    state = {
-        "W.weight": torch.cat([apply_sign(g, take(f"{g.w}.weight", units, -1)) for g in gates])
-    }
-    if all(gate.u for gate in gates):
-        recurrent = [apply_sign(g, take(f"{g.u}.weight", units, units)).T for g in gates]
-        state["V"] = torch.cat(recurrent, 1).unsqueeze(0)
+
+def _name(prefix: str, state: State) -> State:
+    return {f"{prefix}.{name}": tensor for name, tensor in state.items()}
+
+
+def _convert_input_norm(reader: _Reader, kind: str) -> State:
+    if kind == "bn0":
+        return _name("norm", reader.take_batch_norm("", -1))
+    scale, shift = reader.take("gamma", -1), reader.take("beta", -1)
+    return {"norm.weight": scale[None], "norm.bias": shift[None]}
+
+
+def _convert_head(reader: _Reader, layer: Layer) -> State:
+    if layer.batch_norm or layer.layer_norm:
+        raise reader.refuse("is a head with a norm, which heads have not here")
+    weight = reader.take("wx.weight", *_outputs(layer), -1)
+    return {"weight": weight, "bias": reader.take("wx.bias", len(weight))}
+
+
+def _outputs(layer: Layer) -> tuple[int]:
+    """How many outputs the configuration says; any for those that it counts in labels."""
+    return (layer.units if isinstance(layer.units, int) else -1,)
+
+
+def _convert_recurrent(reader: _Reader, layer: Layer, gates: tuple[Gate, ...]) -> State:
+    if layer.layer_norm:
+        raise reader.refuse(
+            "normalises its state by its units, and ours the input products: another model"
+        )
+    (units,) = _outputs(layer)
+
+    def gather(name: str, *shape: int) -> Tensor:
+        return torch.cat([gate.sign(reader.take(f"{gate.w}.{name}", *shape)) for gate in gates])
+
+    state = {"W.weight": gather("weight", units, -1)}
+    recurrent = [gate.sign(reader.take(f"{gate.u}.weight", units, units)).T for gate in gates]
+    state["V"] = torch.cat(recurrent, 1).unsqueeze(0)
     if not layer.batch_norm:
-        state["W.bias"] = torch.cat([apply_sign(g, take(f"{g.w}.bias", units)) for g in gates])
-        return state
-    norms = ["bn" if network.kind == "MLP" else f"bn_{gate.w}" for gate in gates]
+        return {**state, "W.bias": gather("bias", units)}
+    norms = [reader.take_batch_norm(f"bn_{gate.w}.", units) for gate in gates]
     for name in ("weight", "bias", "running_mean", "running_var"):
-        parts = [take(f"{norm}.{name}", units) for norm in norms]
-        if name in ("bias", "running_mean"):
-            parts = [apply_sign(gate, part) for gate, part in zip(gates, parts, strict=True)]
+        negated = name in ("bias", "running_mean")
+        parts = [
+            gate.sign(norm[name]) if negated else norm[name]
+            for gate, norm in zip(gates, norms, strict=True)
+        ]
         state[f"norm.{name}"] = torch.cat(parts)
-    if network.kind == "MLP":  # theirs adds a bias that the norm takes away again
-        state["norm.running_mean"] = state["norm.running_mean"] - take("wx.bias", units)
-    state["norm.num_batches_tracked"] = weights.take(number, f"{norms[0]}.num_batches_tracked")
+    return {**state, "norm.num_batches_tracked": norms[0]["num_batches_tracked"]}
+
+
+def _convert_mlp(reader: _Reader, layer: Layer) -> State:
+    """Theirs has a bias in front of every norm. That of layers depends on it."""
+    weight = reader.take("wx.weight", *_outputs(layer), -1)
+    units = len(weight)
+    state, bias = {"W.weight": weight}, reader.take("wx.bias", units)
+    if layer.batch_norm:
+        norm = reader.take_batch_norm("bn.", units)
+        norm["running_mean"] = norm["running_mean"] - bias
+        return {**state, **_name("norm", norm)}
+    if layer.layer_norm:
+        scale, shift = reader.take("ln.gamma", units), reader.take("ln.beta", units)
+        return {**state, "W.bias": bias, "norm.weight": scale[None], "norm.bias": shift[None]}
+    return {**state, "W.bias": bias}
+
+
+def _convert_maps(reader: _Reader, layer: Layer) -> State:
+    """A convolution, whose bias is one of all frequencies of a channel.
+
+    Theirs gives batch norm the number of frequencies in place of torch's epsilon.
+    """
+    (channels,) = _outputs(layer)
+    if reader.origin.network.kind == "SincNet" and reader.origin.part == 0:
+        low, band = (reader.take(f"conv.{name}_hz_", channels, 1) for name in ("low", "band"))
+        state, bias = {"low": low[:, 0], "band": band[:, 0]}, torch.zeros(channels)
+    else:
+        weight = reader.take("conv.weight", channels, -1, layer.kernel)
+        state, bias = {"convolution.weight": weight[:, :, None]}, reader.take("conv.bias", channels)
+        if not layer.batch_norm and not layer.layer_norm:
+            return {**state, "convolution.bias": bias}
+    scale, shift = (reader.take(f"ln.{name}", channels, -1) for name in ("gamma", "beta"))
+    if layer.batch_norm:
+        norm = reader.take_batch_norm("bn.", channels)
+        norm["running_mean"] = norm["running_mean"] - bias
+        norm["running_var"] = norm["running_var"] + (scale.shape[1] - EPSILON)
+        return {**state, **_name("maps.norm", norm)}
+    if layer.layer_norm:
+        return {**state, "maps.norm.weight": scale, "maps.norm.bias": shift}
     return state

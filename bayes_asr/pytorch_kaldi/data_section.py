@@ -30,11 +30,15 @@ def name_streams(experiment: Experiment) -> dict[str, str]:
     return {name: FEATURES if number == 0 else name for number, name in enumerate(used)}
 
 
-def name_targets(experiment: Experiment, learnt: Iterable[str]) -> dict[str, str]:
-    """Our name of each label that is learnt, by theirs: `pdfs` is that which is decoded."""
+def name_targets(experiment: Experiment, costs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Our name of each label that is learnt, by theirs: `pdfs` is that which is decoded.
+
+    costs: what is compared with a label, and the label.
+    """
     labels = experiment.sets[experiment.train[0]].labels
-    decoded = experiment.sections["forward"].take("normalize_with_counts_from").text.split(",")[0]
-    ordered = sorted(dict.fromkeys(learnt), key=lambda name: name != decoded.strip())
+    written = experiment.sections["forward"].take("forward_out").text.split(",")[0].strip()
+    ordered = [label for _, label in sorted(costs, key=lambda cost: cost[0] != written)]
+    ordered = list(dict.fromkeys(ordered))
     if not ordered:
         return {}
     folder = labels[ordered[0]]["lab_folder"]

@@ -14,6 +14,10 @@ NOT_WANTED = ("", "none", "false")
 SAID = {
     "cmd": "give Kaldi's scripts to the verbs: --cmd, and decode_cmd for decode",
     "out_folder": "give the folder to train: --out",
+    "production": "bayes-asr forward RUN --data computes any data directory, without labels",
+    "nr_of_valid_per_epoch": "dev is validated after every epoch",
+    "shuffle_forwarding_data": "the order of utterances changes nothing",
+    "max_nr_of_parallel_forwarding_processes": "give the processes to forward: --nj",
     "multi_gpu": "start processes by torchrun: docs/training.md",
     "n_chunks": "data are not cut into chunks: features are normalised by all training data",
     "batch_size_valid": "no frame is padded, so no result depends on it",
@@ -22,7 +26,7 @@ SAID = {
     "scoring_script": "bayes-asr score counts: set score.metric, and score.phone_map for TIMIT",
     "skip_scoring": "score is a verb of its own",
     "save_out_file": "give the outputs that you want to forward: --layer, --head, --kind",
-    "arch_pretrain_file": "networks of pytorch-kaldi are no runs: docs/pytorch-kaldi.md",
+    "arch_pretrain_file": "make a run of it: bayes-asr import-weights; then train.init_from",
 }
 """By the name of an option: what ours does instead."""
 
@@ -35,6 +39,14 @@ DIFFERENCES = (
     "LM weight: theirs is the best of the test set; here that of dev",
 )
 """What differs for every configuration, whatever it says."""
+
+OF_WEIGHTS = (
+    "not carried over: the state of the optimizers (optimizer_par), so that no training goes on:"
+    " begin another with train.init_from",
+    "normalisation: measured on all training data; theirs is by each chunk, and is not saved",
+    "priors: by the counts that theirs wrote beside its networks, or of the training alignments",
+)
+"""What is said of networks that are made a run."""
 
 
 @dataclass

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bayes_asr.pytorch_kaldi.conversion import OUR_UNITS
 from bayes_asr.pytorch_kaldi.experiment import (
     CUDNN,
     RECURRENT,
     Architecture,
     Experiment,
     Layer,
+    parse_flag,
     parse_whole,
 )
 from bayes_asr.pytorch_kaldi.notes import Notes
@@ -25,6 +25,13 @@ ACTIVATIONS = {
     "linear": "linear",
     "softmax": "log-softmax",
 }
+OUR_UNITS = {
+    "liGRU": "li-gru",
+    "GRU": "gru",
+    "minimalGRU": "minimal-gru",
+    "RNN": "rnn",
+    "LSTM": "lstm",
+}
 CUDNN_UNITS = {"LSTM_cudnn": "torch-lstm", "GRU_cudnn": "torch-gru", "RNN_cudnn": "rnn"}
 
 
@@ -36,17 +43,34 @@ class Source:
     join: str = "concat"
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What of a network of theirs a layer or head of ours is.
+
+    part: the number of the layer, from 0; `ln0` or `bn0`, a norm of the input; "": nothing that
+    has weights.
+    """
+
+    network: Architecture
+    part: int | str
+    is_head: bool = False
+
+
 @dataclass
 class Stack:
     """What a network of ours consists of.
 
-    layers: of `model.stack`; heads: the layer that the head of a label reads; trained: layers and
-    labels of each network of theirs, by its name.
+    layers: of `model.stack`; heads: the layer that the head of a label reads; origins: of each
+    layer by its name, and of each head by the label.
     """
 
     layers: list[dict[str, Any]] = field(default_factory=list)
     heads: dict[str, str] = field(default_factory=dict)
-    trained: dict[str, list[str]] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+
+    def list_parts(self, network: Architecture) -> list[str]:
+        """The layers and labels that a network of theirs has become."""
+        return [name for name, origin in self.origins.items() if origin.network is network]
 
 
 def build_stack(experiment: Experiment, streams: Mapping[str, str], notes: Notes) -> Stack | None:
@@ -129,13 +153,13 @@ class _Builder:
         if source is None:
             self._fail(operation, f"reads {operation.second}, which is a head")
             return
-        if network.name in self.stack.trained:
+        if self.stack.list_parts(network):
             self._fail(operation, f"{network.name} computes twice: weights are not shared here")
             return
-        self.stack.trained[network.name] = []
         if not network.layers:
             self._fail(operation, f"class {network.kind} has no counterpart")
             return
+        self._check_beginning(network)
         hidden = network.layers
         label = self.labels.get(operation.result)
         if label is not None and network.kind == "MLP" and hidden[-1].activation == "softmax":
@@ -149,14 +173,24 @@ class _Builder:
         self._check_head(network, network.layers[-1])
         if len(source.reads) > 1 or source.reads[0] in self._streams:
             nothing = {"kind": "dropout", "dropout": 0.0}  # heads read layers
-            source = self._append(network, f"{network.name}_in", nothing, source)
+            source = self._append(Origin(network, ""), f"{network.name}_in", nothing, source)
         self.stack.heads[label] = source.reads[0]
-        self.stack.trained[network.name].append(label)
+        self.stack.origins[label] = Origin(network, len(hidden), is_head=True)
 
     @property
     def _streams(self) -> set[str]:
         names = {layer["name"] for layer in self.stack.layers}
         return {name for source in self.known.values() for name in source.reads} - names
+
+    def _check_beginning(self, network: Architecture) -> None:
+        """Say of switches that are off what is on here whatever a configuration says."""
+        always = {"_orthinit": "recurrent weights begin orthogonal", "bias": "it has biases"}
+        for option in network.options.values():
+            for end, what in always.items():
+                if option.name.endswith(end) and not parse_flag(option):
+                    self.notes.say(
+                        option.line, f"[{network.section}] {option.name}", f"{what} here"
+                    )
 
     def _check_head(self, network: Architecture, layer: Layer) -> None:
         if layer.batch_norm or layer.layer_norm or any(value for value, _ in layer.dropout):
@@ -169,23 +203,21 @@ class _Builder:
     ) -> Source:
         if network.layer_norm_input:
             norm = {"kind": "norm", "norm": "layer-pytorch-kaldi"}
-            source = self._append(network, f"{network.name}_ln0", norm, source)
+            source = self._append(Origin(network, "ln0"), f"{network.name}_ln0", norm, source)
         if network.batch_norm_input:
-            source = self._append(
-                network, f"{network.name}_bn0", {"kind": "norm", "norm": "batch"}, source
-            )
+            norm = {"kind": "norm", "norm": "batch"}
+            source = self._append(Origin(network, "bn0"), f"{network.name}_bn0", norm, source)
         described = list(layers)
-        for number, layer in enumerate(described, start=1):
-            name = network.name if len(described) == 1 else f"{network.name}_{number}"
-            source = self._append(network, name, self._describe(network, layer, number), source)
+        for number, layer in enumerate(described):
+            name = network.name if len(described) == 1 else f"{network.name}_{number + 1}"
+            options = self._describe(network, layer, number)
+            source = self._append(Origin(network, number), name, options, source)
         return source
 
-    def _append(
-        self, network: Architecture, name: str, options: dict[str, Any], source: Source
-    ) -> Source:
+    def _append(self, origin: Origin, name: str, options: dict[str, Any], source: Source) -> Source:
         join = {"join": "sum"} if source.join == "sum" else {}
         self.stack.layers.append({"name": name, "reads": list(source.reads), **join, **options})
-        self.stack.trained[network.name].append(name)
+        self.stack.origins[name] = origin
         return Source((name,))
 
     def _describe(self, network: Architecture, layer: Layer, number: int) -> dict[str, Any]:
@@ -209,7 +241,7 @@ class _Builder:
                 "norm": "none",
                 "dropout": 0.0,
                 "input_init": "uniform",
-                "input_dropout": dropout if number > 1 else 0.0,
+                "input_dropout": dropout if number else 0.0,
             }
         norm = "batch" if layer.batch_norm else "none"
         if network.kind in RECURRENT:
@@ -236,10 +268,12 @@ class _Builder:
                 self._say(network, "two norms of one layer: batch normalisation is left out")
         shared: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout}
         if network.kind == "MLP":
-            return {"kind": "mlp", "units": layer.units, **shared}
+            bias = {"bias": True} if layer.layer_norm else {}
+            return {"kind": "mlp", "units": layer.units, **bias, **shared}
         shared |= {"channels": layer.units, "pooling": layer.pooling}
-        if network.kind == "SincNet" and number == 1:
-            return {"kind": "sinc", "kernel": layer.kernel, **_describe_band(network), **shared}
+        if network.kind == "SincNet" and not number:
+            kernel = layer.kernel + 1 - layer.kernel % 2  # theirs makes it odd, too
+            return {"kind": "sinc", "kernel": kernel, **_describe_band(network), **shared}
         return {"kind": "conv2d", "kernel": [1, layer.kernel], **shared}
 
     def _say(self, network: Architecture, why: str) -> None:

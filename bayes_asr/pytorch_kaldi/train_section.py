@@ -1,6 +1,6 @@
 """From batches, networks and losses of pytorch-kaldi to our section `train`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -28,6 +28,8 @@ OPTIMIZER_OPTIONS = {
     "opt_betas": "betas",
     "opt_weight_decay": "weight_decay",
 }
+OUR_OPTIMIZERS = {"adam": "adam-l2"}
+"""Those that are called otherwise here: weight decay of our `adam` is not in the gradient."""
 OF_BATCHES = (
     *("batch_size_train", "max_seq_length_train", "increase_seq_length_train"),
     *("start_seq_len_train", "multply_factor_seq_len_train"),
@@ -35,13 +37,36 @@ OF_BATCHES = (
 OF_NETWORKS = ("arch_name", "arch_class", "arch_freeze", "arch_lr", "arch_opt")
 OF_SCHEDULE = ("arch_halving_factor", "arch_improvement_threshold")
 LONGEST = 10_000_000  # frames: more than any utterance has
+PIECES = 32  # of utterances, of which a batch of frames consists: with 8 an MLP learnt slower
 
 
 Translated = dict[str, Any]
 
 
-def translate_batches(section: Section, epochs: int, notes: Notes) -> Translated:
+def is_sequential(experiment: Experiment) -> bool:
+    """Whether batches are of utterances, as where any network says so."""
+    said = (one.options.get("arch_seq_model") for one in experiment.architectures.values())
+    return any(option is None or parse_flag(option) for option in said)
+
+
+def translate_batches(
+    section: Section, epochs: int, notes: Notes, *, sequential: bool
+) -> Translated:
+    """Sizes of batches and lengths of sequences.
+
+    Where no network of theirs is sequential, a batch is of so many frames, drawn from all
+    utterances of a chunk: here short pieces of several utterances have as many together.
+    """
     notes.use(section.name, *OF_BATCHES)
+    if not sequential:
+        option = section.take("batch_size_train")
+        frames = _by_epoch(parse_schedule(option, option.text), int)
+        notes.say(
+            option.line,
+            f"[{section.name}] batch_size_train = {option.text}",
+            f"its frames are drawn one by one there, and are {PIECES} pieces of utterances here",
+        )
+        return _draw_pieces(frames)
     sequences, longest = (
         parse_schedule(option := section.take(name), option.text)
         for name in ("batch_size_train", "max_seq_length_train")
@@ -50,6 +75,17 @@ def translate_batches(section: Section, epochs: int, notes: Notes) -> Translated
     if parse_flag(section.take("increase_seq_length_train")) and isinstance(frames, int):
         frames = _grow(section, frames, epochs)
     return {"batch_sequences": _by_epoch(sequences, int), "max_frames": frames}
+
+
+def _draw_pieces(frames: int | Mapping[int, int]) -> Translated:
+    """Batches of so many frames, of one number or by epoch, in pieces of utterances."""
+    each = frames if isinstance(frames, Mapping) else {1: frames}
+    pieces = {epoch: max(1, count // PIECES) for epoch, count in each.items()}
+    return {
+        "batch_sequences": PIECES,
+        "batch_frames": max(each.values()),
+        "max_frames": pieces if isinstance(frames, Mapping) else pieces[1],
+    }
 
 
 def _by_epoch(schedule: Schedule, convert: type[int] | type[float]) -> Any:
@@ -78,24 +114,25 @@ def translate_training(
     networks = [experiment.architectures[name] for name in dict.fromkeys(used)]
     first = networks[0]
     rate = first.learning_rate[0][0]
+    chosen = _choose_optimizer_options(networks)
     for network in networks:
         notes.use(network.section, *OF_NETWORKS, *OF_SCHEDULE, *OPTIMIZER_OPTIONS)
         of_layers = (name for name in network.options if _is_of_layers(name))
         notes.use(network.section, *(of_layers if network.layers else network.options))
-        _compare(first, network, notes)
+        _compare(first, network, chosen, notes)
     layers = {
         targets.get(name, name): how
         for network in networks
         if (how := _train_otherwise(first, network))
-        for name in stack.trained.get(network.name, [])
+        for name in stack.list_parts(network)
     }
     schedule: Translated = {"schedule": "newbob"}
     if len(first.learning_rate) > 1:
         rates = _by_epoch(first.learning_rate, float)
         schedule = {"schedule": "list", "learning_rates": rates}
     return {
-        "optimizer": first.optimizer,
-        **_translate_optimizer(first),
+        "optimizer": OUR_OPTIMIZERS.get(first.optimizer, first.optimizer),
+        **_translate_optimizer(chosen),
         "learning_rate": rate,
         **schedule,
         "halving_factor": first.halving_factor,
@@ -114,14 +151,27 @@ def _is_of_layers(name: str) -> bool:
 def _train_otherwise(first: Architecture, network: Architecture) -> Translated:
     """How the layers of a network are trained, where that is not as those of the first."""
     factor = network.learning_rate[0][0] / first.learning_rate[0][0]
+    optimizer = OUR_OPTIMIZERS.get(network.optimizer, network.optimizer)
     return {
         **({"learning_rate_factor": round(factor, 9)} if factor != 1 else {}),
-        **({"optimizer": network.optimizer} if network.optimizer != first.optimizer else {}),
+        **({"optimizer": optimizer} if network.optimizer != first.optimizer else {}),
         **({"frozen_epochs": "all"} if network.frozen else {}),
     }
 
 
-def _compare(first: Architecture, network: Architecture, notes: Notes) -> None:
+def _choose_optimizer_options(networks: Sequence[Architecture]) -> dict[str, Option]:
+    """Each option of optimizers, as the first network has it whose optimizer has such an option."""
+    chosen: dict[str, Option] = {}
+    for network in networks:
+        for name in OPTIMIZER_OPTIONS:
+            if name in network.options:
+                chosen.setdefault(name, network.options[name])
+    return chosen
+
+
+def _compare(
+    first: Architecture, network: Architecture, chosen: Mapping[str, Option], notes: Notes
+) -> None:
     """Say what ours has once for all layers and theirs has for each network."""
     where = f"[{network.section}] {network.name}"
     shapes = [
@@ -134,21 +184,16 @@ def _compare(first: Architecture, network: Architecture, notes: Notes) -> None:
         if network.options[name].text != first.options[name].text:
             notes.say(network.line, f"{where}: {name}", f"is that of {first.name} for all layers")
     for name in OPTIMIZER_OPTIONS:
-        theirs, ours = (one.options.get(name) for one in (network, first))
-        if theirs and (not ours or ours.text != theirs.text) and _matters(theirs):
-            notes.say(theirs.line, f"{where}: {name} = {theirs.text}", "is one for all layers")
+        theirs, ours = network.options.get(name), chosen.get(name)
+        if theirs and ours and ours.text != theirs.text:
+            why = f"is one for all layers: {ours.text}"
+            notes.say(theirs.line, f"{where}: {name} = {theirs.text}", why)
 
 
-def _matters(option: Option) -> bool:
-    return option.text.lower() not in ("0", "0.0", "false")
-
-
-def _translate_optimizer(network: Architecture) -> Translated:
+def _translate_optimizer(chosen: Mapping[str, Option]) -> Translated:
     found: Translated = {}
-    for theirs, ours in OPTIMIZER_OPTIONS.items():
-        option = network.options.get(theirs)
-        if option is None:
-            continue
+    for theirs, option in chosen.items():
+        ours = OPTIMIZER_OPTIONS[theirs]
         if ours == "betas":
             found[ours] = [parse_number(option, part.strip()) for part in option.text.split(",")]
         elif ours in ("nesterov", "centered", "amsgrad"):

@@ -6,6 +6,7 @@ the rest.
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from bayes_asr.pytorch_kaldi.data_section import (
     Translated,
@@ -22,8 +23,9 @@ from bayes_asr.pytorch_kaldi.experiment import (
 )
 from bayes_asr.pytorch_kaldi.notes import Notes
 from bayes_asr.pytorch_kaldi.sections import Section
-from bayes_asr.pytorch_kaldi.stacks import Stack, build_stack, list_costs
+from bayes_asr.pytorch_kaldi.stacks import Origin, Stack, build_stack, list_costs
 from bayes_asr.pytorch_kaldi.train_section import (
+    is_sequential,
     translate_batches,
     translate_training,
     weigh_targets,
@@ -39,8 +41,21 @@ DECODING = {
 LMWT = re.compile(r"--(?P<end>min|max)-lmwt[ =](?P<weight>\d+)")
 
 
-def translate(experiment: Experiment) -> tuple[Translated, Notes]:
-    """Return the keys of our configuration, by section, and what could not be carried over."""
+@dataclass(frozen=True)
+class Translation:
+    """What becomes of an experiment.
+
+    keys: of our configuration, by section; notes: what could not be carried over; origins: what
+    each layer and head of ours is there, by its name; nothing where ours has no such network.
+    """
+
+    keys: Translated
+    notes: Notes
+    origins: Mapping[str, Origin]
+
+
+def translate(experiment: Experiment) -> Translation:
+    """Say an experiment in our words."""
     notes = Notes()
     sections = experiment.sections
     epochs, seed = (
@@ -49,7 +64,7 @@ def translate(experiment: Experiment) -> tuple[Translated, Notes]:
     )
     names = name_streams(experiment)
     costs = list_costs(experiment, notes)
-    targets = name_targets(experiment, [label for _, label in costs])
+    targets = name_targets(experiment, costs)
     stack = build_stack(experiment, names, notes)
     translated: Translated = {
         "seed": seed,
@@ -67,7 +82,9 @@ def translate(experiment: Experiment) -> tuple[Translated, Notes]:
     translated["train"] = {
         "epochs": epochs,
         "device": "auto" if parse_flag(sections["exp"].take("use_cuda")) else "cpu",
-        **translate_batches(sections["batches"], epochs, notes),
+        **translate_batches(
+            sections["batches"], epochs, notes, sequential=is_sequential(experiment)
+        ),
         **translate_training(experiment, stack, targets, epochs, notes),
         **weigh_targets(experiment, costs, targets, notes),
     }
@@ -79,7 +96,8 @@ def translate(experiment: Experiment) -> tuple[Translated, Notes]:
     ):
         notes.use(section, *used)
     notes.say_rest(dict(sections))
-    return translated, notes
+    origins = {targets.get(name, name): origin for name, origin in stack.origins.items()}
+    return Translation(translated, notes, origins)
 
 
 def _translate_decoding(sections: Mapping[str, Section], notes: Notes) -> Translated:

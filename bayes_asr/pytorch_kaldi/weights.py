@@ -35,6 +35,12 @@ class Weights:
             )
         return self.layers[number][name]
 
+    def take_input(self, name: str) -> Tensor:
+        """A tensor of the norm of the input; InputError where it is missing."""
+        if name not in self.inputs:
+            raise InputError(f"{self.path}: there is no {name}; was the class another?")
+        return self.inputs[name]
+
 
 def read_weights(path: Path) -> Weights:
     """Read a .pkl file of pytorch-kaldi: tensors and plain values alone, nothing is executed.
@@ -69,6 +75,11 @@ def _sort(path: Path, found: Mapping[str, Tensor]) -> Weights:
         parts = name.removeprefix("module.").split(".")
         if not isinstance(tensor, Tensor):
             raise InputError(f"{path}: {name} is no tensor")
+        if not tensor.isfinite().all():
+            raise InputError(
+                f"{path}: {name[:60]} has numbers that are not finite: the training diverged; take"
+                " a file of an earlier epoch"
+            )
         if parts[0] in INPUT_NORMS and len(parts) == 2:
             inputs[".".join(parts)] = tensor
         elif len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 5:

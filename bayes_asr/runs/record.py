@@ -4,6 +4,7 @@ import json
 import platform
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,16 @@ WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is r
     "train.save_minutes",
     "train.tensorboard",
 )
+
+
+def locate(config: Config) -> Config:
+    """A configuration as it is recorded: it must not depend on the working directory."""
+    runs = tuple(replace(t, run=str(Path(t.run).absolute())) for t in config.train.init_from)
+    return replace(
+        config,
+        data=replace(config.data, dir=str(Path(config.data.dir).absolute())),
+        train=replace(config.train, init_from=runs),
+    )
 
 
 def check_same_configuration(config: Config, run: Path) -> None:

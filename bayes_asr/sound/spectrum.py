@@ -1,4 +1,7 @@
-"""MFCC and log mel energies equal to Kaldi's, of sound and of the sound of a data directory."""
+"""MFCC and log mel energies equal to Kaldi's, of sound and of the sound of a data directory.
+
+Also the samples around each frame, which networks on raw sound read.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.errors import InputError, least_share
 from bayes_asr.features.front_end import statistics
@@ -30,9 +34,11 @@ from bayes_asr.tables.binary import OpenPipe, iter_lines
 from bayes_asr.tables.scp import read_scp
 from bayes_asr.tables.text import read_mapping
 
-Kind = Literal["mfcc", "fbank"]
+Kind = Literal["mfcc", "fbank", "samples"]
 Remark = tuple[str, str]  # a sound, and what was done to it
 FRAME_SHIFT = 0.01  # seconds; a frame sees 25 ms
+FRAME_LENGTH = 0.025
+WINDOWS = (25, 1000)  # ms
 SHORTEST = float(np.float32(0.1))  # seconds of a segment, in the precision of extract-segments
 OVERSHOOT = 0.5  # seconds of a segment past its recording, as there
 MAX_SKIPPED = 0.05  # share of utterances without sound: as data.max_skipped of conf/base.yaml
@@ -47,7 +53,8 @@ class Analysis:
     """Sound to features, as compute-mfcc-feats --use-energy=false and compute-fbank-feats do it.
 
     bands: mel bands, the features of fbank; cepstra: the features of mfcc; dither: noise in steps
-    of the int16 samples (Kaldi's default is 1, with which no two runs agree).
+    of the int16 samples (Kaldi's default is 1, with which no two runs agree); window: ms, the
+    features of samples, which are those around the middle of a frame.
     """
 
     kind: Kind = "mfcc"
@@ -55,6 +62,7 @@ class Analysis:
     bands: int = 23
     cepstra: int = 13
     dither: float = 0.0
+    window: int = 200
 
     def __post_init__(self) -> None:
         """Refuse what no features can be computed with."""
@@ -67,9 +75,15 @@ class Analysis:
                 f" {self.sample_rate} Hz: up to {MOST_BANDS} bands, no more cepstra than bands, and"
                 f" {low} to {high} Hz"
             )
+        if not WINDOWS[0] <= self.window <= WINDOWS[1]:
+            raise InputError(
+                f"front end: windows of {self.window} ms; they have {WINDOWS[0]} to {WINDOWS[1]} ms"
+            )
 
     def __call__(self, samples: np.ndarray) -> np.ndarray:
         """Features float32 [T, F] of samples [N] in the range of int16; T is 0 below 25 ms."""
+        if self.kind == "samples":
+            return cut_windows(samples, self.sample_rate, self.window)
         computer = self._computer()
         computer.accept_waveform(self.sample_rate, samples)
         computer.input_finished()
@@ -91,6 +105,20 @@ class Analysis:
             return knf.OnlineFbank(options)
         options.num_ceps, options.use_energy = self.cepstra, False
         return knf.OnlineMfcc(options)
+
+
+def cut_windows(samples: np.ndarray, rate: int, window: int) -> np.ndarray:
+    """The samples of `window` ms around the middle of each frame of Kaldi's, float32 [T, F].
+
+    Beyond the ends they are 0, and the middle is that of pytorch-kaldi's save_raw_fea.py.
+    """
+    length, shift, width = (int(rate * s) for s in (FRAME_LENGTH, FRAME_SHIFT, window / 1000))
+    frames = (len(samples) - length) // shift + 1
+    if frames < 1:
+        return np.empty((0, width), np.float32)
+    before = width // 2 - (length // 2 - 1)
+    padded = np.pad(samples.astype(np.float32), (max(before, 0), width))[max(-before, 0) :]
+    return sliding_window_view(padded, width)[: frames * shift : shift].copy()
 
 
 def write_features(

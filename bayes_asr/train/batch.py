@@ -92,7 +92,7 @@ class Loader:
         own = [self.front_ends[stream].spread(x, frames)[place] for stream, x in streams.items()]
         changed, nearest = perturb(own, key, noise=self.noise, tempo=self.tempo)
         if self.masks:
-            bands = [self.front_ends[stream].stored_size for stream in streams]
+            bands = {stream: self.front_ends[stream].stored_size for stream in streams}
             changed = self.masks(changed, bands, key)
         labels = {}
         for target_name in self.targets:

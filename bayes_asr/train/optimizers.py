@@ -50,16 +50,24 @@ class Optimizers:
 
 def adam(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
     """Adam with weight decay apart from the gradient (Loshchilov & Hutter 2019)."""
+    return torch.optim.AdamW(parameters, **_adam_options(config))
+
+
+def adam_l2(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
+    """Adam (Kingma & Ba 2015) with weight decay in the gradient, as pytorch-kaldi has it."""
+    return torch.optim.Adam(parameters, **_adam_options(config))
+
+
+def _adam_options(config: TrainConfig) -> dict[str, Any]:
     first, second = config.betas
-    return torch.optim.AdamW(
-        parameters,
-        lr=config.learning_rate,
-        betas=(first, second),
-        eps=config.epsilon,
-        weight_decay=config.weight_decay,
-        amsgrad=config.amsgrad,
-        fused=True,
-    )
+    return {
+        "lr": config.learning_rate,
+        "betas": (first, second),
+        "eps": config.epsilon,
+        "weight_decay": config.weight_decay,
+        "amsgrad": config.amsgrad,
+        "fused": True,
+    }
 
 
 def rmsprop(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:

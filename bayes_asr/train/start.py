@@ -1,13 +1,11 @@
 """Training: from a configuration to a run directory."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from bayes_asr.config import Config
 from bayes_asr.corpus.fingerprints import check_same, hash_labels, hash_stream
@@ -16,7 +14,6 @@ from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import open_sets
 from bayes_asr.corpus.survey import Survey, survey_stream
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.files import settle
 from bayes_asr.lock import Lock, alone_in
 from bayes_asr.log import LOGGER
@@ -26,9 +23,9 @@ from bayes_asr.processes.signals import note_signals
 from bayes_asr.runs import checkpoint, record, state, tensorboard
 from bayes_asr.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
 from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import components
 from bayes_asr.train.loop import run_epochs
+from bayes_asr.train.measured import complete_front_ends, count_log_priors
 from bayes_asr.train.training import Progress, Training
 from bayes_asr.train.transfer import Beginning, begin_from
 
@@ -62,14 +59,7 @@ def _occupied(run: Path) -> Iterator[Lock | None]:
 def _train(
     config: Config, run: Path, new: bool, open_pipe: OpenPipe | None, lock: Lock | None
 ) -> None:
-    # What is recorded must not depend on the working directory.
-    located = str(Path(config.data.dir).absolute())
-    runs = tuple(replace(t, run=str(Path(t.run).absolute())) for t in config.train.init_from)
-    config = replace(
-        config,
-        data=replace(config.data, dir=located),
-        train=replace(config.train, init_from=runs),
-    )
+    config = record.locate(config)
     device = components.choose_device(config.train.device)
     precision = components.choose_precision(config.train.precision, device)
     versions = record.versions(device, precision)
@@ -124,8 +114,8 @@ def _begin(
     begun = unpack_front_ends(saved["front_ends"]) if saved else beginning.front_ends
     network = TrainedNetwork(
         model,
-        _front_ends(data, {**surveys, **begun}),
-        *group.from_first(lambda: _log_priors(data, list(architecture["heads"]))),
+        complete_front_ends(data, {**surveys, **begun}),
+        *group.from_first(lambda: count_log_priors(data, list(architecture["heads"]))),
     )
     training = Training(
         config,
@@ -146,31 +136,6 @@ def _begin(
     if group.is_first():
         _write_beginning(training, resumed=bool(saved), new=new)
     return training
-
-
-def _front_ends(
-    data: LabelledSet, measured: Mapping[str, Survey | FrontEnd]
-) -> dict[str, FrontEnd]:
-    """What is done to each stream, by the statistics that a run was started with.
-
-    All else is that of the data and the configuration, which are those of a saved run, so that a
-    run that goes on writes the bytes that it would have written.
-    """
-    return {
-        name: replace(
-            features.front_end,
-            normalisation=measured[name].normalisation,
-            sound=features.sound,
-        )
-        for name, features in data.streams.items()
-    }
-
-
-def _log_priors(data: LabelledSet, heads: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Log priors of the labels of the first head, and of those of the others by name."""
-    counts = {name: data.targets[name].count(data.lengths) for name in heads}
-    priors = {name: torch.from_numpy(log_priors(some)) for name, some in counts.items()}
-    return priors.pop(heads[0]), priors
 
 
 def _write_beginning(training: Training, *, resumed: bool, new: bool) -> None:

@@ -135,7 +135,8 @@ def _compare_kinds(old: AcousticModel, old_name: str, new: AcousticModel, name: 
     """What of the equations of two layers disagrees, "" where nothing does; heads have one kind."""
     there, here = (_find_options(*one) for one in ((old, old_name), (new, name)))
     for key in there | here:
-        if there.get(key) != here.get(key):
+        # What a run of an older version does not say is off.
+        if (there.get(key) or None) != (here.get(key) or None):
             return f"{key} is {there.get(key)} there and {here.get(key)} here"
     return ""
 

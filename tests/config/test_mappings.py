@@ -185,6 +185,10 @@ def test_sections_of_names_with_dots() -> None:
             r"no key train.init_from.1.normalization; known: run, .*did you mean normalisation\?",
         ),
         ("spec_augment: {time_mask: 1}", r"train.spec_augment.time_mask; did you mean .*masks\?"),
+        (
+            "spec_augment: {frequency_streams: [feature]}",
+            r"frequency_streams has feature, .*; there are features; did you mean features\?",
+        ),
         ("layers: {pdfs: {optimizer: sdg}}", r"pdfs.optimizer is 'sdg'.*did you mean sgd\?"),
     ],
 )

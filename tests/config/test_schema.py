@@ -120,7 +120,7 @@ def test_differences_name_the_keys_and_both_values() -> None:
         ("train: {epochs: true}\n", r"train.epochs is True; it must be a whole number"),
         ("\ntrain: {epochs: 0}\n", r"line 2: train.epochs is 0; it must be .* between 1 and"),
         ("train: {noise: .nan}\n", r"train.noise is nan; it must be a number between 0 and 10"),
-        ("train: {optimizer: lion}\n", r"is 'lion'; it must be one of adam, rmsprop, sgd"),
+        ("train: {optimizer: lion}\n", r"is 'lion'; it must be one of adam, adam-l2, rmsprop, sgd"),
         ("model: {bidirectional: 1}\n", r"is 1; it must be true or false"),
         ("score: {phone_map: 40}\n", r"is 40; it must be one of 48, 39 or null"),
         ("recipe: {offers: [speed]}\n", r"each of it one of corpus, dim, force"),

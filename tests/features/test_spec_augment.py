@@ -37,7 +37,7 @@ def test_masks_are_unions_of_spans_and_all_else_stays(
 ) -> None:
     masks = Masks(of_time, 5, 0.5, of_frequency, 3)
     given = ones(frames)
-    (found,) = masks([given], [BANDS], key)
+    (found,) = masks([given], {"features": BANDS}, key)
     assert (given == 1).all()
     assert found.dtype == np.float32
     hidden_frames, hidden_bands = (found == 0).all(1), (found == 0).all(0)
@@ -55,7 +55,7 @@ def test_widths_and_places_are_uniform() -> None:
     masks = Masks(1, 3, 1.0, 0, 0)
     counts: dict[bytes, int] = {}
     for key in range(12_000):
-        hidden = (masks([ones(4, 2)], [2], key)[0] == 0).all(1)
+        hidden = (masks([ones(4, 2)], {"features": 2}, key)[0] == 0).all(1)
         counts[hidden.tobytes()] = counts.get(hidden.tobytes(), 0) + 1
     expected: dict[bytes, float] = {}
     for width in range(4):
@@ -70,7 +70,9 @@ def test_widths_and_places_are_uniform() -> None:
 
 def test_no_span_is_longer_than_its_share_of_the_utterance() -> None:
     masks = Masks(1, 100, 0.2, 0, 0)
-    longest = max((masks([ones(24)], [BANDS], key)[0] == 0).all(1).sum() for key in range(300))
+    longest = max(
+        (masks([ones(24)], {"features": BANDS}, key)[0] == 0).all(1).sum() for key in range(300)
+    )
     assert longest == 4
 
 
@@ -82,7 +84,7 @@ def test_bands_are_masked_in_every_derivative_and_neighbour() -> None:
     masks = Masks(0, 0, 0.0, 1, 3)
     seen = False
     for key in range(20):
-        (found,) = masks([ones(columns=len(repeated))], [BANDS], key)
+        (found,) = masks([ones(columns=len(repeated))], {"features": BANDS}, key)
         hidden = (found == 0).all(0)
         for number in range(BANDS):
             assert len(set(hidden[repeated == number])) == 1
@@ -94,7 +96,7 @@ def test_streams_lose_the_same_frames_and_bands_of_their_own() -> None:
     masks = Masks(2, 6, 1.0, 1, 3)
     apart = 0
     for key in range(30):
-        first, second = masks([ones(), ones(columns=5)], [BANDS, 5], key)
+        first, second = masks([ones(), ones(columns=5)], {"features": BANDS, "fbank": 5}, key)
         if (first != 0).any() and (second != 0).any():
             alive = [(x != 0).any(1) for x in (first, second)]
             np.testing.assert_array_equal(*alive)
@@ -102,11 +104,24 @@ def test_streams_lose_the_same_frames_and_bands_of_their_own() -> None:
     assert apart
 
 
+def test_only_streams_that_are_named_lose_bands() -> None:
+    bands = {"features": BANDS, "fbank": 5}
+    masks, of_all = Masks(1, 6, 1.0, 1, 3, ("fbank",)), Masks(1, 6, 1.0, 1, 3)
+    lost = 0
+    for key in range(30):
+        first, second = masks([ones(), ones(columns=5)], bands, key)
+        np.testing.assert_array_equal((first == 0).any(1), (first == 0).all(1))
+        hidden = (first == 0).all(1)
+        np.testing.assert_array_equal(of_all([ones()], {"features": BANDS}, key)[0][hidden], 0)
+        lost += (second[~hidden] == 0).any()
+    assert lost
+
+
 @pytest.mark.parametrize("key", [-5, 6, 2**63 - 1])
 def test_masks_depend_on_the_key_alone(key: int) -> None:
     masks = Masks(2, 8, 1.0, 2, 3)
-    first = masks([ones()], [BANDS], key)[0]
+    first = masks([ones()], {"features": BANDS}, key)[0]
     np.random.standard_normal(3)  # the global state must not matter
-    np.testing.assert_array_equal(masks([ones()], [BANDS], key)[0], first)
-    others = [masks([ones()], [BANDS], key + 1 + n)[0] for n in range(5)]
+    np.testing.assert_array_equal(masks([ones()], {"features": BANDS}, key)[0], first)
+    others = [masks([ones()], {"features": BANDS}, key + 1 + n)[0] for n in range(5)]
     assert any(not np.array_equal(first, other) for other in others)

@@ -13,6 +13,7 @@ import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
+from bayes_asr.forward import directory
 from bayes_asr.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.runs import checkpoint
 from bayes_asr.tables.text import read_mapping, read_text
@@ -273,3 +274,25 @@ def test_runs_of_before_lack_priors_of_other_heads(
         np.testing.assert_allclose(x, np.log(logs[utt]) - np.log([0.25, 0.25, 0.5]), atol=1e-5)
     for name in ("best.pt", "last.pt"):
         assert set(checkpoint.read(run / name)["other_log_priors"]) == {"monophones"}
+
+
+def test_few_frames_of_wide_layers_are_computed_together(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The widest of the MLP hands on 7 numbers of a frame."""
+    assert forward(run, tmp_path / "whole") == 0
+    taken = []
+    together = LogLikelihoods.of_prepared
+
+    def note(self: LogLikelihoods, matrices: list[np.ndarray]) -> list[torch.Tensor]:
+        taken.append([len(matrix) for matrix in matrices])
+        return together(self, matrices)
+
+    monkeypatch.setattr(LogLikelihoods, "of_prepared", note)
+    monkeypatch.setattr(directory, "BATCH_NUMBERS", 7 * 40)
+    assert forward(run, tmp_path / "parts") == 0
+    assert len(taken) > 1
+    assert all(sum(frames) <= 40 or len(frames) == 1 for frames in taken)
+    whole, parts = (read(tmp_path / name / "loglikes.scp") for name in ("whole", "parts"))
+    for utt, matrix in whole.items():
+        np.testing.assert_allclose(parts[utt], matrix, rtol=0, atol=1e-5)

@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
+from torch import Tensor
 
+from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import pack, unpack
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.pytorch_kaldi.conversion import convert_layer, describe_layer
-from bayes_asr.pytorch_kaldi.experiment import Architecture, Layer
-from bayes_asr.pytorch_kaldi.weights import Weights, read_weights
-from tests.support import their_networks
-from tests.support.their_networks import GATES, INPUTS, UNITS
+from bayes_asr.pytorch_kaldi.experiment import read_experiment
+from bayes_asr.pytorch_kaldi.networks import convert_networks
+from bayes_asr.pytorch_kaldi.translation import translate
+from bayes_asr.pytorch_kaldi.weights import read_weights
+from bayes_asr.train.brought import fill
+from bayes_asr.train.components import architecture
+from tests.support import their_cfg, their_networks
+from tests.support.their_networks import GATES, INPUTS
 
 FORMS = [
     {"batch_norm": norm, "bidirectional": both, "activation": activation, "dropout": 0.2}
@@ -28,32 +34,21 @@ CASES = [
     if kind != "LSTM" or form["activation"] == "tanh"
 ]
 LENGTHS = (9, 1, 6)
+PDFS = 3
+NORMS = [("", ""), ("bn", "ln0"), ("ln", "bn0")]
+HEAD = {
+    "dnn_lay": "N_out_lab_cd",
+    "dnn_drop": "0.0",
+    "dnn_act": "softmax",
+    **{f"dnn_use_{name}": "False" for name in ("batchnorm", "laynorm")},
+    **{f"dnn_use_{name}_inp": "False" for name in ("batchnorm", "laynorm")},
+}
 
 
 def name(case: object) -> str:
     if isinstance(case, Mapping):
         return "-".join(str(value) for value in case.values())
     return str(case)
-
-
-def network_of(kind: str, layers: tuple[Layer, ...], *, bidirectional: bool) -> Architecture:
-    """A section of a configuration, of which a conversion reads class and layers."""
-    rate = ((0.1, 0),)
-    about = (bidirectional, False, rate, 0.5, 0.001, "sgd", {}, "architecture1", 1)
-    return Architecture("net", kind, layers, False, False, *about)
-
-
-def ours(network: Architecture, weights: Weights, inputs: int) -> AcousticModel:
-    """Our network with their weights, in evaluation."""
-    reads = ["features", *(f"layer{n + 1}" for n in range(len(network.layers)))]
-    layers = [
-        {"name": reads[n + 1], "reads": [reads[n]], **describe_layer(network, layer)}
-        for n, layer in enumerate(network.layers)
-    ]
-    model = AcousticModel({"features": inputs}, layers, {})
-    for number, layer in enumerate(model.layers):
-        layer.load_state_dict(convert_layer(network, weights, number))
-    return model.eval()
 
 
 def save(path: Path, state: dict[str, Any]) -> Path:
@@ -63,80 +58,117 @@ def save(path: Path, state: dict[str, Any]) -> Path:
     return path
 
 
-def outputs(model: AcousticModel, utterances: list[torch.Tensor]) -> list[torch.Tensor]:
+def ours(
+    folder: Path, inputs: int, kind: str, options: dict[str, str], state: dict[str, Tensor]
+) -> tuple[AcousticModel, Tensor, Tensor]:
+    """Our network of one of theirs and a head, in evaluation; weights and bias of the head."""
+    cfg = their_cfg.write_networks(folder, (kind, options), ("MLP", HEAD))
+    translation = translate(read_experiment(cfg))
+    (folder / "ours.yaml").write_text(yaml.safe_dump(translation.keys))
+    config = load([folder / "ours.yaml"])
+    model = AcousticModel(**architecture(config.model, {"features": inputs}, {"pdfs": PDFS}))
+    weight, bias = torch.randn(PDFS, model.sizes[model.top]), torch.randn(PDFS)
+    head = {"wx.0.weight": weight, "wx.0.bias": bias}
+    files = [save(folder / "final_architecture1.pkl", state)]
+    files.insert(0, save(folder / "final_architecture2.pkl", head))  # in any order
+    states = convert_networks(translation.origins, files)
+    for part_name, part in model.parts.items():
+        fill(part_name, part, states[part_name])
+    return model.eval(), weight, bias
+
+
+def check(
+    model: tuple[AcousticModel, Tensor, Tensor], utterances: list[Tensor], expected: list[Tensor]
+) -> None:
+    """Compare logits of utterances [T, F] with those of what theirs computes below the head."""
+    network, weight, bias = model
     x_NF, frames, order = pack(utterances)
     with torch.no_grad():
-        return unpack(model.hidden({"features": x_NF}, frames), frames, order)
+        found = unpack(network({"features": x_NF}, frames)["pdfs"], frames, order)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other @ weight.T + bias, rtol=0, atol=1e-5)
+
+
+def compute_by_their_class(
+    kind: str, options: dict[str, str], state: dict[str, Tensor], inputs: int, xs: list[Tensor]
+) -> list[Tensor]:
+    library = their_networks.load_theirs()
+    # configparser gives names of options in small letters, and has all of them
+    given = {**options, "use_cuda": "False", "to_do": "forward"}
+    given |= {key.replace("_n_filt", "_N_filt"): value for key, value in options.items()}
+    theirs = getattr(library, kind)(given, inputs).eval()
+    theirs.load_state_dict(state)
+    sequences = kind in GATES
+    with torch.no_grad():
+        return [theirs(x[:, None])[:, 0] if sequences else theirs(x) for x in xs]
 
 
 @pytest.mark.parametrize("oracle", ["equations", "their code"])
 @pytest.mark.parametrize(("kind", "form"), CASES, ids=name)
-def test_our_layers_give_what_theirs_give(
+def test_our_recurrent_layers_give_what_theirs_give(
     kind: str, form: dict[str, Any], oracle: str, tmp_path: Path
 ) -> None:
     shape = {key: form[key] for key in ("batch_norm", "bidirectional")}
     state = their_networks.make_up(kind, **shape)
+    options = their_networks.options(kind, **form)
     utterances = [torch.randn(frames, INPUTS) for frames in LENGTHS]
     if oracle == "equations":
         expected = [their_networks.compute(kind, state, x, **form) for x in utterances]
     else:
-        library = their_networks.load_theirs()
-        given = {**their_networks.options(kind, **form), "use_cuda": "False", "to_do": "forward"}
-        theirs = getattr(library, kind)(given, INPUTS)
-        theirs.load_state_dict(state)
-        with torch.no_grad():
-            expected = [theirs.eval()(x[:, None])[:, 0] for x in utterances]
-    layers = tuple(
-        Layer(units, ((0.2, 0),), form["batch_norm"], False, form["activation"]) for units in UNITS
-    )
-    network = network_of(kind, layers, bidirectional=form["bidirectional"])
-    weights = read_weights(save(tmp_path / "n.pkl", state))
-    found = outputs(ours(network, weights, INPUTS), utterances)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+        expected = compute_by_their_class(kind, options, state, INPUTS, utterances)
+    check(ours(tmp_path, INPUTS, kind, options, state), utterances, expected)
 
 
 @pytest.mark.parametrize("oracle", ["equations", "their code"])
-@pytest.mark.parametrize("batch_norm", [True, False])
-def test_an_mlp_keeps_its_useless_bias_out_of_the_norm(
-    batch_norm: bool, oracle: str, tmp_path: Path
+@pytest.mark.parametrize(("norm", "input_norm"), NORMS)
+def test_an_mlp_keeps_its_bias_where_the_norm_does(
+    norm: str, input_norm: str, oracle: str, tmp_path: Path
 ) -> None:
-    """Theirs adds a bias in front of a batch norm; frames it normalised show whether it counts."""
-    torch.manual_seed(1)
-    state: dict[str, torch.Tensor] = {}
-    for number, (units, inputs) in enumerate(((4, INPUTS), (3, 4))):
-        state[f"wx.{number}.weight"] = torch.randn(units, inputs)
-        state[f"wx.{number}.bias"] = torch.randn(units)
-        state |= their_networks.make_up_unused(number, units)
-        state |= their_networks.make_up_norm(f"bn.{number}", units)
-    x = torch.randn(7, INPUTS)
-    if oracle == "their code":
-        library = their_networks.load_theirs()
-        flags = {f"dnn_use_{n}norm": "False,False" for n in ("batch", "lay")}
-        flags["dnn_use_batchnorm"] = f"{batch_norm},{batch_norm}"
-        inputs_only = {"dnn_use_laynorm_inp": "False", "dnn_use_batchnorm_inp": "False"}
-        given = {"dnn_lay": "4,3", "dnn_drop": "0.1,0.1", "dnn_act": "sigmoid,relu"}
-        theirs = library.MLP({**given, **flags, **inputs_only}, INPUTS)
-        theirs.load_state_dict(state)
-        with torch.no_grad():
-            expected = theirs.eval()(x)
+    """Theirs has a bias in front of every norm, also in front of one that takes it away."""
+    state = their_networks.make_up_layers("wx", [(4, INPUTS, 0), (3, 4, 0)], INPUTS, bias=True)
+    state = their_networks.keep(state, input_norm)
+    options = their_networks.feed_forward_options("dnn", norm, input_norm, lay="4,3")
+    utterances = [torch.randn(frames, INPUTS) for frames in LENGTHS]
+    if oracle == "equations":
+        expected = [their_networks.compute_mlp(state, x, norm, input_norm) for x in utterances]
     else:
-        expected = x
-        for number, act in enumerate((torch.sigmoid, torch.relu)):
-            w = {n.replace(f".{number}.", "."): v for n, v in state.items() if f".{number}." in n}
-            expected = expected @ w["wx.weight"].T + w["wx.bias"]
-            if batch_norm:
-                scaled = (expected - w["bn.running_mean"]) / (w["bn.running_var"] + 1e-5).sqrt()
-                expected = scaled * w["bn.weight"] + w["bn.bias"]
-            expected = act(expected)
-    layers = tuple(
-        Layer(units, ((0.1, 0),), batch_norm, False, act)
-        for units, act in ((4, "sigmoid"), (3, "relu"))
-    )
-    network = network_of("MLP", layers, bidirectional=False)
-    weights = read_weights(save(tmp_path / "n.pkl", state))
-    (found,) = outputs(ours(network, weights, INPUTS), [x])
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        expected = compute_by_their_class("MLP", options, state, INPUTS, utterances)
+    check(ours(tmp_path, INPUTS, "MLP", options, state), utterances, expected)
+
+
+MAPS = {  # weights of two layers of 24 inputs, with the size of each map; kernels; pooling
+    "CNN": ([(4, 1, 6, 9), (3, 4, 3, 3)], (6, 3), (2, 2)),
+    "SincNet": ([(4, 10), (3, 4, 3, 4)], (5, 3), (2, 2)),
+}
+
+
+@pytest.mark.parametrize("oracle", ["equations", "their code"])
+@pytest.mark.parametrize(("norm", "input_norm"), NORMS)
+@pytest.mark.parametrize("kind", MAPS)
+def test_our_convolutions_give_what_theirs_give(
+    kind: str, norm: str, input_norm: str, oracle: str, tmp_path: Path
+) -> None:
+    shapes, kernels, pools = MAPS[kind]
+    state = their_networks.make_up_layers("conv", shapes, 24, bias=True)
+    state = their_networks.keep(state, input_norm)
+    prefix = {"CNN": "cnn", "SincNet": "sinc"}[kind]
+    sizes = {
+        "n_filt": "4,3",
+        "len_filt": ",".join(map(str, kernels)),
+        "max_pool_len": ",".join(map(str, pools)),
+    }
+    if kind == "SincNet":
+        sizes |= {"sample_rate": "1000", "min_low_hz": "50", "min_band_hz": "50"}
+    options = their_networks.feed_forward_options(prefix, norm, input_norm, **sizes)
+    utterances = [torch.randn(frames, 24) for frames in LENGTHS]
+    if oracle == "equations":
+        of = {"kernels": kernels, "pools": pools}
+        expected = [
+            their_networks.compute_maps(state, x, norm, input_norm, **of) for x in utterances
+        ]
+    else:
+        expected = compute_by_their_class(kind, options, state, 24, utterances)
+    check(ours(tmp_path, 24, kind, options, state), utterances, expected)
 
 
 # --- what is refused
@@ -171,6 +203,7 @@ def test_nothing_in_a_file_is_executed(
         ([], "has no model_par"),
         ({"model_par": {}}, "has layers none"),
         ({"model_par": {"wh.1.weight": torch.ones(1)}}, "has layers 1"),
+        ({"model_par": {"wh.0.weight": torch.tensor([1, torch.nan])}}, "wh.0.weight has numbers"),
         ({"model_par": {"wh.0.weight": 3}}, "wh.0.weight is no tensor"),
         ({"model_par": {"fc.weight": torch.ones(1)}}, "fc.weight is no tensor of a layer"),
     ],
@@ -199,26 +232,69 @@ def test_data_parallel_names_are_the_same_network(tmp_path: Path) -> None:
     assert [set(one) for one in found.layers] == [set(one) for one in plain.layers]
 
 
+def ligru(**changes: Any) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Options and weights of a Li-GRU; changes: of options."""
+    form = {"batch_norm": True, "bidirectional": True, "activation": "tanh", "dropout": 0.2}
+    state = their_networks.make_up("liGRU", batch_norm=True, bidirectional=True)
+    return {**their_networks.options("liGRU", **form), **changes}, state
+
+
 @pytest.mark.parametrize(
-    ("layer", "message"),
+    ("kind", "changes", "message"),
     [
-        (Layer(4, ((0.2, 0),), True, True, "relu"), "layer normalisation of theirs"),
-        (Layer(4, ((0.2, 0),), True, False, "leaky_relu"), "activation leaky_relu; li-gru has"),
+        ("liGRU", {"ligru_use_laynorm": "True,False"}, r"layer 1 has two norms"),
+        (
+            "liGRU",
+            {"ligru_use_laynorm": "True,False", "ligru_use_batchnorm": "False,True"},
+            r"\[architecture1\] net1: layer 1 normalises its state",
+        ),
+        (
+            "liGRU",
+            {"ligru_lay": "6,3"},
+            r"wz.weight of layer 1 is \[4, 5\], but .* says \[6, any\]",
+        ),
+        ("GRU", {}, r"layer 1 has no wr.weight; was the class another"),
+        ("liGRU", {"ligru_use_laynorm_inp": "True"}, r"there is no ln0.gamma"),
     ],
 )
-def test_layers_that_ours_have_not_are_refused(layer: Layer, message: str) -> None:
+def test_what_does_not_fit_is_named(
+    kind: str, changes: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    options, state = ligru(**changes)
+    options = {key.replace("ligru", their_networks.PREFIX[kind]): v for key, v in options.items()}
     with pytest.raises(InputError, match=message):
-        describe_layer(network_of("liGRU", (layer,), bidirectional=True), layer)
+        ours(tmp_path, INPUTS, kind, options, state)
 
 
-def test_weights_of_another_size_or_class_are_named(tmp_path: Path) -> None:
-    state = their_networks.make_up("liGRU", batch_norm=True, bidirectional=True)
-    weights = read_weights(save(tmp_path / "n.pkl", state))
-    other = (Layer(6, ((0.2, 0),), True, False, "relu"),)
-    with pytest.raises(
-        InputError, match=r"wz.weight of layer 1 is \[4, 5\], but .* says \[6, any\]"
-    ):
-        convert_layer(network_of("liGRU", other, bidirectional=True), weights, 0)
-    same = (Layer(4, ((0.2, 0),), True, False, "tanh"),)
-    with pytest.raises(InputError, match=r"layer 1 has no wr.weight"):
-        convert_layer(network_of("GRU", same, bidirectional=True), weights, 0)
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["final_architecture1.pkl"], r"no file of net2 \(architecture2\); .*final_architecture2"),
+        (["a_architecture1.pkl", "b_architecture1.pkl"], "architecture1 is also"),
+        (["final_architecture1.pkl", "x_architecture3.pkl"], "x_architecture3.pkl: of which"),
+        (["one.pkl", "two.pkl", "three.pkl"], "one.pkl: of which network is it"),
+    ],
+)
+def test_files_are_those_of_the_networks(names: list[str], message: str, tmp_path: Path) -> None:
+    options, state = ligru()
+    cfg = their_cfg.write_networks(tmp_path, ("liGRU", options), ("MLP", HEAD))
+    origins = translate(read_experiment(cfg)).origins
+    files = [save(tmp_path / name, state) for name in names]
+    with pytest.raises(InputError, match=message):
+        convert_networks(origins, files)
+
+
+def test_a_file_of_more_layers_is_of_another_training(tmp_path: Path) -> None:
+    options, state = ligru()
+    state["wz.2.weight"] = torch.ones(3, 3)
+    with pytest.raises(InputError, match=r"has 3 layers, but \[architecture1\] net1 has 2"):
+        ours(tmp_path, INPUTS, "liGRU", options, state)
+
+
+def test_weights_of_other_data_do_not_fit() -> None:
+    part = torch.nn.Linear(4, 3)
+    state = {"weight": torch.ones(5, 4), "bias": torch.ones(3)}
+    with pytest.raises(InputError, match=r"pdfs: weight is \[5, 4\] in the files, but \[3, 4\]"):
+        fill("pdfs", part, state)
+    with pytest.raises(InputError, match="pdfs: the files have no bias"):
+        fill("pdfs", part, {"weight": torch.ones(3, 4)})

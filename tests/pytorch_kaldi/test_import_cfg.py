@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,29 @@ import pytest
 import yaml
 
 from bayes_asr.cli import main
+from bayes_asr.config import differences, load
+from bayes_asr.config.changes import describe_presets
 from bayes_asr.errors import InputError
-from bayes_asr.pytorch_kaldi.experiment import read_experiment
+from bayes_asr.pytorch_kaldi.experiment import LABELS, STREAM, read_experiment
+from bayes_asr.pytorch_kaldi.notes import SAID, SILENT
 from bayes_asr.pytorch_kaldi.sections import read_sections
-from bayes_asr.pytorch_kaldi.translation import translate
-from tests.support.their_cfg import write
+from bayes_asr.pytorch_kaldi.train_section import (
+    OF_BATCHES,
+    OF_NETWORKS,
+    OF_SCHEDULE,
+    OPTIMIZER_OPTIONS,
+)
+from bayes_asr.pytorch_kaldi.translation import DECODING, translate
+from tests.support.places import CONF, ROOT
+from tests.support.their_cfg import CFG, write
+
+PARTS = ("fea", "lab", "cw_")  # of the blocks of a set
 
 
 def translated(folder: Path, *changes: tuple[str, str]) -> tuple[dict[str, Any], str]:
     """Our configuration, read back, and what is said."""
-    found, notes = translate(read_experiment(write(folder, *changes)))
-    return yaml.safe_load(yaml.safe_dump(found)), "\n".join(notes.lines())
+    found = translate(read_experiment(write(folder, *changes)))
+    return yaml.safe_load(yaml.safe_dump(found.keys)), "\n".join(found.notes.lines())
 
 
 def test_sections_are_those_of_configparser(tmp_path: Path) -> None:
@@ -173,6 +186,7 @@ def test_a_broken_command_is_joined_and_said(tmp_path: Path) -> None:
             "mfcc: splice-feats --delta-order=2 ark:- ark:-: no command",
         ),
         (("relu,tanh", "relu,gelu"), "activation gelu has no counterpart; relu is taken"),
+        (("orthinit = True", "orthinit = False"), "ligru_orthinit: recurrent weights begin"),
         (("liGRU\n", "SRU\n"), "class SRU has no counterpart; write model yourself"),
         (("sum(cd,mono_w)", "mse(out1,mfcc)"), "loss_final: mse is no loss of ours"),
         (("concatenate(", "mult("), "mult of values has no counterpart; write model yourself"),
@@ -248,6 +262,75 @@ def test_the_command_writes_yaml_and_says_the_rest(
     assert "gone.cfg" in capsys.readouterr().err
 
 
+def test_batches_of_frames_are_pieces_of_utterances(tmp_path: Path) -> None:
+    """Theirs counts frames where no network reads sequences."""
+    each = "arch_freeze = False"
+    changes = (each, f"{each}\narch_seq_model = False"), ("4*2 | 2*4", "128*2 | 64*4")
+    found, said = translated(tmp_path, *changes)
+    assert found["train"]["batch_sequences"] == 32
+    assert found["train"]["batch_frames"] == 128
+    assert found["train"]["max_frames"] == {1: 4, 3: 2}
+    assert "batch_size_train = 128*2 | 64*4: its frames are drawn one by one there" in said
+
+
+def test_options_of_other_optimizers_are_those_of_the_first_that_has_them(tmp_path: Path) -> None:
+    adam = "arch_opt = sgd\nopt_betas = 0.8,0.9\nopt_amsgrad = True\nopt_alpha = 0.5"
+    found, said = translated(tmp_path, ("arch_opt = sgd", adam.replace("sgd", "adam")))
+    assert found["train"]["betas"] == [0.8, 0.9]
+    assert found["train"]["amsgrad"] is True
+    assert found["train"]["alpha"] == 0.9
+    assert found["train"]["layers"]["monophones"] == {"optimizer": "adam-l2"}
+    assert "head3: opt_alpha = 0.5: is one for all layers: 0.9" in said
+
+
+def test_the_semantics_of_theirs_are_asked_for_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "ours.yaml"
+    cfg = str(write(tmp_path))
+    assert main(["import-cfg", cfg, f"--out={out}"]) == 0
+    assert describe_presets([out]) == []
+    plain = load([out])
+    assert main(["import-cfg", cfg, f"--out={out}", "--like-theirs"]) == 0
+    (said,) = describe_presets([out])
+    assert said.startswith(str(CONF / "pytorch-kaldi.yaml is on: model.tied_directions True"))
+    assert "train.max_gradient_norm 1000000000.0" in said
+    changed = set(differences(plain, load([out])))
+    assert {"train.max_gradient_norm", "model.kinds.mlp.bias"} < changed
+    capsys.readouterr()
+
+
+PAGE = ROOT / "docs" / "pytorch-kaldi-options.md"
+OPTION = re.compile(r"^\s*(?P<name>[A-Za-z]\w*)\s*=", re.MULTILINE)
+
+
+def documented() -> set[str]:
+    """The options that the page names in the first column of its tables."""
+    rows = re.findall(r"^\| (`[^|]*) \|", PAGE.read_text().partition("## Classes")[0], re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+def test_the_page_names_every_option_that_is_known_here() -> None:
+    known = {*SILENT, *SAID, *OF_BATCHES, *OF_NETWORKS, *OF_SCHEDULE, *OPTIMIZER_OPTIONS}
+    known |= {*DECODING, *STREAM, *LABELS, *(name.lower() for name in OPTION.findall(CFG))}
+    values = {"both", "out1", "out2", "out3", "cd", "mono", "mono_w", "loss_final", "err_final"}
+    assert known - values <= documented()
+
+
+def test_the_page_names_every_option_of_theirs() -> None:
+    if not shipped():
+        pytest.skip("PYTORCH_KALDI does not name a clone of mravanelli/pytorch-kaldi")
+    theirs = set()
+    for path in shipped():
+        for section in read_sections(path).values():
+            theirs |= set(section.options)
+            fields = (name for name in OPTION.findall(path.read_text()) if name[:3] in PARTS)
+            theirs |= set(fields)
+    for path in Path(os.environ["PYTORCH_KALDI"], "proto").glob("*.proto"):
+        theirs |= {name.lower() for name in OPTION.findall(path.read_text())}
+    assert theirs <= documented()
+
+
 def shipped() -> list[Path]:
     """The configurations of a clone."""
     return sorted(Path(os.environ.get("PYTORCH_KALDI", "/nowhere"), "cfg").rglob("*.cfg"))
@@ -260,7 +343,7 @@ def test_all_shipped_configurations_are_read() -> None:
     without = {"SRU", "QLSTM", "fusionRNN_jit"}
     for path in shipped():
         experiment = read_experiment(path)
-        found, _ = translate(experiment)
+        found = translate(experiment).keys
         kinds = {one.kind for one in experiment.architectures.values()}
         assert ("model" in found) == (not kinds & without and "autoencoder" not in path.name)
         assert len(operations := experiment.operations) == len(list_operations(path)), operations

@@ -59,10 +59,55 @@ def test_a_frame_is_25_ms_every_10_ms(samples: int, frames: int) -> None:
     assert Analysis(sample_rate=8000)(np.ones(samples // 2, np.float32)).shape == (frames, 13)
 
 
+def windows_of_theirs(signal: np.ndarray, rate: int, window: int) -> np.ndarray:
+    """The loop of pytorch-kaldi's save_raw_fea.py, without its division by the loudest sample."""
+    width, length, shift = (rate * ms // 1000 for ms in (window, 25, 10))
+    found, begin = [], 0
+    while begin + length < len(signal):
+        frame = np.zeros(width)
+        middle, of_frame = int(begin + length / 2 - 1), int(width / 2 - 1)
+        first, last = int(middle - width / 2), int(middle + width / 2)
+        if first >= 0 and last <= len(signal):
+            frame = signal[first:last]
+        elif first < 0:
+            frame[of_frame - middle + 1 :] = signal[0:last]
+        else:
+            frame[0 : of_frame + len(signal) - middle + 1] = signal[first:]
+        found.append(frame)
+        begin += shift
+    return np.array(found, np.float32)
+
+
+@pytest.mark.parametrize(("rate", "window"), [(16000, 200), (8000, 100), (16000, 30)])
+def test_samples_are_those_of_pytorch_kaldi(rate: int, window: int) -> None:
+    signal = RNG.integers(-9000, 9000, rate // 2 + 77).astype(np.float32)
+    found = Analysis("samples", sample_rate=rate, window=window)(signal)
+    np.testing.assert_array_equal(found, windows_of_theirs(signal, rate, window))
+    assert len(found) == len(Analysis(sample_rate=rate)(signal))
+
+
+@pytest.mark.parametrize(("samples", "frames"), [(399, 0), (400, 1), (559, 1), (560, 2)])
+def test_samples_have_the_frames_of_other_features(samples: int, frames: int) -> None:
+    assert Analysis("samples")(np.ones(samples, np.float32)).shape == (frames, 3200)
+
+
+def test_samples_are_features_of_a_data_directory(tmp_path: Path) -> None:
+    data = corpus(tmp_path / "data", {"a-1": 0.3, "b-1": 0.2})
+    assert main(["features", str(data), "--kind=samples", "--window=50"]) == 0
+    found = dict(iter_matrices(data / "feats.ark"))
+    for utt, matrix in found.items():
+        samples = read_audio(data / f"{utt}.wav")[0]
+        np.testing.assert_array_equal(matrix, windows_of_theirs(samples, 16000, 50)[: len(matrix)])
+    analysis = read_analysis(data)
+    assert analysis is not None
+    assert (analysis["kind"], analysis["window"]) == ("samples", 50)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "plp"}, "front end 'plp'; known: mfcc, fbank"),
+        ({"kind": "plp"}, "front end 'plp'; known: mfcc, fbank, samples"),
+        ({"kind": "samples", "window": 5}, "windows of 5 ms; they have 25 to 1000 ms"),
         ({"cepstra": 30}, "30 cepstra of 23 mel bands"),
         ({"sample_rate": 0}, "at 0 Hz"),
     ],

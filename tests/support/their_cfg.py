@@ -1,5 +1,6 @@
 """A configuration in the form of pytorch-kaldi's, with two streams, two networks and two heads."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 RNN = """
@@ -44,6 +45,9 @@ arch_improvement_threshold = 0.001
 arch_opt = {optimizer}
 opt_weight_decay = 0.0
 """
+ENDS = ("loss_final=cost_nll", "err_final=cost_err")
+CMVN = "apply-cmvn --utt2spk=ark:u ark:c ark:- ark:- |"
+DELTAS = " add-deltas --delta-order=2 ark:- ark:- |"
 SET = """
 [dataset{number}]
 data_name = {name}
@@ -110,4 +114,43 @@ def write(folder: Path, *changes: tuple[str, str]) -> Path:
         text = text.replace(old, new)
     path = folder / "theirs.cfg"
     path.write_text(text, encoding="utf-8")
+    return path
+
+
+NETWORK = """
+[architecture{number}]
+arch_name = net{number}
+arch_class = {kind}
+arch_freeze = False
+{options}
+arch_lr = 0.1
+arch_halving_factor = 0.5
+arch_improvement_threshold = 0.001
+arch_opt = sgd
+"""
+
+
+def write_networks(folder: Path, *networks: tuple[str, Mapping[str, str]]) -> Path:
+    """Write one with these networks, each a class and its options, one behind the other.
+
+    The last one is compared with the pdfs.
+    """
+    values = [f"out{number}" for number in range(1, len(networks) + 1)]
+    reads = ["mfcc", *values]
+    operations = [
+        f"{value}=compute(net{number},{reads[number - 1]})"
+        for number, value in enumerate(values, 1)
+    ]
+    operations += [f"{end}(out{len(values)},lab_cd)" for end in ENDS]
+    sections = "".join(
+        NETWORK.format(
+            number=number, kind=kind, options="\n".join(f"{k} = {v}" for k, v in given.items())
+        )
+        for number, (kind, given) in enumerate(networks, 1)
+    )
+    before, _, rest = CFG.partition("\n[architecture1]")
+    after = rest[rest.index("\n[forward]") :].replace("= out2", f"= {values[-1]}")
+    text = "\n\t".join(operations)
+    path = folder / "networks.cfg"
+    path.write_text(f"{before}{sections}\n[model]\nmodel = {text}\n{after}", encoding="utf-8")
     return path

@@ -11,9 +11,11 @@ import types
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import conv1d, max_pool1d
 
 GATES = {
     "liGRU": ("wh", "wz"),
@@ -118,6 +120,107 @@ def _run(
             h = z * h + (1 - z) * (act(term("wh", read)) * kept)
         states.append(h)
     return torch.stack(states)
+
+
+def make_up_layers(
+    prefix: str, shapes: list[tuple[int, ...]], inputs: int, *, bias: bool
+) -> dict[str, Tensor]:
+    """Feed-forward or convolutional layers, with all norms, and both norms of the input.
+
+    shapes: of the weights of each layer, and behind them the size of what is normalised.
+    """
+    torch.manual_seed(len(shapes))
+    state = make_up_norm("bn0", inputs)
+    state |= {"ln0.gamma": torch.rand(inputs) + 0.5, "ln0.beta": torch.randn(inputs)}
+    for number, (units, *weight, size) in enumerate(shapes):
+        if weight:
+            state[f"{prefix}.{number}.weight"] = torch.randn(units, *weight) / 2
+        else:  # of a SincNet
+            for name in ("low", "band"):
+                state[f"{prefix}.{number}.{name}_hz_"] = torch.rand(units, 1) / 9
+        if weight and bias:
+            state[f"{prefix}.{number}.bias"] = torch.randn(units)
+        state |= make_up_norm(f"bn.{number}", units)
+        of_frame = (units, size) if size else (units,)
+        state[f"ln.{number}.gamma"] = torch.rand(of_frame) + 0.5
+        state[f"ln.{number}.beta"] = torch.randn(of_frame)
+    return state
+
+
+def keep(state: dict[str, Tensor], input_norm: str) -> dict[str, Tensor]:
+    """The state of a network with one norm of the input, `ln0` or `bn0`, or none."""
+    return {
+        name: tensor
+        for name, tensor in state.items()
+        if not name.startswith(("ln0", "bn0")) or name.startswith(input_norm or "-")
+    }
+
+
+def normalise(w: dict[str, Tensor], x: Tensor, norm: str, eps: float = 1e-5) -> Tensor:
+    """What theirs makes of [T, H] or [T, C, Q] by the norm `ln` or `bn`, or nothing by ""."""
+    if norm.startswith("ln"):
+        centred = x - x.mean(-1, keepdim=True)
+        deviation = (centred.square().sum(-1, keepdim=True) / (x.shape[-1] - 1)).sqrt()
+        return w[f"{norm}.gamma"] * centred / (deviation + 1e-6) + w[f"{norm}.beta"]
+    if norm.startswith("bn"):
+        parts = ("running_mean", "running_var", "weight", "bias")
+        mean, var, scale, shift = (
+            w[f"{norm}.{part}"].reshape(-1, *(1,) * (x.ndim - 2)) for part in parts
+        )
+        return (x - mean) / (var + eps).sqrt() * scale + shift
+    return x
+
+
+def compute_mlp(state: dict[str, Tensor], x: Tensor, norm: str, input_norm: str) -> Tensor:
+    """What an MLP of theirs with relu computes of frames [T, F], in evaluation."""
+    x = normalise(state, x, input_norm)
+    for number in range(2):
+        w = {n.replace(f".{number}.", "."): v for n, v in state.items() if f".{number}." in n}
+        x = torch.relu(normalise(w, x @ w["wx.weight"].T + w["wx.bias"], norm))
+    return x
+
+
+def compute_maps(
+    state: dict[str, Tensor],
+    x: Tensor,
+    norm: str,
+    input_norm: str,
+    *,
+    kernels: tuple[int, ...],
+    pools: tuple[int, ...],
+) -> Tensor:
+    """What a CNN or SincNet of theirs with relu computes of frames [T, F], in evaluation."""
+    x = normalise(state, x, input_norm)[:, None]
+    for number, (kernel, pool) in enumerate(zip(kernels, pools, strict=True)):
+        w = {n.replace(f".{number}.", "."): v for n, v in state.items() if f".{number}." in n}
+        weight = w.get("conv.weight")
+        filters = band_pass(w, kernel)[:, None] if weight is None else weight
+        x = max_pool1d(conv1d(x, filters, w.get("conv.bias")), pool)
+        # Theirs hands BatchNorm1d the number of values as its epsilon.
+        x = torch.relu(normalise(w, x, norm, eps=x.shape[-1]))
+    return x.flatten(1)
+
+
+def band_pass(w: dict[str, Tensor], kernel: int, rate: int = 1000, least: int = 50) -> Tensor:
+    """Equation 4 of Ravanelli & Bengio (2018), scaled to a largest value of 1, and its window."""
+    low = least / rate + w["conv.low_hz_"].double().abs().numpy()
+    high = low + least / rate + w["conv.band_hz_"].double().abs().numpy()
+    n = np.arange(kernel) - kernel // 2
+    g = 2 * high * np.sinc(2 * high * n) - 2 * low * np.sinc(2 * low * n)
+    return torch.tensor(g / g.max(1, keepdims=True) * np.hamming(kernel)).float()
+
+
+def feed_forward_options(prefix: str, norm: str, input_norm: str, **sizes: str) -> dict[str, str]:
+    """The options of an MLP (dnn), CNN (cnn) or SincNet (sinc) of two layers."""
+    flags = {
+        "use_batchnorm": f"{norm == 'bn'},{norm == 'bn'}",
+        "use_laynorm": f"{norm == 'ln'},{norm == 'ln'}",
+        "use_batchnorm_inp": str(input_norm == "bn0"),
+        "use_laynorm_inp": str(input_norm == "ln0"),
+        "act": "relu,relu",
+        "drop": "0.1,0.1",
+    }
+    return {f"{prefix}_{name}": value for name, value in {**sizes, **flags}.items()}
 
 
 def options(

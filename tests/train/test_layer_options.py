@@ -61,6 +61,10 @@ INPUTS = [torch.randn(50, generator=torch.Generator().manual_seed(n)) for n in r
                 p, 0.01, betas=(0.8, 0.9), eps=1e-3, amsgrad=True, weight_decay=0.1
             ),
         ),
+        (
+            ["adam-l2", "weight_decay=0.1"],
+            lambda p: torch.optim.Adam(p, 0.01, **ADAM, weight_decay=0.1),
+        ),
         (["rmsprop"], lambda p: torch.optim.RMSprop(p, 0.01, alpha=0.95, eps=1e-8)),
         (
             ["rmsprop", "alpha=0.9", "epsilon=1e-3", "momentum=0.5", "centered=true"],

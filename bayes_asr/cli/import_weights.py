@@ -1,0 +1,98 @@
+"""bayes-asr import-weights: networks that pytorch-kaldi has saved, as a run."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from bayes_asr.cli.import_cfg import write_yaml
+from bayes_asr.config import Config, differences, load
+from bayes_asr.errors import InputError, printable
+from bayes_asr.files import is_there
+from bayes_asr.log import LOGGER
+from bayes_asr.programs import open_pipe
+from bayes_asr.pytorch_kaldi.experiment import Experiment, read_experiment
+from bayes_asr.pytorch_kaldi.networks import convert_networks
+from bayes_asr.pytorch_kaldi.notes import OF_WEIGHTS
+from bayes_asr.pytorch_kaldi.translation import Translation, translate
+from bayes_asr.runs import checkpoint, record
+from bayes_asr.train.brought import write_brought
+
+CFG = "conf.cfg"  # what theirs keeps in the folder of a training, above that of the files
+OF_NETWORK = ("model.", "features.", "streams.")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE.pkl", help="one of each network"
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory to write")
+    parser.add_argument(
+        "--cfg", type=Path, metavar="FILE.cfg", help=f"of the networks (default: their ../{CFG})"
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE.yaml",
+        help="what import-cfg made of it (default: RUN/config.yaml, or made now); the later win",
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
+    parser.add_argument(
+        "--counts",
+        type=Path,
+        metavar="FILE",
+        help="how often each pdf occurs (default: theirs beside FILE.pkl, or counted)",
+    )
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the run, and say what is not carried over."""
+    if is_there(args.run / checkpoint.BEST):
+        raise InputError(f"{args.run}: has a network ({checkpoint.BEST}); choose another folder")
+    cfg = args.cfg or args.files[0].absolute().parent.parent / CFG
+    if not is_there(cfg):
+        raise InputError(f"{cfg}: not there; name that of the networks: --cfg FILE.cfg")
+    experiment = read_experiment(cfg)
+    translation = translate(experiment)
+    if not translation.origins:
+        raise InputError(f"{cfg}: no network here has its layers; bayes-asr import-cfg says why")
+    states = convert_networks(translation.origins, args.files)
+    config = _configure(args, cfg, translation)
+    write_brought(
+        config,
+        args.run,
+        states,
+        args.files,
+        counts=args.counts or _find_counts(experiment, args.files[0].parent),
+        open_pipe=open_pipe if args.allow_pipes else None,
+    )
+    for line in OF_WEIGHTS:
+        print(printable(f"  {line}"))
+    print(f"wrote {len(states)} layers and heads to {printable(str(args.run))}")
+
+
+def _find_counts(experiment: Experiment, folder: Path) -> Path | None:
+    """The file of counts that theirs has written beside its networks."""
+    named = experiment.sections["forward"].take("normalize_with_counts_from").text.split(",")[0]
+    counts = folder / Path(named).name
+    if not counts.is_file():
+        return None
+    LOGGER.info("priors: by the counts of %s", counts)
+    return counts
+
+
+def _configure(args: argparse.Namespace, cfg: Path, translation: Translation) -> Config:
+    """The configuration of the run; what of its network is not that of the cfg is said."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, f"{cfg.stem}.yaml")
+        made.write_text(write_yaml(cfg, translation), encoding="utf-8")
+        recorded = args.run / record.CONFIG
+        files = args.config or [recorded if is_there(recorded) else made]
+        config, theirs = load(files, args.set), load([made])
+    for key, (there, here) in differences(theirs, config).items():
+        if key.startswith(OF_NETWORK):
+            LOGGER.warning("%s is %s here, and %s by %s", key, here, there, cfg)
+    return config

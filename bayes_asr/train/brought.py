@@ -1,0 +1,91 @@
+"""A run of a network that another program has trained."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bayes_asr.config import Config
+from bayes_asr.corpus.fingerprints import hash_stream
+from bayes_asr.corpus.index import Index
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.corpus.sets import open_set
+from bayes_asr.corpus.survey import survey_stream
+from bayes_asr.errors import InputError
+from bayes_asr.files import together
+from bayes_asr.lock import alone_in
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.runs import checkpoint, record
+from bayes_asr.runs.trained_network import TrainedNetwork
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.targets.alignments import log_priors, read_counts
+from bayes_asr.train.components import plan_network
+from bayes_asr.train.measured import complete_front_ends, count_log_priors
+
+States = Mapping[str, Mapping[str, Tensor]]
+
+
+def write_brought(
+    config: Config,
+    run: Path,
+    states: States,
+    files: Sequence[Path],
+    *,
+    counts: Path | None = None,
+    open_pipe: OpenPipe | None = None,
+) -> None:
+    """Write best.pt, config.yaml and env.json of a network of these weights.
+
+    Normalisation and priors are measured on the training set of the configuration. states: of each
+    layer and head by name; files: where they come from, for env.json; counts: of the labels of the
+    first head, instead of those of the alignments. InputError where weights do not fit the network
+    of the configuration, or the data.
+    """
+    config = record.locate(config)
+    with alone_in(run):
+        index = Index(run.absolute().parent / config.data.index, run / "index")
+        data = open_set(config, "train", open_pipe, index)
+        network = _build(config, data, states, index, counts)
+        with together(run):
+            config.save(run / record.CONFIG)
+            parameters = sum(p.numel() for p in network.model.parameters())
+            sound = next(iter(network.front_ends.values())).sound
+            hashes = {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+            record.write_environment(run, parameters, sound, torch.device("cpu"), hashes)
+            checkpoint.save(run / checkpoint.BEST, network.content())
+
+
+def _build(
+    config: Config, data: LabelledSet, states: States, index: Index, counts: Path | None
+) -> TrainedNetwork:
+    plan = plan_network(config, data)
+    model = AcousticModel(**plan).eval()
+    for name, part in model.parts.items():
+        fill(name, part, states.get(name, {}))
+    surveys = {
+        stream: survey_stream("train", data, stream, hash_stream(data, stream), index, new=False)
+        for stream in data.streams
+    }
+    first, *_ = heads = list(plan["heads"])
+    priors, others = count_log_priors(data, heads)
+    if counts:
+        priors = torch.from_numpy(log_priors(read_counts(counts, plan["heads"][first])))
+    return TrainedNetwork(model, complete_front_ends(data, surveys), priors, others)
+
+
+def fill(name: str, part: torch.nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Give a layer or head its weights; InputError unless it has these, of these shapes."""
+    wanted = part.state_dict()
+    for key in {**wanted, **state}:
+        if key not in state or key not in wanted:
+            lacking = "the files have" if key in wanted else "its layer here has"
+            raise InputError(f"{name}: {lacking} no {key}; leave model as import-cfg wrote it")
+        if wanted[key].shape != state[key].shape:
+            there, here = list(state[key].shape), list(wanted[key].shape)
+            raise InputError(
+                f"{name}: {key} is {there} in the files, but {here} by the configuration and its"
+                " data; do these have the same features and labels as the training there?"
+            )
+    part.load_state_dict(dict(state))
