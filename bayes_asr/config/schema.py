@@ -33,11 +33,12 @@ class ModelConfig:
     """The network."""
 
     unit: str
-    form: Literal["prob", "log", "geometric"] | None
+    form: Literal["prob", "log", "geometric", "complement", "own-gate"] | None
     activation: str | None
     activation_trains: tuple[str, ...]
     peepholes: bool
     smooth: bool
+    dropped_candidate: Literal["zero", "half", "mean"] | None
     layers: Annotated[int, Within(1, 100)]
     units: Units | tuple[Units, ...]
     bidirectional: bool
@@ -77,7 +78,7 @@ class ModelConfig:
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
         if given.get("unit", self.unit) != self.unit:  # whose options are not of that unit
             plain = {"form": None, "activation": None, "activation_trains": ()}
-            options |= plain | {"peepholes": False, "smooth": False}
+            options |= plain | {"peepholes": False, "smooth": False, "dropped_candidate": None}
         layer = complete(replace(self, **options), given, without=others)
         if isinstance(layer.units, tuple):
             raise InputError(f"units is {list(layer.units)}; a layer has one number of units")
