@@ -149,6 +149,11 @@ class Config:
                 raise InputError(
                     f"streams.{name} is of no stream of data.train.streams{nearest(name, known)}"
                 )
+        if self.train.pretrain.epochs and self.model.stack:
+            raise InputError(
+                f"train.pretrain.epochs is {self.train.pretrain.epochs}, but only model.layers"
+                " layers of one unit can be grown one by one; leave model.stack out"
+            )
         learnt = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:
             if name not in learnt:

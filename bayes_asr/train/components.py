@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find, nearest
 from bayes_asr.config import Config, ModelConfig, TrainConfig
@@ -11,6 +12,7 @@ from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
+from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel, describe_layers
 from bayes_asr.train.optimizers import FACTOR, Optimizers
 from bayes_asr.train.shapes import check_heads, describe_stack
@@ -141,11 +143,23 @@ def describe(config: ModelConfig, model: AcousticModel) -> None:
             f"{config.unit}, {config.layers} layers of {config.units} units, {tied} directions,"
             f" {config.initial_state} initial state"
         )
-    LOGGER.info(
-        "%s: %d parameters (%d without the heads)",
-        shape,
-        sum(p.numel() for p in model.parameters()),
-        sum(p.numel() for p in model.layers.parameters()),
+    whole = _count(model)
+    LOGGER.info("%s: %d parameters (%d without the heads)", shape, whole, _count(model.layers))
+    own = sum(_count_of_activations(layer) for layer in model.layers)
+    if own:
+        share = 100 * own / (whole - own)
+        LOGGER.info("activations have %d of them, %.3f %% more than without", own, share)
+
+
+def _count(part: nn.Module) -> int:
+    """How many numbers are trained."""
+    return sum(p.numel() for p in part.parameters())
+
+
+def _count_of_activations(layer: Layer) -> int:
+    """How many of them are of activations."""
+    return sum(
+        p.numel() for name, p in layer.named_parameters() if name.startswith(layer.frozen_at_first)
     )
 
 
@@ -165,7 +179,7 @@ def describe_each_layer(model: AcousticModel) -> list[str]:
             f"{name}: {kind}, {reads} -> {model.sizes[name]}"
             f"{', residual' if described.get('residual') else ''}"
             f"{f', one of {stride} frames' if stride > 1 else ''}"
-            f", {sum(p.numel() for p in layer.parameters())} parameters"
+            f", {_count(layer)} parameters"
             f"{', read by ' + ', '.join(heads) if heads else ''}"
         )
     return said

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.config import Config
+from bayes_asr.config.training_keys import Transfer
 from bayes_asr.corpus.fingerprints import check_same, hash_labels, hash_stream
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.labelled import LabelledSet
@@ -29,6 +30,7 @@ from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import components
 from bayes_asr.train.loop import run_epochs
+from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.training import Progress, Training
 from bayes_asr.train.transfer import Beginning, begin_from
 
@@ -38,13 +40,20 @@ def train(
 ) -> None:
     """Train into `run`, or go on with the run that is there.
 
+    Where `train.pretrain` says so, shallower networks are trained first (`pretraining`).
     Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
     dev frame error. `new` discards what is there, once the data are found to be usable. InputError
     where the run there has another configuration or other data, or is being trained by another
     process. StoppedError after SIGTERM, SIGINT or SIGHUP: all is saved, and the same call goes on.
     """
     with _occupied(run) as lock:
-        _train(config, run, new, open_pipe, lock)
+        begin: tuple[Transfer, ...] = ()
+        if new or not group.from_first(lambda: checkpoint.has_begun(run)):
+            for shallow in plan_pretraining(config, run):
+                with _occupied(shallow.run) as own_lock:
+                    _train(shallow.config, shallow.run, new, open_pipe, own_lock, begin)
+                begin = (shallow.as_beginning,)
+        _train(config, run, new, open_pipe, lock, begin)
 
 
 @contextmanager
@@ -60,7 +69,12 @@ def _occupied(run: Path) -> Iterator[Lock | None]:
 
 
 def _train(
-    config: Config, run: Path, new: bool, open_pipe: OpenPipe | None, lock: Lock | None
+    config: Config,
+    run: Path,
+    new: bool,
+    open_pipe: OpenPipe | None,
+    lock: Lock | None,
+    begin: Sequence[Transfer],
 ) -> None:
     # What is recorded must not depend on the working directory.
     located = str(Path(config.data.dir).absolute())
@@ -81,7 +95,8 @@ def _train(
     train_set, dev_set = group.after_first(lambda: open_sets(config, open_pipe, index))
     if lock:
         lock.check()
-    training = _begin(config, run, train_set, dev_set, index, device, new=new)
+    begin = (*begin, *config.train.init_from)
+    training = _begin(config, run, train_set, dev_set, index, device, begin, new=new)
     training.lock = lock
     if training.left:  # else env.json says what the run came from
         if group.is_first():
@@ -104,6 +119,7 @@ def _begin(
     dev: LabelledSet,
     index: Index,
     device: torch.device,
+    begin: Sequence[Transfer],
     *,
     new: bool,
 ) -> Training:
@@ -116,7 +132,7 @@ def _begin(
     torch.manual_seed(config.seed)
     model = AcousticModel(**architecture).to(device)
     group.pool_statistics(model)
-    beginning = Beginning() if saved else begin_from(config.train.init_from, model)
+    beginning = Beginning() if saved else begin_from(begin, model)
     begun = unpack_front_ends(saved["front_ends"]) if saved else beginning.front_ends
     network = TrainedNetwork(
         model,

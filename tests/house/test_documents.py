@@ -93,7 +93,7 @@ def test_changelog_keeps_its_form() -> None:
         assert all("\n- " in group for group in groups)
 
 
-@pytest.mark.parametrize("picture", ["unit", "rooms"])
+@pytest.mark.parametrize("picture", ["unit", "rooms", "activations"])
 def test_picture_is_what_its_script_draws(picture: str) -> None:
     script = ROOT / f"docs/pictures/{picture}.py"
     drawn = runpy.run_path(str(script))["draw"]()
