@@ -68,7 +68,7 @@ class RecurrentLayer(Layer):
         fused: bool = True,
     ) -> None:
         super().__init__()
-        self.units, self.number, self.fused = units, number, fused
+        self.unit, self.units, self.number, self.fused = unit, units, number, fused
         self.dropout, self.input_dropout = dropout, input_dropout
         self.inverted = dropout_scaling == "inverted"
         self.directions = 2 if bidirectional and find_cell(unit, options).states else 1

@@ -12,7 +12,6 @@ from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
-from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel, describe_layers
 from bayes_asr.train.optimizers import FACTOR, Optimizers
 from bayes_asr.train.shapes import check_heads, describe_stack
@@ -145,7 +144,7 @@ def describe(config: ModelConfig, model: AcousticModel) -> None:
         )
     whole = _count(model)
     LOGGER.info("%s: %d parameters (%d without the heads)", shape, whole, _count(model.layers))
-    own = sum(_count_of_activations(layer) for layer in model.layers)
+    own = sum(parameter.numel() for parameter in model.activation_parameters.values())
     if own:
         share = 100 * own / (whole - own)
         LOGGER.info("activations have %d of them, %.3f %% more than without", own, share)
@@ -154,13 +153,6 @@ def describe(config: ModelConfig, model: AcousticModel) -> None:
 def _count(part: nn.Module) -> int:
     """How many numbers are trained."""
     return sum(p.numel() for p in part.parameters())
-
-
-def _count_of_activations(layer: Layer) -> int:
-    """How many of them are of activations."""
-    return sum(
-        p.numel() for name, p in layer.named_parameters() if name.startswith(layer.frozen_at_first)
-    )
 
 
 def describe_each_layer(model: AcousticModel) -> list[str]:
