@@ -15,7 +15,7 @@ from bayes_asr.files import settle, together
 from bayes_asr.log import LOGGER
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.trained_network import read_network
-from bayes_asr.train.adaptation import adapt
+from bayes_asr.train.own_activations import adapt
 
 SETS = ("train", "dev", "test")
 rate = key("train.learning_rate")

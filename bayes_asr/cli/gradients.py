@@ -11,7 +11,7 @@ from bayes_asr.corpus.sets import open_sets
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.runs.trained_network import read_network
-from bayes_asr.train.gradients import measure_reach
+from bayes_asr.train.reach import measure_reach
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
             f"logarithms of norms, relative, at lags {', '.join(map(str, _list_lags(args.lags)))}"
         )
     if args.out:
-        from bayes_asr.report.gradients import draw_gradients  # needs the extra report
+        from bayes_asr.report.vanishing import draw_gradients  # needs the extra report
 
         with replacing(args.out) as temporary:
             draw_gradients(found).savefig(temporary, format=args.out.suffix[1:])

@@ -13,7 +13,7 @@ from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import open_set
 from bayes_asr.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.gradients import measure_reach
+from bayes_asr.train.reach import measure_reach
 from tests.support.small_corpus import settings
 
 LAGS = 4

@@ -40,16 +40,20 @@ def measure_reach(
     Of each utterance the loss is that of the frame in the middle, the cross entropy of its label.
     A state is that of one direction; those of the other direction are as many frames later. All
     ways are counted, through time and through the layers above. InputError where a network has no
-    recurrent layer, or fewer utterances have so many frames on both sides of the middle.
+    recurrent layer that computes every frame, or fewer utterances have so many frames on both sides
+    of the middle.
     """
     model = network.model
     recurrent = {
         name: layer
         for name, layer in zip(model.names, model.layers, strict=True)
-        if isinstance(layer, RecurrentLayer) and layer.unrolled and layer.stride == 1
+        if isinstance(layer, RecurrentLayer) and layer.unrolled and model.strides[name] == 1
     }
     if not recurrent:
-        raise InputError("this network has no recurrent layer, so nothing goes back through time")
+        raise InputError(
+            "this network has no recurrent layer that computes every frame, so that nothing goes"
+            " back through time"
+        )
     longest = sorted(data.lengths, key=lambda utt: (-data.lengths[utt], utt))[:utterances]
     needed = 2 * lags
     if len(longest) < utterances or data.lengths[longest[-1]] < needed:
