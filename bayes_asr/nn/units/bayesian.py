@@ -5,7 +5,7 @@ of the equations.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -60,8 +60,8 @@ class BRU(LogProbability, RNN):
 
     kernel: ClassVar = "rnn"
 
-    def __init__(self, units: int, sets: int, **options: Any) -> None:
-        super().__init__(units, sets, activation="log-sigmoid", **options)
+    def __init__(self, units: int, sets: int, *, dropped_candidate: str = "zero") -> None:
+        super().__init__(units, sets, activation="log-sigmoid", dropped_candidate=dropped_candidate)
 
 
 class ComplementBRU(LogProbability):
@@ -75,8 +75,8 @@ class ComplementBRU(LogProbability):
     states = 2
     fusible = False
 
-    def __init__(self, units: int, sets: int, **options: Any) -> None:
-        super().__init__(units, sets, **options)
+    def __init__(self, units: int, sets: int, *, dropped_candidate: str = "zero") -> None:
+        super().__init__(units, sets, dropped_candidate=dropped_candidate)
         self.U = nn.Parameter(torch.zeros(sets, units, units))
 
     def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
@@ -95,8 +95,8 @@ class LogBRU(NegativeLogProbability, RNN):
 
     kernel: ClassVar = "rnn"
 
-    def __init__(self, units: int, sets: int, **options: Any) -> None:
-        super().__init__(units, sets, activation="softplus", **options)
+    def __init__(self, units: int, sets: int, *, dropped_candidate: str = "zero") -> None:
+        super().__init__(units, sets, activation="softplus", dropped_candidate=dropped_candidate)
 
 
 class LiGRU(MixingCell):
@@ -207,5 +207,5 @@ class GeometricLiBRU(NegativeLogProbability, LiGRU):
 
     kernel: ClassVar = "mixing"
 
-    def __init__(self, units: int, sets: int, **options: Any) -> None:
-        super().__init__(units, sets, activation="softplus", **options)
+    def __init__(self, units: int, sets: int, *, dropped_candidate: str = "zero") -> None:
+        super().__init__(units, sets, activation="softplus", dropped_candidate=dropped_candidate)
