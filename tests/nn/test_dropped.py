@@ -11,9 +11,10 @@ from scipy.special import expit
 from bayes_asr.catalogue import DROPPED, check_unit
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames, pack
+from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.norm import MOMENTUM
 from bayes_asr.nn.recurrent import RecurrentLayer
-from tests.support.nn_units import KEYS, LENGTHS, Processes, batch, layer
+from tests.support.nn_units import KEYS, LENGTHS, Processes, batch, layer, model, pdf_logits
 
 DROPOUT = 0.4
 
@@ -50,7 +51,7 @@ def test_a_candidate_comes_as_near_to_the_constant_as_its_mask_says(
     unit: str, dropped: str, scaling: str
 ) -> None:
     net = dropping(unit, dropped, dropout_scaling=scaling)
-    d = np.zeros(4)
+    d = np.full(4, np.log(0.5) if dropped == "half" else 0.0)
     if net.cell.dropped is not None:
         net.cell.dropped[:] = torch.tensor([[-0.2, -0.7, -1.5, -3]])  # type: ignore[index]
         d = net.cell.dropped[0].numpy()  # type: ignore[index]
@@ -125,3 +126,14 @@ def test_only_units_of_logarithms_have_a_choice() -> None:
         check_unit("li-gru", {"dropped_candidate": "half"})
     with pytest.raises(InputError, match=r"dropped_candidate is halve; .*did you mean half"):
         check_unit("bru", {"dropped_candidate": "halve"})
+
+
+@pytest.mark.parametrize("dropped", DROPPED)
+def test_a_saved_network_computes_what_it_did(dropped: str) -> None:
+    net = model(unit="li-bru", options={"dropped_candidate": dropped}, dropout=DROPOUT)
+    x, frames = batch()
+    pdf_logits(net, x, frames, KEYS)
+    with torch.device("meta"):  # as `TrainedNetwork.of_content`
+        read = AcousticModel(**net.architecture)
+    read.load_state_dict(net.state_dict(), assign=True)
+    assert torch.equal(pdf_logits(read.eval(), x, frames), pdf_logits(net.eval(), x, frames))

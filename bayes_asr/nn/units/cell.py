@@ -158,6 +158,7 @@ class Logarithmic(Cell):
     of 1/2; `mean`, the mean of what the unit computed in training where it was not dropped, a
     running one as that of batch normalisation, which begins at `half`.
 
+    dropped: that mean [sets, H], or None.
     add_up: set where several processes share each batch: it adds a tensor up over all, in place.
     """
 
@@ -169,10 +170,9 @@ class Logarithmic(Cell):
         self, units: int, sets: int, *, dropped_candidate: str = "zero", **options: Any
     ) -> None:
         super().__init__(units, sets, **options)
-        is_mean, is_zero = dropped_candidate == "mean", dropped_candidate == "zero"
-        half = None if is_zero else self.start(torch.zeros(sets, units))
-        self.register_buffer("dropped", half, persistent=is_mean)
-        self.is_mean = is_mean
+        self.dropped_candidate = dropped_candidate
+        half = self.start(torch.zeros(sets, units))
+        self.register_buffer("dropped", half if dropped_candidate == "mean" else None)
 
     def drop(self, candidate: Tensor, mask: Tensor | None) -> Tensor:
         """Return the candidate with dropout."""
@@ -181,12 +181,15 @@ class Logarithmic(Cell):
 
     def instead(self, mask: Tensor | None) -> Tensor | None:
         """Return what `drop` adds to a masked candidate [n, D, H]; None for 0."""
-        return None if mask is None or self.dropped is None else (1 - mask) * self.dropped
+        if mask is None or self.dropped_candidate == "zero":
+            return None
+        half = self.start(mask.new_zeros(()))
+        return (1 - mask) * (half if self.dropped is None else self.dropped)
 
     @torch.no_grad()
     def observe(self, h: Tensor, mask: Tensor | None, frames: Frames) -> None:
         """Move the mean towards that of h [N, D, H] where a unit is not dropped."""
-        if self.dropped is None or not self.is_mean or mask is None or not self.training:
+        if self.dropped is None or mask is None or not self.training:
             return
         kept = (mask > 0).to(self.dropped.dtype)
         lengths = torch.tensor(frames.lengths, dtype=kept.dtype, device=kept.device)
