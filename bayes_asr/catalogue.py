@@ -24,7 +24,17 @@ ACTIVATIONS = (*FIXED, *PARAMETERS)
 
 LEAST_ALIKE = 0.5  # difflib's ratio; leaky_relu and relu have 0.57
 
-UNIT_OPTIONS = ("form", "activation", "activation_trains", "peepholes", "smooth")
+DROPPED = ("zero", "half", "mean")
+"""What a dropped candidate of a unit that computes logarithms may be, that of the papers first."""
+
+UNIT_OPTIONS = (
+    "form",
+    "activation",
+    "activation_trains",
+    "peepholes",
+    "smooth",
+    "dropped_candidate",
+)
 """Options that some units have and others have not."""
 
 
@@ -33,8 +43,8 @@ class Unit:
     """A unit and the options that it has.
 
     cell: its class; forms: classes by the name of the form, that of the paper first; activations,
-    peepholes, smooth: the values of these options, the default first; none where it has no such
-    option. probabilistic: whether it computes probabilities, which it can hand on.
+    peepholes, smooth, dropped: the values of these options, the default first; none where it has no
+    such option. probabilistic: whether it computes probabilities, which it can hand on.
     """
 
     cell: str
@@ -42,6 +52,7 @@ class Unit:
     activations: tuple[str, ...] = ()
     peepholes: tuple[bool, ...] = ()
     smooth: tuple[bool, ...] = ()
+    dropped: tuple[str, ...] = ()
     probabilistic: bool = False
 
     @property
@@ -52,6 +63,7 @@ class Unit:
             "activation": self.activations,
             "peepholes": self.peepholes,
             "smooth": self.smooth,
+            "dropped_candidate": self.dropped,
         }
         return {name: values for name, values in options.items() if values}
 
@@ -88,7 +100,12 @@ UNITS = {
     "rnn": Unit("nn.units.bayesian:RNN", activations=_list_activations("tanh")),
     "bru": Unit(
         "nn.units.bayesian:BRU",
-        forms={"prob": "nn.units.bayesian:BRU", "log": "nn.units.bayesian:LogBRU"},
+        forms={
+            "prob": "nn.units.bayesian:BRU",
+            "log": "nn.units.bayesian:LogBRU",
+            "complement": "nn.units.bayesian:ComplementBRU",
+        },
+        dropped=DROPPED,
         probabilistic=True,
     ),
     "li-bru": Unit(
@@ -97,7 +114,9 @@ UNITS = {
             "prob": "nn.units.bayesian:LiBRU",
             "log": "nn.units.bayesian:LogLiBRU",
             "geometric": "nn.units.bayesian:GeometricLiBRU",
+            "own-gate": "nn.units.bayesian:OwnGateLiBRU",
         },
+        dropped=DROPPED,
         probabilistic=True,
     ),
     "li-gru": Unit("nn.units.bayesian:LiGRU", activations=_list_activations("relu")),

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from bayes_asr.catalogue import nearest
 from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.files import settle, together
@@ -16,6 +17,7 @@ from bayes_asr.runs.trained_network import read_network
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="run of an mlp")
+    parser.add_argument("--speaker", help="of whom the activations are, after bayes-asr adapt")
     parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="new run directory")
 
 
@@ -30,8 +32,18 @@ def run(args: argparse.Namespace) -> None:
             f"{args.run}: has model.stack; only networks of model.unit: mlp can be folded"
         )
     trained = read_network(args.run)
+    if args.speaker is not None:
+        if args.speaker not in trained.speakers:
+            known = ", ".join(trained.speakers) or "none"
+            raise InputError(
+                f"{args.run}: has no activations of {args.speaker}"
+                f"{nearest(args.speaker, trained.speakers)}; speakers: {known}"
+            )
+        trained.model.take_activations(trained.speakers[args.speaker])
+    elif trained.speakers:
+        LOGGER.warning("%s: what speakers have of their own is left out", args.run)
     plain = fold(trained.model)
-    folded = replace(trained, model=plain)
+    folded = replace(trained, model=plain, speakers={})
     model = replace(
         config.model,
         activation=plain.architecture["layers"][0]["options"]["activation"],

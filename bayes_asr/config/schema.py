@@ -34,11 +34,12 @@ class ModelConfig:
     """The network."""
 
     unit: str
-    form: Literal["prob", "log", "geometric"] | None
+    form: Literal["prob", "log", "geometric", "complement", "own-gate"] | None
     activation: str | None
     activation_trains: tuple[str, ...]
     peepholes: bool
     smooth: bool
+    dropped_candidate: Literal["zero", "half", "mean"] | None
     layers: Annotated[int, Within(1, 100)]
     units: Units | tuple[Units, ...]
     bidirectional: bool
@@ -78,7 +79,7 @@ class ModelConfig:
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
         if given.get("unit", self.unit) != self.unit:  # whose options are not of that unit
             plain = {"form": None, "activation": None, "activation_trains": ()}
-            options |= plain | {"peepholes": False, "smooth": False}
+            options |= plain | {"peepholes": False, "smooth": False, "dropped_candidate": None}
         layer = complete(replace(self, **options), given, without=others)
         if isinstance(layer.units, tuple):
             raise InputError(f"units is {list(layer.units)}; a layer has one number of units")
@@ -156,6 +157,11 @@ class Config:
                     f"train.spec_augment.frequency_streams has {name}, which is no stream; there"
                     f" are {', '.join(streams)}{nearest(name, streams)}"
                 )
+        if self.train.pretrain.epochs and self.model.stack:
+            raise InputError(
+                f"train.pretrain.epochs is {self.train.pretrain.epochs}, but only model.layers"
+                " layers of one unit can be grown one by one; leave model.stack out"
+            )
         learnt = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:
             if name not in learnt:

@@ -55,6 +55,15 @@ class Transfer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PretrainConfig:
+    """How shallower networks are trained first, each with a layer more than the one before."""
+
+    epochs: Annotated[int, Within(0, 1000)]
+    learning_rate: Rate | None
+    activations: Literal["frozen", "trained"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class SpecAugmentConfig:
     """Which spans of features are masked in training."""
 
@@ -96,6 +105,7 @@ class TrainConfig:
     warmup_batches: Frames
     layers: Mapping[str, LayerTraining]
     init_from: tuple[Transfer, ...]
+    pretrain: PretrainConfig
     max_gradient_norm: Annotated[float, Within(1e-6, 1e9)]
     monophone_weight: Weight
     target_weights: Mapping[str, Weight]
@@ -121,6 +131,11 @@ class TrainConfig:
             raise InputError(
                 f"train.warmup_batches is {self.warmup_batches}, and train.warmup_epochs is"
                 f" {self.warmup_epochs:g}; keep one of the two"
+            )
+        if self.pretrain.epochs and self.init_from:
+            raise InputError(
+                f"train.pretrain.epochs is {self.pretrain.epochs}, and train.init_from gives the"
+                " first layers too; keep one of the two"
             )
 
     def _check_optimizers(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, tee
+from itertools import chain, groupby, tee
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -240,6 +240,23 @@ def _compute(
     chunk: int | None,
     frames: int,
 ) -> Iterator[Computed]:
+    if not isinstance(network, LogLikelihoods) or not network.speakers:
+        yield from _compute_alike(network, features, utterances, chunk, frames)
+        return
+    for speaker, some in groupby(utterances, features.first.speakers.__getitem__):
+        network.speak_as(speaker)
+        yield from _compute_alike(network, features, some, chunk, frames)
+    network.speak_as(None)
+
+
+def _compute_alike(
+    network: Network,
+    features: StoredStreams,
+    utterances: Iterable[str],
+    chunk: int | None,
+    frames: int,
+) -> Iterator[Computed]:
+    """What `_compute` gives, of utterances that one set of parameters is for."""
     matrices = ((utt, features[utt]) for utt in utterances)
     if chunk and isinstance(network, LogLikelihoods):
         return in_chunks(network, matrices, chunk)

@@ -17,6 +17,7 @@ from bayes_asr.forward.given import Given, Matrix, Statistics, name_streams
 from bayes_asr.forward.output import DECODED, KINDS, LOG_LIKELIHOODS, Output
 from bayes_asr.forward.plain import PlainStep, PlainUtterance
 from bayes_asr.forward.stream import Stream
+from bayes_asr.log import LOGGER
 from bayes_asr.nn.frames import pack, unpack
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.linear import Linear
@@ -48,8 +49,16 @@ class LogLikelihoods(nn.Module):
         self.kind = kind
         self.front_ends: Mapping[str, FrontEnd] = network.front_ends
         self.model: AcousticModel = network.model
+        self.speakers = network.speakers
         self.register_buffer("log_priors", network.log_priors)
         self.double().eval().requires_grad_(False)
+        self._own = {name: p.clone() for name, p in self.model.activation_parameters.items()}
+
+    def speak_as(self, speaker: str | None) -> None:
+        """Compute as for a speaker whose activations were adapted; None: as for anybody."""
+        if speaker is not None and speaker not in self.speakers:
+            LOGGER.warning("%s: has no activations of his own in this run", speaker)
+        self.model.take_activations(self.speakers.get(speaker or "", self._own))
 
     @property
     def size(self) -> int:

@@ -219,6 +219,22 @@ class AcousticModel(nn.Module):
         names = (*self.names, *self.outputs)
         return dict(zip(names, (*self.layers, *self.heads), strict=True))
 
+    @property
+    def activation_parameters(self) -> dict[str, nn.Parameter]:
+        """What the activations of all layers train, as `layer1.cell.activation.eta`."""
+        return {
+            f"{name}.{key}": parameter
+            for name, layer in zip(self.names, self.layers, strict=True)
+            for key, parameter in layer.named_parameters()
+            if key.startswith(cast(Layer, layer).frozen_at_first)
+        }
+
+    @torch.no_grad()
+    def take_activations(self, values: Mapping[str, Tensor]) -> None:
+        """Give `activation_parameters` these values, as far as their layers are here."""
+        for name, parameter in self.activation_parameters.items():
+            parameter.copy_(values[name])
+
     def freeze(self, names: Collection[str] = (), *, activations: bool = False) -> None:
         """Train all but the layers and heads of these names, which compute as in evaluation.
 

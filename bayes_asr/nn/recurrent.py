@@ -70,7 +70,7 @@ class RecurrentLayer(Layer):
         fused: bool = True,
     ) -> None:
         super().__init__()
-        self.units, self.number, self.fused = units, number, fused
+        self.unit, self.units, self.number, self.fused = unit, units, number, fused
         self.dropout, self.input_dropout = dropout, input_dropout
         self.inverted = dropout_scaling == "inverted"
         self.directions = 2 if bidirectional and find_cell(unit, options).states else 1
@@ -163,8 +163,10 @@ class RecurrentLayer(Layer):
 
     def _states(self, terms_NSX: Tensor, mask: Tensor | None, frames: Frames) -> Tensor:
         """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H]."""
-        if not frames.lengths:  # the norm alone has work to do, for the frames of other processes
-            return terms_NSX[:, :, : self.units].expand(-1, self.directions, -1)
+        if not frames.lengths:  # there are statistics alone, of the frames of other processes
+            nothing = terms_NSX[:, :, : self.units].expand(-1, self.directions, -1)
+            self.cell.observe(nothing, mask, frames)
+            return nothing
         if not self.cell.states:
             a = terms_NSX.unflatten(-1, (self.cell.gates, -1))
             return self.cell(a, (), mask)[0]
@@ -172,6 +174,7 @@ class RecurrentLayer(Layer):
         B = len(frames.lengths)
         initial = self._initial(self.cell, B)
         h = self._run(self.cell, terms_NSX, mask, frames, backwards, initial)
+        self.cell.observe(h, mask, frames)
         later = self.cell.later()
         if later is None:
             return h

@@ -34,9 +34,13 @@ def unroll(
     """
     fused = fused and not torch.compiler.is_exporting()
     if fused and V is not None and (kernel := kernel_of(cell, V)):
-        return CompiledRecurrence.apply(
+        shift = cell.instead(mask_BDH)
+        if shift is not None:
+            terms_NSX, initial = _shift(shift, terms_NSX, V, frames, initial)
+        h = CompiledRecurrence.apply(
             kernel, frames, backwards, torch.is_grad_enabled(), terms_NSX, V, mask_BDH, *initial
         )
+        return h if shift is None else (h + shift[frames.sequence]).to(h.dtype)
     if fused and cell.fusible:
         return FusedRecurrence.apply(
             cell, frames, backwards, terms_NSX, V, mask_BDH, *initial, *cell.parameters()
@@ -45,6 +49,20 @@ def unroll(
     return order_directions(
         step_through(cell, inputs, V, mask_BDH, frames, initial)[0], frames, backwards
     )
+
+
+def _shift(
+    shift_BDH: Tensor, terms_NSX: Tensor, V: Tensor, frames: Frames, initial: State
+) -> tuple[Tensor, State]:
+    """Terms [N, D, G*H] and initial state of the recurrence of the states h less `shift`.
+
+    Kernels multiply a candidate c by its mask m and know no other dropout. A cell with `instead`
+    has m c + s where they have m c. Its state mixes old states with candidates, so that h - s
+    follows the kernel's equation; V reads h, that is, s more.
+    """
+    fed = (shift_BDH.transpose(0, 1) @ V).transpose(0, 1)
+    terms = (terms_NSX + fed[frames.sequence]).to(terms_NSX.dtype)
+    return terms, tuple(state - shift_BDH for state in initial)
 
 
 def step_through(

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from bayes_asr.errors import InputError, StoppedError, complaint
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.norm import BatchNorm
+from bayes_asr.nn.units.cell import Logarithmic
 from bayes_asr.processes.shared_memory import ROOM, Meeting, offer_memory, open_memory
 
 Made = TypeVar("Made")
@@ -212,7 +213,7 @@ def deal(batch: Sequence[str], lengths: Mapping[str, int], processes: int) -> li
 
 
 def pool_statistics(model: nn.Module) -> None:
-    """Let batch normalisation see the frames of all processes."""
+    """Let batch normalisation, and means of units, see the frames of all processes."""
     for module in model.modules():
-        if isinstance(module, BatchNorm) and dist.is_initialized():
+        if isinstance(module, BatchNorm | Logarithmic) and dist.is_initialized():
             module.add_up = add_up

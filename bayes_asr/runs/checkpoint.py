@@ -30,6 +30,11 @@ class DamagedError(InputError):
     """A file that is there, but is no checkpoint or has lost some of it."""
 
 
+def has_begun(run: Path) -> bool:
+    """Whether a run has left something to go on from."""
+    return any((run / name).exists() for name in RESUMED)
+
+
 def save(path: Path, content: dict[str, Any], *, keep: Path | None = None) -> None:
     """Write a checkpoint, complete or not at all.
 

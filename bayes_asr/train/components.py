@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find, nearest
 from bayes_asr.config import Config, ModelConfig, TrainConfig
@@ -160,12 +161,17 @@ def describe(config: ModelConfig, model: AcousticModel) -> None:
             f"{config.unit}, {config.layers} layers of {config.units} units, {tied} directions,"
             f" {config.initial_state} initial state"
         )
-    LOGGER.info(
-        "%s: %d parameters (%d without the heads)",
-        shape,
-        sum(p.numel() for p in model.parameters()),
-        sum(p.numel() for p in model.layers.parameters()),
-    )
+    whole = _count(model)
+    LOGGER.info("%s: %d parameters (%d without the heads)", shape, whole, _count(model.layers))
+    own = sum(parameter.numel() for parameter in model.activation_parameters.values())
+    if own:
+        share = 100 * own / (whole - own)
+        LOGGER.info("activations have %d of them, %.3f %% more than without", own, share)
+
+
+def _count(part: nn.Module) -> int:
+    """How many numbers are trained."""
+    return sum(p.numel() for p in part.parameters())
 
 
 def describe_each_layer(model: AcousticModel) -> list[str]:
@@ -184,7 +190,7 @@ def describe_each_layer(model: AcousticModel) -> list[str]:
             f"{name}: {kind}, {reads} -> {model.sizes[name]}"
             f"{', residual' if described.get('residual') else ''}"
             f"{f', one of {stride} frames' if stride > 1 else ''}"
-            f", {sum(p.numel() for p in layer.parameters())} parameters"
+            f", {_count(layer)} parameters"
             f"{', read by ' + ', '.join(heads) if heads else ''}"
         )
     return said

@@ -1,6 +1,6 @@
 """Training: from a configuration to a run directory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from bayes_asr.config import Config
+from bayes_asr.config.training_keys import Transfer
 from bayes_asr.corpus.fingerprints import check_same, hash_labels, hash_stream
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.labelled import LabelledSet
@@ -26,6 +27,7 @@ from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.train import components
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.measured import complete_front_ends, count_log_priors
+from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.training import Progress, Training
 from bayes_asr.train.transfer import Beginning, begin_from
 
@@ -35,13 +37,20 @@ def train(
 ) -> None:
     """Train into `run`, or go on with the run that is there.
 
+    Where `train.pretrain` says so, shallower networks are trained first (`pretraining`).
     Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
     dev frame error. `new` discards what is there, once the data are found to be usable. InputError
     where the run there has another configuration or other data, or is being trained by another
     process. StoppedError after SIGTERM, SIGINT or SIGHUP: all is saved, and the same call goes on.
     """
     with _occupied(run) as lock:
-        _train(config, run, new, open_pipe, lock)
+        begin: tuple[Transfer, ...] = ()
+        if new or not group.from_first(lambda: checkpoint.has_begun(run)):
+            for shallow in plan_pretraining(config, run):
+                with _occupied(shallow.run) as own_lock:
+                    _train(shallow.config, shallow.run, new, open_pipe, own_lock, begin)
+                begin = (shallow.as_beginning,)
+        _train(config, run, new, open_pipe, lock, begin)
 
 
 @contextmanager
@@ -57,7 +66,12 @@ def _occupied(run: Path) -> Iterator[Lock | None]:
 
 
 def _train(
-    config: Config, run: Path, new: bool, open_pipe: OpenPipe | None, lock: Lock | None
+    config: Config,
+    run: Path,
+    new: bool,
+    open_pipe: OpenPipe | None,
+    lock: Lock | None,
+    begin: Sequence[Transfer],
 ) -> None:
     config = record.locate(config)
     device = components.choose_device(config.train.device)
@@ -74,7 +88,8 @@ def _train(
     train_set, dev_set = group.after_first(lambda: open_sets(config, open_pipe, index))
     if lock:
         lock.check()
-    training = _begin(config, run, train_set, dev_set, index, device, precision, new=new)
+    begin = (*begin, *config.train.init_from)
+    training = _begin(config, run, train_set, dev_set, index, device, precision, begin, new=new)
     training.lock = lock
     if training.left:  # else env.json says what the run came from
         if group.is_first():
@@ -98,6 +113,7 @@ def _begin(
     index: Index,
     device: torch.device,
     precision: str,
+    begin: Sequence[Transfer],
     *,
     new: bool,
 ) -> Training:
@@ -110,7 +126,7 @@ def _begin(
     torch.manual_seed(config.seed)
     model = AcousticModel(**architecture).to(device)
     group.pool_statistics(model)
-    beginning = Beginning() if saved else begin_from(config.train.init_from, model)
+    beginning = Beginning() if saved else begin_from(begin, model)
     begun = unpack_front_ends(saved["front_ends"]) if saved else beginning.front_ends
     network = TrainedNetwork(
         model,

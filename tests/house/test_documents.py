@@ -28,8 +28,9 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 def test_index_names_every_guide() -> None:
-    guides = {file.name for file in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert set(links(ROOT / "docs/README.md")) == guides
+    docs = ROOT / "docs"
+    guides = {str(file.relative_to(docs)) for file in docs.rglob("*.md")} - {"README.md"}
+    assert set(links(docs / "README.md")) == guides
 
 
 def test_readme_begins_with_the_two_commands() -> None:
@@ -93,7 +94,7 @@ def test_changelog_keeps_its_form() -> None:
         assert all("\n- " in group for group in groups)
 
 
-@pytest.mark.parametrize("picture", ["unit", "rooms"])
+@pytest.mark.parametrize("picture", ["unit", "rooms", "activations"])
 def test_picture_is_what_its_script_draws(picture: str) -> None:
     script = ROOT / f"docs/pictures/{picture}.py"
     drawn = runpy.run_path(str(script))["draw"]()

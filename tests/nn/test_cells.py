@@ -121,6 +121,28 @@ def test_unit_is_its_equation(
     np.testing.assert_allclose(states(net, x), printed(net, x, start, equation), atol=1e-12)
 
 
+def test_bru_with_both_terms_of_the_beta_distribution() -> None:
+    net, x = single("bru", form="complement")
+    U = net.cell.U.detach()[0].T.numpy()  # type: ignore[union-attr, operator]
+
+    def eq7(h: Array, a: Array, V: Array) -> Array:
+        return sigmoid(a[0] + V[0] @ np.log(h) + U @ np.log(1 - h))
+
+    np.testing.assert_allclose(np.exp(states(net, x)), printed(net, x, 0.5, eq7), atol=1e-12)
+
+
+def test_a_gate_that_recurs_on_itself() -> None:
+    net, x = single("li-bru", form="own-gate")
+    z = np.full(net.units, 0.5)
+
+    def section4(h: Array, a: Array, V: Array) -> Array:
+        nonlocal z
+        z = sigmoid(a[0] + V[0] @ np.log(z))
+        return z * sigmoid(a[1] + V[1] @ np.log(h)) + (1 - z) * h
+
+    np.testing.assert_allclose(np.exp(states(net, x)), printed(net, x, 0.5, section4), atol=1e-12)
+
+
 @pytest.mark.parametrize(("unit", "equation"), [("bru", eq13), ("li-bru", eq19)])
 def test_probability_forms_are_their_equations(unit: str, equation: Callable[..., Array]) -> None:
     net, x = single(unit)

@@ -95,6 +95,30 @@ def test_every_path_computes_what_the_scan_does(
         assert_as_scanned(net, Frames((20, 13, 13, 1)), None)
 
 
+@every_path
+@pytest.mark.parametrize("form", ["prob", "log", "geometric"])
+def test_dropped_candidates_that_kernels_do_not_know(
+    form: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(library.CHOICE, path)
+    frames = Frames((20, 13, 13, 1))
+    for directions, dropped, scaling in zip(
+        DIRECTIONS, ("half", "mean", "mean"), ("inverted", "pytorch-kaldi", "inverted"), strict=True
+    ):
+        net = layer(
+            unit="li-bru" if directions["bidirectional"] or form == "geometric" else "bru",
+            options={"form": form, "dropped_candidate": dropped},
+            **directions,
+            dropout=0.4,
+            dropout_scaling=scaling,
+            initial_state="trained",
+        ).float()
+        if net.cell.dropped is not None:
+            net.cell.dropped.mul_(torch.rand(4) + 0.5)  # type: ignore[operator]
+        assert_as_scanned(net, frames, torch.tensor([11, -5, 2**40, 0]))
+        assert_as_scanned(net, frames, None)
+
+
 @settings(max_examples=40)
 @example("lstm", "tied", 16, [1] * 33)
 @example("gru", "untied", 1, [1])

@@ -24,6 +24,7 @@ def variants() -> Iterator[dict[str, Any]]:
     """
     for unit, entry in catalogue.UNITS.items():
         options = entry.options
+        options.pop("dropped_candidate", None)  # changes what is dropped alone: test_dropped.py
         cell = find_cell(unit, {})
         if cell.resets or not cell.recurrent:
             options.pop("activation", None)

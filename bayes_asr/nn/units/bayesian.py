@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from bayes_asr.nn.layer import State
@@ -19,6 +19,7 @@ from bayes_asr.nn.units.cell import (
     MixingCell,
     NegativeLogProbability,
     Partials,
+    Product,
     apply_mask,
 )
 
@@ -33,7 +34,7 @@ class RNN(ActivatedCell):
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
-        return (apply_mask(self.activation(a.squeeze(-2)), mask),)
+        return (self.drop(self.activation(a.squeeze(-2)), mask),)
 
     def partials(
         self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
@@ -59,8 +60,30 @@ class BRU(LogProbability, RNN):
 
     kernel: ClassVar = "rnn"
 
-    def __init__(self, units: int, sets: int) -> None:
-        super().__init__(units, sets, activation="log-sigmoid")
+    def __init__(self, units: int, sets: int, *, dropped_candidate: str = "zero") -> None:
+        super().__init__(units, sets, activation="log-sigmoid", dropped_candidate=dropped_candidate)
+
+
+class ComplementBRU(LogProbability):
+    r"""BRU with both terms of the beta distribution, equation 7 of Bittar & Garner (2021):
+    h_t = \sigma(W x_t + V \log h_{t-1} + U \log(1 - h_{t-1}) + b), h_0 = 1/2.
+
+    Section 2.1 leaves the second term out; U begins at 0, where this is `BRU`. The states are
+    \log h and \log(1 - h). Dropout multiplies the second one, whatever a dropped candidate is.
+    """
+
+    states = 2
+    fusible = False
+
+    def __init__(self, units: int, sets: int, *, dropped_candidate: str = "zero") -> None:
+        super().__init__(units, sets, dropped_candidate=dropped_candidate)
+        self.U = nn.Parameter(torch.zeros(sets, units, units))
+
+    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        absent = (state[1].transpose(0, 1) @ self.U).transpose(0, 1)
+        a = (x + product(state[0], slice(None))).squeeze(-2) + absent
+        return self.drop(logsigmoid(a), mask), apply_mask(logsigmoid(-a), mask)
 
 
 class LogBRU(NegativeLogProbability, RNN):
@@ -72,8 +95,8 @@ class LogBRU(NegativeLogProbability, RNN):
 
     kernel: ClassVar = "rnn"
 
-    def __init__(self, units: int, sets: int) -> None:
-        super().__init__(units, sets, activation="softplus")
+    def __init__(self, units: int, sets: int, *, dropped_candidate: str = "zero") -> None:
+        super().__init__(units, sets, activation="softplus", dropped_candidate=dropped_candidate)
 
 
 class LiGRU(MixingCell):
@@ -106,7 +129,7 @@ class LiBRU(LogProbability):
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
         log_z, log_c = logsigmoid(a).unbind(-2)
-        candidate = log_z + apply_mask(log_c, mask)
+        candidate = log_z + self.drop(log_c, mask)
         # log(1 - z) = log z - a_z
         return (torch.logaddexp(candidate, log_z - a.select(-2, 0) + state[0]),)
 
@@ -125,6 +148,26 @@ class LiBRU(LogProbability):
         return [by_gate], [[kept]]
 
 
+class OwnGateLiBRU(LogProbability):
+    r"""Li-BRU whose gate recurs on itself (Bittar & Garner 2021, section 4):
+    z_t = \sigma(W x_t + V \log z_{t-1} + b) with z_0 = 1/2, the rest as `LiBRU`.
+
+    The states are \log h and \log z.
+    """
+
+    gates = 2
+    states = 2
+    fusible = False
+
+    def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        a_z = x.select(-2, 0) + product(state[1], slice(0, 1)).squeeze(-2)
+        a_h = x.select(-2, 1) + product(state[0], slice(1, 2)).squeeze(-2)
+        log_z = logsigmoid(a_z)
+        candidate = log_z + self.drop(logsigmoid(a_h), mask)
+        return torch.logaddexp(candidate, logsigmoid(-a_z) + state[0]), log_z
+
+
 class LogLiBRU(NegativeLogProbability):
     r"""The exact twin of `LiBRU` on h = -\log p: the gate still mixes probabilities.
 
@@ -139,7 +182,7 @@ class LogLiBRU(NegativeLogProbability):
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
         a_z, a_h = a.unbind(-2)
-        candidate = logsigmoid(a_z) - apply_mask(softplus(a_h), mask)
+        candidate = logsigmoid(a_z) - self.drop(softplus(a_h), mask)
         return (-torch.logaddexp(candidate, logsigmoid(-a_z) - state[0]),)
 
     def partials(
@@ -164,5 +207,5 @@ class GeometricLiBRU(NegativeLogProbability, LiGRU):
 
     kernel: ClassVar = "mixing"
 
-    def __init__(self, units: int, sets: int) -> None:
-        super().__init__(units, sets, activation="softplus")
+    def __init__(self, units: int, sets: int, *, dropped_candidate: str = "zero") -> None:
+        super().__init__(units, sets, activation="softplus", dropped_candidate=dropped_candidate)

@@ -12,13 +12,15 @@ one for both.
 """
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.layer import State
+from bayes_asr.nn.norm import MOMENTUM, AddUp
 from bayes_asr.nn.units.activations import build_activation, softplus
 
 Product = Callable[[Tensor, slice], Tensor]
@@ -54,6 +56,17 @@ class Cell(nn.Module):
         elif self.recurrent:
             a = x + product(state[0], slice(None))
         return tuple(self(a, state, mask))
+
+    def drop(self, candidate: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the candidate with dropout."""
+        return apply_mask(candidate, mask)
+
+    def instead(self, mask: Tensor | None) -> Tensor | None:
+        """Return what `drop` adds to a masked candidate [n, D, H]; None for 0."""
+        return None
+
+    def observe(self, h: Tensor, mask: Tensor | None, frames: Frames) -> None:
+        """See what a batch of training made of the cell [N, D, H]; mask: [B, D, H]."""
 
     def reset(self, a: Tensor, h: Tensor) -> Tensor:
         """Return what V multiplies for the last gate, given the other gates a [n, D, G-1, H]."""
@@ -121,7 +134,7 @@ class MixingCell(ActivatedCell):
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
-        candidate = apply_mask(self.activation(a.select(-2, -1)), mask)
+        candidate = self.drop(self.activation(a.select(-2, -1)), mask)
         return (torch.lerp(state[0], candidate, a.select(-2, 0).sigmoid()),)
 
     def partials(
@@ -129,7 +142,7 @@ class MixingCell(ActivatedCell):
     ) -> Partials:
         """Return the derivatives of `forward`."""
         z = a.select(-2, 0).sigmoid()
-        candidate = apply_mask(self.activation(a.select(-2, -1)), mask)
+        candidate = self.drop(self.activation(a.select(-2, -1)), mask)
         by_gate = torch.zeros_like(a)
         torch.mul(z * (1 - z), candidate - before[0], out=by_gate.select(-2, 0))
         slope = self.activation.derivative(a.select(-2, -1))
@@ -137,10 +150,62 @@ class MixingCell(ActivatedCell):
         return [by_gate], [[1 - z]]
 
 
-class LogProbability(Cell):
-    """A cell whose state is l = log p of probabilities p; the next layer reads l."""
+class Logarithmic(Cell):
+    r"""A cell whose state is \pm\log p of probabilities p, and what its dropped candidates are.
+
+    A candidate c, a logarithm too, becomes d + m (c - d) by its mask m. dropped_candidate says what
+    d is: `zero`, the logarithm of 1, so that the mask multiplies c and nothing else; `half`, that
+    of 1/2; `mean`, the mean of what the unit computed in training where it was not dropped, a
+    running one as that of batch normalisation, which begins at `half`.
+
+    dropped: that mean [sets, H], or None.
+    add_up: set where several processes share each batch: it adds a tensor up over all, in place.
+    """
 
     probabilistic = True
+    add_up: AddUp | None = None
+    dropped: Tensor | None
+
+    def __init__(
+        self, units: int, sets: int, *, dropped_candidate: str = "zero", **options: Any
+    ) -> None:
+        super().__init__(units, sets, **options)
+        self.dropped_candidate = dropped_candidate
+        half = self.start(torch.zeros(sets, units))
+        self.register_buffer("dropped", half if dropped_candidate == "mean" else None)
+
+    def drop(self, candidate: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the candidate with dropout."""
+        instead, masked = self.instead(mask), apply_mask(candidate, mask)
+        return masked if instead is None else masked + instead
+
+    def instead(self, mask: Tensor | None) -> Tensor | None:
+        """Return what `drop` adds to a masked candidate [n, D, H]; None for 0."""
+        if mask is None or self.dropped_candidate == "zero":
+            return None
+        half = self.start(mask.new_zeros(()))
+        return (1 - mask) * (half if self.dropped is None else self.dropped)
+
+    @torch.no_grad()
+    def observe(self, h: Tensor, mask: Tensor | None, frames: Frames) -> None:
+        """Move the mean towards that of h [N, D, H] where a unit is not dropped."""
+        if self.dropped is None or mask is None or not self.training:
+            return
+        kept = (mask > 0).to(self.dropped.dtype)
+        lengths = torch.tensor(frames.lengths, dtype=kept.dtype, device=kept.device)
+        by_sequence = torch.zeros_like(kept).index_add_(0, frames.sequence, h.to(kept.dtype))
+        sums = torch.stack((kept * by_sequence, kept * lengths[:, None, None])).sum(1)
+        if len(self.dropped) == 1:  # both directions have one set of units
+            sums = sums.sum(1, keepdim=True)
+        if self.add_up:
+            self.add_up(sums)
+        total, count = sums
+        mean = torch.where(count > 0, total / count.clamp(min=1), self.dropped)
+        self.dropped += MOMENTUM * (mean - self.dropped)
+
+
+class LogProbability(Logarithmic):
+    """A cell whose state is l = log p of probabilities p; the next layer reads l."""
 
     def start(self, theta: Tensor) -> Tensor:
         """Without knowledge, p_0 = 1/2."""
@@ -151,10 +216,8 @@ class LogProbability(Cell):
         return h.exp().clamp(max=1)
 
 
-class NegativeLogProbability(Cell):
+class NegativeLogProbability(Logarithmic):
     """A cell whose state is h = -log p of probabilities p, the range of softplus."""
-
-    probabilistic = True
 
     def start(self, theta: Tensor) -> Tensor:
         """Without knowledge, p_0 = 1/2."""

@@ -1,0 +1,69 @@
+"""bayes-asr adapt: a run whose activations have parameters of their own for each speaker."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor
+
+from bayes_asr.cli.arguments import key, positive
+from bayes_asr.config import Config, load
+from bayes_asr.corpus.sets import open_set
+from bayes_asr.errors import InputError
+from bayes_asr.files import settle, together
+from bayes_asr.log import LOGGER
+from bayes_asr.runs import checkpoint
+from bayes_asr.runs.trained_network import read_network
+from bayes_asr.train.own_activations import adapt
+
+SETS = ("train", "dev", "test")
+rate = key("train.learning_rate")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="run with trained activations")
+    parser.add_argument(
+        "--ali",
+        action="append",
+        required=True,
+        type=_alignments,
+        metavar="SET=DIR",
+        help="alignments of train, dev or test, such as those of hypotheses; may be repeated",
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="new run directory")
+    parser.add_argument("--steps", type=positive, default=20, help="of Adam; default 20")
+    parser.add_argument("--learning-rate", type=rate, default=0.01, help="default 0.01")
+
+
+def _alignments(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if name not in SETS or not (equals and path):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not SET=DIR, as in test=exp/ali_test")
+    return name, Path(path)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the configuration, and the best network with the parameters of each speaker."""
+    settle(args.out)
+    if args.out.exists() and any(args.out.iterdir()):
+        raise InputError(f"{args.out}: is not empty; choose another folder")
+    network = read_network(args.run)
+    config = load([args.run / "config.yaml"])
+    speakers: dict[str, Mapping[str, Tensor]] = dict(network.speakers)
+    for name, path in args.ali:
+        data = open_set(_with_alignments(config, name, path), name)
+        speakers |= adapt(network, data, steps=args.steps, learning_rate=args.learning_rate)
+    with together(args.out):
+        config.save(args.out / "config.yaml")
+        checkpoint.save(args.out / checkpoint.BEST, replace(network, speakers=speakers).content())
+    LOGGER.info("wrote the activations of %d speakers to %s", len(speakers), args.out)
+
+
+def _with_alignments(config: Config, name: str, path: Path) -> Config:
+    """The configuration, where a set has the alignments of one directory."""
+    own = replace(getattr(config.data, name), alignments=(str(path.absolute()),))
+    if hasattr(own, "alignments_all_of"):
+        own = replace(own, alignments_all_of=())
+    return replace(config, data=replace(config.data, **{name: own}))

@@ -1,0 +1,68 @@
+"""Layer-by-layer pre-training: shallower networks that a training begins with (Seide et al. 2011).
+
+A network of one layer is trained, then one of two whose first layer is that of the one before, and
+so on; the output layer is new each time. Each is a run of its own below that of the whole network,
+so that it is resumed as any other.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bayes_asr.config import Config
+from bayes_asr.config.training_keys import PretrainConfig, TrainConfig, Transfer
+
+FOLDER = "pretrain"
+
+
+@dataclass(frozen=True)
+class Shallow:
+    """A training of the first layers alone, and where its run is."""
+
+    config: Config
+    run: Path
+
+    @property
+    def as_beginning(self) -> Transfer:
+        """What the next network takes of it: the layers without the heads."""
+        names = _name_layers(self.config.model.layers)
+        return Transfer(run=str(self.run), layers=dict(zip(names, names, strict=True)))
+
+
+def plan_pretraining(config: Config, run: Path) -> Iterator[Shallow]:
+    """The trainings before that of `run`, of 1, 2, ... layers; none without `train.pretrain`."""
+    if not config.train.pretrain.epochs:
+        return
+    index = str(run.absolute().parent / config.data.index)
+    data = replace(config.data, index=index)
+    for depth in range(1, config.model.layers):
+        units = config.model.units
+        model = replace(
+            config.model,
+            layers=depth,
+            units=units if isinstance(units, int) else units[:depth],
+            heads={},
+        )
+        absent = _name_layers(config.model.layers)[depth:]
+        train = _options(config.train, absent)
+        shallow = replace(config, data=data, model=model, train=train)
+        yield Shallow(shallow, run / FOLDER / str(depth))
+
+
+def _options(train: TrainConfig, absent: Collection[str]) -> TrainConfig:
+    """How a network without the `absent` layers is trained: at one rate."""
+    plan = train.pretrain
+    return replace(
+        train,
+        epochs=plan.epochs,
+        schedule="list",
+        learning_rates={1: plan.learning_rate or train.learning_rate},
+        freeze_activations=plan.epochs if plan.activations == "frozen" else 0,
+        layers={name: each for name, each in train.layers.items() if name not in absent},
+        pretrain=PretrainConfig(epochs=0, learning_rate=None, activations="frozen"),
+    )
+
+
+def _name_layers(count: int) -> list[str]:
+    """Names of the first layers of the short form."""
+    return [f"layer{number + 1}" for number in range(count)]

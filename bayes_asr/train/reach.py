@@ -1,0 +1,119 @@
+"""How far back the loss of one frame reaches: its gradient by the states of the frames before."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.errors import InputError
+from bayes_asr.nn.layer import State
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.recurrent import RecurrentLayer
+from bayes_asr.runs.trained_network import TrainedNetwork
+from bayes_asr.train.batch import Batch, Loader
+
+LEAST = 1e-300  # of norms, so that those of 0 have a logarithm
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Of one layer: mean logarithms of the norms of the gradients by the states k frames away
+    [lags], k = 0, 1, ...; 0 is the frame of the loss itself.
+    """
+
+    layer: str
+    unit: str
+    log_norms: np.ndarray
+
+
+def measure_reach(
+    network: TrainedNetwork, data: LabelledSet, *, lags: int, utterances: int
+) -> list[Reach]:
+    """The reach of each recurrent layer, on the longest utterances of a set.
+
+    Of each utterance the loss is that of the frame in the middle, the cross entropy of its label.
+    A state is that of one direction; those of the other direction are as many frames later. All
+    ways are counted, through time and through the layers above. InputError where a network has no
+    recurrent layer that computes every frame, or fewer utterances have so many frames on both sides
+    of the middle.
+    """
+    model = network.model
+    recurrent = {
+        name: layer
+        for name, layer in zip(model.names, model.layers, strict=True)
+        if isinstance(layer, RecurrentLayer) and layer.unrolled and model.strides[name] == 1
+    }
+    if not recurrent:
+        raise InputError(
+            "this network has no recurrent layer that computes every frame, so that nothing goes"
+            " back through time"
+        )
+    longest = sorted(data.lengths, key=lambda utt: (-data.lengths[utt], utt))[:utterances]
+    needed = 2 * lags
+    if len(longest) < utterances or data.lengths[longest[-1]] < needed:
+        enough = sum(length >= needed for length in data.lengths.values())
+        raise InputError(
+            f"{enough} utterances have the {needed} frames that {lags} lags on both sides need, and"
+            f" {utterances} are asked for; ask for fewer lags or utterances"
+        )
+    load = Loader(data, network.front_ends, model.outputs[:1], seed=0, epoch=1)
+    model.double().eval()
+    found = [_measure_one(model, list(recurrent.values()), load([utt]), lags) for utt in longest]
+    logs = np.log(np.maximum(np.array(found), LEAST)).mean((0, 3))
+    return [
+        Reach(name, layer.unit, log_norms)
+        for (name, layer), log_norms in zip(recurrent.items(), logs, strict=True)
+    ]
+
+
+def _measure_one(
+    model: AcousticModel, layers: Sequence[RecurrentLayer], batch: Batch, lags: int
+) -> np.ndarray:
+    """Norms of the gradients of one utterance [layers, lags, D]."""
+    with ExitStack() as stack:
+        states = [stack.enter_context(_noting_states(layer)) for layer in layers]
+        streams = {name: x.double() for name, x in batch.streams.items()}
+        logits = model(streams, batch.frames)[model.outputs[0]]
+    middle = len(logits) // 2
+    loss = cross_entropy(logits[middle], batch.targets[model.outputs[0]][middle])
+    norms = [_norms_by_lag(loss, of_layer, middle)[:lags] for of_layer in states]
+    return torch.stack(norms).numpy()
+
+
+def _norms_by_lag(loss: Tensor, states: Sequence[Tensor], frame: int) -> Tensor:
+    """Norms of the gradients by the states [1, D, H] of each direction's steps [lags, D].
+
+    A loss at `frame` is at that step of the first direction, counted from the end of the other.
+    """
+    found = torch.autograd.grad(loss, states, retain_graph=True, materialize_grads=True)
+    norms_TD = torch.cat(found).norm(dim=-1)
+    steps = (frame, len(states) - 1 - frame)
+    lags = min(steps) + 1
+    directions = zip(norms_TD.unbind(1), steps, strict=False)
+    return torch.stack([norms[step + 1 - lags : step + 1].flip(0) for norms, step in directions], 1)
+
+
+@contextmanager
+def _noting_states(layer: RecurrentLayer) -> Iterator[list[Tensor]]:
+    """The states h [1, D, H] of one utterance, step by step, once the layer has computed it."""
+    states: list[Tensor] = []
+    fused, step = layer.fused, layer.cell.step
+
+    def noting(*arguments: Any) -> State:
+        state = step(*arguments)
+        states.append(state[0])
+        return state
+
+    layer.fused = False
+    layer.cell.step = noting  # type: ignore[method-assign, assignment]
+    try:
+        yield states
+    finally:
+        layer.fused = fused
+        del layer.cell.step
