@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 
-from bayes_asr.catalogue import UNIT_OPTIONS, check_unit, nearest
+from bayes_asr.catalogue import CRITERIA, UNIT_OPTIONS, check_unit, nearest
 from bayes_asr.config.decoding_keys import DecodeConfig
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
 from bayes_asr.config.kinds import KindsConfig
@@ -148,6 +148,11 @@ class Config:
                 raise InputError(
                     f"streams.{name} is of no stream of data.train.streams{nearest(name, known)}"
                 )
+        if CRITERIA[self.train.criterion].lattices and not self.data.train.lattices:
+            raise InputError(
+                f"train.criterion is {self.train.criterion}, which wants data.train.lattices; make"
+                " them by bayes-asr denlats, and name their folder there"
+            )
         learnt = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:
             if name not in learnt:

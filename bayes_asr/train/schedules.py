@@ -20,7 +20,7 @@ def newbob(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.nd
     if len(dev_errors) < 2:
         return rate
     before, now = dev_errors[-2:]
-    fell = before - now >= config.improvement_threshold * now
+    fell = before - now >= config.improvement_threshold * abs(now)
     return rate if fell else rate * config.halving_factor
 
 
