@@ -69,7 +69,7 @@ class SpecAugmentConfig:
 class SequenceConfig:
     """How criteria of whole utterances compare what was said with what might have been said."""
 
-    acoustic_scale: Annotated[float, Within(1e-6, 1e3)]
+    acoustic_scale: Annotated[float, Within(1e-6, 1e3)] | None
     lm_scale: Annotated[float, Within(0, 1e3)]
     silence_phones: tuple[Count, ...] | None
     one_silence_class: bool
@@ -162,8 +162,8 @@ class TrainConfig:
             value = getattr(self, key)
             if value and CRITERIA[self.criterion].lattices:
                 raise InputError(
-                    f"train.{key} is {value}, but the lattices of {self.criterion} are of utterances"
-                    " as they are; set it to 0"
+                    f"train.{key} is {value}, but the lattices of {self.criterion} are of"
+                    " utterances as they are; set it to 0"
                 )
 
     def _check_epochs(self) -> None:

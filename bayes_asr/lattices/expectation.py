@@ -1,7 +1,7 @@
 """Sums over all paths of a lattice, in time linear in its steps: posteriors, and expected gains.
 
 Paths have weights, each the product of those of its steps and cells, and gains, each a sum over
-cells. Kaldi: LatticeForwardBackward and LatticeForwardBackwardMpeVariants of lat/lattice-functions.cc.
+cells. Kaldi: lat/lattice-functions.cc, LatticeForwardBackward and its MpeVariants.
 """
 
 import math

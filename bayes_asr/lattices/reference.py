@@ -31,7 +31,7 @@ class Comparison:
 
     criterion: mmi, bmmi, mpe (right is the phone) or smbr (the pdf). silence_phones: phones that
     are never right, unless one_silence_class makes one of them all, nor wrong by more than
-    max_silence_error for bmmi. boost: what a wrong phone adds to the log-weight of a path in a frame.
+    max_silence_error for bmmi. boost: what a wrong phone adds to log-weights in each frame.
     """
 
     criterion: str

@@ -70,6 +70,10 @@ class Alignments:
         """How many phones the model knows."""
         return len(self._phones)
 
+    def transition_ids(self, utt: str) -> np.ndarray:
+        """Transition-id of every frame, int32 [T]."""
+        return self._transition_ids[utt]
+
     def pdfs(self, utt: str) -> np.ndarray:
         """Pdf-id of every frame, int32 [T], as Kaldi's ali-to-pdf."""
         return self.model.pdf[self._transition_ids[utt]]

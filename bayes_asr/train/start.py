@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayes_asr.catalogue import CRITERIA
 from bayes_asr.config import Config
 from bayes_asr.corpus.fingerprints import check_same, hash_labels, hash_stream
 from bayes_asr.corpus.index import Index
@@ -28,6 +29,7 @@ from bayes_asr.runs.trained_network import TrainedNetwork, unpack_front_ends, up
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import components
+from bayes_asr.train.denominators import compare_with_lattices
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.training import Progress, Training
 from bayes_asr.train.transfer import Beginning, begin_from
@@ -47,6 +49,17 @@ def train(
         _train(config, run, new, open_pipe, lock)
 
 
+def _settle(config: Config) -> Config:
+    """What is recorded: it must not depend on the working directory, nor on how one decodes."""
+    located = str(Path(config.data.dir).absolute())
+    runs = tuple(replace(t, run=str(Path(t.run).absolute())) for t in config.train.init_from)
+    train = replace(config.train, init_from=runs)
+    if CRITERIA[train.criterion].lattices and train.sequence.acoustic_scale is None:
+        scale = config.decode.acoustic_scale
+        train = replace(train, sequence=replace(train.sequence, acoustic_scale=scale))
+    return replace(config, data=replace(config.data, dir=located), train=train)
+
+
 @contextmanager
 def _occupied(run: Path) -> Iterator[Lock | None]:
     """Keep other trainings out of `run`, and say there what becomes of this one."""
@@ -62,14 +75,7 @@ def _occupied(run: Path) -> Iterator[Lock | None]:
 def _train(
     config: Config, run: Path, new: bool, open_pipe: OpenPipe | None, lock: Lock | None
 ) -> None:
-    # What is recorded must not depend on the working directory.
-    located = str(Path(config.data.dir).absolute())
-    runs = tuple(replace(t, run=str(Path(t.run).absolute())) for t in config.train.init_from)
-    config = replace(
-        config,
-        data=replace(config.data, dir=located),
-        train=replace(config.train, init_from=runs),
-    )
+    config = _settle(config)
     device = components.choose_device(config.train.device)
     versions = record.versions(device)
     LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
@@ -78,7 +84,7 @@ def _train(
     if not new:
         group.from_first(lambda: record.check_same_configuration(config, run))
     index = Index(run.absolute().parent / config.data.index, run / "index")
-    train_set, dev_set = group.after_first(lambda: open_sets(config, open_pipe, index))
+    train_set, dev_set = group.after_first(lambda: _open_sets(config, open_pipe, index))
     if lock:
         lock.check()
     training = _begin(config, run, train_set, dev_set, index, device, new=new)
@@ -94,7 +100,19 @@ def _train(
             run_epochs(training, train_set, dev_set)
     best = int(training.progress.dev_errors.argmin())
     error = training.progress.dev_errors[best]
-    LOGGER.info("trained: best dev frame error %.4f in epoch %d", error, best + 1)
+    what = {"dev_error": "dev frame error", "dev_loss": "dev loss"}[training.judged_by]
+    LOGGER.info("trained: best %s %.4f in epoch %d", what, error, best + 1)
+
+
+def _open_sets(
+    config: Config, open_pipe: OpenPipe | None, index: Index
+) -> tuple[LabelledSet, LabelledSet]:
+    """Training and dev set, with the lattices that the criterion may want."""
+    train_set, dev_set = open_sets(config, open_pipe, index)
+    return (
+        compare_with_lattices(config, "train", train_set, index),
+        compare_with_lattices(config, "dev", dev_set, index),
+    )
 
 
 def _begin(
@@ -118,17 +136,16 @@ def _begin(
     group.pool_statistics(model)
     beginning = Beginning() if saved else begin_from(config.train.init_from, model)
     begun = unpack_front_ends(saved["front_ends"]) if saved else beginning.front_ends
-    network = TrainedNetwork(
-        model,
-        _front_ends(data, {**surveys, **begun}),
-        *group.from_first(lambda: _log_priors(data, list(architecture["heads"]))),
-    )
+    first, others = group.from_first(lambda: _log_priors(data, list(architecture["heads"])))
+    if CRITERIA[config.train.criterion].lattices:  # whose network goes on, with its priors
+        first = saved["log_priors"] if saved else beginning.log_priors.get(model.outputs[0], first)
+    network = TrainedNetwork(model, _front_ends(data, {**surveys, **begun}), first, others)
     training = Training(
         config,
         run,
         device,
         network,
-        components.build_criterion(config.train),
+        components.build_criterion(config.train, network.log_priors),
         components.build_optimizer(config.train, model),
         inputs,
         Progress(config.train.learning_rate),
