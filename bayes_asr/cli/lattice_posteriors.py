@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.catalogue import CRITERIA
-from bayes_asr.cli.arguments import key, positive
+from bayes_asr.cli.arguments import acoustic_scale, key, positive
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.lattices.aligned import align_lattice
@@ -39,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alignments", type=Path, metavar="DIR", help="what was said; not needed for mmi"
     )
-    for name, default in (("acoustic_scale", 1.0), ("lm_scale", 1.0)):
-        option = f"--{name.replace('_', '-')}"
-        scale = key(f"train.sequence.{name}")
-        parser.add_argument(option, type=scale, default=default, help=f"default {default:g}")
+    parser.add_argument("--acoustic-scale", type=acoustic_scale, default=1.0, help="default 1")
+    parser.add_argument(
+        "--lm-scale", type=key("train.sequence.lm_scale"), default=1.0, help="default 1"
+    )
     parser.add_argument(
         "--silence-phones", type=phones, default=(), metavar="1:2:3", help="default: none"
     )

@@ -44,7 +44,7 @@ class SequenceCriterion:
         log_priors: Tensor,
     ) -> None:
         if options.acoustic_scale is None:
-            raise ValueError("the acoustic scale of a training is that of its decoding, if no other")
+            raise ValueError("a criterion of whole utterances needs an acoustic scale")
         self.weights, self.options, self._scale = dict(weights), options, options.acoustic_scale
         self._of_accuracy = criterion in OF_ACCURACY
         self._drop_frames = options.drop_frames and not self._of_accuracy
