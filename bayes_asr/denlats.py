@@ -5,6 +5,7 @@ Kaldi: steps/nnet/make_denlats.sh, whose search options these are.
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import data_dir, locate_model
@@ -58,7 +59,7 @@ def write_denlats(
     *,
     nj: int = 1,
     open_pipe: OpenPipe | None = None,
-    **search: float,
+    **search: Any,
 ) -> Summary:
     """Decode a set of a run by its network, and write lattices as lat.1.gz.
 
@@ -67,7 +68,7 @@ def write_denlats(
     others are written, for those that cannot be decoded.
     """
     config = load_config([run / "config.yaml"])
-    options = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
+    options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
     network = load(run)
     directories = find_streams(run, [network], None, {}, on, open_pipe)
     loglikes = log_likelihoods(

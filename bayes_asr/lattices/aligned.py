@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.tables.lattice import CompactLattice, Lattice, scale_acoustic
+from bayes_asr.tables.lattice import CompactLattice, Lattice
 
 PARTS = 5  # numbers at the head of what `pack` gives
 
@@ -91,14 +91,9 @@ def _list_steps(
     """
     ends = np.flatnonzero(np.isfinite(lattice.final_graph))
     states = np.arange(lattice.num_states)
-    scale = np.float64(lm_scale)
-    scaled = scale_acoustic(lattice, acoustic_scale) if acoustic_scale else None
-    graph, final = (
-        (costs * scale).astype(np.float32).astype(np.float64)
-        for costs in (lattice.graph, lattice.final_graph[ends])
-    )
-    if scaled is not None:
-        graph, final = graph + scaled.acoustic, final + scaled.final_acoustic[ends]
+    passing = _scale(lattice.graph, lm_scale) + _scale(lattice.acoustic, acoustic_scale)
+    ending = _scale(lattice.final_graph[ends], lm_scale)
+    ending += _scale(lattice.final_acoustic[ends], acoustic_scale)
     if isinstance(lattice, Lattice):
         lengths = np.concatenate([lattice.ilabel > 0, np.zeros(len(ends), bool)]).astype(np.int64)
         tids = lattice.ilabel[lattice.ilabel > 0]
@@ -111,10 +106,15 @@ def _list_steps(
     return (
         np.concatenate([np.repeat(states, np.diff(lattice.offsets)), ends]),
         np.concatenate([lattice.nextstate, np.full(len(ends), lattice.num_states)]),
-        -np.concatenate([graph, final]),
+        -np.concatenate([passing, ending]),
         lengths,
         tids,
     )
+
+
+def _scale(costs: np.ndarray, scale: float) -> np.ndarray:
+    """Costs by a scale, in single precision, then float64."""
+    return (costs * np.float64(scale)).astype(np.float32).astype(np.float64)
 
 
 def find_times(

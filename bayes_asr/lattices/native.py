@@ -7,6 +7,7 @@ import ctypes as c
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ INTERFACE: tuple[str, interface.Structs, interface.Functions] = (
     (PathsView,),
     {"expect": (c.c_int32, [P, c.c_int64, P, P, P, P, P])},
 )
-TYPES = {INTS: np.int32, LONGS: np.int64, DOUBLES: np.float64}
+TYPES: dict[Any, Any] = {INTS: np.int32, LONGS: np.int64, DOUBLES: np.float64}
 
 
 @cache
@@ -53,16 +54,14 @@ def expect(lattice: AlignedLattice, *arrays: np.ndarray) -> None:
     loaded = library()
     if loaded is None:
         raise RuntimeError(f"{LIBRARY} is not built")
-    columns = {
-        name: np.ascontiguousarray(getattr(lattice, name), TYPES[kind])
-        for name, kind, *_ in PathsView._fields_
-        if kind in TYPES
-    }
-    sizes = {"num_states": lattice.num_states, "num_steps": len(lattice.source)}
-    kinds = {name: kind for name, kind, *_ in PathsView._fields_}
-    view = PathsView(**sizes, **{n: x.ctypes.data_as(kinds[n]) for n, x in columns.items()})
-    score, gain, *filled = arrays
-    given = [np.ascontiguousarray(x, np.float64) for x in (score, gain)]
-    pointers = [x.ctypes.data_as(DOUBLES) for x in (*given, *filled)]
+    kinds: dict[str, Any] = {name: kind for name, kind, *_ in PathsView._fields_ if kind in TYPES}
+    columns = {n: np.ascontiguousarray(getattr(lattice, n), TYPES[k]) for n, k in kinds.items()}
+    view = PathsView(
+        num_states=lattice.num_states,
+        num_steps=len(lattice.source),
+        **{name: column.ctypes.data_as(kinds[name]) for name, column in columns.items()},
+    )
+    given = [np.ascontiguousarray(one, np.float64) for one in arrays[:2]]
+    pointers = [one.ctypes.data_as(DOUBLES) for one in (*given, *arrays[2:])]
     if loaded.lattices_expect(c.byref(view), len(lattice.frame), *pointers):
         raise MemoryError("the sums over the paths of a lattice ran out of memory")

@@ -1,7 +1,7 @@
 """What criteria of whole utterances read of them: lattices of all that might have been said."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from bayes_asr.lattices.reference import Comparison
 from bayes_asr.tables.jobs import find_jobs
 from bayes_asr.tables.lattice import iter_lattices
 from bayes_asr.tables.sorted import join_tables, split_table
+from bayes_asr.tables.vectors import StoredVectors
 from bayes_asr.targets.alignments import Alignments
 from bayes_asr.targets.target import Target
 
@@ -42,24 +43,27 @@ class Denominator:
     accuracy: np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass
 class Denominators:
-    """The lattices of some folders, as a label set is; digest: a hash of what they say."""
+    """The lattices of a folder, among the labels of a set; lengths: of the vectors of each.
+
+    digest: a hash of what they say.
+    """
 
     directory: Path
     vectors: Mapping[str, np.ndarray]
+    lengths: Mapping[str, int]
     digest: str
+    targets: Mapping[str, Target] = field(default_factory=dict)
 
     @property
     def parts(self) -> "Sequence[Denominators]":
         """Themselves."""
         return (self,)
 
-    @property
-    def lengths(self) -> Mapping[str, int]:
-        """Numbers that are stored of each utterance."""
-        found = getattr(self.vectors, "lengths", None)
-        return found or {utt: len(vector) for utt, vector in self.vectors.items()}
+    def where(self, _: str) -> Path:
+        """The folder that has an utterance, for messages."""
+        return self.directory
 
 
 def compare_with_lattices(
@@ -97,7 +101,12 @@ def _open(folder: Path, index: Index) -> Denominators:
         raise InputError(f"{folder}: there is no lat.*.gz; make lattices by bayes-asr denlats")
     files = find_jobs(folder, "lat")
     vectors, digest = index_vectors("lattices", folder, files, lambda: _pack(files), index)
-    return Denominators(folder, vectors, digest)
+    lengths = (
+        vectors.lengths
+        if isinstance(vectors, StoredVectors)
+        else {utt: len(vector) for utt, vector in vectors.items()}
+    )
+    return Denominators(folder, vectors, lengths, digest)
 
 
 def _pack(files: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
