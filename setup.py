@@ -17,7 +17,7 @@ from setuptools.command.build_py import build_py
 NATIVE = {"decode": "_decoder", "lattices": "_lattices", "nn/kernels": "_kernels"}
 COSTS = {
     "_decoder": "decoding takes 15 times as long",
-    "_lattices": "sums over the paths of lattices take TIMES times as long",
+    "_lattices": "sums over the paths of lattices take 5 times as long",
     "_kernels": "training takes up to twice as long",
 }
 CARRIED = ("conf", "local", "recipes", "run.sh")  # what `bayes-asr run` needs outside a checkout

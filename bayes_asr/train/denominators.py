@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr import interface
 from bayes_asr.catalogue import CRITERIA
 from bayes_asr.config import Config
 from bayes_asr.corpus.alignments_index import index_vectors
@@ -15,8 +16,10 @@ from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import locate, report_skipped
 from bayes_asr.errors import InputError
 from bayes_asr.files import find_files, is_there, read_text
+from bayes_asr.lattices import native
 from bayes_asr.lattices.aligned import AlignedLattice, align_lattice
 from bayes_asr.lattices.reference import Comparison
+from bayes_asr.log import LOGGER
 from bayes_asr.tables.jobs import find_jobs
 from bayes_asr.tables.lattice import iter_lattices
 from bayes_asr.tables.sorted import join_tables, split_table
@@ -76,6 +79,9 @@ def compare_with_lattices(
     """
     if not CRITERIA[config.train.criterion].lattices:
         return data
+    if native.library() is None:
+        fault = interface.fault(native.LIBRARY, *native.INTERFACE)
+        LOGGER.warning("%s: sums over lattices in Python, about 5 times slower", fault)
     folders = getattr(config.data, name).lattices or config.data.train.lattices
     parts = [_open(Path(config.data.dir) / folder, index) for folder in folders]
     there = join_tables([(part.directory, part.lengths) for part in parts], "has a lattice")

@@ -49,7 +49,7 @@ def train(
         _train(config, run, new, open_pipe, lock)
 
 
-def _settle(config: Config) -> Config:
+def resolve(config: Config) -> Config:
     """What is recorded: it must not depend on the working directory, nor on how one decodes."""
     located = str(Path(config.data.dir).absolute())
     runs = tuple(replace(t, run=str(Path(t.run).absolute())) for t in config.train.init_from)
@@ -75,7 +75,7 @@ def _occupied(run: Path) -> Iterator[Lock | None]:
 def _train(
     config: Config, run: Path, new: bool, open_pipe: OpenPipe | None, lock: Lock | None
 ) -> None:
-    config = _settle(config)
+    config = resolve(config)
     device = components.choose_device(config.train.device)
     versions = record.versions(device)
     LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
