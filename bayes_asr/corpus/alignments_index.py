@@ -102,7 +102,7 @@ def index_vectors(
 
     def make(folder: Path) -> Arrays:
         total = hashlib.blake2b(digest_size=16)
-        places = _keep(_hashed(read(), total), folder / f"{name}.ark")
+        places = _keep(add_to_hash(read(), total), folder / f"{name}.ark")
         return {"digest": np.array(total.hexdigest()), **places}
 
     def use(folder: Path, found: Arrays) -> tuple[Mapping[str, np.ndarray], str]:
@@ -114,14 +114,7 @@ def index_vectors(
     except NotKeptError as error:
         LOGGER.warning("no index of the %s, which are held in memory: %s", kind, error)
         total = hashlib.blake2b(digest_size=16)
-        return dict(_hashed(read(), total)), total.hexdigest()
-
-
-def _hashed(vectors: Vectors, total: "hashlib.blake2b") -> Vectors:
-    for name, vector in vectors:
-        total.update(f"{name} {len(vector)} ".encode())
-        total.update(vector.tobytes())
-        yield name, vector
+        return dict(add_to_hash(read(), total)), total.hexdigest()
 
 
 def _states(files: list[Path]) -> dict[str, str]:

@@ -95,7 +95,9 @@ def compare_with_lattices(
     return replace(
         data,
         lengths=lengths,
-        parts={name: split_table(some, there)[0] for name, some in data.parts.items()},
+        parts={
+            name: kept for name, some in data.parts.items() if (kept := split_table(some, there)[0])
+        },
         labels={**data.labels, **{f"{NAME} {part.directory}": part for part in parts}},
         targets={**data.targets, NAME: Target(labels, 0, per="value")},
     )
@@ -123,6 +125,9 @@ def _pack(files: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
             if utt in seen:
                 raise InputError(f"{path}: {utt} has a second lattice; keep one of them")
             seen.add(utt)
+            if not lattice.num_states:
+                LOGGER.warning("%s: the lattice of %s has no path", path, utt)
+                continue
             try:
                 yield utt, align_lattice(lattice, acoustic_scale=0).pack()
             except InputError as error:

@@ -13,7 +13,7 @@ from bayes_asr.cli import main
 from bayes_asr.config import Config, load
 from bayes_asr.errors import InputError
 from bayes_asr.runs.trained_network import read_network
-from bayes_asr.tables.lattice import write_lattices
+from bayes_asr.tables.lattice import select_states, write_lattices
 from bayes_asr.train.start import train
 from tests.support.small_lattices import make_lattice, write_denlats
 from tests.support.training_runs import (
@@ -25,6 +25,10 @@ from tests.support.training_runs import (
     history_of,
     kill,
     states,
+)
+
+NO_PATH = select_states(
+    make_lattice(np.ones(3, np.int32), np.random.default_rng(0)), np.empty(0, np.int64)
 )
 
 
@@ -131,11 +135,13 @@ def test_utterances_without_lattice_are_named(
     small_corpus: Path, tmp_path: Path, messages: Callable[[], str]
 ) -> None:
     folder = write_denlats(tmp_path / "denlats", "train", without="train0-1")
+    write_lattices([("train0-1", NO_PATH)], folder / "lat.2.gz")
     more = (f"data.dev.lattices=[{write_denlats(tmp_path / 'dev', 'dev')}]", "train.epochs=1")
     with pytest.raises(InputError, match=r"train: no lattice in .* for 1 of 12 utt.*: train0-1;"):
         train(sequence_config(small_corpus, folder, *more), tmp_path / "refused")
     train(sequence_config(small_corpus, folder, *more, "data.max_skipped=0.1"), tmp_path / "run")
     assert "for 1 of 12 utterances: train0-1; they are skipped" in messages()
+    assert "lat.2.gz: the lattice of train0-1 has no path" in messages()
 
 
 def refused(small_corpus: Path, folder: Path, run: Path, *more: str) -> str:
