@@ -30,8 +30,7 @@ from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.denominators import NAME, compare_with_lattices
-from bayes_asr.train.start import resolve
+from bayes_asr.train.denominators import NAME, compare_with_lattices, complete_options
 from bayes_asr.train.step import Step
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/timit_sample/config.yaml"
@@ -91,7 +90,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sets = {}
         for name in seconds:
-            config = resolve(load([RECIPE], (*settings, f"train.criterion={name}")))
+            config = complete_options(load([RECIPE], (*settings, f"train.criterion={name}")))
             index = Index(Path(folder))
             sets[name] = config, compare_with_lattices(config, "train", open_sets(config)[0], index)
         for number in range(args.rounds + 1):

@@ -147,13 +147,26 @@ def _read(
     return Denominator(lattice, comparison.model.pdf[lattice.tid].astype(np.int64), *compared)
 
 
+def complete_options(config: Config) -> Config:
+    """The configuration with what its decoding says of the options of such a criterion, if it has
+    one: so a run that goes on is trained as it was, however one decodes by then.
+    """
+    options = config.train.sequence
+    if not CRITERIA[config.train.criterion].lattices:
+        return config
+    if options.acoustic_scale is None:
+        options = replace(options, acoustic_scale=config.decode.acoustic_scale)
+    if options.silence_phones is None:
+        options = replace(options, silence_phones=_find_silence(config))
+    return replace(config, train=replace(config.train, sequence=options))
+
+
 def _make_comparison(config: Config, alignments: Alignments) -> Comparison:
     options = config.train.sequence
-    silence = options.silence_phones
     return Comparison(
         config.train.criterion,
         alignments.model,
-        _find_silence(config) if silence is None else silence,
+        options.silence_phones or (),
         options.one_silence_class,
         options.boost,
         options.max_silence_error,

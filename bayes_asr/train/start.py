@@ -29,7 +29,7 @@ from bayes_asr.runs.trained_network import TrainedNetwork, unpack_front_ends, up
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import components
-from bayes_asr.train.denominators import compare_with_lattices
+from bayes_asr.train.denominators import compare_with_lattices, complete_options
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.training import Progress, Training
 from bayes_asr.train.transfer import Beginning, begin_from
@@ -49,15 +49,15 @@ def train(
         _train(config, run, new, open_pipe, lock)
 
 
-def resolve(config: Config) -> Config:
-    """What is recorded: it must not depend on the working directory, nor on how one decodes."""
+def _locate(config: Config) -> Config:
+    """The configuration that is recorded, which must not depend on the working directory."""
     located = str(Path(config.data.dir).absolute())
     runs = tuple(replace(t, run=str(Path(t.run).absolute())) for t in config.train.init_from)
-    train = replace(config.train, init_from=runs)
-    if CRITERIA[train.criterion].lattices and train.sequence.acoustic_scale is None:
-        scale = config.decode.acoustic_scale
-        train = replace(train, sequence=replace(train.sequence, acoustic_scale=scale))
-    return replace(config, data=replace(config.data, dir=located), train=train)
+    return replace(
+        config,
+        data=replace(config.data, dir=located),
+        train=replace(config.train, init_from=runs),
+    )
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def _occupied(run: Path) -> Iterator[Lock | None]:
 def _train(
     config: Config, run: Path, new: bool, open_pipe: OpenPipe | None, lock: Lock | None
 ) -> None:
-    config = resolve(config)
+    config = complete_options(_locate(config))
     device = components.choose_device(config.train.device)
     versions = record.versions(device)
     LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
