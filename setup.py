@@ -13,9 +13,11 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-NATIVE = {"decode": "_decoder", "nn/kernels": "_kernels"}  # bayes_asr/ROOM/csrc/*.cpp: its library
+# bayes_asr/ROOM/csrc/*.cpp: its library
+NATIVE = {"decode": "_decoder", "lattices": "_lattices", "nn/kernels": "_kernels"}
 COSTS = {
     "_decoder": "decoding takes 15 times as long",
+    "_lattices": "sums over the paths of lattices take 5 times as long",
     "_kernels": "training takes up to twice as long",
 }
 CARRIED = ("conf", "local", "recipes", "run.sh")  # what `bayes-asr run` needs outside a checkout

@@ -81,6 +81,18 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Criterion:
+    """What is minimised.
+
+    function: where it is; lattices: whether it is of whole utterances, and wants the lattices of
+    all that might have been said instead.
+    """
+
+    function: str
+    lattices: bool = False
+
+
+@dataclass(frozen=True)
 class Optimizer:
     """An optimizer.
 
@@ -140,7 +152,13 @@ LAYERS = {
     "norm": "nn.pointwise:Normalisation",
     "dropout": "nn.pointwise:Dropout",
 }
-CRITERIA = {"cross-entropy": "nn.criteria:CrossEntropy"}
+CRITERIA = {
+    "cross-entropy": Criterion("nn.criteria:CrossEntropy"),
+    **{
+        name: Criterion("train.sequence:SequenceCriterion", lattices=True)
+        for name in ("mmi", "bmmi", "mpe", "smbr")
+    },
+}
 OPTIMIZERS = {
     "adam": Optimizer("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),
     "adam-l2": Optimizer("train.optimizers:adam_l2", ("betas", "epsilon", "amsgrad")),

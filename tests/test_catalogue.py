@@ -12,7 +12,8 @@ from bayes_asr.nn.units.by_name import find_cell
 
 def places() -> Iterator[str]:
     """Every place in the catalogue."""
-    yield from (*catalogue.LAYERS.values(), *catalogue.CRITERIA.values())
+    yield from catalogue.LAYERS.values()
+    yield from (criterion.function for criterion in catalogue.CRITERIA.values())
     yield from (optimizer.function for optimizer in catalogue.OPTIMIZERS.values())
     yield from (schedule.function for schedule in catalogue.SCHEDULES.values())
     for unit in catalogue.UNITS.values():

@@ -26,6 +26,8 @@ VERBS = {
     "forward": "compute log-likelihoods of a set or of any Kaldi data directory",
     "combine": "a run of the average of several networks, or of another head of one",
     "decode": "decode log-likelihoods into words and lattices",
+    "denlats": "lattices of what might have been said, for training on whole utterances",
+    "lattice-posteriors": "posteriors of lattices, as Kaldi's lattice-to-smbr-post prints them",
     "rescore": "read lattices at other weights: n-best lists, least expected error, times",
     "score": "count errors of a run; the LM weight is chosen on dev",
     "report": "tables and figures of runs",

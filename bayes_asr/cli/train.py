@@ -1,6 +1,8 @@
 """bayes-asr train: from a configuration to a run directory."""
 
 import argparse
+import json
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -8,17 +10,30 @@ from bayes_asr import log
 from bayes_asr.cli.arguments import whole
 from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes, describe_presets
+from bayes_asr.installed import CONF
 from bayes_asr.log import LOGGER
 from bayes_asr.processes import group
 from bayes_asr.processes.launch import launch
 from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.programs import open_pipe
+from bayes_asr.runs.record import CONFIG
 from bayes_asr.train.start import train
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
-    parser.add_argument("config", nargs="+", type=Path, help="YAML files, the later win")
+    parser.add_argument(
+        "config",
+        nargs="+",
+        type=Path,
+        help="YAML files, the later win; a run stands for its configuration, a few more epochs at a"
+        " small rate (conf/continued.yaml), and its network to begin with",
+    )
+    parser.add_argument(
+        "--criterion",
+        metavar="NAME",
+        help="the same as --set train.criterion=NAME: cross-entropy, mmi, bmmi, mpe, smbr",
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
     parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="run directory")
     parser.add_argument("--new", action="store_true", help="discard a run that is there")
@@ -32,16 +47,29 @@ def run(args: argparse.Namespace) -> None:
         raise SystemExit(launch(args.nproc, _arguments(args)))
     keep_freed_memory()
     with group.joined():
-        config = load(args.config, args.set)
+        files, settings = _read_runs(args.config)
+        settings += [f"train.criterion={args.criterion}"] if args.criterion else []
+        config = load(files, [*settings, *args.set])
         with log.also_in(args.out / "train.log") if group.is_first() else nullcontext():
-            said = (*describe_presets(args.config), *describe_changes(args.config))
+            said = (*describe_presets(files), *describe_changes(files))
             for line in said if group.is_first() else ():
                 LOGGER.info("%s", line)
             train(config, args.out, new=args.new, open_pipe=open_pipe if args.allow_pipes else None)
 
 
+def _read_runs(named: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """The files of a configuration in which runs may stand, and settings to begin with these."""
+    files: list[Path] = []
+    runs = [path for path in named if path.is_dir()]
+    for path in named:
+        files += [path / CONFIG, CONF / "continued.yaml"] if path in runs else [path]
+    begin = [{"run": str(run.absolute()), "normalisation": "run"} for run in runs]
+    return files, [f"train.init_from={json.dumps(begin)}"] if runs else []
+
+
 def _arguments(args: argparse.Namespace) -> list[str]:
     """The command line of one of several processes."""
-    switches = ["--new"] * args.new + ["--allow-pipes"] * args.allow_pipes
+    criterion = [f"--criterion={args.criterion}"] if args.criterion else []
+    switches = [*criterion, *["--new"] * args.new, *["--allow-pipes"] * args.allow_pipes]
     configs, values = map(str, args.config), (f"--set={value}" for value in args.set)
     return ["train", *configs, *values, f"--out={args.out}", *switches]

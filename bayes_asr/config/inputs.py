@@ -25,6 +25,7 @@ class LabelledSetConfig(SetConfig):
     """A set that is trained or validated on, which may be of several directories together."""
 
     labels: Directories
+    lattices: tuple[str, ...]
     features_all_of: tuple[str, ...]
     alignments_all_of: tuple[str, ...]
     streams_all_of: Directories

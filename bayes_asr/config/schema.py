@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 
-from bayes_asr.catalogue import UNIT_OPTIONS, check_unit, nearest
+from bayes_asr.catalogue import CRITERIA, UNIT_OPTIONS, check_unit, nearest
 from bayes_asr.config.decoding_keys import DecodeConfig
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
 from bayes_asr.config.kinds import KindsConfig
@@ -161,6 +161,11 @@ class Config:
             raise InputError(
                 f"train.pretrain.epochs is {self.train.pretrain.epochs}, but only model.layers"
                 " layers of one unit can be grown one by one; leave model.stack out"
+            )
+        if CRITERIA[self.train.criterion].lattices and not self.data.train.lattices:
+            raise InputError(
+                f"train.criterion is {self.train.criterion}, which wants data.train.lattices; make"
+                " them by bayes-asr denlats, and name their folder there"
             )
         learnt = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:

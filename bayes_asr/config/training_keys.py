@@ -76,6 +76,20 @@ class SpecAugmentConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SequenceConfig:
+    """How criteria of whole utterances compare what was said with what might have been said."""
+
+    acoustic_scale: Annotated[float, Within(1e-6, 1e3)] | None
+    lm_scale: Annotated[float, Within(0, 1e3)]
+    silence_phones: tuple[Count, ...] | None
+    one_silence_class: bool
+    boost: Annotated[float, Within(0, 10)]
+    max_silence_error: Share
+    drop_frames: bool
+    xent_regularize: Weight
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How the network is trained."""
 
@@ -86,6 +100,7 @@ class TrainConfig:
     device: Literal["auto", "cpu", "cuda"]
     precision: Literal["float32", "bfloat16"]
     criterion: Annotated[str, OneOf(CRITERIA)]
+    sequence: SequenceConfig
     optimizer: OptimizerName
     momentum: Decay
     dampening: Share
@@ -122,6 +137,7 @@ class TrainConfig:
         """Refuse options that contradict each other, or that nothing would read."""
         self._check_optimizers()
         self._check_epochs()
+        self._check_utterances()
         if "pdfs" in self.target_weights:
             raise InputError(
                 "train.target_weights.pdfs is not to be set: that loss counts 1; weigh the others"
@@ -155,6 +171,16 @@ class TrainConfig:
             )
         if len(self.betas) != 2:
             raise InputError(f"train.betas has {len(self.betas)} numbers; give two")
+
+    def _check_utterances(self) -> None:
+        """Lattices are of whole utterances at their own speed."""
+        for key in ("tempo", "max_frames"):
+            value = getattr(self, key)
+            if value and CRITERIA[self.criterion].lattices:
+                raise InputError(
+                    f"train.{key} is {value}, but the lattices of {self.criterion} are of"
+                    " utterances as they are; set it to 0"
+                )
 
     def _check_epochs(self) -> None:
         for key in ("batch_sequences", "max_frames", "learning_rates"):

@@ -1,6 +1,7 @@
 """Alignments and labels in archives of the index, from which each is read when it is used."""
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,8 @@ from bayes_asr.targets.labels import (
     list_label_files,
     read_integers,
 )
+
+Vectors = Iterator[tuple[str, np.ndarray]]
 
 
 def open_labels(path: Path, index: Index | None) -> Labels:
@@ -88,11 +91,37 @@ def index_integers(path: Path, index: Index) -> IntegerLabels:
         return read_integers(path)
 
 
+def index_vectors(
+    kind: str, path: Path, files: list[Path], read: Callable[[], Vectors], index: Index
+) -> tuple[Mapping[str, np.ndarray], str]:
+    """Vectors int32 that are made of files, likewise, and a hash of them.
+
+    kind: what they are, for the name in the index; read: makes them, where they are not kept.
+    """
+    name = f"{kind}-{name_of(path)}"
+
+    def make(folder: Path) -> Arrays:
+        total = hashlib.blake2b(digest_size=16)
+        places = _keep(add_to_hash(read(), total), folder / f"{name}.ark")
+        return {"digest": np.array(total.hexdigest()), **places}
+
+    def use(folder: Path, found: Arrays) -> tuple[Mapping[str, np.ndarray], str]:
+        digest = str(found.pop("digest"))
+        return _open(folder / f"{name}.ark", found), digest
+
+    try:
+        return index.of(name, _states(files), make, use)
+    except NotKeptError as error:
+        LOGGER.warning("no index of the %s, which are held in memory: %s", kind, error)
+        total = hashlib.blake2b(digest_size=16)
+        return dict(add_to_hash(read(), total)), total.hexdigest()
+
+
 def _states(files: list[Path]) -> dict[str, str]:
     return {str(path): state_of(path) for path in files}
 
 
-def _keep(vectors: Iterator[tuple[str, np.ndarray]], ark: Path) -> Arrays:
+def _keep(vectors: Vectors, ark: Path) -> Arrays:
     """Write vectors, and return their places."""
     with keeping():  # where it is the reading that fails, it does so in memory again
         return vars(write_vectors(vectors, ark))

@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
@@ -14,9 +15,14 @@ from bayes_asr.doctor.check import LEAST_FREE, Check
 from bayes_asr.doctor.extras import EXTRAS, find_missing
 from bayes_asr.errors import InputError
 from bayes_asr.interface import fault
+from bayes_asr.lattices import native as lattices
 from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.programs import explain_failure, find_nist_program, find_program
 
+LIBRARIES = (
+    ("native decoder", decoder, "decoding takes about 15 times as long"),
+    ("native lattices", lattices, "sums over lattices take about 5 times as long"),
+)
 COMPILERS = (os.environ.get("CXX", "c++"), "g++", "clang++")
 GMM_SCRIPTS = (  # of Kaldi's egs/wsj/s5: what local/kaldi_gmm.sh calls
     *("steps/make_mfcc.sh", "steps/compute_cmvn_stats.sh", "steps/train_mono.sh"),
@@ -40,7 +46,7 @@ def check_environment() -> list[Check]:
     return [
         Check("python", "ok", f"{platform.python_version()} on {platform.machine()}"),
         Check("torch", "ok", f"{torch.__version__}, {devices}"),
-        _check_decoder(compiler),
+        *(_check_library(*library, compiler) for library in LIBRARIES),
         _check_recurrence(compiler),
         *(_check_import(extra) for extra in EXTRAS),
         *(_check_backend(name) for name in BACKENDS),
@@ -54,12 +60,12 @@ def check_environment() -> list[Check]:
     ]
 
 
-def _check_decoder(compiler: str) -> Check:
-    """Whether decoding is compiled."""
-    if decoder.library() is not None:
-        return Check("native decoder", "ok", "built")
-    said = _explain_absence(fault(decoder.LIBRARY, *decoder.INTERFACE), compiler)
-    return Check("native decoder", "warning", f"{said}: decoding takes about 15 times as long")
+def _check_library(name: str, native: ModuleType, cost: str, compiler: str) -> Check:
+    """Whether what has a slower form in Python is compiled."""
+    if native.library() is not None:
+        return Check(name, "ok", "built")
+    said = _explain_absence(fault(native.LIBRARY, *native.INTERFACE), compiler)
+    return Check(name, "warning", f"{said}: {cost}")
 
 
 def _check_recurrence(compiler: str) -> Check:

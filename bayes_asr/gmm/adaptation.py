@@ -19,7 +19,8 @@ from bayes_asr.gmm.affine import apply_transform, compose
 from bayes_asr.gmm.fmllr import MIN_COUNT, FmllrStatistics, estimate_fmllr
 from bayes_asr.gmm.models import Models
 from bayes_asr.gmm.occupation import Occupation, PdfWeights
-from bayes_asr.lattices.posteriors import compute_posteriors, find_times
+from bayes_asr.lattices.aligned import find_times
+from bayes_asr.lattices.posteriors import compute_posteriors
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.lattice import CompactLattice, Lattice
 from bayes_asr.tables.mixtures import Mixtures

@@ -5,7 +5,7 @@ number of frames; it is a class here and a line in `catalogue.CRITERIA`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,8 +26,10 @@ class Cost(NamedTuple):
     """Frames that the first target counts as wrong."""
 
 
-Criterion = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], float], Cost]
+Criterion = Callable[[Mapping[str, Tensor], Mapping[str, Any], float], Cost]
 """(outputs by name, targets by name, frames of the batch in all processes) -> their cost.
+
+A target is a tensor of labels, or a list of what else the criterion reads of each utterance.
 
 Outputs may be bfloat16, and a process may have no frame of a batch.
 """

@@ -70,6 +70,10 @@ class Alignments:
         """How many phones the model knows."""
         return len(self._phones)
 
+    def transition_ids(self, utt: str) -> np.ndarray:
+        """Transition-id of every frame, int32 [T]."""
+        return self._transition_ids[utt]
+
     def pdfs(self, utt: str) -> np.ndarray:
         """Pdf-id of every frame, int32 [T], as Kaldi's ali-to-pdf."""
         return self.model.pdf[self._transition_ids[utt]]
@@ -183,7 +187,7 @@ def begin_hash(model: TransitionModel) -> "hashlib.blake2b":
 def add_to_hash(
     aligned: Iterable[tuple[str, np.ndarray]], total: "hashlib.blake2b"
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Add alignments to a hash while they pass."""
+    """Add alignments, or other vectors by name, to a hash while they pass."""
     for utt, transition_ids in aligned:
         total.update(f"{utt} {len(transition_ids)} ".encode())
         total.update(transition_ids.tobytes())

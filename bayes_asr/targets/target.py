@@ -2,22 +2,22 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 
 @dataclass(frozen=True)
 class Target:
-    """Labels of utterances, whole numbers from 0.
+    """Labels of utterances, whole numbers from 0, or what else a criterion reads of them.
 
-    labels: of an utterance, one for each frame [T] or one for all of it [1], as `per` says; size:
-    how many different ones there are.
+    labels: of an utterance, one for each frame [T], one for all of it [1], or a value of any kind
+    that the criterion gets as it is, as `per` says; size: how many different labels there are.
     """
 
-    labels: Callable[[str], np.ndarray]
+    labels: Callable[[str], Any]
     size: int
-    per: Literal["frame", "utterance"] = "frame"
+    per: Literal["frame", "utterance", "value"] = "frame"
 
     def count(self, utterances: Iterable[str]) -> np.ndarray:
         """How often each label occurs in utterances, plus 0.5: float64 [size], as Kaldi's

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,13 +24,14 @@ CPU = torch.device("cpu")
 class Batch:
     """Some utterances, packed.
 
-    streams: features [N, F] by name; targets: labels by name, of frames [N] or of utterances [B];
-    keys_B: one integer for each utterance, from which its dropout masks are made.
+    streams: features [N, F] by name; targets: labels by name, of frames [N] or of utterances [B],
+    or lists of values of utterances; keys_B: one integer for each utterance, from which its dropout
+    masks are made.
     """
 
     streams: Mapping[str, Tensor]
     frames: Frames
-    targets: Mapping[str, Tensor]
+    targets: Mapping[str, Any]
     keys_B: Tensor
 
     @property
@@ -80,11 +82,11 @@ class Loader:
         return Batch(
             {name: _move(x_NF, self.device) for name, (x_NF, _, _) in packed.items()},
             Frames(frames.lengths, self.device),
-            {name: _move(labels, self.device) for name, labels in targets.items()},
+            targets,
             _move(torch.tensor(keys)[order], self.device),
         )
 
-    def _read(self, name: str, key: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def _read(self, name: str, key: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Perturbed features [T, F] and labels [T] or [1] of an utterance or piece, by name."""
         utt, place = find_piece(name)
         streams = self._normalise(utt)
@@ -94,10 +96,13 @@ class Loader:
         if self.masks:
             bands = {stream: self.front_ends[stream].stored_size for stream in streams}
             changed = self.masks(changed, bands, key)
-        labels = {}
+        labels: dict[str, Any] = {}
         for target_name in self.targets:
             target = self.data.targets[target_name]
             found = target.labels(utt)
+            if target.per == "value":
+                labels[target_name] = found
+                continue
             chosen = found[place][nearest] if target.per == "frame" else found
             labels[target_name] = torch.from_numpy(chosen).long()
         return dict(zip(streams, map(torch.from_numpy, changed), strict=True)), labels
@@ -116,11 +121,12 @@ class Loader:
         self.data.kept[utt] = {name: x.astype(self.keep) for name, x in streams.items()}
         return self._normalise(utt)
 
-    def _pack_target(self, name: str, labels: list[Tensor], order: list[int]) -> Tensor:
-        """Labels of a batch: of its frames [N], or of its utterances [B]."""
-        if self.data.targets[name].per == "frame":
-            return pack(labels)[0]
-        return torch.cat(labels)[order]
+    def _pack_target(self, name: str, labels: list[Any], order: list[int]) -> Any:
+        """Labels of a batch, of its frames [N] or of its utterances [B]; or the values of these."""
+        per = self.data.targets[name].per
+        if per == "value":
+            return [labels[place] for place in order]
+        return _move(pack(labels)[0] if per == "frame" else torch.cat(labels)[order], self.device)
 
 
 def empty_batch(

@@ -52,8 +52,9 @@ def write_brought(
             config.save(run / record.CONFIG)
             parameters = sum(p.numel() for p in network.model.parameters())
             sound = next(iter(network.front_ends.values())).sound
+            versions = record.versions(torch.device("cpu"), config.train.precision)
             hashes = {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-            record.write_environment(run, parameters, sound, torch.device("cpu"), hashes)
+            record.write_environment(run, parameters, sound, versions, hashes)
             checkpoint.save(run / checkpoint.BEST, network.content())
 
 

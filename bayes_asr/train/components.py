@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find, nearest
 from bayes_asr.config import Config, ModelConfig, TrainConfig
@@ -93,9 +93,14 @@ def target_weights(config: TrainConfig) -> dict[str, float]:
     return {name: weight for name, weight in weights.items() if weight}
 
 
-def build_criterion(config: TrainConfig) -> Criterion:
-    """Return what is minimised, with the weights of its targets."""
-    built: Criterion = find(CRITERIA[config.criterion])(target_weights(config))
+def build_criterion(config: TrainConfig, log_priors: Tensor | None = None) -> Criterion:
+    """Return what is minimised, with the weights of its targets.
+
+    log_priors [P]: of the pdfs, which criteria on lattices want.
+    """
+    kind = CRITERIA[config.criterion]
+    more = (config.criterion, config.sequence, log_priors) if kind.lattices else ()
+    built: Criterion = find(kind.function)(target_weights(config), *more)
     return built
 
 

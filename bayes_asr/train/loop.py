@@ -152,10 +152,11 @@ def _validate_part(
 
 def _make_loader(training: Training, data: LabelledSet, **how: Any) -> Loader:
     """What reads the batches of a set; how: seed, epoch and perturbation."""
+    values = [name for name, target in data.targets.items() if target.per == "value"]
     return Loader(
         data,
         training.network.front_ends,
-        training.model.outputs,
+        [*training.model.outputs, *values],
         keep=training.config.data.keep,
         device=training.device,
         **how,

@@ -1,7 +1,7 @@
 """Learning rates: each schedule is a function, named in `catalogue`.
 
-It gets the configuration, the rate of the epoch before, and the dev frame errors of all epochs so
-far [E]; it returns the rate of the next epoch.
+It gets the configuration, the rate of the epoch before, and what all epochs so far are judged by
+[E], dev frame errors or losses; it returns the rate of the next epoch.
 """
 
 import math
@@ -15,12 +15,12 @@ from bayes_asr.config import TrainConfig, at_epoch
 def newbob(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:
     """pytorch-kaldi's rule: multiply the rate by a factor unless the dev error fell enough.
 
-    The fall is relative to the new error, as there: (before - now) / now.
+    The fall is relative to the size of the new error, as there: (before - now) / now.
     """
     if len(dev_errors) < 2:
         return rate
     before, now = dev_errors[-2:]
-    fell = before - now >= config.improvement_threshold * now
+    fell = before - now >= config.improvement_threshold * abs(now)
     return rate if fell else rate * config.halving_factor
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from bayes_asr.catalogue import CRITERIA
 from bayes_asr.config import Config
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.corpus.fingerprints import check_same, hash_labels, hash_stream
@@ -25,6 +26,7 @@ from bayes_asr.runs import checkpoint, record, state, tensorboard
 from bayes_asr.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.train import components
+from bayes_asr.train.denominators import compare_with_lattices, complete_options
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.measured import complete_front_ends, count_log_priors
 from bayes_asr.train.pretraining import plan_pretraining
@@ -73,7 +75,7 @@ def _train(
     lock: Lock | None,
     begin: Sequence[Transfer],
 ) -> None:
-    config = record.locate(config)
+    config = complete_options(record.locate(config))
     device = components.choose_device(config.train.device)
     precision = components.choose_precision(config.train.precision, device)
     versions = record.versions(device, precision)
@@ -85,7 +87,7 @@ def _train(
     if not new:
         group.from_first(lambda: record.check_same_configuration(config, run))
     index = Index(run.absolute().parent / config.data.index, run / "index")
-    train_set, dev_set = group.after_first(lambda: open_sets(config, open_pipe, index))
+    train_set, dev_set = group.after_first(lambda: _open_sets(config, open_pipe, index))
     if lock:
         lock.check()
     begin = (*begin, *config.train.init_from)
@@ -102,7 +104,19 @@ def _train(
             run_epochs(training, train_set, dev_set)
     best = int(training.progress.dev_errors.argmin())
     error = training.progress.dev_errors[best]
-    LOGGER.info("trained: best dev frame error %.4f in epoch %d", error, best + 1)
+    what = {"dev_error": "dev frame error", "dev_loss": "dev loss"}[training.judged_by]
+    LOGGER.info("trained: best %s %.4f in epoch %d", what, error, best + 1)
+
+
+def _open_sets(
+    config: Config, open_pipe: OpenPipe | None, index: Index
+) -> tuple[LabelledSet, LabelledSet]:
+    """Training and dev set, with the lattices that the criterion may want."""
+    train_set, dev_set = open_sets(config, open_pipe, index)
+    return (
+        compare_with_lattices(config, "train", train_set, index),
+        compare_with_lattices(config, "dev", dev_set, index),
+    )
 
 
 def _begin(
@@ -128,18 +142,17 @@ def _begin(
     group.pool_statistics(model)
     beginning = Beginning() if saved else begin_from(begin, model)
     begun = unpack_front_ends(saved["front_ends"]) if saved else beginning.front_ends
-    network = TrainedNetwork(
-        model,
-        complete_front_ends(data, {**surveys, **begun}),
-        *group.from_first(lambda: count_log_priors(data, list(architecture["heads"]))),
-    )
+    first, others = group.from_first(lambda: count_log_priors(data, list(architecture["heads"])))
+    if CRITERIA[config.train.criterion].lattices:  # whose network goes on, with its priors
+        first = saved["log_priors"] if saved else beginning.log_priors.get(model.outputs[0], first)
+    network = TrainedNetwork(model, complete_front_ends(data, {**surveys, **begun}), first, others)
     training = Training(
         config,
         run,
         device,
         precision,
         network,
-        components.build_criterion(config.train),
+        components.build_criterion(config.train, network.log_priors),
         components.build_optimizer(config.train, model),
         inputs,
         Progress(config.train.learning_rate),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bayes_asr.catalogue import SCHEDULES, find
+from bayes_asr.catalogue import CRITERIA, SCHEDULES, find
 from bayes_asr.config import Config, TrainConfig, as_yaml
 from bayes_asr.errors import InputError, StoppedError
 from bayes_asr.lock import Lock
@@ -40,8 +40,8 @@ class Progress:
     """How far a run is, as plain values.
 
     rate: the schedule's, of the last complete epoch; returns: how often the run went back; totals:
-    of the epoch that is not complete; dev_errors: of all complete epochs [E]; entry: what the
-    history says of the last of them; batches: of all of them.
+    of the epoch that is not complete; dev_errors: what complete epochs are judged by [E]; entry:
+    what the history says of the last of them; batches: of all of them.
     """
 
     rate: float
@@ -107,6 +107,14 @@ class Training:
         return self.config.train
 
     @property
+    def judged_by(self) -> str:
+        """What of an epoch's entry in the history chooses the best one and drives the schedule.
+
+        Criteria of whole utterances may lower the errors of words and raise those of frames.
+        """
+        return "dev_loss" if CRITERIA[self.options.criterion].lattices else "dev_error"
+
+    @property
     def epoch(self) -> int:
         """Number of the epoch that is not complete, from 1."""
         return len(self.progress.dev_errors) + 1
@@ -145,8 +153,9 @@ class Training:
         batches = done.totals.position
         rate = self.set_rate(batches, batches)
         entry = _entry(self.epoch, done.totals, validated, rate, done.returns)
-        is_best = bool(entry["dev_error"] < done.dev_errors.min(initial=np.inf))
-        dev_errors = np.append(done.dev_errors, entry["dev_error"])
+        judged = entry[self.judged_by]
+        is_best = bool(judged < done.dev_errors.min(initial=np.inf))
+        dev_errors = np.append(done.dev_errors, judged)
         self.progress = Progress(
             scheduled, done.returns, Totals(), dev_errors, entry, done.batches + batches
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.errors import InputError
@@ -27,12 +27,14 @@ class Beginning:
     """What a run begins with that is not its own.
 
     parts: the run of each layer and head that is taken; front_ends: of the streams whose
-    normalisation is kept; hashes: SHA-256 of the networks, by file.
+    normalisation is kept; hashes: SHA-256 of the networks, by file; log_priors: of the labels of
+    the first head of each network, by the name that it has here.
     """
 
     parts: dict[str, str] = field(default_factory=dict)
     front_ends: dict[str, FrontEnd] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
+    log_priors: dict[str, Tensor] = field(default_factory=dict)
 
 
 def begin_from(transfers: Sequence[Transfer], model: AcousticModel) -> Beginning:
@@ -51,6 +53,8 @@ def begin_from(transfers: Sequence[Transfer], model: AcousticModel) -> Beginning
         else:
             taken = _take_fitting(transfer, old.model, model, beginning)
         beginning.parts |= dict.fromkeys(taken, transfer.run)
+        decoded = old.model.outputs[0]
+        beginning.log_priors |= {n: old.log_priors for n, o in taken.items() if o == decoded}
         said = (
             f"{name} ({old_name})" * (name != old_name) or name for name, old_name in taken.items()
         )

@@ -16,6 +16,7 @@ from bayes_asr.decode import compiled as decoder
 from bayes_asr.decode import kaldi
 from bayes_asr.decode.kaldi import PROGRAMS
 from bayes_asr.doctor import environment, extras, training_data
+from bayes_asr.lattices import native as lattices
 from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.tables.fst import Fst, write_fst
 from bayes_asr.train import components
@@ -85,7 +86,8 @@ def test_code_of_recurrences_is_named(
 @pytest.mark.parametrize("compiler", ["", "c++"])
 @pytest.mark.parametrize(("there", "says"), [(False, "is not built"), (True, "does not load: ")])
 @pytest.mark.parametrize(
-    ("native", "name"), [(recurrence, "recurrence"), (decoder, "native decoder")]
+    ("native", "name"),
+    [(recurrence, "recurrence"), (decoder, "native decoder"), (lattices, "native lattices")],
 )
 def test_code_that_is_not_compiled_or_not_anew_is_said(
     native: ModuleType,

@@ -74,7 +74,8 @@ def test_wheel_is_for_any_python_and_holds_all(wheel: Path) -> None:
     assert (python, abi) == ("py3", "none")
     assert platform != "any"
     inside = set(zipfile.ZipFile(wheel).namelist())
-    assert {"bayes_asr/decode/_decoder.so", "bayes_asr/nn/kernels/_kernels.so"} <= inside
+    libraries = ("decode/_decoder", "lattices/_lattices", "nn/kernels/_kernels")
+    assert {f"bayes_asr/{library}.so" for library in libraries} <= inside
     shipped = [ROOT / "run.sh"]
     for folder in (CONF, RECIPES, ROOT / "local"):
         shipped += [file for file in folder.rglob("*") if file.is_file()]

@@ -86,7 +86,8 @@ def test_paths_of_different_lengths_are_refused() -> None:
 
 def read_kaldis(path: Path) -> Iterator[tuple[str, list[dict[int, float]]]]:
     """Kaldi's posteriors in text: for each frame [ transition-id share ... ]."""
-    with gzip.open(path, "rt") as file:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt") as file:
         for line in file:
             utt, said = line.split(None, 1)
             frames = (frame.split() for frame in said.replace("[", "").split("]")[:-1])

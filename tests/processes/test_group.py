@@ -25,6 +25,7 @@ from bayes_asr.train.step import Step
 from tests.support.nn_units import UNITS, acoustic_model, name
 from tests.support.processes import FORKED, SPAWNED, on_machines_of_their_own, together
 from tests.support.small_corpus import TINY, write_corpus
+from tests.support.small_lattices import write_denlats
 from tests.support.training_runs import states
 from tests.support.two_streams import BOTH, OTHER, write_both
 
@@ -191,6 +192,21 @@ def test_two_processes_learn_two_streams_and_label_sets_as_one_does(tmp_path: Pa
         "data.dev.labels.again=exp/ali_dev",
         "train.target_weights.again.pdfs=0.5",
         "train.tempo=0.1",
+    )
+    assert main(made.arguments("alone", *more)) == 0
+    statuses, said = made.together("both", "nothing", *more)
+    assert statuses == [0, 0], said
+    assert_close(states(tmp_path / "both"), states(tmp_path / "alone"))
+
+
+@pytest.mark.slow
+def test_two_processes_learn_on_lattices_as_one_does(tmp_path: Path) -> None:
+    made = Trainings(tmp_path)
+    more = (
+        "train.criterion=mmi",
+        f"data.train.lattices=[{write_denlats(tmp_path / 'denlats', 'train', 'dev')}]",
+        "train.sequence.silence_phones=[2]",
+        "train.sequence.acoustic_scale=0.5",
     )
     assert main(made.arguments("alone", *more)) == 0
     statuses, said = made.together("both", "nothing", *more)

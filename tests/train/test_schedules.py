@@ -32,6 +32,15 @@ def test_newbob_is_pytorch_kaldis_rule(errors: list[float], rate: float) -> None
         assert rate == (1 if fell >= 0.001 else 0.5)
 
 
+@pytest.mark.parametrize(
+    ("losses", "rate"), [([-0.3, -0.31], 1.0), ([-0.31, -0.3], 0.5), ([0.01, -0.01], 1.0)]
+)
+def test_newbob_takes_losses_below_0(losses: list[float], rate: float) -> None:
+    """As of mmi, whose numerator has no graph costs."""
+    config = load([], ["train.schedule=newbob", "train.halving_factor=0.5"]).train
+    assert newbob(config, 1.0, losses) == rate
+
+
 def test_cosine_starts_at_the_rate_and_ends_above_0() -> None:
     config = load([], ["train.epochs=4", "train.learning_rate=2"]).train
     rates = [cosine(config, 0.0, [0.5] * done) for done in range(5)]

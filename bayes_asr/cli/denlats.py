@@ -1,0 +1,61 @@
+"""bayes-asr denlats: lattices of what might have been said, for training on whole utterances."""
+
+import argparse
+from pathlib import Path
+
+from bayes_asr.cli.arguments import key, processes, whole
+from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.decode.search_record import SEARCH as OPTIONS
+from bayes_asr.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
+from bayes_asr.programs import open_pipe
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments; names and defaults are those of Kaldi's make_denlats.sh."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="run that decodes")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--lang",
+        type=Path,
+        help="lang folder of which a graph is made, with a model of the training text (OUT/graph)",
+    )
+    source.add_argument("--graph", type=Path, help="graph folder of a weak language model")
+    parser.add_argument(
+        "--order", type=whole(1, 10), default=ORDER, help=f"of that model (default {ORDER})"
+    )
+    parser.add_argument(
+        "--on", nargs="+", choices=("train", "dev"), default=("train", "dev"), help="default: both"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of OUT/train and OUT/dev")
+    for name in OPTIONS:
+        usual = "that of the run's decoding"
+        if name != "acoustic_scale":
+            usual = SEARCH.get(name, getattr(DecodeOptions, name))
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=key(f"decode.{name}"), help=f"default: {usual}")
+    parser.add_argument("--nj", type=processes, default=1, help="processes")
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the graph and the lattices, and say what to set."""
+    graph = args.graph or args.out / "graph"
+    if args.lang:
+        write_weak_graph(args.run, args.lang, graph, args.order)
+    given = {name: vars(args)[name] for name in OPTIONS if vars(args)[name] is not None}
+    for on in args.on:
+        folder = args.out / on
+        summary = write_denlats(
+            args.run,
+            on,
+            graph,
+            folder,
+            nj=args.nj,
+            open_pipe=open_pipe if args.allow_pipes else None,
+            **given,
+        )
+        lattices = summary.utterances - len(summary.empty)
+        print(
+            f"{lattices} of {summary.utterances} utterances have a lattice:"
+            f" data.{on}.lattices={[str(folder.absolute())]}"
+        )

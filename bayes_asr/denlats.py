@@ -1,0 +1,80 @@
+"""Lattices of all that might have been said in utterances, for criteria on whole utterances.
+
+Kaldi: steps/nnet/make_denlats.sh, whose search options these are.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bayes_asr.config import load as load_config
+from bayes_asr.corpus.sets import data_dir, locate_model
+from bayes_asr.decode.archive import write_folder
+from bayes_asr.decode.embedded import choose_engine
+from bayes_asr.decode.job import Job, Summary
+from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.decode.workers import EmbeddedDecoder, decode_elsewhere
+from bayes_asr.errors import InputError
+from bayes_asr.forward.directory import find_streams, log_likelihoods
+from bayes_asr.forward.log_likelihoods import load
+from bayes_asr.graph.build import build_lang_graph, write_lang_graph
+from bayes_asr.graph.lexicon import RESERVED
+from bayes_asr.graph.ngram import estimate_witten_bell
+from bayes_asr.log import LOGGER
+from bayes_asr.processes.pool import map_utterances
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.mdl import read_transition_model
+from bayes_asr.tables.text import read_symbols
+from bayes_asr.tables.tree import read_tree
+
+SEARCH = {"beam": 13.0, "lattice_beam": 7.0, "max_active": 5000}
+ORDER = 1  # of the language model: a weak one lets more be confused
+
+
+def write_weak_graph(run: Path, lang: Path, out: Path, order: int = ORDER) -> None:
+    """Write the decoding graph of an n-gram model of a run's training text to a folder.
+
+    lang: the folder of the words and their pronunciations. InputError where there is no text.
+    """
+    config = load_config([run / "config.yaml"])
+    data, model = data_dir(config, "train"), locate_model(config)
+    if data.text is None:
+        raise InputError(
+            f"{data.path / 'text'}: there are no transcripts to estimate a language model from;"
+            " give the --graph of another one"
+        )
+    words = {*read_symbols(lang / "words.txt")} - {*RESERVED}
+    weak = estimate_witten_bell(data.text.values(), order, sorted(words))
+    tree = read_tree(model.parent / "tree")
+    graph = build_lang_graph(lang, weak, read_transition_model(model), tree)
+    write_lang_graph(graph, lang, out)
+    LOGGER.info("%s: %d states, %d arcs", out, graph.hclg.num_states, graph.hclg.num_arcs)
+
+
+def write_denlats(
+    run: Path,
+    on: str,
+    graph: Path,
+    out: Path,
+    *,
+    nj: int = 1,
+    open_pipe: OpenPipe | None = None,
+    **search: Any,
+) -> Summary:
+    """Decode a set of a run by its network, and write lattices as lat.1.gz.
+
+    search: options of the search that are not those of `SEARCH`, and not the run's acoustic scale.
+    An utterance of which no path reaches an end has no lattice, and is named. InputError, once all
+    others are written, for those that cannot be decoded.
+    """
+    config = load_config([run / "config.yaml"])
+    options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
+    network = load(run)
+    directories = find_streams(run, [network], None, {}, on, open_pipe)
+    loglikes = log_likelihoods(
+        network, directories, config.data.max_skipped, open_pipe, "data.max_skipped"
+    )
+    job = Job(f"{run}, {on}", graph, locate_model(config), DecodeOptions(**options), (), nj)
+    decode = partial(decode_elsewhere, job, choose_engine().name)
+    results = map_utterances(decode, loglikes, nj)
+    return write_folder(job, EmbeddedDecoder(results), out, None)

@@ -1,0 +1,186 @@
+"""What criteria of whole utterances read of them: lattices of all that might have been said."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr import interface
+from bayes_asr.catalogue import CRITERIA
+from bayes_asr.config import Config
+from bayes_asr.corpus.alignments_index import index_vectors
+from bayes_asr.corpus.index import Index
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.corpus.sets import locate, report_skipped
+from bayes_asr.errors import InputError
+from bayes_asr.files import find_files, is_there, read_text
+from bayes_asr.lattices import native
+from bayes_asr.lattices.aligned import AlignedLattice, align_lattice
+from bayes_asr.lattices.reference import Comparison
+from bayes_asr.log import LOGGER
+from bayes_asr.tables.jobs import find_jobs
+from bayes_asr.tables.lattice import iter_lattices
+from bayes_asr.tables.sorted import join_tables, split_table
+from bayes_asr.tables.vectors import StoredVectors
+from bayes_asr.targets.alignments import Alignments
+from bayes_asr.targets.target import Target
+
+NAME = "denominators"
+"""What a criterion finds a list of `Denominator` under, among its targets."""
+
+SILENCE = "phones/silence.csl"
+
+
+@dataclass(frozen=True)
+class Denominator:
+    """The lattice of an utterance, its weights those of graphs alone and not scaled.
+
+    pdf int64 [C]: of each cell; boost, accuracy float64 [C]: see `reference.Compared`.
+    """
+
+    lattice: AlignedLattice
+    pdf: np.ndarray
+    boost: np.ndarray
+    accuracy: np.ndarray
+
+
+@dataclass
+class Denominators:
+    """The lattices of a folder, among the labels of a set; lengths: of the vectors of each.
+
+    digest: a hash of what they say.
+    """
+
+    directory: Path
+    vectors: Mapping[str, np.ndarray]
+    lengths: Mapping[str, int]
+    digest: str
+    targets: Mapping[str, Target] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> "Sequence[Denominators]":
+        """Themselves."""
+        return (self,)
+
+    def where(self, _: str) -> Path:
+        """The folder that has an utterance, for messages."""
+        return self.directory
+
+
+def compare_with_lattices(
+    config: Config, name: str, data: LabelledSet, index: Index
+) -> LabelledSet:
+    """The set `name` (train or dev) with the lattices that its criterion wants, if it does.
+
+    Utterances without one are reported, and skipped if they are few. InputError where lattices
+    cannot be read, have no alignment, or are not there.
+    """
+    if not CRITERIA[config.train.criterion].lattices:
+        return data
+    if native.library() is None:
+        fault = interface.fault(native.LIBRARY, *native.INTERFACE)
+        LOGGER.warning("%s: sums over lattices in Python, about 5 times slower", fault)
+    folders = getattr(config.data, name).lattices or config.data.train.lattices
+    parts = [_open(Path(config.data.dir) / folder, index) for folder in folders]
+    there = join_tables([(part.directory, part.lengths) for part in parts], "has a lattice")
+    lengths, missing = split_table(data.lengths, there)
+    where = " and ".join(str(part.directory) for part in parts)
+    report_skipped(
+        f"{name}: no lattice in {where}", missing, len(data.lengths), config.data.max_skipped
+    )
+    comparison = _make_comparison(config, data.alignments)
+    labels = partial(_read, parts, data.alignments, comparison)
+    return replace(
+        data,
+        lengths=lengths,
+        parts={
+            name: kept for name, some in data.parts.items() if (kept := split_table(some, there)[0])
+        },
+        labels={**data.labels, **{f"{NAME} {part.directory}": part for part in parts}},
+        targets={**data.targets, NAME: Target(labels, 0, per="value")},
+    )
+
+
+def _open(folder: Path, index: Index) -> Denominators:
+    """The lattices of a folder, in the index in the form in which they are used."""
+    if not find_files(folder, "lat.*.gz"):
+        raise InputError(f"{folder}: there is no lat.*.gz; make lattices by bayes-asr denlats")
+    files = find_jobs(folder, "lat")
+    vectors, digest = index_vectors("lattices", folder, files, lambda: _pack(files), index)
+    lengths = (
+        vectors.lengths
+        if isinstance(vectors, StoredVectors)
+        else {utt: len(vector) for utt, vector in vectors.items()}
+    )
+    return Denominators(folder, vectors, lengths, digest)
+
+
+def _pack(files: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
+    """Utterances and their lattices, packed; acoustic costs, of another network, are left out."""
+    seen: set[str] = set()
+    for path in files:
+        for utt, lattice in iter_lattices(path):
+            if utt in seen:
+                raise InputError(f"{path}: {utt} has a second lattice; keep one of them")
+            seen.add(utt)
+            if not lattice.num_states:
+                LOGGER.warning("%s: the lattice of %s has no path", path, utt)
+                continue
+            try:
+                yield utt, align_lattice(lattice, acoustic_scale=0).pack()
+            except InputError as error:
+                raise InputError(f"{path}: {utt}: {error}") from None
+
+
+def _read(
+    parts: Sequence[Denominators], alignments: Alignments, comparison: Comparison, utt: str
+) -> Denominator:
+    """What the criterion reads of an utterance; InputError unless lattice and alignment agree."""
+    part = next(part for part in parts if utt in part.vectors)
+    lattice = AlignedLattice.unpack(part.vectors[utt])
+    try:
+        compared = comparison.of(lattice, alignments.transition_ids(utt))
+    except InputError as error:
+        raise InputError(f"{part.directory}: {utt}: {error}") from None
+    return Denominator(lattice, comparison.model.pdf[lattice.tid].astype(np.int64), *compared)
+
+
+def complete_options(config: Config) -> Config:
+    """The configuration with what its decoding says of the options of such a criterion, if it has
+    one: so a run that goes on is trained as it was, however one decodes by then.
+    """
+    options = config.train.sequence
+    if not CRITERIA[config.train.criterion].lattices:
+        return config
+    if options.acoustic_scale is None:
+        options = replace(options, acoustic_scale=config.decode.acoustic_scale)
+    if options.silence_phones is None:
+        options = replace(options, silence_phones=_find_silence(config))
+    return replace(config, train=replace(config.train, sequence=options))
+
+
+def _make_comparison(config: Config, alignments: Alignments) -> Comparison:
+    options = config.train.sequence
+    return Comparison(
+        config.train.criterion,
+        alignments.model,
+        options.silence_phones or (),
+        options.one_silence_class,
+        options.boost,
+        options.max_silence_error,
+    )
+
+
+def _find_silence(config: Config) -> tuple[int, ...]:
+    """The silence phones of the decoding graph."""
+    path = locate(config.data.graph, config.data, "silence phones") / SILENCE
+    if not is_there(path):
+        raise InputError(
+            f"{path}: not there; set train.sequence.silence_phones to the numbers of these phones"
+        )
+    try:
+        return tuple(int(number) for number in read_text(path).strip().split(":"))
+    except ValueError:
+        raise InputError(f"{path}: not numbers with : between them") from None

@@ -1,0 +1,131 @@
+"""Criteria of whole utterances, on lattices: MMI, boosted MMI, MPE and state-level MBR.
+
+Vesely, Ghoshal, Burget & Povey 2013. The sums over paths are those of `lattices.expectation`, at
+the acoustic scores of the network as it is. The normalisation of a softmax is the same for all
+paths through a frame, so outputs stand for log-posteriors.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from bayes_asr.config.training_keys import SequenceConfig
+from bayes_asr.lattices.expectation import expect
+from bayes_asr.lattices.reference import OF_ACCURACY
+from bayes_asr.nn.criteria import Cost, cross_entropy
+from bayes_asr.nn.frames import Frames
+from bayes_asr.train.denominators import NAME, Denominator
+
+ABSENT = 1e-20  # share of the paths below which a pdf is not in a lattice, as in Kaldi
+
+
+class SequenceCriterion:
+    """A criterion of the first target, and the cross entropy of the others, weighted.
+
+    mpe, smbr: the share of frames in which a path is wrong, in the mean over the paths of the
+    lattice. mmi, bmmi: log-likelihood of all paths less that of the alignment, which has no graph
+    costs, in nats a frame. Both are divided by the frames of the batch. Errors are frames in which
+    another output than that of the alignment is the largest.
+
+    weights: of the losses by target; the first is 1. options: with an acoustic scale. log_priors
+    [P]: of the labels of the first.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, float],
+        criterion: str,
+        options: SequenceConfig,
+        log_priors: Tensor,
+    ) -> None:
+        if options.acoustic_scale is None:
+            raise ValueError("a criterion of whole utterances needs an acoustic scale")
+        self.weights, self.options, self._scale = dict(weights), options, options.acoustic_scale
+        self._of_accuracy = criterion in OF_ACCURACY
+        self._drop_frames = options.drop_frames and not self._of_accuracy
+        self._log_priors = log_priors.double().cpu().numpy()
+
+    def __call__(
+        self, outputs: Mapping[str, Tensor], targets: Mapping[str, Any], frames: float
+    ) -> Cost:
+        """Return what outputs [N, P] cost for targets: labels [N], and `Denominator` of utterances.
+
+        frames: those of the batch in all processes, by which sums are divided.
+        """
+        first, *others = self.weights
+        logits_NP, labels_N = outputs[first], targets[first]
+        smoothing = self.options.xent_regularize
+        plain = cross_entropy(logits_NP if smoothing else logits_NP.detach(), labels_N, frames)
+        loss = self._of_batch(logits_NP, labels_N, targets[NAME]) / frames
+        objective = loss + smoothing * plain.mean
+        for name in others:
+            other = cross_entropy(outputs[name], targets[name], frames)
+            objective = objective + self.weights[name] * other.mean
+        return Cost(objective, loss.detach(), plain.errors)
+
+    def _of_batch(
+        self, logits_NP: Tensor, labels_N: Tensor, denominators: Sequence[Denominator]
+    ) -> Tensor:
+        """The loss of all utterances, not divided, float64; its gradient is exact."""
+        N, P = logits_NP.shape
+        layout = Frames(tuple(one.lattice.num_frames for one in denominators))
+        starts = np.array(layout.starts, np.int64)
+        labels = labels_N.cpu().numpy()
+        rows = [starts[:n] + place for place, n in enumerate(layout.lengths)]
+        places = [
+            own[one.lattice.frame] * P + one.pdf
+            for own, one in zip(rows, denominators, strict=True)
+        ]
+        where = np.concatenate([np.arange(N) * P + labels, *places])
+        index = torch.from_numpy(where).to(logits_NP.device)
+        picked = logits_NP.reshape(-1).index_select(0, index).double()
+        scores = picked.detach().cpu().numpy() - self._log_priors[where % P]
+        scores *= self._scale
+        ends = np.cumsum([N, *(len(one.pdf) for one in denominators)])
+        value, gradient = 0.0, np.zeros(len(where))
+        for own, one, begin, end in zip(rows, denominators, ends[:-1], ends[1:], strict=True):
+            lost, by_path, by_cells = self._of_utterance(
+                one, labels[own], scores[own], scores[begin:end]
+            )
+            value += lost
+            gradient[own], gradient[begin:end] = by_path, by_cells
+        gradient *= self._scale
+        known = (torch.tensor(value, dtype=torch.float64), torch.from_numpy(gradient))
+        result: Tensor = _Known.apply(picked, *(x.to(picked.device) for x in known))
+        return result
+
+    def _of_utterance(
+        self, one: Denominator, labels: np.ndarray, path: np.ndarray, cells: np.ndarray
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """The loss of an utterance, and its derivatives by the scaled scores of the alignment's
+        pdfs [T] and of the cells of the lattice [C].
+        """
+        lattice = replace(one.lattice, weight=self.options.lm_scale * one.lattice.weight)
+        found = expect(lattice, cells + one.boost, one.accuracy)
+        if self._of_accuracy:
+            return lattice.num_frames - found.gain, np.zeros(len(path)), -found.slope
+        kept = np.ones(len(path))
+        if self._drop_frames:
+            on_path = np.where(one.pdf == labels[lattice.frame], found.share, 0.0)
+            kept[np.bincount(lattice.frame, on_path, len(path)) < ABSENT] = 0.0
+        return found.log_total - path.sum(), -kept, found.share * kept[lattice.frame]
+
+
+class _Known(torch.autograd.Function):
+    """`apply(x, value, gradient)`: a value of which the gradient by `x` is known."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return value.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, by_value: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return gradient * by_value, None, None

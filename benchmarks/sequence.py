@@ -1,0 +1,118 @@
+"""How much longer training on whole utterances takes than cross entropy: the same batches by both.
+
+Batches are read, lattices with them, and the network is trained on them, by one criterion after the
+other, round after round; the medians of processor seconds are printed. Lattices are those that
+`bayes-asr denlats` wrote of the training set.
+
+    python benchmarks/sequence.py --kaldi-dir DIR --lattices DIR [--json FILE] [--criterion smbr]
+    [--unit li-bru] [--units 550] [--layers 4] [--batch 8] [--batches 4] [--rounds 3]
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import record
+import torch
+
+from bayes_asr.catalogue import CRITERIA
+from bayes_asr.config import Config, at_epoch, load
+from bayes_asr.corpus.batches import batches_of
+from bayes_asr.corpus.index import Index
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.corpus.sets import open_sets
+from bayes_asr.features.front_end import FEATURES, Normalisation
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.processes.malloc import keep_freed_memory
+from bayes_asr.targets.alignments import log_priors
+from bayes_asr.train import components
+from bayes_asr.train.batch import Loader
+from bayes_asr.train.denominators import NAME, compare_with_lattices, complete_options
+from bayes_asr.train.step import Step
+
+RECIPE = Path(__file__).resolve().parents[1] / "recipes/timit_sample/config.yaml"
+
+
+def epoch_of(config: Config, data: LabelledSet, count: int) -> tuple[float, int]:
+    """Processor seconds of reading some batches and training on them, and their frames."""
+    torch.manual_seed(1)
+    model = AcousticModel(**components.plan_network(config, data)).train()
+    features = data.features.front_end
+    matrices = (data.prepare(utt)[FEATURES] for utt in list(data.lengths)[:10])
+    front_end = type(features)(**{**vars(features), "normalisation": Normalisation.of(matrices)})
+    priors = torch.from_numpy(log_priors(data.targets["pdfs"].count(data.lengths)))
+    values = [NAME] if NAME in data.targets else []
+    read = Loader(data, {FEATURES: front_end}, [*model.outputs, *values], seed=1, epoch=1)
+    criterion = components.build_criterion(config.train, priors)
+    optimizer = components.build_optimizer(config.train, model)
+    step = Step(model, optimizer, max_gradient_norm=config.train.max_gradient_norm)
+    sequences = at_epoch(config.train.batch_sequences, 1)
+    batches = batches_of(
+        data.lengths, sequences=sequences, frames=config.train.batch_frames, seed=1, epoch=1
+    )
+    frames, start = 0, time.process_time()
+    for utterances in batches[:count]:
+        batch = read(utterances)
+        outputs = model(batch.streams, batch.frames, batch.keys_B)
+        step(criterion(outputs, batch.targets, batch.frames.count).objective)
+        frames += batch.frames.count
+    return time.process_time() - start, frames
+
+
+def main() -> None:
+    """Measure, print and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kaldi-dir", type=Path, required=True, help="the sample of TIMIT")
+    parser.add_argument("--lattices", type=Path, required=True, help="of its training set")
+    record.add_options(parser)
+    kinds = [name for name, kind in CRITERIA.items() if kind.lattices]
+    parser.add_argument("--criterion", choices=kinds, default="smbr", help="default smbr")
+    parser.add_argument("--unit", default="li-bru", help="default li-bru")
+    defaults = {"units": 550, "layers": 4, "batch": 8, "batches": 4, "rounds": 3}
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+    args = parser.parse_args()
+    keep_freed_memory()
+    settings = (
+        f"data.dir={args.kaldi_dir}",
+        f"data.train.lattices=[{args.lattices.absolute()}]",
+        f"model.unit={args.unit}",
+        f"model.units={args.units}",
+        f"model.layers={args.layers}",
+        f"train.batch_sequences={args.batch}",
+        "train.tempo=0",
+        "train.monophone_weight=0",
+    )
+    seconds: dict[str, list[float]] = {"cross-entropy": [], args.criterion: []}
+    with tempfile.TemporaryDirectory() as folder:
+        sets = {}
+        for name in seconds:
+            config = complete_options(load([RECIPE], (*settings, f"train.criterion={name}")))
+            index = Index(Path(folder))
+            sets[name] = config, compare_with_lattices(config, "train", open_sets(config)[0], index)
+        for number in range(args.rounds + 1):
+            for name, (config, data) in sets.items():
+                took, frames = epoch_of(config, data, args.batches)
+                seconds[name] += [took] if number else []  # the first one warms up
+    medians = {name: statistics.median(times) for name, times in seconds.items()}
+    ratio = medians[args.criterion] / medians["cross-entropy"]
+    result: dict[str, Any] = {
+        **{name: getattr(args, name) for name in ("criterion", "unit", *defaults)},
+        "frames": frames,
+        "threads": torch.get_num_threads(),
+        "seconds": seconds,
+        "ratio": ratio,
+    }
+    said = ", ".join(f"{name} {median:.2f} s" for name, median in medians.items())
+    print(
+        f"{args.unit}, {args.layers} x {args.units}, batch {args.batch}, {frames} frames,"
+        f" {torch.get_num_threads()} threads: {said}: {ratio:.2f} times as long"
+    )
+    record.save([result], "sequence", args)
+
+
+if __name__ == "__main__":
+    main()

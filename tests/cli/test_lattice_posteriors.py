@@ -1,0 +1,87 @@
+"""bayes-asr lattice-posteriors against what Kaldi's programs print."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayes_asr.cli import main
+from bayes_asr.tables.lattice import write_lattices
+from bayes_asr.tables.text import read_mapping
+from tests.lattices.test_posteriors import read_kaldis
+from tests.support.small_corpus import made_up, write_alignments
+from tests.support.small_lattices import make_lattice
+
+OPTIONS = ["--acoustic-scale=0.2", "--silence-phones=1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mmi_den", ["--criterion=mmi"]),
+        ("smbr_one_silence", ["--criterion=smbr", "--one-silence-class"]),
+    ],
+)
+def test_it_prints_what_kaldi_prints(
+    name: str, options: list[str], golden: Path, shared_data: Path, tmp_path: Path
+) -> None:
+    folder = golden / "sequence" / "timit_dev"
+    ali = shared_data / "kaldi" / "timit_sample" / "exp" / "tri3_ali_dev"
+    out, likelihoods = tmp_path / "post", tmp_path / "loglikes"
+    words = ["lattice-posteriors", f"--lattices={folder / 'lat.gz'}", f"--alignments={ali}"]
+    words += [f"--model={ali / 'final.mdl'}", f"--out={out}", f"--loglikes={likelihoods}"]
+    assert main([*words, *OPTIONS, *options]) == 0
+    theirs = dict(read_kaldis(folder / f"{name}.post.gz"))
+    ours = dict(read_kaldis(out))
+    assert ours.keys() == theirs.keys()
+    for utt, frames in theirs.items():
+        assert len(frames) == len(ours[utt])
+        for frame, mine in zip(frames, ours[utt], strict=True):
+            none = dict.fromkeys(frame | mine, 0.0)
+            assert none | mine == pytest.approx(none | frame, abs=1e-4)
+    wanted = read_mapping(folder / "mmi_den.loglikes")
+    found = read_mapping(likelihoods)
+    assert {u: float(x) for u, x in found.items()} == pytest.approx(
+        {u: float(x) for u, x in wanted.items()}, rel=1e-5
+    )
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """A command line for lattices of two utterances, one of which is aligned."""
+    aligned = list(made_up("train", 2)[1].items())
+    write_alignments(tmp_path / "ali", aligned[:1])
+    rng = np.random.default_rng(0)
+    lattices = ((utt, make_lattice(ids, rng)) for utt, ids in aligned)
+    write_lattices(lattices, tmp_path / "lat.1.gz")
+    model = tmp_path / "ali" / "final.mdl"
+    return ["lattice-posteriors", f"--lattices={tmp_path / 'lat.1.gz'}", f"--model={model}"]
+
+
+def test_utterances_without_alignment_are_named(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--criterion=mpe", f"--alignments={tmp_path / 'ali'}"]) == 0
+    said = capfd.readouterr()
+    assert said.out.startswith("train0-0 [ ")
+    assert len(said.out.splitlines()) == 1
+    assert "train0-1: no alignment in" in said.err
+    assert "overall average frame-accuracy is 0." in said.err
+
+
+def test_what_is_missing_is_said(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--criterion=smbr"]) == 1
+    assert "train0-0: smbr compares with an alignment; name one" in capfd.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*words, "--silence-phones=sil"])
+    assert "argument --silence-phones: 'sil' is not" in capfd.readouterr().err
+
+
+def test_shares_of_a_frame_add_up_to_one(
+    words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 0
+    for line in capfd.readouterr().out.splitlines():
+        for frame in line.split(" [ ")[1:]:
+            shares = [float(share) for share in frame.removesuffix("]").split()[1::2]]
+            assert sum(shares) == pytest.approx(1, abs=1e-5)

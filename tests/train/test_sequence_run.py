@@ -1,0 +1,181 @@
+"""Runs that are trained on lattices, of the made-up corpus."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bayes_asr.cli import main
+from bayes_asr.config import Config, load
+from bayes_asr.errors import InputError
+from bayes_asr.runs.trained_network import read_network
+from bayes_asr.tables.lattice import select_states, write_lattices
+from bayes_asr.train.start import train
+from tests.support.small_lattices import make_lattice, write_denlats
+from tests.support.training_runs import (
+    BATCHES,
+    Killed,
+    assert_same,
+    at_batch,
+    config_of,
+    history_of,
+    kill,
+    states,
+)
+
+NO_PATH = select_states(
+    make_lattice(np.ones(3, np.int32), np.random.default_rng(0)), np.empty(0, np.int64)
+)
+
+
+@pytest.fixture(scope="module")
+def lattices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Those of train and dev in one folder."""
+    return write_denlats(tmp_path_factory.mktemp("denlats"), "train", "dev")
+
+
+def sequence_config(root: Path, lattices: Path, *more: str) -> Config:
+    wanted = [f"data.train.lattices=[{lattices}]", "train.sequence.silence_phones=[2]"]
+    return config_of(root, "train.criterion=smbr", *wanted, "train.noise=0.2", *more)
+
+
+@pytest.fixture(scope="module")
+def undisturbed_smbr(
+    small_corpus: Path, lattices: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    run = tmp_path_factory.mktemp("smbr")
+    train(sequence_config(small_corpus, lattices), run)
+    return states(run)
+
+
+@pytest.mark.parametrize("criterion", ["mmi", "bmmi", "mpe", "smbr"])
+def test_a_run_goes_on_by_the_command_line(
+    criterion: str, small_run: Path, lattices: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / criterion
+    settings = [
+        f"data.train.lattices=[{lattices}]",
+        "train.sequence.silence_phones=[2]",
+        "train.sequence.xent_regularize=0.1",
+        "train.epochs=2",
+        "train.learning_rate=0.01",
+    ]
+    words = ["train", str(small_run), f"--criterion={criterion}", f"--out={run}"]
+    assert main([*words, *(f"--set={one}" for one in settings)]) == 0
+    history = history_of(run)
+    assert history[1]["train_loss"] < history[0]["train_loss"]
+    assert {"dev_loss", "dev_error"} <= history[1].keys()
+    before, after = read_network(small_run), read_network(run)
+    assert torch.equal(before.log_priors, after.log_priors)
+    for name, front_end in before.front_ends.items():
+        kept = after.front_ends[name].normalisation
+        assert np.array_equal(front_end.normalisation.mean, kept.mean)
+    recorded = load([run / "config.yaml"]).train
+    assert recorded.sequence.acoustic_scale == load([]).decode.acoustic_scale
+    assert recorded.epochs == 2
+
+
+def test_the_control_goes_on_with_cross_entropy(small_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "control"
+    words = ["train", str(small_run), "--criterion=cross-entropy", f"--out={run}"]
+    assert main([*words, "--set=train.epochs=1"]) == 0
+    assert history_of(run)[0]["train_loss"] < history_of(small_run)[0]["train_loss"]
+
+
+def test_the_best_epoch_has_the_lowest_loss(
+    small_corpus: Path, lattices: Path, tmp_path: Path
+) -> None:
+    more = ("train.epochs=5", "train.learning_rate=0.1", "train.schedule=linear")
+    train(sequence_config(small_corpus, lattices, *more), tmp_path / "all")
+    best = int(np.argmin([entry["dev_loss"] for entry in history_of(tmp_path / "all")]))
+    few = (f"train.epochs={best + 1}", "train.schedule=list")
+    rates = [entry["learning_rate"] for entry in history_of(tmp_path / "all")]
+    listed = ", ".join(f"{number}: {rate}" for number, rate in enumerate(rates, start=1))
+    rates_of = f"train.learning_rates={{{listed}}}"
+    train(sequence_config(small_corpus, lattices, *few, rates_of), tmp_path / "few")
+    wanted, found = (read_network(tmp_path / name).model.state_dict() for name in ("few", "all"))
+    assert all(torch.equal(value, found[name]) for name, value in wanted.items())
+
+
+@pytest.mark.parametrize("batch", [1, 2, BATCHES + 1, BATCHES + 3])
+def test_killed_run_is_bit_for_bit_the_run_that_was_not(
+    batch: int,
+    small_corpus: Path,
+    lattices: Path,
+    undisturbed_smbr: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    config = sequence_config(small_corpus, lattices, f"train.save_minutes={10 * (batch % 2)}")
+    with at_batch(batch, kill), suppress(Killed):
+        train(config, tmp_path)
+    torch.manual_seed(batch)
+    train(config, tmp_path)
+    assert_same(states(tmp_path), undisturbed_smbr)
+
+
+def test_lattices_that_have_changed_are_refused(small_corpus: Path, tmp_path: Path) -> None:
+    folder = write_denlats(tmp_path / "denlats", "train", "dev")
+    train(sequence_config(small_corpus, folder, "train.epochs=1"), tmp_path / "run")
+    rng = np.random.default_rng(9)
+    write_lattices([("train0-0", make_lattice(np.ones(9, np.int32), rng))], folder / "lat.2.gz")
+    more = ("train.epochs=2", "data.max_skipped=1")
+    with pytest.raises(InputError, match="train0-0 has a second lattice; keep one of them"):
+        train(sequence_config(small_corpus, folder, *more), tmp_path / "run")
+    (folder / "lat.2.gz").unlink()
+    write_denlats(folder, "train", "dev", without="train0-0")
+    with pytest.raises(InputError, match=r"denlats: has changed since this run was started"):
+        train(sequence_config(small_corpus, folder, *more), tmp_path / "run")
+
+
+def test_utterances_without_lattice_are_named(
+    small_corpus: Path, tmp_path: Path, messages: Callable[[], str]
+) -> None:
+    folder = write_denlats(tmp_path / "denlats", "train", without="train0-1")
+    write_lattices([("train0-1", NO_PATH)], folder / "lat.2.gz")
+    more = (f"data.dev.lattices=[{write_denlats(tmp_path / 'dev', 'dev')}]", "train.epochs=1")
+    with pytest.raises(InputError, match=r"train: no lattice in .* for 1 of 12 utt.*: train0-1;"):
+        train(sequence_config(small_corpus, folder, *more), tmp_path / "refused")
+    train(sequence_config(small_corpus, folder, *more, "data.max_skipped=0.1"), tmp_path / "run")
+    assert "for 1 of 12 utterances: train0-1; they are skipped" in messages()
+    assert "lat.2.gz: the lattice of train0-1 has no path" in messages()
+
+
+def refused(small_corpus: Path, folder: Path, run: Path, *more: str) -> str:
+    with pytest.raises(InputError) as caught:
+        train(sequence_config(small_corpus, folder, *more), run)
+    return str(caught.value)
+
+
+def test_what_does_not_fit_is_refused(small_corpus: Path, lattices: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert f"{empty}: there is no lat.*.gz; make" in refused(small_corpus, empty, tmp_path / "a")
+    for key in ("tempo=0.1", "max_frames=10"):
+        said = refused(small_corpus, lattices, tmp_path / "b", f"train.{key}")
+        assert f"train.{key.replace('=', ' is ')}, but the lattices of smbr are of utter" in said
+    with pytest.raises(InputError, match=r"smbr, which wants data\.train\.lattices; make them"):
+        config_of(small_corpus, "train.criterion=smbr")
+    graph = tmp_path / "graph"
+    graph.mkdir()
+    more = ("train.sequence.silence_phones=null", f"data.graph=[{graph}]")
+    said = refused(small_corpus, lattices, tmp_path / "c", *more)
+    assert "silence.csl: not there; set train.sequence.silence_phones to" in said
+
+
+@pytest.mark.parametrize("frames", [0, 7])
+def test_lattices_of_other_frames_are_refused(
+    frames: int, small_corpus: Path, tmp_path: Path
+) -> None:
+    folder = write_denlats(tmp_path / "denlats", "train", "dev", without="train0-0")
+    rng = np.random.default_rng(1)
+    other = make_lattice(np.ones(max(frames, 1), np.int32), rng)
+    if not frames:
+        other.ilabel[:] = 0
+    write_lattices([("train0-0", other)], folder / "lat.2.gz")
+    said = refused(small_corpus, folder, tmp_path / "run")
+    wanted = "has 7 frames, but" if frames else "has no transition-ids, which say"
+    assert f"train0-0: the lattice {wanted}" in said
