@@ -25,7 +25,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
 STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
-TAKEN = re.compile(rf"features|cmvn|layer\d+|pdfs|monophones|{NAME}")  # which mean something else
+TAKEN = re.compile(rf"features|cmvn|layer\d+|pdfs|monophones|classes|{NAME}")  # which mean something else
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +148,8 @@ class Config:
                 raise InputError(
                     f"streams.{name} is of no stream of data.train.streams{nearest(name, known)}"
                 )
+        if self.data.classes:
+            self._refuse_labels_of_frames()
         learnt = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:
             if name not in learnt:
@@ -155,6 +157,17 @@ class Config:
                     f"data.train.labels.{name} is learnt by no output: give"
                     f" train.target_weights.{name}.pdfs a weight, or .monophones, or {name} where"
                     " the labels are whole numbers"
+                )
+
+    def _refuse_labels_of_frames(self) -> None:
+        for key, given in (
+            ("data.train.labels", self.data.train.label_names),
+            ("train.target_weights", self.train.target_weights),
+        ):
+            if given:
+                raise InputError(
+                    f"{key} is of labels of frames, but data.classes = {self.data.classes} has one"
+                    " an utterance; set one of the two"
                 )
 
     def save(self, path: Path) -> None:

@@ -27,7 +27,7 @@ class Cost(NamedTuple):
 
 
 Criterion = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], float], Cost]
-"""(outputs by name, targets by name, frames of the batch in all processes) -> their cost.
+"""(outputs by name, targets by name, labels of the batch in all processes) -> their cost.
 
 Outputs may be bfloat16, and a process may have no frame of a batch.
 """

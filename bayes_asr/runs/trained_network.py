@@ -24,13 +24,15 @@ class TrainedNetwork:
 
     front_ends: of each stream that the model reads; log_priors: of the labels of its first head,
     the pdfs, float64 [P]; other_log_priors: those of the other heads, by name, which runs of
-    version 0.1 lack.
+    version 0.1 lack; classes: what the outputs of the first head are called, where utterances are
+    classified.
     """
 
     model: AcousticModel
     front_ends: Mapping[str, FrontEnd]
     log_priors: Tensor
     other_log_priors: Mapping[str, Tensor] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
 
     def content(self) -> dict[str, Any]:
         """It as tensors and plain values."""
@@ -40,6 +42,7 @@ class TrainedNetwork:
             "front_ends": _pack_front_ends(self.front_ends),
             "log_priors": self.log_priors,
             "other_log_priors": dict(self.other_log_priors),
+            **({"classes": list(self.classes)} if self.classes else {}),
         }
 
     @classmethod
@@ -57,7 +60,10 @@ class TrainedNetwork:
             if name in priors and tuple(priors[name].shape) != (head.out_features,):
                 given = list(priors[name].shape)
                 raise ValueError(f"{given} priors for {head.out_features} {name}")
-        return cls(model, front_ends, priors.pop(model.outputs[0]), priors)
+        classes = tuple(content.get("classes", ()))
+        if len(classes) not in (0, len(content["log_priors"])):
+            raise ValueError(f"{len(classes)} classes for {len(content['log_priors'])} outputs")
+        return cls(model, front_ends, priors.pop(model.outputs[0]), priors, classes)
 
     def find_log_priors(self, head: str) -> Tensor:
         """Log priors of the labels of a head, float64 [P]; InputError where there are none."""
@@ -72,7 +78,7 @@ class TrainedNetwork:
     def of_part(self, part: AcousticModel, log_priors: Tensor) -> "TrainedNetwork":
         """The network of a part of the model (`nn/part.py`)."""
         read = {name: self.front_ends[name] for name in part.architecture["streams"]}
-        return TrainedNetwork(part, read, log_priors)
+        return TrainedNetwork(part, read, log_priors, classes=self.classes)
 
 
 def unpack_front_ends(content: Mapping[str, Mapping[str, Any]]) -> dict[str, FrontEnd]:

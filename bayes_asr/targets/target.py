@@ -12,12 +12,13 @@ class Target:
     """Labels of utterances, whole numbers from 0.
 
     labels: of an utterance, one for each frame [T] or one for all of it [1], as `per` says; size:
-    how many different ones there are.
+    how many different ones there are; names: what they are called, where they have names.
     """
 
     labels: Callable[[str], np.ndarray]
     size: int
     per: Literal["frame", "utterance"] = "frame"
+    names: tuple[str, ...] = ()
 
     def count(self, utterances: Iterable[str]) -> np.ndarray:
         """How often each label occurs in utterances, plus 0.5: float64 [size], as Kaldi's

@@ -94,7 +94,7 @@ def _train(
             run_epochs(training, train_set, dev_set)
     best = int(training.progress.dev_errors.argmin())
     error = training.progress.dev_errors[best]
-    LOGGER.info("trained: best dev frame error %.4f in epoch %d", error, best + 1)
+    LOGGER.info("trained: best dev error %.4f in epoch %d", error, best + 1)
 
 
 def _begin(
@@ -122,13 +122,14 @@ def _begin(
         model,
         _front_ends(data, {**surveys, **begun}),
         *group.from_first(lambda: _log_priors(data, list(architecture["heads"]))),
+        classes=data.targets[next(iter(architecture["heads"]))].names,
     )
     training = Training(
         config,
         run,
         device,
         network,
-        components.build_criterion(config.train),
+        components.build_criterion(config),
         components.build_optimizer(config.train, model),
         inputs,
         Progress(config.train.learning_rate),
