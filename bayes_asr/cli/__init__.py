@@ -27,6 +27,7 @@ VERBS = {
     "combine": "a run of the average of several networks, or of another head of one",
     "decode": "decode log-likelihoods into words and lattices",
     "rescore": "read lattices at other weights: n-best lists, least expected error, times",
+    "classify": "say which class each utterance is of, and how often that is wrong",
     "score": "count errors of a run; the LM weight is chosen on dev",
     "report": "tables and figures of runs",
     "wer": "count errors of a hypothesis against a reference",

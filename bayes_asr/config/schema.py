@@ -105,6 +105,7 @@ class ScoreConfig:
     conventions: tuple[str, ...]
     phone_map: Literal[48, 39] | None
     glm: str | None
+    durations: tuple[Annotated[float, Within(0.01, 1e6)], ...]
 
     def __post_init__(self) -> None:
         if self.glm and self.costs != "sclite":

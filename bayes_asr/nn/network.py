@@ -102,7 +102,7 @@ class AcousticModel(nn.Module):
                 f"residual adds what is read to the outputs, but it reads {inputs} numbers and has"
                 f" {layer.outputs} outputs{stride}; make them alike, or set residual to false"
             )
-        fastest = self._read_stride(number)
+        fastest = self.read_stride(number)
         for name in reads:
             if self.strides[name] != WHOLE and self.strides[name] % fastest:
                 raise InputError(
@@ -176,7 +176,7 @@ class AcousticModel(nn.Module):
         for number, layer in enumerate(self.layers):
             keys = None if self.names[number] in self._frozen else keys_B
             x = self._inputs(number, known, frames, wanted)
-            y = layer(x, frames.every(self._read_stride(number)), keys)
+            y = layer(x, frames.every(self.read_stride(number)), keys)
             known[self.names[number]] = x + y if self.residual[number] else y
         return {name: known[name] for name in wanted}
 
@@ -227,7 +227,7 @@ class AcousticModel(nn.Module):
             after.append(state)
         return known[self.top], after
 
-    def _read_stride(self, number: int) -> int:
+    def read_stride(self, number: int) -> int:
         """Of how many frames a layer reads one."""
         return min(self.strides[name] for name in self.reads[number])
 
@@ -236,7 +236,7 @@ class AcousticModel(nn.Module):
     ) -> Tensor:
         """What a layer reads [N, F]; what nobody reads later is forgotten."""
         later = wanted.union(*self.reads[number + 1 :])
-        stride = self._read_stride(number)
+        stride = self.read_stride(number)
         at = frames.every(stride)
         parts = [at.hold(known[n], self.strides[n] // stride) for n in self.reads[number]]
         for name in set(known) - later:
