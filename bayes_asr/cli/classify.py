@@ -104,7 +104,9 @@ def run(args: argparse.Namespace) -> None:
 def _read_classes(folders: Sequence[Path], config: Config) -> dict[str, str]:
     """The classes that data directories tell; empty where they do not."""
     files = [folder / str(config.data.classes) for folder in folders]
-    return {utt: name for file in files if is_there(file) for utt, name in read_mapping(file).items()}
+    return {
+        utt: name for file in files if is_there(file) for utt, name in read_mapping(file).items()
+    }
 
 
 def _identify(

@@ -25,7 +25,9 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 
 STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
-TAKEN = re.compile(rf"features|cmvn|layer\d+|pdfs|monophones|classes|{NAME}")  # which mean something else
+TAKEN = re.compile(
+    rf"features|cmvn|layer\d+|pdfs|monophones|classes|{NAME}"
+)  # which mean something else
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ def detection_ratios(log_likelihoods_UL: np.ndarray) -> np.ndarray:
 
     log_likelihoods_UL: of each class, or log posteriors less log priors.
     """
-    U, L = log_likelihoods_UL.shape
+    L = log_likelihoods_UL.shape[1]
     if L < 2:
         raise InputError(f"{L} class leaves nothing to tell apart; at least 2 are needed")
     columns = [

@@ -24,13 +24,15 @@ class Plan:
     """The variables of run.sh: these, and what the last three are made of.
 
     recipe_dir: the recipe's folder; builds_on: those of the recipes that have what it lacks;
-    data_dir: what is trained on; notices: what to know before it begins; changed: says that stage 0
+    data_dir: what is trained on; classifies: whether utterances are classified, not decoded;
+    notices: what to know before it begins; changed: says that stage 0
     is no longer complete, if so.
     """
 
     recipe_dir: str
     builds_on: tuple[str, ...]
     data_dir: str
+    classifies: bool
     notices: tuple[str, ...]
     changed: str
     options: Options
@@ -64,6 +66,7 @@ def make_plan(options: Options, root: Path) -> Plan:
         recipe_dir=recipe.folder,
         builds_on=recipe.builds_on,
         data_dir=options.kaldi_dir or options.out,
+        classifies=load([Path(file) for file in own]).data.classes is not None,
         notices=tuple(dict.fromkeys(notices)),
         changed=_say_change(options, preparation),
         options=options,
