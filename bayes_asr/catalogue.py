@@ -120,7 +120,7 @@ LAYERS = {
     "projection": "nn.pointwise:Projection",
     "norm": "nn.pointwise:Normalisation",
     "dropout": "nn.pointwise:Dropout",
-    "pool": "nn.pool:Pool",
+    "pool": "nn.pooling:Pool",
 }
 CRITERIA = {"cross-entropy": "nn.criteria:CrossEntropy"}
 OPTIMIZERS = {

@@ -179,7 +179,7 @@ def _write_attention(args: argparse.Namespace, out: Path, streams: Mapping[str, 
     write_matrices(weights, archive, archive.with_suffix(".scp"))
     if not args.draw:
         return
-    from bayes_asr.report.attention import draw_attention  # matplotlib may be missing
+    from bayes_asr.report.attention_figure import draw_attention  # matplotlib may be missing
 
     wanted = {utt: matrix for utt, matrix in iter_matrices(archive) if utt in args.draw}
     for utt, matrix in wanted.items():

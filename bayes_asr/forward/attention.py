@@ -11,7 +11,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.features.streams import StoredStreams
 from bayes_asr.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.frames import WHOLE
-from bayes_asr.nn.pool import Pool
+from bayes_asr.nn.pooling import Pool
 
 
 def find_pools(network: LogLikelihoods) -> dict[str, Pool]:

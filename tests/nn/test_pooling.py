@@ -11,7 +11,7 @@ from torch import Tensor
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import WHOLE, Frames, pack, unpack
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.nn.pool import Pool
+from bayes_asr.nn.pooling import Pool
 from tests.support.nn_layers import INPUTS, STREAM, stacked
 
 LENGTHS = (11, 7, 4, 1)
