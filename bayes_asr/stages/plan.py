@@ -8,6 +8,7 @@ from typing import Any
 
 from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes
+from bayes_asr.config.merge import load_section
 from bayes_asr.stages.checks import check_options
 from bayes_asr.stages.choices import Options
 from bayes_asr.stages.preparation import Preparation, plan_preparation, trains_gmms
@@ -66,7 +67,7 @@ def make_plan(options: Options, root: Path) -> Plan:
         recipe_dir=recipe.folder,
         builds_on=recipe.builds_on,
         data_dir=options.kaldi_dir or options.out,
-        classifies=load([Path(file) for file in own]).data.classes is not None,
+        classifies=load_section("data", [Path(file) for file in own]).classes is not None,
         notices=tuple(dict.fromkeys(notices)),
         changed=_say_change(options, preparation),
         options=options,
