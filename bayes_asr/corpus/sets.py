@@ -191,8 +191,8 @@ def open_set(
     """
     directories = locate_all(config, name, "features")
     paths, alignments = _open_first_labels(config, name, directories, open_pipe, index, like)
-    by_index = index is not None and not config.data.classes  # whose lengths are of the features
-    read = partial(index_utterances, index=index) if by_index else list_utterances
+    kept = None if config.data.classes else index  # classes have their lengths of the features
+    read = partial(index_utterances, index=kept) if kept else list_utterances
 
     def list_all(places: Sequence[Path]) -> list[Listing]:
         return [read(place, alignments, open_pipe, moves=config.data.moves) for place in places]

@@ -122,7 +122,8 @@ class Identified:
     def line(self, what: str) -> str:
         """One line: "test: 6 of 48 wrong, 12.50 % [5.94, 24.72], C_avg 0.0682, LRE17 0.2214"."""
         low, high = self.interval
-        costs = (math.nan if cost is None else cost for cost in self.costs().values())
-        return "{}: {} of {} wrong, {:.2f} % [{:.2f}, {:.2f}], C_avg {:.4f}, LRE17 {:.4f}".format(
-            *(printable(what), self.errors, len(self.utterances), self.rate, low, high, *costs)
+        c_avg, lre17 = (math.nan if cost is None else cost for cost in self.costs().values())
+        return (
+            f"{printable(what)}: {self.errors} of {len(self.utterances)} wrong, {self.rate:.2f} %"
+            f" [{low:.2f}, {high:.2f}], C_avg {c_avg:.4f}, LRE17 {lre17:.4f}"
         )

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -39,17 +38,13 @@ class Classes:
         self._numbers = {name: number for number, name in enumerate(self.names)}
         for utt in lengths:
             check_class(given[utt], utt, self.where(utt), self.names)
+        said = "\n".join(f"{utt} {given[utt]}" for utt in lengths)
+        self.digest = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     @property
     def parts(self) -> "Sequence[Classes]":
         """Themselves, or those of several directories."""
         return (self,)
-
-    @cached_property
-    def digest(self) -> str:
-        """A hash of them."""
-        said = "\n".join(f"{utt} {self._given[utt]}" for utt in self.lengths)
-        return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     @property
     def targets(self) -> dict[str, Target]:
