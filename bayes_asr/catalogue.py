@@ -151,6 +151,7 @@ LAYERS = {
     "projection": "nn.pointwise:Projection",
     "norm": "nn.pointwise:Normalisation",
     "dropout": "nn.pointwise:Dropout",
+    "pool": "nn.pooling:Pool",
 }
 CRITERIA = {
     "cross-entropy": Criterion("nn.criteria:CrossEntropy"),

@@ -88,7 +88,7 @@ class Epoch:
                 Path(run),
                 torch.device("cpu"),
                 TrainedNetwork(model, self.front_ends, torch.from_numpy(self.log_priors)),
-                components.build_criterion(self.config.train),
+                components.build_criterion(self.config),
                 components.build_optimizer(self.config.train, model),
                 {},
                 Progress(self.config.train.learning_rate),
@@ -103,7 +103,7 @@ class Epoch:
         model.train()
         optimizer = components.build_optimizer(options, model)
         step = Step(model, optimizer, max_gradient_norm=options.max_gradient_norm)
-        criterion = components.build_criterion(options)
+        criterion = components.build_criterion(self.config)
         start = time.perf_counter()
         for batch in self.batches:
             outputs = model(batch.streams, batch.frames, batch.keys_B)

@@ -5,7 +5,13 @@ ranges; `merge` lays files and `--set a.b=c` over base.yaml; `explain` says what
 """
 
 from bayes_asr.config.decoding_keys import DecodeConfig
-from bayes_asr.config.inputs import DataConfig, FeatureConfig, SetConfig, StreamConfig
+from bayes_asr.config.inputs import (
+    DataConfig,
+    FeatureConfig,
+    LabelledSetConfig,
+    SetConfig,
+    StreamConfig,
+)
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import (
     Config,
@@ -23,6 +29,7 @@ __all__ = [
     "DataConfig",
     "DecodeConfig",
     "FeatureConfig",
+    "LabelledSetConfig",
     "ModelConfig",
     "RecipeConfig",
     "ScoreConfig",

@@ -51,6 +51,7 @@ class DataConfig:
     train: LabelledSetConfig
     dev: LabelledSetConfig
     test: SetConfig
+    classes: str | None
     graph: tuple[str, ...]
     expected_dims: tuple[Units, ...]
     held_out: Annotated[float, Within(0, 0.5)]

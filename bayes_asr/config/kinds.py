@@ -121,6 +121,17 @@ class DropoutKind:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PoolKind:
+    """One vector of the frames of an utterance, or of each segment of it."""
+
+    of: Literal["last", "mean", "attention"]
+    segment: Annotated[int, Within(0, 1_000_000)]
+    shift: Annotated[int, Within(1, 1_000_000)]
+    units: Units
+    directions: Annotated[int, Within(1, 2)] | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class KindsConfig:
     """What a layer has where it does not say so itself, by its kind."""
 
@@ -131,3 +142,4 @@ class KindsConfig:
     projection: ProjectionKind
     norm: NormKind
     dropout: DropoutKind
+    pool: PoolKind

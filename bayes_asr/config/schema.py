@@ -26,7 +26,9 @@ from bayes_asr.files import replacing
 
 FIRST_STREAM = "features"
 STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
-TAKEN = re.compile(rf"features|cmvn|layer\d+|pdfs|monophones|{NAME}")  # which mean something else
+TAKEN = re.compile(
+    rf"features|cmvn|layer\d+|pdfs|monophones|classes|{NAME}"
+)  # which mean something else
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,7 @@ class ScoreConfig:
     conventions: tuple[str, ...]
     phone_map: Literal[48, 39] | None
     glm: str | None
+    durations: tuple[Annotated[float, Within(0.01, 1e6)], ...]
 
     def __post_init__(self) -> None:
         if self.glm and self.costs != "sclite":
@@ -167,6 +170,8 @@ class Config:
                 f"train.criterion is {self.train.criterion}, which wants data.train.lattices; make"
                 " them by bayes-asr denlats, and name their folder there"
             )
+        if self.data.classes:
+            self._refuse_labels_of_frames()
         learnt = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:
             if name not in learnt:
@@ -174,6 +179,18 @@ class Config:
                     f"data.train.labels.{name} is learnt by no output: give"
                     f" train.target_weights.{name}.pdfs a weight, or .monophones, or {name} where"
                     " the labels are whole numbers"
+                )
+
+    def _refuse_labels_of_frames(self) -> None:
+        for key, given in (
+            ("data.train.labels", self.data.train.label_names),
+            ("train.target_weights", self.train.target_weights),
+            ("data.train.lattices", self.data.train.lattices),
+        ):
+            if given:
+                raise InputError(
+                    f"{key} is of labels of frames, but data.classes = {self.data.classes} has one"
+                    " an utterance; set one of the two"
                 )
 
     def save(self, path: Path) -> None:

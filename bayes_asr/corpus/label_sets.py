@@ -18,7 +18,7 @@ def name_targets(labels: Mapping[str, Labels]) -> dict[str, Target]:
     }
 
 
-def check_lengths(alignments: Alignments, labels: Labels, lengths: Mapping[str, int]) -> None:
+def check_lengths(alignments: Labels, labels: Labels, lengths: Mapping[str, int]) -> None:
     """InputError for an utterance with more or fewer labels than frames in the alignments."""
     counts = dict(labels.lengths.items())
     for utt, frames in lengths.items():

@@ -7,24 +7,23 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.features.stored import Features
-from bayes_asr.targets.alignments import Alignments
 from bayes_asr.targets.labels import Labels
 from bayes_asr.targets.target import Target
 
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """Utterances that have features and an alignment, with their lengths in frames.
+    """Utterances that have features and an alignment, or a class, with their lengths in frames.
 
     streams: features by the name of the stream; targets: what they are labelled with, by name;
-    alignments: where lengths and the model of the pdfs come from; labels: further label sets, by
+    alignments: where lengths come from, or the classes; labels: further label sets, by
     name; parts: the lengths of several sets that this one is of, by name, or nothing; kept: what
     networks read of utterances, as far as it is held in memory.
     """
 
     streams: Mapping[str, Features]
     targets: Mapping[str, Target]
-    alignments: Alignments
+    alignments: Labels
     lengths: Mapping[str, int]
     labels: Mapping[str, Labels] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

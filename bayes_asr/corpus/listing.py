@@ -15,7 +15,7 @@ from bayes_asr.tables.joined import join_data_dirs
 from bayes_asr.tables.scp import Moves, is_pipe, list_archives
 from bayes_asr.tables.sorted import SortedTable, decode, encode, join_tables
 from bayes_asr.tables.text import DataDir, read_data_dir
-from bayes_asr.targets.alignments import Alignments
+from bayes_asr.targets.labels import Labels
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Listing:
 
 
 def list_utterances(
-    directory: Path, alignments: Alignments, open_pipe: OpenPipe | None, moves: Moves = ()
+    directory: Path, alignments: Labels, open_pipe: OpenPipe | None, moves: Moves = ()
 ) -> Listing:
     """Read the tables of a data directory, and compare them with alignments."""
     data = read_data_dir(directory, open_pipe=open_pipe, moves=moves)
@@ -60,7 +60,7 @@ def join_listings(listings: Sequence[Listing]) -> Listing:
 
 def index_utterances(
     directory: Path,
-    alignments: Alignments,
+    alignments: Labels,
     open_pipe: OpenPipe | None,
     index: Index,
     moves: Moves = (),

@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.config import Config, DataConfig
+from bayes_asr.config import Config, DataConfig, LabelledSetConfig
 from bayes_asr.corpus.alignments_index import index_alignments, open_labels
+from bayes_asr.corpus.classified import open_classes
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.label_sets import check_labels, check_lengths, join_labels, name_targets
 from bayes_asr.corpus.labelled import LabelledSet
@@ -23,6 +24,8 @@ from bayes_asr.tables.joined import check_statistics, join_data_dirs
 from bayes_asr.tables.sorted import split_table
 from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.targets.alignments import Alignments, JoinedAlignments, check_transitions
+from bayes_asr.targets.classes import CLASSES
+from bayes_asr.targets.labels import Labels
 
 MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
 NAMED = 5  # how many utterances a message names
@@ -159,23 +162,37 @@ def open_sets(
     """
     train = open_set(config, "train", open_pipe, index)
     _announce_dimension(train.features, config.data)
-    candidates = (*config.data.dev.alignments, *config.data.dev.alignments_all_of)
-    if not any((Path(config.data.dir) / path).exists() for path in candidates):
+    if not _is_labelled(config, config.data.dev):
         return _held_out(train, config.data.held_out)
-    dev = open_set(config, "dev", open_pipe, index)
+    dev = open_set(config, "dev", open_pipe, index, like=train)
     _check_alike(train, dev)
     return train, dev
 
 
+def _is_labelled(config: Config, some: LabelledSetConfig) -> bool:
+    """Whether a set has labels of its own."""
+    candidates = (*some.alignments, *some.alignments_all_of)
+    if config.data.classes:
+        folders = (*some.features, *some.features_all_of)
+        candidates = tuple(f"{folder}/{config.data.classes}" for folder in folders)
+    return any((Path(config.data.dir) / path).exists() for path in candidates)
+
+
 def open_set(
-    config: Config, name: str, open_pipe: OpenPipe | None = None, index: Index | None = None
+    config: Config,
+    name: str,
+    open_pipe: OpenPipe | None = None,
+    index: Index | None = None,
+    like: LabelledSet | None = None,
 ) -> LabelledSet:
-    """Open all streams and label sets of a set, and report which utterances lack any of them."""
+    """Open all streams and label sets of a set, and report which utterances lack any of them.
+
+    like: the set whose classes are those of this one.
+    """
     directories = locate_all(config, name, "features")
-    paths = locate_all(config, name, "alignments")
-    aligned = [index_alignments(path, index) if index else Alignments(path) for path in paths]
-    alignments = aligned[0] if len(aligned) == 1 else JoinedAlignments(aligned)
-    read = partial(index_utterances, index=index) if index else list_utterances
+    paths, alignments = _open_first_labels(config, name, directories, open_pipe, index, like)
+    kept = None if config.data.classes else index  # classes have their lengths of the features
+    read = partial(index_utterances, index=kept) if kept else list_utterances
 
     def list_all(places: Sequence[Path]) -> list[Listing]:
         return [read(place, alignments, open_pipe, moves=config.data.moves) for place in places]
@@ -188,12 +205,14 @@ def open_set(
     found = join_listings(listings)
     streams = {FEATURES: _open_features(config, FEATURES, found.data, open_pipe)}
     report("features", directories, found.without_features)
-    report("alignment", paths, found.without_alignment)
+    report("class" if config.data.classes else "alignment", paths, found.without_alignment)
     if not found.lengths:
+        said = "a class in", "classes", "data.classes"
+        if not config.data.classes:
+            said = "an alignment in", "alignments", f"data.{name}.alignments"
         raise InputError(
-            f"{name}: none of the {found.total} utterances of {_join(directories)} has an"
-            f" alignment in {_join(paths)}; name the alignments of these utterances as"
-            f" data.{name}.alignments"
+            f"{name}: none of the {found.total} utterances of {_join(directories)} has {said[0]}"
+            f" {_join(paths)}; name the {said[1]} of these utterances as {said[2]}"
         )
     lengths = found.lengths
     for stream in config.data.train.stream_names:
@@ -212,6 +231,25 @@ def open_set(
     parts = _name_parts(directories, [split_table(one.lengths, lengths)[0] for one in listings])
     targets = {**alignments.targets, **name_targets(labels)}
     return LabelledSet(streams, targets, alignments, lengths, labels, parts)
+
+
+def _open_first_labels(
+    config: Config,
+    name: str,
+    directories: Sequence[Path],
+    open_pipe: OpenPipe | None,
+    index: Index | None,
+    like: LabelledSet | None,
+) -> tuple[list[Path], Labels]:
+    """The alignments of a set, or its classes, and where they are."""
+    if file := config.data.classes:
+        tables = _read_data_dirs(config, directories, open_pipe).parts
+        names = like.targets[CLASSES].names if like else ()
+        found = open_classes(file, tables, names, open_pipe)
+        return [path / file for path in directories], found
+    paths = locate_all(config, name, "alignments")
+    aligned = [index_alignments(path, index) if index else Alignments(path) for path in paths]
+    return paths, aligned[0] if len(aligned) == 1 else JoinedAlignments(aligned)
 
 
 def _join(places: Sequence[Path]) -> str:
@@ -292,7 +330,8 @@ def _announce_dimension(features: Features, data: DataConfig) -> None:
 
 
 def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
-    check_transitions(train.alignments, dev.alignments)
+    if isinstance(train.alignments, Alignments) and isinstance(dev.alignments, Alignments):
+        check_transitions(train.alignments, dev.alignments)
     for label, labels in dev.labels.items():
         check_labels(train.labels[label], labels)
     for name, features in dev.streams.items():

@@ -51,7 +51,7 @@ def check_corpus(
     checks: list[Check] = []
     with collect_messages(checks, "training data", blocking=True):
         streams = dict.fromkeys((FEATURES, *config.data.train.stream_names), 1)
-        architecture(config.model, streams, dict.fromkeys(target_weights(config.train), 1))
+        architecture(config.model, streams, dict.fromkeys(target_weights(config), 1))
         train, dev = training_and_dev(config, open_pipe)
         plan = plan_network(config, train)
         heads = plan["heads"]
@@ -131,7 +131,7 @@ def _estimate_resources(
         f"about {format_gib(needed)} for {weights // 4} parameters and a batch of {frames} frames,"
         f" beside the program; {'unknown' if free is None else format_gib(free)} free",
     )
-    written = CHECKPOINTS * weights + 4 * outputs["pdfs"] * sum(dev.lengths.values())
+    written = CHECKPOINTS * weights + 4 * outputs.get("pdfs", 0) * sum(dev.lengths.values())
     free_disk = shutil.disk_usage(out).free
     yield Check(
         "disk",

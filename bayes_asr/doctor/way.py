@@ -20,6 +20,7 @@ from bayes_asr.corpus.sets import (
     features_of,
     locate,
     locate_model,
+    open_set,
     stream_dirs,
 )
 from bayes_asr.decode.archive import choose_decoder
@@ -43,6 +44,7 @@ from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
+from bayes_asr.targets.classes import CLASSES
 from bayes_asr.train.components import architecture, target_weights
 
 DECODED = ("dev", "test")  # sets
@@ -120,9 +122,9 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
     if config.train.tensorboard:
         check_available()
     streams = _open_streams(config, "train", open_pipe)
-    _, model = _read_model(config)
     sizes = {name: some[some.utterances[0]].shape[1] for name, some in streams.items()}
-    heads = {**dict.fromkeys(target_weights(config.train), 1), "pdfs": model.num_pdfs}
+    decoded, outputs = next(iter(target_weights(config))), _count_outputs(config, open_pipe)
+    heads = {**dict.fromkeys(target_weights(config), 1), decoded: outputs}
     with torch.device("meta"):  # counted, not made
         network = AcousticModel(**architecture(config.model, sizes, heads))
     needed = CHECKPOINTS * 4 * sum(p.numel() for p in network.parameters())
@@ -133,7 +135,14 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
             f" {format_gib(free)} are free; free some space, or choose another --out"
         )
     values = sum(sizes.values())
-    yield Check("training", "ok", f"{values} values for the network, {model.num_pdfs} pdfs")
+    yield Check("training", "ok", f"{values} values for the network, {outputs} {decoded}")
+
+
+def _count_outputs(config: Config, open_pipe: OpenPipe | None) -> int:
+    """How many outputs the first head has."""
+    if config.data.classes:
+        return open_set(config, "train", open_pipe).targets[CLASSES].size
+    return _read_model(config)[1].num_pdfs
 
 
 def _open_streams(config: Config, name: str, open_pipe: OpenPipe | None) -> dict[str, Features]:
@@ -160,6 +169,8 @@ def _look_at_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Ite
 
 
 def _look_at_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+    if config.data.classes:
+        return  # there is nothing to decode
     trouble = choose_decoder("embedded", Path(), "").find_trouble()
     if trouble:
         raise InputError(trouble)
@@ -168,6 +179,9 @@ def _look_at_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> It
 
 def _look_at_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
     """Whether each set that is decoded has the reference that its hypotheses are compared with."""
+    if config.data.classes:
+        yield from _look_at_classes(config, open_pipe)
+        return
     for name in DECODED:
         if config.score.glm:
             stm = data_with_stm(config, name) / "stm"
@@ -186,6 +200,14 @@ def _look_at_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> 
             said = describe_lacking(data, lacking, config.score.text)
             raise InputError(f"{said}; write what they say, or take these utterances out")
         yield Check(f"{name} reference", "ok", str(path))
+
+
+def _look_at_classes(config: Config, open_pipe: OpenPipe | None) -> Iterator[Check]:
+    """Whether the utterances that are to be scored have classes of the training set."""
+    train = open_set(config, "train", open_pipe)
+    for name in DECODED:
+        found = open_set(config, name, open_pipe, like=train)
+        yield Check(f"{name} reference", "ok", f"{len(found.lengths)} utterances")
 
 
 def _look_at_report(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:

@@ -34,6 +34,7 @@ class LogLikelihoods(nn.Module):
     """A trained network: features [T, F] -> log p(pdf|x) - log p(pdf) [T, P], unscaled float32;
     or the posteriors of its first head, or where it has none, its last layer [T, H].
 
+    A network that classifies utterances has one row of an utterance [1, P].
     A network of several streams takes the features of each, by name, each at its own rate. The
     front end of the run is applied here, so the features are those on disk. It computes in
     double precision: in single, the sums of a matrix product depend on the size of the batch, and
@@ -135,7 +136,7 @@ class LogLikelihoods(nn.Module):
         packed = {name: pack([one[name] for one in inputs]) for name in self.front_ends}
         _, frames, order = next(iter(packed.values()))
         hidden_NH = self.model.hidden({name: x_NF for name, (x_NF, *_) in packed.items()}, frames)
-        return [self._read_out(one) for one in unpack(hidden_NH, frames, order)]
+        return [self._read_out(one) for one in unpack(hidden_NH, self.model.steps(frames), order)]
 
     @torch.no_grad()
     def advance(self, matrix: np.ndarray, states: States) -> tuple[Tensor, States]:

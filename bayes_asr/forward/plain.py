@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FrontEnd, regression_weights
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import Frames, say_stride
 from bayes_asr.nn.network import AcousticModel
 
 
@@ -31,8 +31,8 @@ class PlainNetwork(nn.Module):
         strided = [name for name, stride in model.strides.items() if stride > 1]
         if strided:
             raise InputError(
-                f"layer {strided[0]} computes one of {model.strides[strided[0]]} frames, which no"
-                " exporter writes down for every length; train a network with stride: 1"
+                f"layer {strided[0]} computes {say_stride(model.strides[strided[0]])}, which no"
+                " exporter writes down for every length; train a network with stride: 1 and no pool"
             )
         self.model, self.front_ends = deepcopy(model), front_ends
         for number, front_end in enumerate(front_ends.values()):

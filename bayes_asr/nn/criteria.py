@@ -27,7 +27,7 @@ class Cost(NamedTuple):
 
 
 Criterion = Callable[[Mapping[str, Tensor], Mapping[str, Any], float], Cost]
-"""(outputs by name, targets by name, frames of the batch in all processes) -> their cost.
+"""(outputs by name, targets by name, labels of the batch in all processes) -> their cost.
 
 A target is a tensor of labels, or a list of what else the criterion reads of each utterance.
 

@@ -17,6 +17,14 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+WHOLE = 2**40
+"""A stride that is longer than any sequence: of each there is one frame."""
+
+
+def say_stride(stride: int) -> str:
+    """At which frames of a sequence something is computed."""
+    return "one frame an utterance" if stride == WHOLE else f"one of {stride} frames"
+
 
 @dataclass(frozen=True)
 class Frames:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from bayes_asr.catalogue import LAYERS, find
 from bayes_asr.errors import InputError
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import WHOLE, Frames, say_stride
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear
 
@@ -32,7 +32,8 @@ class AcousticModel(nn.Module):
     or `sum`; perhaps `residual`, whether what it reads is added to its outputs; and the options of
     that kind.
     heads: how many outputs each has, by name. head_reads: the layer that a head reads, by its name;
-    the others read the last layer.
+    the others read the last layer. of_utterances: heads with one row of outputs for each utterance,
+    which read a layer that has pooled all of it; the others have one for each frame.
     `architecture` holds these arguments as plain values.
 
     Behind layers with a stride, layers compute fewer frames. Where a layer also reads what has more
@@ -45,6 +46,7 @@ class AcousticModel(nn.Module):
         layers: Sequence[Mapping[str, Any]],
         heads: Mapping[str, int],
         head_reads: Mapping[str, str] | None = None,
+        of_utterances: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.architecture: dict[str, Any] = {
@@ -52,6 +54,7 @@ class AcousticModel(nn.Module):
             "layers": [dict(layer) for layer in layers],
             "heads": dict(heads),
             **({"head_reads": dict(head_reads)} if head_reads else {}),
+            **({"of_utterances": list(of_utterances)} if of_utterances else {}),
         }
         self.outputs = tuple(heads)
         self.names = [str(layer["name"]) for layer in layers]
@@ -68,6 +71,8 @@ class AcousticModel(nn.Module):
                 name = f"layer {described['name']} ({described['kind']})"
                 raise InputError(f"{name}: {error}") from None
         self.head_layers = [(head_reads or {}).get(head, self.names[-1]) for head in heads]
+        self.of_utterances = frozenset(of_utterances)
+        self._check_pooled()
         built = [
             Linear(self.sizes[name], size)
             for name, size in zip(self.head_layers, heads.values(), strict=True)
@@ -92,21 +97,21 @@ class AcousticModel(nn.Module):
             inputs = self._check_sum(reads)
         layer: Layer = find(LAYERS[described["kind"]])(inputs, number, **options)
         if self.residual[number] and (layer.outputs != inputs or layer.stride > 1):
-            stride = f" and stride {layer.stride}" if layer.stride > 1 else ""
+            stride = f" of {say_stride(layer.stride)}" if layer.stride > 1 else ""
             raise InputError(
                 f"residual adds what is read to the outputs, but it reads {inputs} numbers and has"
                 f" {layer.outputs} outputs{stride}; make them alike, or set residual to false"
             )
-        fastest = self._read_stride(number)
+        fastest = self.read_stride(number)
         for name in reads:
-            if self.strides[name] % fastest:
+            if self.strides[name] != WHOLE and self.strides[name] % fastest:
                 raise InputError(
                     f"reads one of {fastest} frames of one layer and one of {self.strides[name]} of"
                     f" {name}, which is no multiple of it; choose other strides"
                 )
         self.layers.append(layer)
         self.sizes[described["name"]] = layer.outputs
-        self.strides[described["name"]] = layer.stride * fastest
+        self.strides[described["name"]] = min(layer.stride * fastest, WHOLE)
 
     def _check_sum(self, reads: Sequence[str]) -> int:
         """The size of what is added up; InputError for different sizes."""
@@ -119,34 +124,61 @@ class AcousticModel(nn.Module):
                 )
         return self.sizes[first]
 
+    def _check_pooled(self) -> None:
+        """InputError for a head of utterances on a layer of frames."""
+        for head, name in zip(self.outputs, self.head_layers, strict=True):
+            if head in self.of_utterances and self.strides[name] != WHOLE:
+                raise InputError(
+                    f"head {head} has one label an utterance, but it reads layer {name}, which has"
+                    " many frames of it: put a layer before it that pools all of them, {kind: pool}"
+                )
+
     def forward(
         self, streams: Streams, frames: Frames, keys_B: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Return the logits of each head [N, outputs] for packed features.
+        """Return the logits of each head [N, outputs], or [B, outputs] of utterances, for packed
+        features.
 
         keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
         """
         known = self._compute(self.head_layers, streams, frames, keys_B)
         heads = zip(self.outputs, self.heads, self.head_layers, strict=True)
-        return {name: head(known[layer]) for name, head, layer in heads}
+        return {
+            name: head(
+                known[layer]
+                if name in self.of_utterances
+                else frames.hold(known[layer], self.strides[layer])
+            )
+            for name, head, layer in heads
+        }
 
     def hidden(self, streams: Streams, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
-        """Return what the first head reads [N, H], or where there are no heads, the outputs of the
-        last layer; arguments as in `forward`.
+        """Return what the first head reads, at `steps` of the frames [N, H], or where there are no
+        heads, the outputs of the last layer; arguments as in `forward`.
         """
-        return self._compute([self.top], streams, frames, keys_B)[self.top]
+        known = self._compute([self.top], streams, frames, keys_B)[self.top]
+        return known if self.labels_utterances else frames.hold(known, self.strides[self.top])
+
+    @property
+    def labels_utterances(self) -> bool:
+        """Whether the first head has one row of outputs for each utterance."""
+        return bool(self.of_utterances.intersection(self.outputs[:1]))
+
+    def steps(self, frames: Frames) -> Frames:
+        """Where the rows of `hidden` lie, and those of the first head."""
+        return frames.every(WHOLE) if self.labels_utterances else frames
 
     def _compute(
         self, wanted: Iterable[str], streams: Streams, frames: Frames, keys_B: Tensor | None
     ) -> dict[str, Tensor]:
-        """The outputs [N, H] of the layers `wanted`, at every frame."""
+        """The outputs [M, H] of the layers `wanted`, at the frames that each computes."""
         known, wanted = dict(streams), set(wanted)
         for number, layer in enumerate(self.layers):
             keys = None if self.names[number] in self._frozen else keys_B
             x = self._inputs(number, known, frames, wanted)
-            y = layer(x, frames.every(self._read_stride(number)), keys)
+            y = layer(x, frames.every(self.read_stride(number)), keys)
             known[self.names[number]] = x + y if self.residual[number] else y
-        return {name: frames.hold(known[name], self.strides[name]) for name in wanted}
+        return {name: known[name] for name in wanted}
 
     @property
     def top(self) -> str:
@@ -195,7 +227,7 @@ class AcousticModel(nn.Module):
             after.append(state)
         return known[self.top], after
 
-    def _read_stride(self, number: int) -> int:
+    def read_stride(self, number: int) -> int:
         """Of how many frames a layer reads one."""
         return min(self.strides[name] for name in self.reads[number])
 
@@ -204,7 +236,7 @@ class AcousticModel(nn.Module):
     ) -> Tensor:
         """What a layer reads [N, F]; what nobody reads later is forgotten."""
         later = wanted.union(*self.reads[number + 1 :])
-        stride = self._read_stride(number)
+        stride = self.read_stride(number)
         at = frames.every(stride)
         parts = [at.hold(known[n], self.strides[n] // stride) for n in self.reads[number]]
         for name in set(known) - later:

@@ -50,6 +50,7 @@ def _take(model: AcousticModel, last: str, heads: Sequence[str]) -> AcousticMode
             {name: size for name, size in whole["streams"].items() if name in needed},
             [whole["layers"][number] for number in taken],
             {name: whole["heads"][name] for name in heads},
+            of_utterances=[name for name in heads if name in model.of_utterances],
         )
     part.layers = nn.ModuleList(model.layers[number] for number in taken)
     part.heads = nn.ModuleList(model.heads[model.outputs.index(name)] for name in heads)

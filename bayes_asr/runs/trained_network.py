@@ -25,7 +25,8 @@ class TrainedNetwork:
     front_ends: of each stream that the model reads; log_priors: of the labels of its first head,
     the pdfs, float64 [P]; other_log_priors: those of the other heads, by name, which runs of
     version 0.1 lack; speakers: the parameters of activations that each speaker has instead of the
-    model's own, by the names of `AcousticModel.activation_parameters`.
+    model's own, by the names of `AcousticModel.activation_parameters`; classes: what the outputs of
+    the first head are called, where utterances are classified.
     """
 
     model: AcousticModel
@@ -33,6 +34,7 @@ class TrainedNetwork:
     log_priors: Tensor
     other_log_priors: Mapping[str, Tensor] = field(default_factory=dict)
     speakers: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
 
     def content(self) -> dict[str, Any]:
         """It as tensors and plain values."""
@@ -43,6 +45,7 @@ class TrainedNetwork:
             "log_priors": self.log_priors,
             "other_log_priors": dict(self.other_log_priors),
             **({"speakers": dict(self.speakers)} if self.speakers else {}),
+            **({"classes": list(self.classes)} if self.classes else {}),
         }
 
     @classmethod
@@ -63,7 +66,10 @@ class TrainedNetwork:
         speakers = content.get("speakers", {})
         for speaker, values in speakers.items():
             _check_speaker(speaker, values, model)
-        return cls(model, front_ends, priors.pop(model.outputs[0]), priors, speakers)
+        classes = tuple(content.get("classes", ()))
+        if len(classes) not in (0, len(content["log_priors"])):
+            raise ValueError(f"{len(classes)} classes for {len(content['log_priors'])} outputs")
+        return cls(model, front_ends, priors.pop(model.outputs[0]), priors, speakers, classes)
 
     def find_log_priors(self, head: str) -> Tensor:
         """Log priors of the labels of a head, float64 [P]; InputError where there are none."""
@@ -78,7 +84,7 @@ class TrainedNetwork:
     def of_part(self, part: AcousticModel, log_priors: Tensor) -> "TrainedNetwork":
         """The network of a part of the model (`nn/part.py`)."""
         read = {name: self.front_ends[name] for name in part.architecture["streams"]}
-        return TrainedNetwork(part, read, log_priors, speakers=self.speakers)
+        return TrainedNetwork(part, read, log_priors, speakers=self.speakers, classes=self.classes)
 
 
 def _check_speaker(speaker: str, values: Mapping[str, Tensor], model: AcousticModel) -> None:

@@ -29,6 +29,7 @@ class Convention:
 CONVENTIONS: dict[Metric, tuple[Convention, ...]] = {
     "per": (Convention("strict"), Convention("forgiving", frozenset({"sil"}))),
     "wer": (Convention("plain"),),
+    "error": (Convention("plain"),),
 }
 """Those of each metric that are counted where none are named."""
 

@@ -16,7 +16,8 @@ from bayes_asr.score.word_network import align_marked
 from bayes_asr.tables.binary import split_words
 from bayes_asr.tables.side_files import check, read_json, take
 
-Metric = Literal["per", "wer"]
+Metric = Literal["per", "wer", "error"]
+"""Of phones, of words, or of classified utterances."""
 
 
 @dataclass(frozen=True)

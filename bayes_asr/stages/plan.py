@@ -8,6 +8,7 @@ from typing import Any
 
 from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes
+from bayes_asr.config.merge import load_section
 from bayes_asr.stages.checks import check_options
 from bayes_asr.stages.choices import Options
 from bayes_asr.stages.preparation import Preparation, plan_preparation, trains_gmms
@@ -24,13 +25,15 @@ class Plan:
     """The variables of run.sh: these, and what the last three are made of.
 
     recipe_dir: the recipe's folder; builds_on: those of the recipes that have what it lacks;
-    data_dir: what is trained on; notices: what to know before it begins; changed: says that stage 0
+    data_dir: what is trained on; classifies: whether utterances are classified, not decoded;
+    notices: what to know before it begins; changed: says that stage 0
     is no longer complete, if so.
     """
 
     recipe_dir: str
     builds_on: tuple[str, ...]
     data_dir: str
+    classifies: bool
     notices: tuple[str, ...]
     changed: str
     options: Options
@@ -66,6 +69,7 @@ def make_plan(options: Options, root: Path) -> Plan:
         recipe_dir=recipe.folder,
         builds_on=recipe.builds_on,
         data_dir=options.kaldi_dir or options.out,
+        classifies=load_section("data", [Path(file) for file in own]).classes is not None,
         notices=tuple(dict.fromkeys(notices)),
         changed=_say_change(options, preparation),
         options=options,

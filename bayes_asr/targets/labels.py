@@ -20,7 +20,7 @@ Items = Iterator[tuple[str, np.ndarray]]
 
 
 class Labels(Protocol):
-    """What `Alignments` and `IntegerLabels` have in common.
+    """What `Alignments`, `IntegerLabels` and `Classes` have in common.
 
     lengths: labels of each utterance; digest: a hash of what they say.
     """

@@ -35,6 +35,11 @@ class Batch:
     keys_B: Tensor
 
     @property
+    def labels(self) -> int:
+        """How many labels the first target has."""
+        return len(next(iter(self.targets.values())))
+
+    @property
     def device(self) -> torch.device:
         """Where it is."""
         return self.keys_B.device

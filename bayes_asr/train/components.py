@@ -12,8 +12,10 @@ from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
+from bayes_asr.nn.frames import say_stride
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.network import AcousticModel, describe_layers
+from bayes_asr.targets.classes import CLASSES
 from bayes_asr.train.optimizers import FACTOR, Optimizers
 from bayes_asr.train.shapes import check_heads, describe_stack
 
@@ -26,7 +28,7 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
     first = data.prepare(min(data.lengths))
     streams = {name: matrix.shape[1] for name, matrix in first.items()}
     heads = {}
-    for name in target_weights(config.train):
+    for name in target_weights(config):
         if name not in data.targets:
             known = ", ".join(data.targets)
             raise InputError(
@@ -51,8 +53,13 @@ def architecture(
     else:
         layers = _describe_units(config, list(streams))
     check_heads(config, layers, heads)
-    plan = {"streams": dict(streams), "layers": layers, "heads": dict(heads)}
-    return {**plan, "head_reads": dict(config.heads)} if config.heads else plan
+    return {
+        "streams": dict(streams),
+        "layers": layers,
+        "heads": dict(heads),
+        **({"head_reads": dict(config.heads)} if config.heads else {}),
+        **({"of_utterances": [CLASSES]} if CLASSES in heads else {}),
+    }
 
 
 def _describe_units(config: ModelConfig, streams: Sequence[str]) -> list[dict[str, Any]]:
@@ -87,19 +94,22 @@ def check_parts(what: str, names: Iterable[str], plan: Mapping[str, Any]) -> Non
             )
 
 
-def target_weights(config: TrainConfig) -> dict[str, float]:
+def target_weights(config: Config) -> dict[str, float]:
     """What a network learns, and how much the loss of each counts; the first one is decoded."""
-    weights = {"pdfs": 1.0, "monophones": config.monophone_weight, **config.target_weights}
+    if config.data.classes:
+        return {CLASSES: 1.0}
+    further = config.train.target_weights
+    weights = {"pdfs": 1.0, "monophones": config.train.monophone_weight, **further}
     return {name: weight for name, weight in weights.items() if weight}
 
 
-def build_criterion(config: TrainConfig, log_priors: Tensor | None = None) -> Criterion:
+def build_criterion(config: Config, log_priors: Tensor | None = None) -> Criterion:
     """Return what is minimised, with the weights of its targets.
 
     log_priors [P]: of the pdfs, which criteria on lattices want.
     """
-    kind = CRITERIA[config.criterion]
-    more = (config.criterion, config.sequence, log_priors) if kind.lattices else ()
+    kind = CRITERIA[config.train.criterion]
+    more = (config.train.criterion, config.train.sequence, log_priors) if kind.lattices else ()
     built: Criterion = find(kind.function)(target_weights(config), *more)
     return built
 
@@ -194,7 +204,7 @@ def describe_each_layer(model: AcousticModel) -> list[str]:
         said.append(
             f"{name}: {kind}, {reads} -> {model.sizes[name]}"
             f"{', residual' if described.get('residual') else ''}"
-            f"{f', one of {stride} frames' if stride > 1 else ''}"
+            f"{f', {say_stride(stride)}' if stride > 1 else ''}"
             f", {_count(layer)} parameters"
             f"{', read by ' + ', '.join(heads) if heads else ''}"
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -90,8 +91,8 @@ def compare_with_lattices(
     report_skipped(
         f"{name}: no lattice in {where}", missing, len(data.lengths), config.data.max_skipped
     )
-    comparison = _make_comparison(config, data.alignments)
-    labels = partial(_read, parts, data.alignments, comparison)
+    alignments = cast(Alignments, data.alignments)  # data.classes goes with no lattices
+    labels = partial(_read, parts, alignments, _make_comparison(config, alignments))
     return replace(
         data,
         lengths=lengths,

@@ -201,15 +201,15 @@ def run_batches(
         ) as progress,
     ):
         for utterances, batch in zip(left, read_ahead(left, load_named), strict=True):
-            (frames,) = group.total(batch.frames.count)
+            frames, labels = group.total(batch.frames.count, batch.labels)
             try:
                 with naming(utterances), step.undone_if_not_finite() if step else nullcontext():
-                    loss, errors, norm = _compute(model, criterion, batch, frames, step)
+                    loss, errors, norm = _compute(model, criterion, batch, labels, step)
             except NotFiniteError as error:
                 totals.skip(utterances, str(error), title)
             else:
                 loss, wrong = group.total(loss, errors)
-                totals.add(frames, loss, wrong, norm)
+                totals.add(frames, labels, loss, wrong, norm)
             totals.seconds = time.perf_counter() - start
             _show(progress, totals)
             if after_batch:
@@ -230,12 +230,12 @@ def _describe(title: str, utterances: list[str], lengths: Mapping[str, int]) -> 
 
 
 def _compute(
-    model: AcousticModel, criterion: Criterion, batch: Batch, frames: float, step: Step | None
+    model: AcousticModel, criterion: Criterion, batch: Batch, labels: float, step: Step | None
 ) -> tuple[float, int, float]:
     """Return this process' part of the loss and its errors, and the gradient norm; no tensor that
     it computes outlives it, between which the next batch would have to find its place.
     """
-    cost = criterion(_outputs(model, batch, step), batch.targets, frames)
+    cost = criterion(_outputs(model, batch, step), batch.targets, labels)
     norm = step(cost.objective) if step else 0.0
     return cost.loss.item(), int(cost.errors), norm
 

@@ -28,7 +28,8 @@ def describe_stack(config: ModelConfig, streams: Sequence[str]) -> list[dict[str
         before = [described["name"] for described in layers]
         reads = list(layer.place.reads) or before[-1:] or list(streams)
         _check_reads(layer, reads, [*streams, *before], [later.name for later in stack])
-        options = _complete_maps(layer, _plain_options(layer), reads, layers)
+        alone = next((one for one in layers if [one["name"]] == reads), None)
+        options = _complete(_plain_options(layer), alone)
         place = {
             **({"join": "sum"} if layer.place.join == "sum" else {}),
             **({"residual": True} if layer.place.residual else {}),
@@ -95,15 +96,20 @@ def _plain_options(layer: StackLayer) -> dict[str, Any]:
     return {**plain, "options": own}
 
 
-def _complete_maps(
-    layer: StackLayer,
-    options: dict[str, Any],
-    reads: Sequence[str],
-    layers: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """Say how many maps a convolution reads: by default those of the one layer that it reads."""
-    if "input_channels" not in options or options["input_channels"]:
-        return options
-    maps = {described["name"]: described for described in layers if described["kind"] in MAPS}
-    alone = maps.get(reads[0]) if len(reads) == 1 else None
-    return {**options, "input_channels": alone["channels"] if alone else 1}
+def _complete(options: dict[str, Any], alone: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Say what a layer leaves open: how many maps and directions it reads.
+
+    By default those of the one layer that it reads, if that is all that it reads.
+    """
+    if "input_channels" in options and not options["input_channels"]:
+        maps = alone is not None and alone["kind"] in MAPS
+        return {**options, "input_channels": alone["channels"] if alone and maps else 1}
+    if "directions" in options and not options["directions"]:
+        return {**options, "directions": _count_directions(alone) if alone else 1}
+    return options
+
+
+def _count_directions(layer: Mapping[str, Any]) -> int:
+    """In how many directions a layer reads time."""
+    unrolled = layer["kind"] == "recurrent" and layer["unit"] != "mlp"
+    return 2 if unrolled and layer["bidirectional"] else 1

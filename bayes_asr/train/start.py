@@ -104,7 +104,7 @@ def _train(
             run_epochs(training, train_set, dev_set)
     best = int(training.progress.dev_errors.argmin())
     error = training.progress.dev_errors[best]
-    what = {"dev_error": "dev frame error", "dev_loss": "dev loss"}[training.judged_by]
+    what = {"dev_error": "dev error", "dev_loss": "dev loss"}[training.judged_by]
     LOGGER.info("trained: best %s %.4f in epoch %d", what, error, best + 1)
 
 
@@ -145,14 +145,20 @@ def _begin(
     first, others = group.from_first(lambda: count_log_priors(data, list(architecture["heads"])))
     if CRITERIA[config.train.criterion].lattices:  # whose network goes on, with its priors
         first = saved["log_priors"] if saved else beginning.log_priors.get(model.outputs[0], first)
-    network = TrainedNetwork(model, complete_front_ends(data, {**surveys, **begun}), first, others)
+    network = TrainedNetwork(
+        model,
+        complete_front_ends(data, {**surveys, **begun}),
+        first,
+        others,
+        classes=data.targets[next(iter(architecture["heads"]))].names,
+    )
     training = Training(
         config,
         run,
         device,
         precision,
         network,
-        components.build_criterion(config.train, network.log_priors),
+        components.build_criterion(config, network.log_priors),
         components.build_optimizer(config.train, model),
         inputs,
         Progress(config.train.learning_rate),

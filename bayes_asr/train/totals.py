@@ -9,12 +9,14 @@ from bayes_asr.log import LOGGER
 
 @dataclass
 class Totals:
-    """Sums over frames, so that batches of any size weigh by their frames.
+    """Sums over labels, so that batches of any size weigh by theirs.
 
+    frames: how many were computed; labels: of the first target, as many as frames, or utterances.
     Plain values: a checkpoint holds them, and a pass goes on from them.
     """
 
     frames: int = 0
+    labels: int = 0
     loss: float = 0.0
     errors: int = 0
     gradient_norm: float = 0.0
@@ -28,12 +30,18 @@ class Totals:
         """How many batches are over; the index of the next one."""
         return self.batches + len(self.skipped)
 
-    def add(self, frames: float, loss: float, errors: float, norm: float) -> None:
-        """Count a batch; loss: the mean over its frames."""
+    @classmethod
+    def of_content(cls, content: Mapping[str, Any]) -> "Totals":
+        """Those of a checkpoint; before there were labels of utterances it had frames alone."""
+        return cls(**{"labels": content.get("frames", 0), **content})
+
+    def add(self, frames: float, labels: float, loss: float, errors: float, norm: float) -> None:
+        """Count a batch; loss: the mean over its labels."""
         self.frames += int(frames)
+        self.labels += int(labels)
         self.batches += 1
         self.gradient_norm += norm
-        self.loss += loss * frames
+        self.loss += loss * labels
         self.errors += int(errors)
 
     def skip(self, utterances: list[str], why: str, title: str) -> None:
@@ -44,10 +52,10 @@ class Totals:
         LOGGER.warning("%s, batch %d: %s; it is skipped: %s", title, batch, why, names)
 
     def metrics(self) -> dict[str, float]:
-        """Mean loss in nats per frame, frame error in [0, 1], frames per second."""
+        """Mean loss in nats per label, error in [0, 1], frames per second."""
         return {
-            "loss": self.loss / self.frames,
-            "error": self.errors / self.frames,
+            "loss": self.loss / self.labels,
+            "error": self.errors / self.labels,
             "frames_per_second": self.frames / self.seconds,
         }
 
@@ -67,6 +75,7 @@ class Validated:
         total = Totals()
         for part in parts.values():
             total.frames += part.frames
+            total.labels += part.labels
             total.loss += part.loss
             total.errors += part.errors
             total.batches += part.batches

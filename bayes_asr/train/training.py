@@ -62,7 +62,7 @@ class Progress:
         return cls(
             content["rate"],
             content.get("returns", 0),
-            Totals(**content.get("totals", {})),
+            Totals.of_content(content.get("totals", {})),
             content["dev_errors"].numpy(),
             content["entry"],
             content.get("batches", 0),

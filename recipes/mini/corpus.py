@@ -1,5 +1,6 @@
 """What the mini corpus says, who says it, and how it sounds: speakers, sentences, phones, noise."""
 
+import wave
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import numpy as np
 from espeak import Speaker, Speech, Synthesiser
 
 from bayes_asr.errors import InputError
+from bayes_asr.files import replacing
 
 SAMPLE_RATE = 16000
 SILENCE = "sil"
@@ -195,12 +197,14 @@ def resample(samples: np.ndarray, marks: np.ndarray, rate: int) -> tuple[np.ndar
     return out, np.round(marks * (SAMPLE_RATE / rate)).astype(int)
 
 
-def in_noise(samples: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Add pink and white noise at 5 to 20 dB, set a random level, and round to int16."""
+def in_noise(
+    samples: np.ndarray, rng: np.random.Generator, decibels: tuple[float, float] = (5.0, 20.0)
+) -> np.ndarray:
+    """Add pink and white noise, so many decibels below, set a random level, and round to int16."""
     spectrum = np.fft.rfft(rng.standard_normal(len(samples)))
     spectrum /= np.maximum(np.arange(len(spectrum)), 1) ** rng.uniform(0.0, 0.5)
     noise = np.fft.irfft(spectrum, len(samples))
-    snr = rng.uniform(5.0, 20.0)
+    snr = rng.uniform(*decibels)
     noise *= np.sqrt(np.mean(samples**2) / np.mean(noise**2)) * 10 ** (-snr / 20)
     mixed = samples + noise
     mixed *= 10 ** rng.uniform(-1.0, 0.0) * 30000 / np.abs(mixed).max()
@@ -217,3 +221,12 @@ def utterances(
     for number, speaker in enumerate(everyone):
         for index, text in enumerate(texts[number :: len(everyone)]):
             yield speak(synthesiser, f"{speaker.name}_{index:03d}", text, speaker, rng)
+
+
+def write_wav(samples: np.ndarray, path: Path) -> None:
+    """Write int16 samples at 16 kHz as RIFF."""
+    with replacing(path) as temporary, wave.open(str(temporary), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(SAMPLE_RATE)
+        file.writeframes(samples.astype("<i2").tobytes())

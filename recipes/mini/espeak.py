@@ -61,13 +61,17 @@ SynthCallback = ctypes.CFUNCTYPE(
 
 @dataclass(frozen=True)
 class Speaker:
-    """A voice: a variant that eSpeak NG ships, words a minute, pitch and its range (0 to 100)."""
+    """A voice: a variant that eSpeak NG ships, words a minute, pitch and its range (0 to 100).
+
+    language: that the voice speaks, as eSpeak NG calls it.
+    """
 
     name: str
     variant: str
     rate: int = 175
     pitch: int = 50
     pitch_range: int = 50
+    language: str = "en-us"
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,7 @@ class Synthesiser:
     same `seed` in the same order gives the same samples.
     """
 
-    def __init__(self, seed: int, language: str = "en-us") -> None:
-        self._language = language
+    def __init__(self, seed: int) -> None:
         self._library, data = _load()
         flags = INITIALIZE_PHONEME_EVENTS | INITIALIZE_DONT_EXIT
         self.sample_rate: int = self._library.espeak_Initialize(
@@ -101,7 +104,7 @@ class Synthesiser:
 
     def speak(self, text: str, speaker: Speaker) -> Speech:
         """Say `text` as one utterance; InputError for an unknown voice or a failed synthesis."""
-        voice = f"{self._language}+{speaker.variant}"
+        voice = f"{speaker.language}+{speaker.variant}"
         known = speaker.variant in self._variants  # the library takes any name, and ignores it
         if not known or self._library.espeak_SetVoiceByName(voice.encode()) != 0:
             raise InputError(f"eSpeak NG has no voice {voice!r} (speaker {speaker.name})")

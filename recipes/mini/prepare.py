@@ -12,19 +12,17 @@ import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come whil
 import argparse
 import json
 import sys
-import wave
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from corpus import PHONES, SAMPLE_RATE, SILENCE, Utterance, pronounce, utterances
+from corpus import PHONES, SAMPLE_RATE, SILENCE, Utterance, pronounce, utterances, write_wav
 from espeak import Synthesiser
 
 from bayes_asr.doctor.extras import find_missing
 from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
 from bayes_asr.graph.build import build_graph, write_graph
 from bayes_asr.graph.lexicon import Pronunciation
 from bayes_asr.graph.ngram import estimate_witten_bell, write_arpa
@@ -148,15 +146,6 @@ def write_data(wavs: Path, directory: Path, utts: Sequence[Utterance]) -> None:
     write_text(((u.name, u.phones) for u in utts), directory / "text")
     write_text(((u.name, u.words) for u in utts), directory / "words")
     write_lines(ctm(utts), directory / "phones.ctm")
-
-
-def write_wav(samples: np.ndarray, path: Path) -> None:
-    """Write int16 samples at 16 kHz as RIFF."""
-    with replacing(path) as temporary, wave.open(str(temporary), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(SAMPLE_RATE)
-        file.writeframes(samples.astype("<i2").tobytes())
 
 
 def ctm(utts: Iterable[Utterance]) -> Iterator[str]:

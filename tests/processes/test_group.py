@@ -19,12 +19,13 @@ from bayes_asr.nn.criteria import Cost, CrossEntropy
 from bayes_asr.nn.frames import pack
 from bayes_asr.nn.norm import NORMS
 from bayes_asr.processes import group, launch
+from bayes_asr.tables.text import write_mapping
 from bayes_asr.train.batch import Batch, empty_batch
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.step import Step
 from tests.support.nn_units import UNITS, acoustic_model, name
 from tests.support.processes import FORKED, SPAWNED, on_machines_of_their_own, together
-from tests.support.small_corpus import TINY, write_corpus
+from tests.support.small_corpus import SETS, TINY, made_up, write_corpus
 from tests.support.small_lattices import write_denlats
 from tests.support.training_runs import states
 from tests.support.two_streams import BOTH, OTHER, write_both
@@ -208,6 +209,25 @@ def test_two_processes_learn_on_lattices_as_one_does(tmp_path: Path) -> None:
         "train.sequence.silence_phones=[2]",
         "train.sequence.acoustic_scale=0.5",
     )
+    assert main(made.arguments("alone", *more)) == 0
+    statuses, said = made.together("both", "nothing", *more)
+    assert statuses == [0, 0], said
+    assert_close(states(tmp_path / "both"), states(tmp_path / "alone"))
+
+
+@pytest.mark.slow
+def test_two_processes_learn_classes_as_one_does(tmp_path: Path) -> None:
+    made = Trainings(tmp_path)
+    for part, count in SETS.items():
+        given = ((utt, "ab"[i % 2]) for i, utt in enumerate(made_up(part, count)[0]))
+        write_mapping(given, tmp_path / "corpus/data" / part / "utt2lang")
+    stack = [
+        {"name": "rnn", "kind": "recurrent", "units": 4},
+        {"name": "segments", "kind": "pool", "segment": 4, "shift": 2, "units": 3},
+        {"name": "whole", "kind": "pool", "of": "last"},
+    ]
+    # Adam would make steps of one size of gradients of any, those of rounding too.
+    more = ("data.classes=utt2lang", f"model.stack={stack}", "train.optimizer=sgd")
     assert main(made.arguments("alone", *more)) == 0
     statuses, said = made.together("both", "nothing", *more)
     assert statuses == [0, 0], said

@@ -21,6 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "conv2d": {"channels": 4, "input_channels": 2, "padding": 1, "pooling": 2},
     "sinc": {"channels": 3, "kernel": 5},
     "projection": {"units": 6},
+    "pool": {"units": 6},
 }
 """Options with which a kind fits 12 inputs; a kind that is not here has those of base.yaml."""
 MORE: dict[str, list[dict[str, Any]]] = {
@@ -33,6 +34,11 @@ MORE: dict[str, list[dict[str, Any]]] = {
         {"input_channels": None, "padding": 0, "pooling": 3, "causal": True},
     ],
     "sinc": [{"stride": 2, "pooling": 1}],
+    "pool": [
+        {"of": "last", "directions": 2},
+        {"of": "last", "directions": 2, "segment": 4, "shift": 3},
+        {"of": "attention", "segment": 5, "shift": 2},
+    ],
 }
 """Further forms than every value of every option that has few."""
 

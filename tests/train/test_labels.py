@@ -95,14 +95,14 @@ def test_targets_are_what_the_files_say(indexed: bool, corpus: Path, tmp_path: P
 
 def test_loss_is_the_weighted_sum_over_targets(corpus: Path) -> None:
     config = config_of(corpus, *LABELS, "train.monophone_weight=2")
-    weights = components.target_weights(config.train)
+    weights = components.target_weights(config)
     assert weights == {"pdfs": 1.0, "monophones": 2.0, "tones": 0.25, "tree.pdfs": 0.5}
     data, _ = training_and_dev(config)
     utterances = list(data.lengths)[:3]
     batch = batch_of(data, utterances, list(weights))
     torch.manual_seed(0)
     outputs = {name: torch.randn(batch.frames.count, data.targets[name].size) for name in weights}
-    cost = components.build_criterion(config.train)(outputs, batch.targets, batch.frames.count)
+    cost = components.build_criterion(config)(outputs, batch.targets, batch.frames.count)
     losses = {}
     for name, logits in outputs.items():
         shares = torch.softmax(logits.double(), 1)[torch.arange(len(logits)), batch.targets[name]]

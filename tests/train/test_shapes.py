@@ -96,7 +96,7 @@ A, B = {"name": "a", "kind": "mlp", "units": 6}, {"name": "b", "kind": "mlp", "u
         ([A, {**B, "residual": True}], r"layer b \(mlp\): .*reads 6 numbers and has 5 outputs"),
         (
             [{"name": "a", "kind": "conv1d", "channels": 10, "stride": 2, "residual": True}],
-            "reads 10 numbers and has 10 outputs and stride 2",
+            "reads 10 numbers and has 10 outputs of one of 2 frames",
         ),
         (
             [

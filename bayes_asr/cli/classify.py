@@ -1,0 +1,189 @@
+"""bayes-asr classify: which class each utterance is of, and how often that is wrong."""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayes_asr.cli.arguments import share
+from bayes_asr.cli.sharing import add_stream_argument, gather_streams
+from bayes_asr.config import Config, load
+from bayes_asr.corpus.sets import locate_all
+from bayes_asr.errors import InputError
+from bayes_asr.files import is_there, replacing
+from bayes_asr.forward.attention import weigh_frames
+from bayes_asr.forward.directory import find_streams, forward, open_streams
+from bayes_asr.forward.log_likelihoods import load as load_network
+from bayes_asr.forward.output import Output
+from bayes_asr.programs import open_pipe
+from bayes_asr.runs.trained_network import TrainedNetwork, read_network
+from bayes_asr.score.identification import Identified
+from bayes_asr.score.scores import write_scores
+from bayes_asr.tables.ark import iter_matrices, write_matrices
+from bayes_asr.tables.text import read_mapping, write_mapping
+from bayes_asr.targets.classes import check_class
+
+POSTERIORS = Output(kind="log-posteriors")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="run that learns data.classes")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
+    which.add_argument("--data", type=Path, help="any Kaldi data directory; no classes needed")
+    add_stream_argument(parser)
+    parser.add_argument("--out", type=Path, help="folder to write (default: RUN/classify_SET)")
+    parser.add_argument(
+        "--attention",
+        metavar="LAYER",
+        help="also write how much each frame weighs in this layer, which pools by attention",
+    )
+    parser.add_argument(
+        "--draw",
+        nargs="+",
+        default=[],
+        metavar="UTTERANCE",
+        help="with --attention: draw the weights of these above their features",
+    )
+    parser.add_argument(
+        "--max-skipped",
+        type=share,
+        default=0.0,
+        metavar="SHARE",
+        help="of the utterances may lack features (default 0: nothing is lost)",
+    )
+    parser.add_argument("--json", action="store_true", help="print figures as JSON")
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write posteriors and decisions and, where the classes are known, count errors and print."""
+    if args.data and not args.out:
+        raise InputError("--data needs --out, the folder to write")
+    if args.draw and not args.attention:
+        raise InputError("--draw draws the weights of a layer: give --attention LAYER")
+    out = args.out or args.run / f"classify_{args.on}"
+    network = read_network(args.run)
+    if not network.classes:
+        raise InputError(
+            f"{args.run}: this run learns labels of frames; classify is for runs that were trained"
+            " with data.classes"
+        )
+    pipes, streams = open_pipe if args.allow_pipes else None, gather_streams(args)
+    forward(
+        args.run,
+        out,
+        data=args.data,
+        streams=streams,
+        on=args.on,
+        max_skipped=args.max_skipped,
+        open_pipe=pipes,
+        output=POSTERIORS,
+    )
+    if args.attention:
+        _write_attention(args, out, streams)
+    posteriors = dict(iter_matrices(out / f"{POSTERIORS.file}.ark"))
+    decided = {utt: int(matrix[0].argmax()) for utt, matrix in posteriors.items()}
+    names = network.classes
+    write_mapping(((name, number) for number, name in enumerate(names)), out / "classes.txt")
+    write_mapping(((utt, names[number]) for utt, number in decided.items()), out / "decisions")
+    config = load([args.run / "config.yaml"])
+    folders = [args.data] if args.data else locate_all(config, args.on, "features")
+    given = _read_classes(folders, config)
+    if given:
+        found = _identify(network, posteriors, decided, given, folders)
+        _report(args, out, config, found, folders)
+    elif not args.json:
+        print(f"{out}: {len(decided)} decisions; there is no {config.data.classes} to compare with")
+
+
+def _read_classes(folders: Sequence[Path], config: Config) -> dict[str, str]:
+    """The classes that data directories tell; empty where they do not."""
+    files = [folder / str(config.data.classes) for folder in folders]
+    return {
+        utt: name for file in files if is_there(file) for utt, name in read_mapping(file).items()
+    }
+
+
+def _identify(
+    network: TrainedNetwork,
+    posteriors: Mapping[str, np.ndarray],
+    decided: Mapping[str, int],
+    given: Mapping[str, str],
+    folders: Sequence[Path],
+) -> Identified:
+    """What is known of decided utterances; InputError for one whose class is not."""
+    for utt in decided:
+        if utt not in given:
+            raise InputError(f"{folders[0]}: {utt} has no class to compare with; write it there")
+        check_class(given[utt], utt, folders[0], network.classes)
+    numbers = {name: number for number, name in enumerate(network.classes)}
+    return Identified(
+        network.classes,
+        list(decided),
+        np.concatenate(list(posteriors.values())) - network.log_priors.numpy(),
+        np.array(list(decided.values())),
+        np.array([numbers[given[utt]] for utt in decided]),
+    )
+
+
+def _report(
+    args: argparse.Namespace,
+    out: Path,
+    config: Config,
+    found: Identified,
+    folders: Sequence[Path],
+) -> None:
+    """Write what errors there are, and print a line of all and of each duration."""
+    speakers = _read_all(folders, "utt2spk")
+    durations: dict[float, Identified] = {}
+    if config.score.durations:
+        seconds = {utt: float(length) for utt, length in _read_all(folders, "utt2dur").items()}
+        durations = found.by_duration(seconds, config.score.durations)
+    said: dict[str, Any] = {
+        "set": args.on,
+        **found.as_dict(),
+        "durations": {f"{seconds:g}": some.as_dict() for seconds, some in durations.items()},
+    }
+    with replacing(out / "identified.json") as temporary:
+        temporary.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    scored = args.run / f"score_{args.on}.json" if args.on else out / "score.json"
+    write_scores([found.score(args.on, speakers)], scored)
+    if args.json:
+        print(json.dumps(said, indent=1))
+        return
+    print(found.line(args.on or str(args.data)))
+    for nominal, some in durations.items():
+        print(some.line(f"{nominal:g} s"))
+
+
+def _read_all(folders: Sequence[Path], table: str) -> dict[str, str]:
+    return {utt: value for folder in folders for utt, value in read_mapping(folder / table).items()}
+
+
+def _write_attention(args: argparse.Namespace, out: Path, streams: Mapping[str, Path]) -> None:
+    """Write out/attention.{ark,scp}, and pictures."""
+    network = load_network(args.run, output=POSTERIORS)
+    pipes = open_pipe if args.allow_pipes else None
+    directories = find_streams(args.run, [network], args.data, streams, args.on or "", pipes)
+    features = open_streams(network, directories, args.max_skipped, pipes)
+    for utt in args.draw:
+        if utt not in features.utterances:
+            raise InputError(f"--draw {utt}: there is no such utterance")
+    archive = out / "attention.ark"
+    weights = weigh_frames(network, features, args.attention)
+    write_matrices(weights, archive, archive.with_suffix(".scp"))
+    if not args.draw:
+        return
+    from bayes_asr.report.attention_figure import draw_attention  # matplotlib may be missing
+
+    wanted = {utt: matrix for utt, matrix in iter_matrices(archive) if utt in args.draw}
+    for utt, matrix in wanted.items():
+        with replacing(out / f"attention_{utt}.svg") as temporary:
+            draw_attention(utt, features.first.read(utt), matrix[:, 0]).savefig(
+                temporary, format="svg"
+            )

@@ -1,0 +1,105 @@
+"""The language recipe in miniature: disjoint voices, every language, exact cuts, its network."""
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from bayes_asr.cli import main
+from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.tables.text import read_data_dir, read_mapping
+from tests.support.places import RECIPES
+from tests.support.recipe_modules import loaded
+
+pytest.importorskip("espeakng_loader")
+pytest.importorskip("kaldi_native_fbank")
+TINY = ("model.units=4", "model.kinds.pool.units=3", "train.epochs=1", "train.device=cpu")
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Iterator[Callable[[str], ModuleType]]:
+    """The files of the recipe, and those of mini that it takes, as its script sees them."""
+    path = list(sys.path)
+    with (
+        loaded(RECIPES / "mini", "espeak", "corpus"),
+        loaded(RECIPES / "language", "with_mini", "languages", "prepare") as modules,
+    ):
+        yield modules
+    sys.path[:] = path
+
+
+@pytest.fixture(scope="module")
+def corpus(recipe: Callable[[str], ModuleType], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two languages, of one voice a set."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipe("languages"), "LANGUAGES", {"fi": "fi", "pt-br": "pt-br"})
+        patch.setitem(recipe("languages").SECONDS, "train", (1.0, 2.0))
+        folder = tmp_path_factory.mktemp("language")
+        recipe("prepare").prepare(folder, seed=1, voices=1)
+    return folder
+
+
+def test_no_voice_is_in_two_sets_and_languages_have_clusters(
+    recipe: Callable[[str], ModuleType],
+) -> None:
+    languages = recipe("languages")
+    voices = [set(named.split()) for named in languages.VARIANTS.values()]
+    assert not any(one & other for one, other in combinations(voices, 2))
+    assert sum(map(len, voices)) == len(" ".join(languages.VARIANTS.values()).split())
+    assert len(languages.CLUSTERS) >= 4
+    assert len(languages.LANGUAGES) >= 10
+    assert len(languages.LANGUAGES) == sum(map(len, languages.CLUSTERS.values()))
+
+
+def test_every_voice_speaks_every_language(recipe: Callable[[str], ModuleType]) -> None:
+    """One that eSpeak NG does not know is an error; phonemes tell the languages apart."""
+    espeak, languages = recipe("prepare").Synthesiser, recipe("languages")
+    synthesiser, said = espeak(1), {}
+    for name, called in languages.LANGUAGES.items():
+        speaker = languages.Speaker("x", "m3", language=called)
+        said[name] = tuple(synthesiser.speak("27, 846", speaker).phonemes)
+    assert len(set(said.values())) == len(said)
+    for variant in " ".join(languages.VARIANTS.values()).split():
+        synthesiser.speak("1", languages.Speaker("x", variant, language="fi"))
+
+
+def test_cuts_have_their_lengths_and_do_not_overlap(corpus: Path) -> None:
+    data = read_data_dir(corpus / "data/test")
+    seconds = read_mapping(corpus / "data/test/utt2dur")
+    frames = {utt: len(x) for utt, x in iter_matrices(corpus / "data/test/feats.ark")}
+    assert list(frames) == sorted(data.utt2spk)
+    spans: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for line in (corpus / "data/test/segments").read_text().splitlines():
+        utt, recording, start, end = line.split()
+        assert abs(frames[utt] - 100 * float(seconds[utt])) <= 3
+        assert float(end) - float(start) == pytest.approx(float(seconds[utt]))
+        spans.setdefault((recording, seconds[utt]), []).append((float(start), float(end)))
+    assert sorted(length for _, length in spans) == sorted(["3.00", "10.00", "30.00"] * 2)
+    for parts in spans.values():
+        for (_, end), (start, _) in zip(sorted(parts), sorted(parts)[1:], strict=False):
+            assert end <= start
+
+
+def test_the_same_seed_draws_the_same_numbers(recipe: Callable[[str], ModuleType]) -> None:
+    languages = recipe("languages")
+    drawn = [languages.numbers(np.random.default_rng(7)) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert all(part.isdigit() for part in drawn[0].split(", "))
+
+
+@pytest.mark.parametrize("pooling", ["attention", "last", "mean"])
+def test_each_pooling_of_the_experiment_classifies(
+    pooling: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(RECIPES / "language/config.yaml")]
+    files.append(str(RECIPES.parent / f"conf/experiments/pooling/{pooling}.yaml"))
+    given = [f"--set={one}" for one in (f"data.dir={corpus}", *TINY)]
+    assert main(["train", *files, *given, "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    assert main(["classify", str(tmp_path / "run"), "--on", "test"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["test", "3 s", "10 s", "30 s"]
