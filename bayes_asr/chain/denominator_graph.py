@@ -74,5 +74,5 @@ def _average_occupancy(
     for _ in range(STEPS):
         mean += now / STEPS
         now = np.bincount(target, now[source] * onward, states)
-        now /= now.sum()
+        now = now / now.sum()
     return mean
