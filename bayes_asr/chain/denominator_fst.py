@@ -5,9 +5,7 @@ Kaldi: chain-make-den-fst, CreateDenominatorFst.
 
 from dataclasses import replace
 
-import numpy as np
-
-from bayes_asr.chain.minimization import minimize
+from bayes_asr.chain.pushing import push
 from bayes_asr.errors import InputError
 from bayes_asr.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.graph.hmm import add_self_loops
@@ -21,8 +19,9 @@ from bayes_asr.tables.tree import Tree
 def build_denominator_fst(phone_lm: Sayings, model: TransitionModel, tree: Tree) -> Fst:
     """Return the acceptor of pdf-ids plus one of what the language model says.
 
-    Transition probabilities have the scale 1, self-loops too, as decoding graphs for LF-MMI must.
-    InputError for a tree that asks for phones to the right, or other phones than the model's.
+    It is pushed, so that no state loses what might end there. Transition probabilities have the
+    scale 1, self-loops too, as decoding graphs for LF-MMI must. InputError for a tree that asks for
+    phones to the right, or other phones than the model's.
     """
     if tree.center != tree.width - 1:
         raise InputError(
@@ -33,26 +32,11 @@ def build_denominator_fst(phone_lm: Sayings, model: TransitionModel, tree: Tree)
     whole = assemble(*expand_context(phone_lm, tree), hmms)
     loops = model.self_loop[whole.ilabel]
     onward = transition_costs(model, hmms.transitions, 1.0, self_loop_scale=0.0)
-    plain = sort_arcs(
-        *(x[~loops] for x in (sources(whole), whole.ilabel, whole.olabel)),
-        weight=(whole.weight + onward[whole.ilabel])[~loops],
-        nextstate=whole.nextstate[~loops],
-        final=whole.final,
-        start=whole.start,
-    )
+    weight = whole.weight + onward[whole.ilabel]
+    columns = (sources(whole), whole.ilabel, whole.olabel, weight, whole.nextstate)
+    source, ilabel, olabel, weight, nextstate = (column[~loops] for column in columns)
+    ends = (whole.final, whole.start)
+    plain = sort_arcs(source, ilabel, olabel, weight, nextstate, *ends)
     looped = add_self_loops(plain, model, 1.0, hmms.transitions)
     labels = model.pdf[looped.ilabel] + 1
-    return sort_by_degree(minimize(replace(looped, ilabel=labels, olabel=labels)))
-
-
-def sort_by_degree(fst: Fst) -> Fst:
-    """Number states anew, those with most arcs in and out of them first."""
-    source = sources(fst)
-    ends = np.concatenate([source, fst.nextstate])
-    order = np.argsort(-np.bincount(ends, minlength=fst.num_states), kind="stable")
-    number = np.argsort(order)
-    return sort_arcs(
-        *(number[source], fst.ilabel, fst.olabel, fst.weight, number[fst.nextstate]),
-        final=fst.final[order],
-        start=int(number[fst.start]),
-    )
+    return push(replace(looped, ilabel=labels, olabel=labels))

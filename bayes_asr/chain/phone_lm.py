@@ -36,11 +36,12 @@ class PhoneLmOptions:
 class _History:
     """A history of phones, what follows how often, and where its counts may go.
 
-    `reserve`: its counts with those of all histories that may be merged into it.
+    `shorter`: the number of the history that they would go to, -1 for none; `reserve`: its counts
+    with those of all histories that may be merged into it.
     """
 
     phones: tuple[int, ...]
-    shorter: int | None
+    shorter: int = -1
     counts: Counter[int] = field(default_factory=Counter)
     total: int = 0
     reserve: int = 0
@@ -89,8 +90,8 @@ class _Estimator:
     def merge(self) -> None:
         """Merge the histories that cost least likelihood, until there are as few as wanted."""
         for history in self.histories:
-            at: int | None = self._number_of[history.phones]
-            while at is not None:
+            at = self._number_of[history.phones]
+            while at >= 0:
                 self.histories[at].reserve += history.total
                 at = self.histories[at].shorter
         kept = sum(len(h.phones) == self.options.no_prune_ngram_order - 1 for h in self.histories)
@@ -135,7 +136,7 @@ class _Estimator:
     def _find_or_make(self, phones: tuple[int, ...]) -> int:
         if phones not in self._number_of:
             number = self._number_of[phones] = len(self.histories)
-            self.histories.append(_History(phones, None))
+            self.histories.append(_History(phones))
             if len(phones) >= self.options.no_prune_ngram_order:
                 self.histories[number].shorter = self._find_or_make(phones[1:])
         return self._number_of[phones]
@@ -158,7 +159,7 @@ class _Estimator:
 
     def _is_mergeable(self, history: _History) -> bool:
         """Whether none but this history would change, and no phone after it needs all of it."""
-        if history.shorter is None or not history.total or history.total != history.reserve:
+        if history.shorter < 0 or not history.total or history.total != history.reserve:
             return False
         onward = (self._number_of.get((*history.phones, p)) for p in history.counts if p != END)
         return not any(self.histories[n].reserve for n in onward if n is not None)
@@ -166,16 +167,16 @@ class _Estimator:
     def _cost(self, number: int) -> np.float32:
         """The log-likelihood that merging a history loses, 0 or more."""
         history = self.histories[number]
-        shorter = self._shorter(history)
+        shorter = self.histories[history.shorter]
         if not shorter.total:
             return -OF_EMPTY * np.float32(history.total)
         together = _log_likelihood(history.counts + shorter.counts)
         gain = together - _log_likelihood(history.counts) - _log_likelihood(shorter.counts)
-        return np.float32(max(-gain, 0))
+        return np.maximum(-gain, np.float32(0))
 
     def _shorten(self, number: int) -> None:
         history = self.histories[number]
-        shorter = self._shorter(history)
+        shorter = self.histories[history.shorter]
         self._active -= shorter.total != 0
         shorter.counts += history.counts
         shorter.total += history.total
@@ -185,10 +186,6 @@ class _Estimator:
         if shorter.mergeable and not was:
             to = self._number_of[shorter.phones]
             heapq.heappush(self._queue, (self._cost(to), -to))
-
-    def _shorter(self, history: _History) -> _History:
-        assert history.shorter is not None  # of one that is mergeable
-        return self.histories[history.shorter]
 
 
 def _log_likelihood(counts: Counter[int]) -> np.float32:

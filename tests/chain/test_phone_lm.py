@@ -1,4 +1,4 @@
-"""The phone language model against counts along its own paths, and against Kaldi's rules by hand."""
+"""The phone language model against counts along its own paths and by hand."""
 
 import math
 from collections import Counter
@@ -91,7 +91,8 @@ def test_histories_that_say_the_same_are_merged_before_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [((1, 5, 1), "order 1"), ((3, 5, 4), "keeps order 4"), ((3, 5, 0), "order 0")]
+    ("options", "said"),
+    [((1, 5, 1), "order 1"), ((3, 5, 4), "keeps order 4"), ((3, 5, 0), "order 0")],
 )
 def test_orders_that_do_not_go_together_are_refused(
     options: tuple[int, int, int], said: str

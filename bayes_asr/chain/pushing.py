@@ -1,43 +1,27 @@
-"""Fewer states and arcs for acceptors that go round: pushed both ways, minimized both ways.
+"""Acceptors that go round, pushed until all their states sum to the same.
 
-Kaldi: chain-den-graph.cc, DenGraphMinimizeWrapper; fstext/push-special.cc.
+Hannemann, Povey & Zweig 2013, "Combining forward and backward search in decoding"; Kaldi:
+fstext/push-special.cc.
 """
 
 from dataclasses import replace
 
 import numpy as np
 
-from bayes_asr.graph.transducers import from_kaldifst, load_kaldifst, sources, to_kaldifst
+from bayes_asr.graph.transducers import sources
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.fst import Fst
 
-PASSES = 3
-DELTA = 1 / 1024  # OpenFst's kDelta
-QUANTUM = DELTA * 10  # costs nearer than about this are one
-PRECISION = DELTA * 0.01  # of pushing: of the log of what states sum to
+PRECISION = 1e-5  # of the log of what states sum to
 LONGEST = 200  # steps of pushing
 BETWEEN = 5  # steps from one test of the precision to the next
 INERTIA = 0.1  # so that acceptors whose eigenvalues are of one size converge
 
 
-def minimize(fst: Fst) -> Fst:
-    """Return an acceptor without epsilons whose complete paths sum to about the same."""
-    kaldifst = load_kaldifst()
-    for _ in range(PASSES):
-        for _ in ("backwards", "forwards"):
-            turned = from_kaldifst(kaldifst.reverse(to_kaldifst(fst, "ilabel")))
-            pushed = to_kaldifst(push(turned), "ilabel")
-            kaldifst.minimize_encoded(pushed, QUANTUM)
-            fst = from_kaldifst(pushed)
-    smallest = to_kaldifst(fst, "ilabel")
-    kaldifst.rmepsilon(smallest)
-    return push(from_kaldifst(smallest))
-
-
 def push(fst: Fst) -> Fst:
-    """Move weights along paths until what leaves a state, or ends there, sums to one number for all.
+    """Move weights along paths until what leaves a state or ends there sums to the same for all.
 
-    The whole of a path keeps its weight. That number is the largest eigenvalue of the transitions,
+    A path keeps its weight. What states sum to is the largest eigenvalue of the transitions,
     where ends lead to the start.
     """
     source, target = sources(fst), fst.nextstate
