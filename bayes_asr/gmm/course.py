@@ -91,6 +91,7 @@ class Course:
             if not is_there(path):
                 raise InputError(f"{path}: is not there; an earlier step makes it")
         self.data, self.lang, self.out = data, lang, out
+        self.before = source or out  # monophones have none, and begin here
         self.way, self.max_skipped, self.open_pipe = way, max_skipped, open_pipe
         self.tables = read_data_dir(data, open_pipe=open_pipe)
         inputs = [*(data / name for name in DATA), *needs, *reads]
@@ -157,6 +158,14 @@ class Course:
         for utt, tids in iter_alignments(folder or self.out, transitions):
             if utt in self.tables.utt2spk:
                 yield utt, tids
+
+    def iter_before(self) -> Iterator[Aligned]:
+        """The alignments of the folder to begin with."""
+        done: set[str] = set()
+        for utt, tids in self.iter_aligned(self.before, self.before / MODEL):
+            done.add(utt)
+            yield utt, tids
+        self.count_skipped(done, f"no alignment in {self.before} of {self.data}")
 
     def compile_graphs(self, _: int) -> None:
         """Compile the graphs of all transcripts."""

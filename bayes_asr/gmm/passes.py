@@ -1,6 +1,6 @@
 """The passes of Kaldi's train_mono.sh, train_deltas.sh, train_lda_mllt.sh and train_sat.sh."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
@@ -96,7 +96,6 @@ class Training(Course):
         for inputs that do not fit, and where `out` holds a model of another program.
         """
         self.schedule = schedule
-        self.before = alignments or out  # monophones have none, and begin here
         needs, reads = [lang / name for name in TREE], []
         if alignments:
             needs += [alignments / MODEL, *find_alignments(alignments)]
@@ -146,14 +145,6 @@ class Training(Course):
     def topology(self) -> Topology:
         """The topology of the lang folder."""
         return read_topology(self.lang / "topo")
-
-    def iter_before(self) -> Iterator[Aligned]:
-        """The alignments to begin with."""
-        done: set[str] = set()
-        for utt, tids in self.iter_aligned(self.before, self.before / MODEL):
-            done.add(utt)
-            yield utt, tids
-        self.count_skipped(done, f"no alignment in {self.before} of {self.data}")
 
     def prepare(self, _: int) -> None:
         """Note what features are read: cepstra and their derivatives."""

@@ -9,22 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.chain.denominator_fst import build_denominator_fst
-from bayes_asr.chain.denominator_graph import DenominatorGraph
 from bayes_asr.chain.leaky_hmm import LeakyHmm
 from bayes_asr.chain.numerator import Numerators, Tolerance
-from bayes_asr.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
+from bayes_asr.chain.objective import sum_numerator
 from bayes_asr.errors import InputError
-from bayes_asr.lattices.aligned import AlignedLattice
-from bayes_asr.lattices.expectation import expect
-from tests.support.chain_models import chain_model, chain_tree, spread_phones
+from tests.support.chain_models import GRAPH, MODEL, SAID, TREE, spread_phones
 
-MODEL, TREE = chain_model(), chain_tree()
-SAID = [[1, 2, 3], [3, 3, 2], [2], [1, 1, 2, 3], [3, 2], [1, 3, 1, 2], [2, 2]]
-GRAPH = DenominatorGraph.of_fst(
-    build_denominator_fst(estimate_phone_lm(SAID, PhoneLmOptions(3, 9, 3)), MODEL, TREE),
-    MODEL.num_pdfs,
-)
 SMALL = settings(max_examples=25, deadline=None)
 PHONES = st.sampled_from(SAID)
 
@@ -75,15 +65,6 @@ def enumerate_numerator(
     }
     rows = np.arange(len(scores))
     return math.log(sum(walk(x) * math.exp(scores[rows, list(x)].sum()) for x in strings))
-
-
-def sum_numerator(lattice: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:
-    """The log of the sum, and its derivatives by the scores."""
-    pdf = lattice.tid - 1
-    found = expect(lattice, scores[lattice.frame, pdf], np.zeros(len(pdf)))
-    share = np.zeros(scores.shape)
-    share[lattice.frame, pdf] = found.share
-    return found.log_total, share
 
 
 @SMALL

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from bayes_asr.chain.denominator_fst import build_denominator_fst
+from bayes_asr.chain.denominator_graph import DenominatorGraph
+from bayes_asr.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
 from bayes_asr.tables.mdl import TopologyState, TransitionModel, build_transition_model
 from bayes_asr.tables.tree import PDF_CLASS, Leaf, Split, Table, Tree
 
@@ -36,3 +39,11 @@ def spread_phones(phones: list[int], durations: list[int], tree: Tree) -> list[i
         window = (before, phone)
         found += [tree.pdf(window, 0)] + [tree.pdf(window, 1)] * (frames - 1)
     return found
+
+
+MODEL, TREE = chain_model(), chain_tree()
+SAID = [[1, 2, 3], [3, 3, 2], [2], [1, 1, 2, 3], [3, 2], [1, 3, 1, 2], [2, 2]]
+GRAPH = DenominatorGraph.of_fst(
+    build_denominator_fst(estimate_phone_lm(SAID, PhoneLmOptions(3, 9, 3)), MODEL, TREE),
+    MODEL.num_pdfs,
+)
