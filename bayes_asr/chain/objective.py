@@ -49,9 +49,9 @@ def compute_lfmmi(
     """Return LF-MMI of utterances whose outputs [N, P] stand one after the other.
 
     numerators: of `numerator.Numerators`, whose frames are those of the utterances. xent_logits_NP:
-    outputs of the second head before its softmax, which learns the posteriors of the numerators as if these were constants.
-    Sums over paths are in double precision, their derivatives exact. InputError where the frames
-    are not those of the numerators.
+    outputs of the second head before its softmax, which learns the posteriors of the numerators,
+    taken as constants. Sums over paths are in double precision, their derivatives exact. InputError
+    where the frames are not those of the numerators.
     """
     lengths = [one.num_frames for one in numerators]
     if sum(lengths) != len(outputs_NP):
