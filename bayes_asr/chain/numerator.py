@@ -76,6 +76,8 @@ class Numerators:
         pairs of an output frame and a pdf-id plus one, in the place of a transition-id. InputError
         where there is no path.
         """
+        if not len(phones):
+            raise InputError("the alignment has no phones; leave the utterance out")
         saying = Sayings([(n, int(p), 0.0, n + 1) for n, p in enumerate(phones)], {len(phones): 0})
         spoken = assemble(*expand_context(saying, self.tree), self._hmms)
         allowed = self.tolerance.allow(phones, durations)

@@ -3,15 +3,19 @@
 A tree of left biphones on the topology of LF-MMI, of the frames that a network has outputs of.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+
 from bayes_asr.chain.denominator_fst import build_denominator_fst
 from bayes_asr.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
+from bayes_asr.errors import InputError
 from bayes_asr.gmm import work
-from bayes_asr.gmm.course import ALIGNMENTS, Course, share_frames
+from bayes_asr.gmm.course import ALIGNMENTS, Aligned, Course, share_frames
 from bayes_asr.gmm.features import MODEL, PIPELINE, find_transforms, has_transforms
 from bayes_asr.gmm.first_model import start_mixtures
 from bayes_asr.gmm.milestones import TREE
@@ -127,15 +131,33 @@ class ChainTree(Course):
         pdfs, graph = read_transition_model(self.model).num_pdfs, read_fst(self.out / GRAPH)
         return Summary(pdfs, graph.num_states, graph.num_arcs)
 
+    @cached_property
+    def simple(self) -> Subsampler:
+        """What converts the alignments to begin with to pdfs that ask for no other phone."""
+        alone = [Root((phone,), shared=False) for phone in self.topology]
+        stub = Tree(WIDTH, CENTER, build_stub(alone, pdf_class_counts(self.topology), CENTER))
+        return self.convert_to(derive_pairs(stub, self.topology), stub)
+
+    def iter_convertible(self) -> Iterator[Aligned]:
+        """The alignments to begin with, but those with more phones than frames that are kept."""
+        aligned = self.iter_aligned(self.before, self.before / MODEL)
+        results = ([(utt, self._check(utt, tids))] for utt, tids in aligned)
+        return self.sift(results, f"no alignment in {self.before} of {self.data} at this rate")
+
+    def _check(self, utt: str, tids: np.ndarray) -> np.ndarray | InputError:
+        """An alignment, or why it cannot be converted."""
+        try:
+            self.simple.convert_alignment(utt, tids)
+        except InputError as error:
+            return error
+        return tids
+
     def grow_tree(self, _: int) -> None:
         """Grow the tree of left biphones, and make a model of one Gaussian for each leaf."""
         context = Context(WIDTH, CENTER, self.read_phones("context_indep"))
-        alone = [Root((phone,), shared=False) for phone in self.topology]
-        stub = Tree(WIDTH, CENTER, build_stub(alone, pdf_class_counts(self.topology), CENTER))
-        converter = self.convert_to(derive_pairs(stub, self.topology), stub)
         reading = self.read(self.before, self.before / MODEL)
-        events = partial(work.sum_subsampled, converter, context, reading)
-        statistics = add_up(self.way(events, share_frames(self.iter_before())))
+        events = partial(work.sum_subsampled, self.simple, context, reading)
+        statistics = add_up(self.way(events, share_frames(self.iter_convertible())))
         sets = read_phone_sets(self.lang / "phones/sets.int")
         asked = cluster_phones(statistics, sets, Random())
         asked += read_phone_sets(self.lang / "phones/extra_questions.int")
@@ -156,10 +178,9 @@ class ChainTree(Course):
     def convert(self, _: int) -> None:
         """Give the alignments to begin with the transition-ids of the new tree."""
         converter = self.convert_to(read_transition_model(self.model), read_tree(self.out / "tree"))
+        aligned = self.iter_convertible()
+        converted = ((utt, converter.convert_alignment(utt, tids)) for utt, tids in aligned)
         with self.completing():
-            converted = (
-                (utt, converter.convert_alignment(utt, tids)) for utt, tids in self.iter_before()
-            )
             write_int_vectors(converted, self.out / ALIGNMENTS)
             write_lines([1], self.out / "num_jobs")
 
@@ -167,7 +188,7 @@ class ChainTree(Course):
         """Estimate the phone language model, and make the denominator graph of it."""
         places = locate_transitions(self.old)
         spoken = (
-            split_phones(*one, self.old, places).phones.tolist() for one in self.iter_before()
+            split_phones(*one, self.old, places).phones.tolist() for one in self.iter_convertible()
         )
         sayings = estimate_phone_lm(spoken, self.options.phone_lm)
         new, tree = read_transition_model(self.model), read_tree(self.out / "tree")

@@ -159,14 +159,6 @@ class Course:
             if utt in self.tables.utt2spk:
                 yield utt, tids
 
-    def iter_before(self) -> Iterator[Aligned]:
-        """The alignments of the folder to begin with."""
-        done: set[str] = set()
-        for utt, tids in self.iter_aligned(self.before, self.before / MODEL):
-            done.add(utt)
-            yield utt, tids
-        self.count_skipped(done, f"no alignment in {self.before} of {self.data}")
-
     def compile_graphs(self, _: int) -> None:
         """Compile the graphs of all transcripts."""
         text = self.tables.text

@@ -1,6 +1,6 @@
 """The passes of Kaldi's train_mono.sh, train_deltas.sh, train_lda_mllt.sh and train_sat.sh."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
@@ -145,6 +145,14 @@ class Training(Course):
     def topology(self) -> Topology:
         """The topology of the lang folder."""
         return read_topology(self.lang / "topo")
+
+    def iter_before(self) -> Iterator[Aligned]:
+        """The alignments of the folder to begin with."""
+        done: set[str] = set()
+        for utt, tids in self.iter_aligned(self.before, self.before / MODEL):
+            done.add(utt)
+            yield utt, tids
+        self.count_skipped(done, f"no alignment in {self.before} of {self.data}")
 
     def prepare(self, _: int) -> None:
         """Note what features are read: cepstra and their derivatives."""

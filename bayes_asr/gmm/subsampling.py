@@ -69,7 +69,7 @@ class Subsampler:
         if lengths is None:
             raise InputError(
                 f"{utt}: its {len(split.phones)} phones have {len(transition_ids)} frames, too few"
-                f" where one of {self.factor} is kept; leave the utterance out"
+                f" where one of {self.factor} is kept"
             )
         windows = split.windows(self._tree.width, self._tree.center).tolist()
         found: list[int] = []

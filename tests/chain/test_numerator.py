@@ -133,6 +133,7 @@ def test_derivatives_are_differences() -> None:
         ([1, 3, 1, 2], [1, 1, 1, 1], "4 phones do not fit into 2 output frames"),
         ([2, 1], [9, 9], "the denominator graph has no path"),
         ([5], [9], "phone 5"),
+        ([], [], "no phones"),
     ],
 )
 def test_alignments_without_a_path_are_refused(

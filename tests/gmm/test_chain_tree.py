@@ -1,6 +1,7 @@
 """Tree, alignments and graph of LF-MMI: as Kaldi's programs say, and read by what reads them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -139,3 +140,15 @@ def test_command_goes_on_where_it_was_ended(made: Path, capsys: pytest.CaptureFi
     assert main(words) == 0
     assert {path.name: path.read_bytes() for path in out.iterdir()} == was
     assert "a denominator graph of" in capsys.readouterr().out
+
+
+def test_utterances_with_more_phones_than_frames_are_named_and_left_out(
+    made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where one of 30 frames is kept, no utterance has enough."""
+    arguments = (made / "data", find_lang(), made / "mono_ali", tmp_path / "out", map_here)
+    rare = replace(OPTIONS, frame_subsampling_factor=30)
+    with pytest.raises(InputError, match="at this rate for any of 12 utterances"):
+        ChainTree(rare, *arguments, max_skipped=1.0).run()
+    assert "phones have" in caplog.text
+    assert not (tmp_path / "out/final.mdl").exists()
