@@ -91,6 +91,7 @@ class Course:
             if not is_there(path):
                 raise InputError(f"{path}: is not there; an earlier step makes it")
         self.data, self.lang, self.out = data, lang, out
+        self.before = source or out  # monophones have none, and begin here
         self.way, self.max_skipped, self.open_pipe = way, max_skipped, open_pipe
         self.tables = read_data_dir(data, open_pipe=open_pipe)
         inputs = [*(data / name for name in DATA), *needs, *reads]

@@ -9,13 +9,13 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.clusterable import VARIANCE_FLOOR, sum_by
-from bayes_asr.gmm.contexts import locate_transitions, split_phones
 from bayes_asr.gmm.tree_statistics import TreeStatistics
 from bayes_asr.graph.transition_index import index_transitions, window_pdfs
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.mdl import Topology, TopologyState, TransitionModel, build_transition_model
 from bayes_asr.tables.mixtures import Mixtures
 from bayes_asr.tables.tree import PDF_CLASS, Leaf, Node, Split, Tree, iter_leaves
+from bayes_asr.targets.contexts import locate_transitions, split_phones
 
 
 def derive_transitions(tree: Tree, topology: Topology) -> TransitionModel:

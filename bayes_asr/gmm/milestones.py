@@ -14,7 +14,10 @@ from bayes_asr.tables.scp import list_archives
 from bayes_asr.tables.text import DataDir
 
 MARK = "gmm.json"
-MADE = (MODEL, UNADAPTED, "tree", *PIPELINE, "ali.*.gz", "fsts.*.gz", "trans.*", "final.occs")
+MADE = (
+    *(MODEL, UNADAPTED, "tree", *PIPELINE, "ali.*.gz", "fsts.*.gz", "trans.*", "final.occs"),
+    *("phone_lm.fst", "den.fst"),
+)
 DATA = ("feats.scp", "cmvn.scp", "utt2spk", "text")  # what is read of a data directory,
 LANG = (  # and of a lang folder,
     *("L.fst", "words.txt", "oov.txt", "phones.txt"),

@@ -96,7 +96,6 @@ class Training(Course):
         for inputs that do not fit, and where `out` holds a model of another program.
         """
         self.schedule = schedule
-        self.before = alignments or out  # monophones have none, and begin here
         needs, reads = [lang / name for name in TREE], []
         if alignments:
             needs += [alignments / MODEL, *find_alignments(alignments)]
@@ -148,7 +147,7 @@ class Training(Course):
         return read_topology(self.lang / "topo")
 
     def iter_before(self) -> Iterator[Aligned]:
-        """The alignments to begin with."""
+        """The alignments of the folder to begin with."""
         done: set[str] = set()
         for utt, tids in self.iter_aligned(self.before, self.before / MODEL):
             done.add(utt)

@@ -25,6 +25,7 @@ from bayes_asr.gmm.lda import LdaStatistics
 from bayes_asr.gmm.mllt import MlltStatistics, accumulate_mllt
 from bayes_asr.gmm.occupation import PRUNING, PdfWeights
 from bayes_asr.gmm.randomness import Random
+from bayes_asr.gmm.subsampling import Subsampler
 from bayes_asr.gmm.transitions import count_transitions
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
@@ -145,6 +146,17 @@ def sum_events(context: Context, reading: Reading, share: str, aligned: Aligned)
     """What a tree is grown of."""
     opened = open_reading(reading)
     return accumulate_tree(opened.iter_frames(aligned), opened.transitions, context)
+
+
+def sum_subsampled(
+    converter: Subsampler, context: Context, reading: Reading, share: str, aligned: Aligned
+) -> TreeStatistics:
+    """What a tree of fewer frames is grown of, by alignments that are converted first."""
+    frames = (
+        (utt, converter.convert_alignment(utt, tids), x[:: converter.factor])
+        for utt, tids, x in open_reading(reading).iter_frames(aligned)
+    )
+    return accumulate_tree(frames, converter.new, context)
 
 
 def sum_classes(

@@ -40,6 +40,15 @@ def build_silence(states: int) -> tuple[TopologyState, ...]:
     return (*emitting, *build_left_to_right(states)[-2:])
 
 
+def build_chain_topology(phones: Sequence[int]) -> Topology:
+    """Return the topology of LF-MMI (Kaldi's steps/nnet3/chain/gen_topo.py): one state a phone.
+
+    It is passed in one frame or more, of which the first has a pdf-class of its own.
+    """
+    first = TopologyState(0, 1, ((0, 0.5), (1, 0.5)))
+    return dict.fromkeys(phones, (first, TopologyState(-1, -1, ())))
+
+
 def write_topology(topology: Topology, path: Path) -> None:
     """Write `topo` as gen_topo.pl does: one entry for neighbouring phones of the same states."""
     lines = ["<Topology>"]

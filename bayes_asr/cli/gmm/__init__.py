@@ -15,6 +15,7 @@ STEPS = {
     "align": "align transcripts, as align_si.sh or, where the model is adapted, align_fmllr.sh",
     "decode": "decode, as decode.sh or, where the model is adapted, decode_fmllr.sh",
     "score": "count errors of what was decoded; the LM weight is chosen on dev",
+    "chain-tree": "make tree, alignments and denominator graph of LF-MMI, as chain/build_tree.sh",
     "features": "write what the speaker-adapted model reads, as make_fmllr_feats.sh",
 }
 TRAININGS = ("mono", "deltas", "lda-mllt", "sat")
@@ -47,4 +48,6 @@ def run(args: argparse.Namespace) -> None:
 
 def module_of(step: str) -> ModuleType:
     """The module of a step."""
-    return import_module(f"bayes_asr.cli.gmm.{'train' if step in TRAININGS else step}")
+    return import_module(
+        f"bayes_asr.cli.gmm.{'train' if step in TRAININGS else step.replace('-', '_')}"
+    )

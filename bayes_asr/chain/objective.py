@@ -1,0 +1,90 @@
+"""The objective of LF-MMI: log-likelihood of numerators less that of the denominator.
+
+Povey et al. 2016; Kaldi: chain-training.cc, ComputeChainObjfAndDeriv. Outputs of the network stand
+for log-likelihoods: there is neither a softmax nor a prior.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayes_asr.chain.leaky_hmm import LeakyHmm
+from bayes_asr.errors import InputError
+from bayes_asr.lattices.aligned import AlignedLattice
+from bayes_asr.lattices.expectation import expect
+
+
+@dataclass(frozen=True)
+class Regularization:
+    """Kaldi's names: what the cross entropy of a second head, and half the squares of outputs, are
+    multiplied by.
+    """
+
+    xent_regularize: float = 0.1
+    l2_regularize: float = 0.00005
+
+
+@dataclass(frozen=True)
+class LfMmi:
+    """Sums over the output frames of a batch, none of them divided.
+
+    `loss`: what is minimised, regularised, differentiable by outputs; `mmi`: log-likelihoods of the
+    denominator less those of numerators, 0 or more, in nats.
+    """
+
+    loss: Tensor
+    mmi: float
+
+
+def compute_lfmmi(
+    outputs_NP: Tensor,
+    numerators: Sequence[AlignedLattice],
+    denominator: LeakyHmm,
+    regularization: Regularization,
+    xent_logits_NP: Tensor | None = None,
+) -> LfMmi:
+    """Return LF-MMI of utterances whose outputs [N, P] stand one after the other.
+
+    numerators: of `numerator.Numerators`, whose frames are those of the utterances. xent_logits_NP:
+    outputs of the second head before its softmax, which learns the posteriors of the numerators,
+    taken as constants. Sums over paths are in double precision, their derivatives exact. InputError
+    where the frames are not those of the numerators.
+    """
+    lengths = [one.num_frames for one in numerators]
+    if sum(lengths) != len(outputs_NP):
+        raise InputError(
+            f"{len(outputs_NP)} outputs for numerators of {sum(lengths)} frames; make them with the"
+            " frame subsampling factor of the network"
+        )
+    scores = outputs_NP.detach().double().cpu().numpy()
+    posteriors, slope = np.zeros(scores.shape), np.empty(scores.shape)
+    mmi = 0.0
+    for end, length, numerator in zip(np.cumsum(lengths), lengths, numerators, strict=True):
+        own = slice(end - length, end)
+        likelihood, posteriors[own] = sum_numerator(numerator, scores[own])
+        everything, slope[own] = denominator.sum_paths(scores[own])
+        mmi += everything - likelihood
+    slope -= posteriors
+    linear = (outputs_NP * _as(outputs_NP, slope)).sum()
+    loss = linear - linear.detach() + mmi
+    loss = loss + 0.5 * regularization.l2_regularize * outputs_NP.square().sum()
+    if xent_logits_NP is not None:
+        likely = xent_logits_NP.log_softmax(1) * _as(xent_logits_NP, posteriors)
+        loss = loss - regularization.xent_regularize * likely.sum()
+    return LfMmi(loss, mmi)
+
+
+def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:
+    """The log of the sum over the paths of a numerator, its derivatives by the scores [T, P]."""
+    place = (numerator.frame, numerator.tid - 1)
+    found = expect(numerator, scores[place], np.zeros(len(numerator.frame)))
+    share = np.zeros(scores.shape)
+    share[place] = found.share
+    return found.log_total, share
+
+
+def _as(like: Tensor, values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values).to(like)

@@ -1,0 +1,77 @@
+"""bayes-asr gmm chain-tree: what LF-MMI is trained with, of alignments."""
+
+import argparse
+import json
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+
+from bayes_asr.chain.phone_lm import PhoneLmOptions
+from bayes_asr.cli.arguments import whole
+from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, sharing_steps
+from bayes_asr.gmm.chain_tree import ChainOptions, ChainTree
+from bayes_asr.gmm.passes import MAX_SKIPPED
+from bayes_asr.lock import alone_in
+from bayes_asr.programs import open_pipe
+
+DEFAULTS = ChainOptions()
+OPTIONS = {  # name: what it may be, its default, what it is
+    "leaves": (whole(1, 1_000_000), DEFAULTS.leaves, "leaves of the tree, at most"),
+    "frame_subsampling_factor": (
+        whole(1, 20),
+        DEFAULTS.frame_subsampling_factor,
+        "frames of the alignment for each output of the network",
+    ),
+    "ngram_order": (whole(2, 10), DEFAULTS.phone_lm.ngram_order, "of the phone language model"),
+    "num_extra_lm_states": (
+        whole(0, 10_000_000),
+        DEFAULTS.phone_lm.num_extra_lm_states,
+        "of its longer histories, how many are kept",
+    ),
+    "no_prune_ngram_order": (
+        whole(1, 10),
+        DEFAULTS.phone_lm.no_prune_ngram_order,
+        "the order whose histories are kept all",
+    ),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the step."""
+    parser.add_argument("data", type=Path, metavar="DATA", help="data directory with feats.scp")
+    parser.add_argument("lang", type=Path, metavar="LANG", help="of gmm lang, or Kaldi's")
+    parser.add_argument("ali", type=Path, metavar="ALI", help="alignments, with their model")
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, or to go on with")
+    for name, (number, default, what) in OPTIONS.items():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=number,
+            metavar="N",
+            default=default,
+            help=f"{what} (default %(default)s)",
+        )
+    add_max_skipped(parser, MAX_SKIPPED)
+    add_common_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Make tree, model, alignments and graph, and say how large they are."""
+    orders = (args.ngram_order, args.num_extra_lm_states, args.no_prune_ngram_order)
+    options = ChainOptions(args.leaves, args.frame_subsampling_factor, PhoneLmOptions(*orders))
+    with (
+        nullcontext() if args.shard else alone_in(args.out),
+        sharing_steps(args, lambda: [args.out, args.ali]) as way,
+    ):
+        summary = ChainTree(
+            *(options, args.data, args.lang, args.ali, args.out, way),
+            max_skipped=args.max_skipped,
+            open_pipe=open_pipe if args.allow_pipes else None,
+        ).run()
+        if args.json:
+            print(json.dumps(asdict(summary)))
+        else:
+            print(
+                f"{args.out}: {summary.pdfs} pdfs; a denominator graph of {summary.states} states,"
+                f" {summary.arcs} arcs"
+            )

@@ -1,0 +1,220 @@
+"""What LF-MMI is trained with: Kaldi's steps/nnet3/chain/build_tree.sh, and its denominator graph.
+
+A tree of left biphones on the topology of LF-MMI, of the frames that a network has outputs of.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.chain.denominator_fst import build_denominator_fst
+from bayes_asr.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
+from bayes_asr.errors import InputError
+from bayes_asr.gmm import work
+from bayes_asr.gmm.course import ALIGNMENTS, Aligned, Course, share_frames
+from bayes_asr.gmm.features import MODEL, PIPELINE, find_transforms, has_transforms
+from bayes_asr.gmm.first_model import start_mixtures
+from bayes_asr.gmm.milestones import TREE
+from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
+from bayes_asr.gmm.randomness import Random
+from bayes_asr.gmm.roots import Root, build_stub, read_roots
+from bayes_asr.gmm.splitting import build_tree
+from bayes_asr.gmm.subsampling import Subsampler
+from bayes_asr.gmm.tree_statistics import Context, add_up
+from bayes_asr.graph.topology import build_chain_topology
+from bayes_asr.graph.transducers import Sayings, build_fst
+from bayes_asr.shards import Way
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.tables.fst import Fst, read_fst, write_fst
+from bayes_asr.tables.gmm import write_gmm
+from bayes_asr.tables.integers import write_int_vectors
+from bayes_asr.tables.jobs import find_alignments
+from bayes_asr.tables.mdl import (
+    Topology,
+    TransitionModel,
+    build_transition_model,
+    pdf_class_counts,
+    read_topology,
+    read_transition_model,
+)
+from bayes_asr.tables.text import write_lines
+from bayes_asr.tables.tree import Tree, read_tree, write_tree
+from bayes_asr.targets.contexts import locate_transitions, split_phones
+
+LM, GRAPH = "phone_lm.fst", "den.fst"
+WIDTH, CENTER = 2, 1
+
+
+@dataclass(frozen=True)
+class ChainOptions:
+    """Names and defaults as in Kaldi's recipes."""
+
+    leaves: int = 3500
+    frame_subsampling_factor: int = 3
+    phone_lm: PhoneLmOptions = field(
+        default_factory=partial(PhoneLmOptions, num_extra_lm_states=2000)
+    )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was made: a tree of so many pdfs, and a graph."""
+
+    pdfs: int
+    states: int
+    arcs: int
+
+
+class ChainTree(Course):
+    """Tree, model, alignments and denominator graph of LF-MMI, in the folder `out`.
+
+    Writes final.mdl, tree and ali.1.gz as build_tree.sh does, with one Gaussian a pdf, phone_lm.fst
+    as chain-est-phone-lm, and den.fst as chain-make-den-fst.
+    """
+
+    results = (MODEL, "tree", ALIGNMENTS, LM, GRAPH)
+
+    def __init__(
+        self,
+        options: ChainOptions,
+        data: Path,
+        lang: Path,
+        alignments: Path,
+        out: Path,
+        way: Way,
+        *,
+        max_skipped: float,
+        open_pipe: OpenPipe | None = None,
+    ) -> None:
+        """Begin, or go on with what is there; alignments: with the model that made them.
+
+        InputError for inputs that do not fit, and where `out` holds a model of another program.
+        """
+        self.options = options
+        needs = [lang / name for name in TREE]
+        needs += [alignments / MODEL, *find_alignments(alignments)]
+        reads = [alignments / name for name in PIPELINE]
+        reads += find_transforms(alignments) if has_transforms(alignments) else []
+        super().__init__(
+            *(data, lang, out, way),
+            source=alignments,
+            made_of=asdict(options),
+            needs=needs,
+            reads=reads,
+            max_skipped=max_skipped,
+            open_pipe=open_pipe,
+        )
+
+    @property
+    def model(self) -> Path:
+        """The model, which is final from the beginning."""
+        return self.out / MODEL
+
+    @cached_property
+    def topology(self) -> Topology:
+        """That of LF-MMI, for the phones of the lang folder."""
+        return build_chain_topology([*read_topology(self.lang / "topo")])
+
+    @cached_property
+    def old(self) -> TransitionModel:
+        """The model of the alignments to begin with."""
+        return read_transition_model(self.before / MODEL)
+
+    def run(self) -> Summary:
+        """Do the phases that are not complete; say what has come of all."""
+        phases = {"tree": self.grow_tree, "convert": self.convert, "graph": self.make_graph}
+        self.pursue(((name, 0) for name in phases), phases)
+        pdfs, graph = read_transition_model(self.model).num_pdfs, read_fst(self.out / GRAPH)
+        return Summary(pdfs, graph.num_states, graph.num_arcs)
+
+    @cached_property
+    def simple(self) -> Subsampler:
+        """What converts the alignments to begin with to pdfs that ask for no other phone."""
+        alone = [Root((phone,), shared=False) for phone in self.topology]
+        stub = Tree(WIDTH, CENTER, build_stub(alone, pdf_class_counts(self.topology), CENTER))
+        return self.convert_to(derive_pairs(stub, self.topology), stub)
+
+    def iter_convertible(self) -> Iterator[Aligned]:
+        """The alignments to begin with, but those with more phones than frames that are kept."""
+        aligned = self.iter_aligned(self.before, self.before / MODEL)
+        results = ([(utt, self._check(utt, tids))] for utt, tids in aligned)
+        return self.sift(results, f"no alignment in {self.before} of {self.data} at this rate")
+
+    def _check(self, utt: str, tids: np.ndarray) -> np.ndarray | InputError:
+        """An alignment, or why it cannot be converted."""
+        try:
+            self.simple.convert_alignment(utt, tids)
+        except InputError as error:
+            return error
+        return tids
+
+    def grow_tree(self, _: int) -> None:
+        """Grow the tree of left biphones, and make a model of one Gaussian for each leaf."""
+        context = Context(WIDTH, CENTER, self.read_phones("context_indep"))
+        reading = self.read(self.before, self.before / MODEL)
+        events = partial(work.sum_subsampled, self.simple, context, reading)
+        statistics = add_up(self.way(events, share_frames(self.iter_convertible())))
+        sets = read_phone_sets(self.lang / "phones/sets.int")
+        asked = cluster_phones(statistics, sets, Random())
+        asked += read_phone_sets(self.lang / "phones/extra_questions.int")
+        tree = build_tree(
+            statistics,
+            compile_questions(asked, self.topology, context.width),
+            read_roots(self.lang / "phones/roots.int"),
+            self.topology,
+            leaves=self.options.leaves,
+            cluster_threshold=None,
+        )
+        mixtures = start_mixtures(tree, statistics)[0]
+        with self.completing():
+            write_tree(tree, self.out / "tree")
+            write_gmm(derive_pairs(tree, self.topology), mixtures, self.model)
+            self.copy(self.lang / "phones.txt")
+
+    def convert(self, _: int) -> None:
+        """Give the alignments to begin with the transition-ids of the new tree."""
+        converter = self.convert_to(read_transition_model(self.model), read_tree(self.out / "tree"))
+        aligned = self.iter_convertible()
+        converted = ((utt, converter.convert_alignment(utt, tids)) for utt, tids in aligned)
+        with self.completing():
+            write_int_vectors(converted, self.out / ALIGNMENTS)
+            write_lines([1], self.out / "num_jobs")
+
+    def make_graph(self, _: int) -> None:
+        """Estimate the phone language model, and make the denominator graph of it."""
+        places = locate_transitions(self.old)
+        spoken = (
+            split_phones(*one, self.old, places).phones.tolist() for one in self.iter_convertible()
+        )
+        sayings = estimate_phone_lm(spoken, self.options.phone_lm)
+        new, tree = read_transition_model(self.model), read_tree(self.out / "tree")
+        graph = build_denominator_fst(sayings, new, tree)
+        with self.completing():
+            write_fst(accept_phones(sayings), self.out / LM, "vector")
+            write_fst(graph, self.out / GRAPH, "vector")
+
+    def convert_to(self, model: TransitionModel, tree: Tree) -> Subsampler:
+        """What converts the alignments to begin with."""
+        return Subsampler(self.old, model, tree, self.options.frame_subsampling_factor)
+
+
+def derive_pairs(tree: Tree, topology: Topology) -> TransitionModel:
+    """Return the transitions of phones with one state, whose self-loop has a pdf-class of its own.
+
+    tree: of left biphones. Its pairs of pdfs are those of all phones before, as in Kaldi's
+    ContextDependency::EnumeratePairs.
+    """
+    windows = product((0, *topology), topology)
+    return build_transition_model(
+        topology, ((window[1], 0, tree.pdf(window, 0), tree.pdf(window, 1)) for window in windows)
+    )
+
+
+def accept_phones(sayings: Sayings) -> Fst:
+    """The acceptor of a phone language model."""
+    arcs = [(source, phone, phone, cost, target) for source, phone, cost, target in sayings.arcs]
+    return build_fst(arcs, sayings.final)

@@ -1,0 +1,88 @@
+"""Alignments of fewer frames, in phones that are passed in one: Kaldi's convert-ali for LF-MMI."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bayes_asr.errors import InputError
+from bayes_asr.graph.transition_index import index_transitions, window_pdfs
+from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.tables.tree import Tree
+from bayes_asr.targets.contexts import locate_transitions, split_phones
+
+
+def shorten(durations: Sequence[int], factor: int) -> list[int] | None:
+    """The frames that phones keep where the first of every `factor` is kept, each 1 or more.
+
+    A phone without a frame takes one of the phone with a spare one that is fewest frames away, the
+    left one of two. None where there are too few frames. As ComputeNewPhoneLengths
+    (hmm/hmm-utils.cc).
+    """
+    ends = -(-np.cumsum([0, *durations]) // factor)
+    lengths: list[int] = np.diff(ends).tolist()
+    while 0 in lengths:
+        for place, length in enumerate(lengths):
+            if length:
+                continue
+            lender = _find_lender(lengths, place)
+            if lender is None:
+                return None
+            lengths[place] += 1
+            lengths[lender] -= 1
+    return lengths
+
+
+def _find_lender(lengths: Sequence[int], place: int) -> int | None:
+    """The phone nearest to `place` that has more than one frame."""
+    nearest: tuple[int, int] | None = None  # frames between, place
+    for way in (range(place - 1, -1, -1), range(place + 1, len(lengths))):
+        between = 0
+        for other in way:
+            if lengths[other] > 1:
+                if nearest is None or between < nearest[0]:
+                    nearest = (between, other)
+                break
+            between += lengths[other]
+    return nearest and nearest[1]
+
+
+class Subsampler:
+    """Gives alignments of one model the transition-ids of another, of phones with one state.
+
+    factor: of how many frames one is kept.
+    """
+
+    def __init__(self, old: TransitionModel, new: TransitionModel, tree: Tree, factor: int) -> None:
+        self.new, self.factor = new, factor
+        self._old, self._tree = old, tree
+        self._places = locate_transitions(old)
+        self._first = index_transitions(new).first
+        self._known: dict[tuple[int, ...], tuple[int, int]] = {}
+
+    def convert_alignment(self, utt: str, transition_ids: np.ndarray) -> np.ndarray:
+        """Return the transition-ids int32 [ceil(T / factor)] of the new model, of the same phones.
+
+        InputError where the alignment is not of the old model, or has more phones than frames.
+        """
+        split = split_phones(utt, transition_ids, self._old, self._places)
+        lengths = shorten(np.bincount(split.of_frame).tolist(), self.factor)
+        if lengths is None:
+            raise InputError(
+                f"{utt}: its {len(split.phones)} phones have {len(transition_ids)} frames, too few"
+                f" where one of {self.factor} is kept"
+            )
+        windows = split.windows(self._tree.width, self._tree.center).tolist()
+        found: list[int] = []
+        for window, length in zip(windows, lengths, strict=True):
+            first, loop = self._transitions(tuple(window))
+            found += [first] + [loop] * (length - 1)
+        return np.array(found, np.int32)
+
+    def _transitions(self, window: tuple[int, ...]) -> tuple[int, int]:
+        """The transition-ids of the first frame of a phone, and of the others."""
+        if window not in self._known:
+            phone = window[self._tree.center]
+            pdfs = window_pdfs(window, self.new, self._tree)
+            loop = self._first[phone, 0, pdfs[0], pdfs[1]]
+            self._known[window] = (loop + 1, loop)
+        return self._known[window]
