@@ -32,7 +32,8 @@ for number, usual in (
 # What changes all the same: pytest names the phase of a test, and what is set once for a process.
 FREE_TO_CHANGE = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", *CACHES}
 
-hypothesis.settings.register_profile("busy", deadline=None)  # a slow machine is no fault
+# A slow machine is no fault, and nothing is kept from one run of the tests to the next.
+hypothesis.settings.register_profile("busy", deadline=None, database=None, max_examples=60)
 hypothesis.settings.load_profile("busy")
 
 

@@ -99,9 +99,10 @@ def read_turns(annotations: Path, participant: Participant) -> Iterator[Turn]:
     name = f"{participant.meeting}.{participant.agent}"
     events = _read_events(annotations / "words" / f"{name}.words.xml")
     places = {identity: place for place, identity in enumerate(events)}
+    in_order = list(events.values())
     path = annotations / "segments" / f"{name}.segments.xml"
     for segment in _root(path).iter("segment"):
-        inside = _inside(segment, places, list(events.values()), path)
+        inside = _inside(segment, places, in_order, path)
         if any(event.token for event in inside):
             yield _turn(segment, inside, participant, path)
 
