@@ -15,9 +15,10 @@
 #   --nj N             parallel decoding jobs (default: the number of processors)
 #   --nproc N          training processes, which share every batch and the processors (default: 1)
 #   --seeds N          train with the seeds 1 to N (default: 1)
-#   --experiment NAME  train and compare the systems of conf/experiments/NAME: figure1, figure2, pytorch-kaldi
+#   --experiment NAME  train and compare the systems of conf/experiments/NAME, or the recipe's: figure1, figure2, ...
 #   --dim N            dimension of the fMLLR features (default: 40), or mel bands of mini
-#   --features KIND    fmllr: from GMMs that adapt to speakers (default); mfcc: a shorter way without GMMs
+#   --features KIND    fmllr: from GMMs that adapt to speakers (default); fbank: filter banks beside GMMs; mfcc: without
+#                      GMMs, a shorter way
 #   --force            repeat the stages even where they are complete
 #
 # Stages: 0 data, 1 features, 2 alignments, 3 train, 4 forward, 5 decode, 6 score, 7 report. 1 and 2 train GMMs,
@@ -35,7 +36,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$root/local/stages.sh"
 
 # What read_plan sets:
-recipe_dir='' builds_on=() data_dir='' notices=() changed='' prepares='' prepare=() prepared=() kaldi=() gmm=() without_kaldi=''
+recipe_dir='' builds_on=() data_dir='' notices=() changed='' prepares='' prepare=() prepared=() kaldi=() gmm=() without_kaldi='' filter_banks=''
 systems=() system_files=() compared=() config=() set=() out='' nj=1 nproc='' seeds=1 force=''
 [[ -z ${BAYES_ASR_PYTHON:-} ]] || script='bayes-asr run'
 parse_options "$@"
@@ -56,6 +57,8 @@ if ((${#gmm[@]})); then # --stage 2 keeps the features of sound that are there
 fi
 # shellcheck source=/dev/null
 [[ -z $without_kaldi ]] || . "$without_kaldi"
+# shellcheck source=local/filter_banks.sh
+[[ -z $filter_banks ]] || . "$root/local/filter_banks.sh"
 
 # What stages 3 to 7 will lack is said before hours of training, for all systems.
 for i in "${!systems[@]}"; do

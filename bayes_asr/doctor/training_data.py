@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from bayes_asr.config import Config
+from bayes_asr.config import Config, TrainConfig
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import features_of, stream_dirs, training_and_dev
 from bayes_asr.doctor.check import (
@@ -26,7 +26,14 @@ from bayes_asr.features.streams import check_headers, say_stream
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.train.components import architecture, plan_network, target_weights
+from bayes_asr.train.components import (
+    architecture,
+    choose_device,
+    choose_precision,
+    explain_precision,
+    plan_network,
+    target_weights,
+)
 
 SAMPLE = 10  # utterances of a set that are read
 UPDATED = 5  # what is held of each weight: itself, its gradient, two moments, a temporary
@@ -48,11 +55,20 @@ def check_corpus(
         heads = plan_network(config, train)["heads"]
         for name, data in (("train", train), ("dev", dev)):
             checks.append(Check(name, "ok", _describe(data, heads)))
+        checks.append(_check_precision(config.train))
         checks += _estimate_resources(config, train, dev, out)
     for name in ("train", "dev", "test"):
         with collect_messages(checks, f"{name} set"):
             checks.extend(_check_set(config, name, open_pipe))
     return checks
+
+
+def _check_precision(options: TrainConfig) -> Check:
+    """What products will be computed in."""
+    precision = choose_precision(options.precision, choose_device(options.device))
+    if precision != options.precision:
+        return Check("precision", "warning", explain_precision(options.precision))
+    return Check("precision", "ok", f"products are computed in {precision}")
 
 
 def _describe(data: LabelledSet, wanted: Iterable[str]) -> str:

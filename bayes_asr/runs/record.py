@@ -129,7 +129,7 @@ def read_history(run: Path) -> list[dict[str, Any]]:
     return side_files.read_history(run, MEASURED)
 
 
-def versions(device: torch.device) -> dict[str, Any]:
+def versions(device: torch.device, precision: str) -> dict[str, Any]:
     """What, besides the configuration and the data, the numbers of a run may depend on."""
     on_gpu = device.type == "cuda"
     return {
@@ -142,17 +142,18 @@ def versions(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "processes": group.size(),
         "kernels": library.path(),
+        "precision": precision,
     }
 
 
-def compare_versions(saved: Mapping[str, Any], device: torch.device) -> None:
+def compare_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Warn where a run goes on with other versions than it has had so far."""
-    for what, now in versions(device).items():
-        if saved.get(what, now) != now:
+    for what, here in now.items():
+        if saved.get(what, here) != here:
             LOGGER.warning(
                 "this run was started with %s %s, and goes on with %s: its numbers are not exactly"
                 " those of one that was not interrupted",
-                *(what, saved[what], now),
+                *(what, saved[what], here),
             )
 
 
@@ -160,7 +161,7 @@ def write_environment(
     run: Path,
     parameters: int,
     analysis: Mapping[str, Any] | None,
-    device: torch.device,
+    versions: Mapping[str, Any],
     begun_from: Mapping[str, str],
 ) -> None:
     """Write env.json.
@@ -170,7 +171,7 @@ def write_environment(
     """
     environment = {
         "parameters": parameters,
-        **versions(device),
+        **versions,
         "frontend": None if analysis is None else dict(analysis),
         **({"begun_from": dict(begun_from)} if begun_from else {}),
     }

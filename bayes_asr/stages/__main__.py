@@ -32,7 +32,7 @@ def refuse(words: Sequence[str]) -> None:
     root, *given = words
     options = parse(given)
     check_alone(options)
-    choose_systems(options, locate_recipe(options.recipe, Path(root)).name, Path(root))
+    choose_systems(options, locate_recipe(options.recipe, Path(root)), Path(root))
 
 
 def plan(words: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from bayes_asr.stages.choices import OptionError, Options
 from bayes_asr.stages.recipe import CONFIG, GMM_SETTINGS, WITHOUT_GMMS, Recipe
 
 LAST = 7  # stage
-FEATURES = ("fmllr", "mfcc")
+FEATURES = ("fmllr", "mfcc", "fbank")
 
 
 def check_alone(options: Options) -> None:
@@ -78,8 +78,8 @@ def _wrong_dimension(options: Options, recipe: Recipe, by_gmms: bool) -> Iterato
 
 
 def _wrong_features(options: Options, recipe: Recipe) -> Iterator[str]:
-    needed = {"fmllr": (GMM_SETTINGS,), "mfcc": (GMM_SETTINGS, WITHOUT_GMMS)}
-    for name in needed.get(options.features, ()):
+    needed = (GMM_SETTINGS, WITHOUT_GMMS) if options.features == "mfcc" else (GMM_SETTINGS,)
+    for name in needed if options.features else ():
         if not recipe.has(name):
             yield (
                 f"--features {options.features}: is not available for the recipe {recipe.name},"
@@ -106,7 +106,7 @@ def _wrong_settings(options: Options) -> Iterator[str]:
     if any(setting.startswith("seed=") for setting in options.set):
         yield "--set seed: the seeds are chosen by --seeds N"
     if options.features and options.features not in FEATURES:
-        yield f"--features {options.features}: must be {' or '.join(FEATURES)}"
+        yield f"--features {options.features}: must be one of {', '.join(FEATURES)}"
     if options.set and options.stage > 3:
         yield (
             f"--set {options.set[0]}: a run takes its configuration from stage 3, so start there"

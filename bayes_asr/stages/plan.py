@@ -49,7 +49,7 @@ def make_plan(options: Options, root: Path) -> Plan:
         out=absolute(options.out or f"{root}/exp/{recipe.name}"),
         kaldi_dir=options.kaldi_dir and absolute(options.kaldi_dir),
     )
-    systems = choose_systems(options, recipe.name, root)
+    systems = choose_systems(options, recipe, root)
     check_options(options, recipe, by_gmms=trains_gmms(options, recipe))
     preparation = plan_preparation(options, recipe, root)
     if options.experiment and preparation.gmm:
@@ -57,6 +57,8 @@ def make_plan(options: Options, root: Path) -> Plan:
     own = [recipe.file(CONFIG)]
     if preparation.without_kaldi and recipe.has(WITHOUT_KALDI):
         own.append(recipe.file(WITHOUT_KALDI))
+    if preparation.filter_banks:
+        own.append(preparation.filter_banks)
     notices = [*check_settings(options, own, systems)]
     if options.corpus:
         notices += recognise_corpus(Path(options.corpus), recipe, root)

@@ -16,6 +16,7 @@ class Preparation:
     prepares: the stages that `prepare`, the recipe's own command, does; prepared: the files that it
     reads and writes, none where it decides itself what is complete. One of these does stages 1 and
     2: kaldi or gmm, commands that train GMMs, or without_kaldi, the recipe's shell script.
+    filter_banks: the configuration that has the network read these, and not what GMMs adapted.
     """
 
     prepares: str = "0"
@@ -24,6 +25,7 @@ class Preparation:
     kaldi: tuple[str, ...] = ()
     gmm: tuple[str, ...] = ()
     without_kaldi: str = ""
+    filter_banks: str = ""
 
 
 def trains_gmms(options: Options, recipe: Recipe) -> bool:
@@ -41,6 +43,8 @@ def plan_preparation(options: Options, recipe: Recipe, root: Path) -> Preparatio
     if not recipe.has(GMM_SETTINGS):
         return Preparation("0-2", (*command, *_dimension(options)))
     prepared = Preparation("0", tuple(command), tuple(_files(recipe, options.out)))
+    if options.features == "fbank":
+        prepared = replace(prepared, filter_banks=f"{root}/conf/fbank.yaml")
     if not trains_gmms(options, recipe):
         return replace(prepared, without_kaldi=recipe.file(WITHOUT_GMMS))
     if _has_kaldi(options.out, root):

@@ -57,7 +57,7 @@ def locate_recipe(named: str, root: Path) -> Recipe:
     return recipe
 
 
-def folders_in(folder: Path) -> str:
-    """The names of the folders in a folder, in one line."""
-    inside = folder.iterdir() if folder.is_dir() else ()
-    return " ".join(sorted(one.name for one in inside if one.is_dir()))
+def folders_in(*folders: Path) -> str:
+    """The names of the folders in some folders, in one line."""
+    inside = (one for folder in folders if folder.is_dir() for one in folder.iterdir())
+    return " ".join(sorted({one.name for one in inside if one.is_dir()}))

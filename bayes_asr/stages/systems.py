@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.stages.choices import OptionError, Options
-from bayes_asr.stages.recipe import folders_in
+from bayes_asr.stages.recipe import Recipe, folders_in
 
 SUFFIX = ".yaml"
 HYPOTHESES = "hypotheses.txt"
@@ -27,21 +27,24 @@ class Systems:
     compared: tuple[str, ...]
 
 
-def choose_systems(options: Options, recipe: str, root: Path) -> Systems:
+def choose_systems(options: Options, recipe: Recipe, root: Path) -> Systems:
     """One system, named by the last configuration or the recipe, or one for each of an experiment.
 
     Configurations go on top of those of an experiment, whose names the last one's is added to.
+    An experiment of the recipe hides that of the same name in conf/experiments.
     """
     on_top = [Path(path).name.removesuffix(SUFFIX) for path in options.config[-1:]]
     if not options.experiment:
-        return Systems((*on_top, recipe)[:1], (), (options.out,))
+        return Systems((*on_top, recipe.name)[:1], (), (options.out,))
     named = options.experiment
-    folder = named if "/" in named else f"{root}/conf/experiments/{named}"
+    homes = Path(recipe.folder, "experiments"), root / "conf" / "experiments"
+    inside = (str(home / named) for home in homes if (home / named).is_dir())
+    folder = named if "/" in named else next(inside, str(homes[-1] / named))
     files = sorted(file.name for file in Path(folder).glob(f"[!.]*{SUFFIX}") if file.is_file())
     if not files:
         raise OptionError(
             f"--experiment: there are no configurations in {folder}"
-            f" (known experiments: {folders_in(root / 'conf' / 'experiments')})"
+            f" (known experiments: {folders_in(*homes)})"
         )
     systems = {
         name: "-".join((name, *on_top)) for name in (file.removesuffix(SUFFIX) for file in files)

@@ -72,7 +72,7 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
         training.model,
         training.optimizer,
         max_gradient_norm=options.max_gradient_norm,
-        bfloat16=options.precision == "bfloat16",
+        bfloat16=training.precision == "bfloat16",
     )
     position = state.Position(training.run, epoch, len(batches))
 

@@ -77,8 +77,11 @@ def _train(
 ) -> None:
     config = complete_options(_locate(config))
     device = components.choose_device(config.train.device)
-    versions = record.versions(device)
+    precision = components.choose_precision(config.train.precision, device)
+    versions = record.versions(device, precision)
     LOGGER.info("training %s: %s", run, ", ".join(f"{k} {v}" for k, v in versions.items()))
+    if precision != config.train.precision:
+        LOGGER.warning("train.precision: %s", components.explain_precision(config.train.precision))
     if config.train.tensorboard:
         tensorboard.check_available()
     if not new:
@@ -87,13 +90,13 @@ def _train(
     train_set, dev_set = group.after_first(lambda: _open_sets(config, open_pipe, index))
     if lock:
         lock.check()
-    training = _begin(config, run, train_set, dev_set, index, device, new=new)
+    training = _begin(config, run, train_set, dev_set, index, device, precision, new=new)
     training.lock = lock
     if training.left:  # else env.json says what the run came from
         if group.is_first():
             parameters = sum(p.numel() for p in training.model.parameters())
             analysis = next(iter(training.network.front_ends.values())).sound
-            record.write_environment(run, parameters, analysis, device, training.begun_from)
+            record.write_environment(run, parameters, analysis, versions, training.begun_from)
         with note_signals() as training.notice:
             if config.train.tensorboard and group.is_first():
                 training.curves = tensorboard.Board(run, record.read_history(run))
@@ -122,6 +125,7 @@ def _begin(
     dev: LabelledSet,
     index: Index,
     device: torch.device,
+    precision: str,
     *,
     new: bool,
 ) -> Training:
@@ -144,6 +148,7 @@ def _begin(
         config,
         run,
         device,
+        precision,
         network,
         components.build_criterion(config.train, network.log_priors),
         components.build_optimizer(config.train, model),
@@ -153,7 +158,7 @@ def _begin(
     )
     components.describe(config.model, model)
     if saved:
-        record.compare_versions(saved.get("versions", {}), device)
+        record.compare_versions(saved.get("versions", {}), record.versions(device, precision))
         training.restore(saved)
     if group.is_first():
         _write_beginning(training, resumed=bool(saved), new=new)

@@ -73,15 +73,17 @@ class Progress:
 class Training:
     """A run while it is trained.
 
-    inputs: hashes of the data that it was started on; lock: of the folder, in the first process;
-    begun_from: hashes of the networks of other runs that it began with, by file; notice: of a
-    signal that asks for an end; curves: for TensorBoard, where they are wanted; rate:
-    of the epoch that is not complete, once a warm-up is over.
+    precision: of products, as the device computes them; inputs: hashes of the data that it was
+    started on; lock: of the folder, in the first process; begun_from: hashes of the networks of
+    other runs that it began with, by file; notice: of a signal that asks for an end; curves: for
+    TensorBoard, where they are wanted; rate: of the epoch that is not complete, once a warm-up is
+    over.
     """
 
     config: Config
     run: Path
     device: torch.device
+    precision: str
     network: TrainedNetwork
     criterion: Criterion
     optimizer: Optimizers
@@ -262,7 +264,7 @@ class Training:
     @cached_property
     def _origin(self) -> dict[str, Any]:
         """What the run came from, rendered once: YAML and package metadata leave much garbage."""
-        config, versions = as_yaml(self.config), record.versions(self.device)
+        config, versions = as_yaml(self.config), record.versions(self.device, self.precision)
         return {
             "config": config,
             "versions": versions,

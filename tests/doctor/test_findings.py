@@ -5,10 +5,11 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from bayes_asr.cli import main
 from bayes_asr.decode import compiled as decoder
@@ -18,6 +19,7 @@ from bayes_asr.doctor import environment, extras, training_data
 from bayes_asr.lattices import native as lattices
 from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.tables.fst import Fst, write_fst
+from bayes_asr.train import components
 from tests.cli.test_bad_input import (
     damaged_model,
     empty_scp,
@@ -218,6 +220,20 @@ def test_what_does_not_block_training_is_a_warning(
     (lacking,) = [said for state, said in found["test set"] if state == "warning"]
     assert lacking.endswith("data/test: 2 of 3 lack text: test0-1, test0-2")
     assert found["graph"][-1][0] == "warning"  # there is none
+
+
+def test_precision_that_is_computed_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    wanted = settings(write_corpus(tmp_path), "train.precision=bfloat16")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    found = checks_of(capsys, *wanted)[1]
+    assert found["precision"] == [("ok", "products are computed in bfloat16")]
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    monkeypatch.setattr(components, "library", SimpleNamespace(paths=dict))
+    ((state, said),) = checks_of(capsys, *wanted)[1]["precision"]
+    assert (state, "products are in float32" in said) == ("warning", True)
 
 
 @pytest.mark.parametrize("said", [b"7\n", b"\xff\n"])

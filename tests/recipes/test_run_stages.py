@@ -92,6 +92,31 @@ def test_stages_1_and_2_are_our_gmms_where_there_is_no_kaldi(
     assert trained == expected, "and the network is that of fMLLR features"
 
 
+def test_filter_banks_stand_beside_what_gmms_read(checkout: Checkout) -> None:
+    """The names of the sets are the recipe's; what GMMs have of an utterance, it keeps."""
+    recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"
+    (recipe / "kaldi.sh").write_text("sets=(train dev eval)\n")
+    shutil.copy(ROOT / "conf/fbank.yaml", checkout.folder / "conf")
+    for name in ("train", "dev", "eval"):
+        data = out / "data" / name
+        data.mkdir(parents=True)
+        for file in ("wav.scp", "text", "utt2spk", "feats.scp", "cmvn.ark"):
+            (data / file).write_text(file)
+    done = checkout.run(*GMM, "--features", "fbank", KALDI_ROOT="")
+    assert done.returncode == 0, done.stderr
+    assert len(checkout.calls("gmm.sh")) == 3
+    *banks, train = checkout.calls("bayes-asr")
+    folders = [out / "data-fbank" / name for name in ("train", "dev", "eval")]
+    assert banks == [["features", "--kind", "fbank", str(folder)] for folder in folders]
+    for folder in folders:
+        assert {file.name for file in folder.iterdir()} == {"wav.scp", "text", "utt2spk"}
+    assert train[1:3] == [str(recipe / "config.yaml"), str(checkout.folder / "conf/fbank.yaml")]
+    (out / "data/eval/wav.scp").unlink()
+    done = checkout.run(*GMM, "--features", "fbank", "--force", KALDI_ROOT="")
+    assert done.returncode == 1
+    assert f"{out}/data/eval has no wav.scp: filter banks are computed of sound" in done.stdout
+
+
 @pytest.mark.parametrize("kaldi", ["", "/kaldi"])
 def test_shorter_way_through_stages_1_and_2_is_the_recipes_own(
     checkout: Checkout, kaldi: str

@@ -184,6 +184,19 @@ def test_systems_are_named_by_recipe_configuration_or_experiment(plan: Planner, 
         plan(*words, "--experiment=figure9")
 
 
+def test_experiment_of_the_recipe_hides_that_of_all(plan: Planner, root: Path) -> None:
+    for experiment in ("pair", "rates"):
+        own = root / "recipes/made/experiments" / experiment
+        own.mkdir(parents=True)
+        (own / "mgu.yaml").touch()
+    words = ("--recipe=made", "--out=/results")
+    assert plan(*words, "--experiment=pair").systems.systems == ("mgu",)
+    other = plan("--recipe=gmm", "--corpus=.", "--experiment=pair").systems
+    assert other.systems == ("gru", "lstm")
+    with pytest.raises(OptionError, match=r"\(known experiments: pair rates\)"):
+        plan(*words, "--experiment=figure9")
+
+
 def test_experiment_states_hypotheses_about_its_systems(plan: Planner, root: Path) -> None:
     folder = root / "conf/experiments/pair"
     (folder / "mgu.yaml").touch()

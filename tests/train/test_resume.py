@@ -37,8 +37,13 @@ from tests.support.training_runs import (
 
 
 def test_bfloat16_learns_in_single_precision_weights_and_resumes_bit_for_bit(
-    small_corpus: Path, undisturbed: dict[str, Any], tmp_path: Path
+    small_corpus: Path,
+    undisturbed: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Also where it has to be emulated."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
     config = config_of(small_corpus, *OPTIONS, "train.precision=bfloat16")
     train(config, tmp_path / "whole")
     with (

@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ from bayes_asr.files import HOST, REPLACED_BY
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.runs import checkpoint, record, state
 from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
+from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.components import choose_device
+from bayes_asr.train.components import choose_device, choose_precision
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.start import train
 from bayes_asr.train.training import Training
@@ -265,6 +267,28 @@ def test_gpu_that_is_not_there_is_refused_and_auto_does_without(
         train(config_of(small_corpus, "train.device=cuda"), tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [choose_device(name).type for name in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
+
+
+def test_bfloat16_without_instructions_for_it_is_float32(
+    small_corpus: Path,
+    undisturbed: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    messages: Any,
+) -> None:
+    cpu = torch.device("cpu")
+    for name in ("avx512_bf16", "amx_bf16", "sve_bf16"):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda name=name: {name: True})
+        assert choose_precision("bfloat16", cpu) == "bfloat16"
+    assert choose_precision("float32", cpu) == "float32"
+    monkeypatch.setattr(components, "library", SimpleNamespace(paths=lambda: ["avx512"]))
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": False, "avx": True})
+    options = ("train.noise=0.2", "train.tempo=0.1", "train.epochs=3")
+    train(config_of(small_corpus, "train.precision=bfloat16", *options), tmp_path)
+    assert_same(states(tmp_path), undisturbed)
+    assert ", precision float32" in messages()
+    assert "train.precision: there are no instructions for bfloat16 here" in messages()
+    assert json.loads((tmp_path / "env.json").read_text())["precision"] == "float32"
 
 
 @pytest.mark.gpu

@@ -1,0 +1,28 @@
+# shellcheck shell=bash
+# Filter banks of a recipe's sets, for run.sh --features fbank: the network reads them, GMMs have made its alignments.
+# Each data-fbank/SET has what data/SET says of utterances, and features of its own.
+# run.sh sets the variables.
+: "${out:?}" "${filter_banks:?}"
+
+# filter_banks_of DATA DEST: the features in DEST of the sound that DATA names.
+filter_banks_of() {
+    local file
+    [[ -f $1/wav.scp ]] || fail "$1 has no wav.scp: filter banks are computed of sound, so take other --features"
+    mkdir -p "$2"
+    for file in "$1"/*; do
+        case ${file##*/} in
+            feats.* | cmvn.* | frontend.json) ;;
+            *) [[ ! -f $file ]] || cp "$file" "$2" ;;
+        esac
+    done
+    exec bayes-asr features --kind fbank "$2" # so that signals reach it
+}
+
+configuration+=("$filter_banks")
+# shellcheck disable=SC2030,SC1090,SC1091  # the recipe's sets, not its other settings
+mapfile -t sets < <(sets=(train dev test) && . "$(recipe_file kaldi.sh)" && printf '%s\n' "${sets[@]}")
+for set_of_data in "${sets[@]}"; do
+    from=$out/data/$set_of_data to=$out/data-fbank/$set_of_data
+    run_stage 1 "fbank_$set_of_data" "$out" "$from"/{wav.scp,segments,utt2spk,text} "$to"/{feats.scp,cmvn.scp,frontend.json} -- \
+        filter_banks_of "$from" "$to"
+done
