@@ -21,7 +21,8 @@ from tests.decode.test_determinize import random_lattice
 from tests.lattices.test_posteriors import read_kaldis
 from tests.support.aligned_cases import cells_of, list_paths, random_aligned
 
-FORMS = [expect_in_python, expect]
+needs_native = pytest.mark.skipif(native.library() is None, reason=f"{native.LIBRARY} is not built")
+FORMS = [expect_in_python, pytest.param(expect, marks=needs_native)]
 SMALL = settings(max_examples=25, deadline=None)
 MODEL = build_monophone_model((2, 3, 7), 2)  # three phones, six pdfs, two transition-ids each
 
@@ -46,13 +47,6 @@ def enumerate_paths(
     for share, own in zip(shares, cells, strict=True):
         passed[own] += share
     return total, float(shares @ [gain[c].sum() for c in cells]), passed
-
-
-def test_library_is_there() -> None:
-    """Otherwise the tests below compare the twin with itself."""
-    if native.library() is None:
-        pytest.skip(f"{native.LIBRARY} is not built")
-    assert native.library() is not None
 
 
 @pytest.mark.parametrize("form", FORMS)
