@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="new run directory")
     parser.add_argument("--steps", type=positive, default=20, help="of Adam; default 20")
-    parser.add_argument("--learning-rate", type=rate, default=0.01, help="default 0.01")
+    parser.add_argument("--learning-rate", type=rate, default=0.003, help="default 0.003")
 
 
 def _alignments(text: str) -> tuple[str, Path]:
