@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--data needs --out, the folder to write")
     if args.draw and not args.attention:
         raise InputError("--draw draws the weights of a layer: give --attention LAYER")
+    if args.draw and find_spec("matplotlib") is None:
+        raise InputError("--draw needs matplotlib: pip install matplotlib")
     out = args.out or args.run / f"classify_{args.on}"
     network = read_network(args.run)
     if not network.classes:
@@ -177,13 +180,10 @@ def _write_attention(args: argparse.Namespace, out: Path, streams: Mapping[str, 
     archive = out / "attention.ark"
     weights = weigh_frames(network, features, args.attention)
     write_matrices(weights, archive, archive.with_suffix(".scp"))
-    if not args.draw:
-        return
-    from bayes_asr.report.attention_figure import draw_attention  # matplotlib may be missing
+    drawn = ((utt, matrix) for utt, matrix in iter_matrices(archive) if utt in args.draw)
+    for utt, matrix in drawn:
+        from bayes_asr.report.attention_figure import draw_attention  # which wants matplotlib
 
-    wanted = {utt: matrix for utt, matrix in iter_matrices(archive) if utt in args.draw}
-    for utt, matrix in wanted.items():
+        figure = draw_attention(utt, features.first.read(utt), matrix[:, 0])
         with replacing(out / f"attention_{utt}.svg") as temporary:
-            draw_attention(utt, features.first.read(utt), matrix[:, 0]).savefig(
-                temporary, format="svg"
-            )
+            figure.savefig(temporary, format="svg")
