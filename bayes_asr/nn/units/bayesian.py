@@ -4,6 +4,7 @@ Shapes: pre-activations a [n, D, G, H]; states and mask [n, D, H] (`cell`). Gate
 of the equations.
 """
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -22,6 +23,8 @@ from bayes_asr.nn.units.cell import (
     Product,
     apply_mask,
 )
+
+LEAST_LOG = math.log(torch.finfo(torch.float32).tiny)
 
 
 class RNN(ActivatedCell):
@@ -69,7 +72,9 @@ class ComplementBRU(LogProbability):
     h_t = \sigma(W x_t + V \log h_{t-1} + U \log(1 - h_{t-1}) + b), h_0 = 1/2.
 
     Section 2.1 leaves the second term out; U begins at 0, where this is `BRU`. The states are
-    \log h and \log(1 - h). Dropout multiplies the second one, whatever a dropped candidate is.
+    \log h and \log(1 - h), of which one is always far from 0: fed back with a gain above 1 they
+    would grow without bound, so neither is below that of the smallest float32. Dropout multiplies
+    the second one, whatever a dropped candidate is.
     """
 
     states = 2
@@ -83,7 +88,8 @@ class ComplementBRU(LogProbability):
         """Return the state after a frame."""
         absent = (state[1].transpose(0, 1) @ self.U).transpose(0, 1)
         a = (x + product(state[0], slice(None))).squeeze(-2) + absent
-        return self.drop(logsigmoid(a), mask), apply_mask(logsigmoid(-a), mask)
+        present, absent = (logsigmoid(side).clamp(min=LEAST_LOG) for side in (a, -a))
+        return self.drop(present, mask), apply_mask(absent, mask)
 
 
 class LogBRU(NegativeLogProbability, RNN):
@@ -152,7 +158,8 @@ class OwnGateLiBRU(LogProbability):
     r"""Li-BRU whose gate recurs on itself (Bittar & Garner 2021, section 4):
     z_t = \sigma(W x_t + V \log z_{t-1} + b) with z_0 = 1/2, the rest as `LiBRU`.
 
-    The states are \log h and \log z.
+    The states are \log h and \log z, which is kept above that of the smallest float32, as in
+    `ComplementBRU`.
     """
 
     gates = 2
@@ -165,7 +172,7 @@ class OwnGateLiBRU(LogProbability):
         a_h = x.select(-2, 1) + product(state[0], slice(1, 2)).squeeze(-2)
         log_z = logsigmoid(a_z)
         candidate = log_z + self.drop(logsigmoid(a_h), mask)
-        return torch.logaddexp(candidate, logsigmoid(-a_z) + state[0]), log_z
+        return torch.logaddexp(candidate, logsigmoid(-a_z) + state[0]), log_z.clamp(min=LEAST_LOG)
 
 
 class LogLiBRU(NegativeLogProbability):
