@@ -165,7 +165,8 @@ class RecurrentLayer(Layer):
         """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H]."""
         if not frames.lengths:  # there are statistics alone, of the frames of other processes
             nothing = terms_NSX[:, :, : self.units].expand(-1, self.directions, -1)
-            self.cell.observe(nothing, mask, frames)
+            if self.training:
+                self.cell.observe(nothing, mask, frames)
             return nothing
         if not self.cell.states:
             a = terms_NSX.unflatten(-1, (self.cell.gates, -1))
@@ -174,7 +175,8 @@ class RecurrentLayer(Layer):
         B = len(frames.lengths)
         initial = self._initial(self.cell, B)
         h = self._run(self.cell, terms_NSX, mask, frames, backwards, initial)
-        self.cell.observe(h, mask, frames)
+        if self.training:  # nor is torch.export to see that no gradient is wanted there
+            self.cell.observe(h, mask, frames)
         later = self.cell.later()
         if later is None:
             return h

@@ -189,7 +189,7 @@ class Logarithmic(Cell):
     @torch.no_grad()
     def observe(self, h: Tensor, mask: Tensor | None, frames: Frames) -> None:
         """Move the mean towards that of h [N, D, H] where a unit is not dropped."""
-        if self.dropped is None or mask is None or not self.training:
+        if self.dropped is None or mask is None:
             return
         kept = (mask > 0).to(self.dropped.dtype)
         lengths = torch.tensor(frames.lengths, dtype=kept.dtype, device=kept.device)
