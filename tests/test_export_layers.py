@@ -18,7 +18,7 @@ from tests.support.nn_units import plain_front_end
 from tests.test_export import check_close, check_steps, check_utterances, made_up
 
 onnxruntime = pytest.importorskip("onnxruntime")
-EXPORTED = [form for form in FORMS if form.get("stride", 1) == 1 or form["kind"] != "conv1d"]
+EXPORTED = [form for form in FORMS if network_of(form).strides["tested"] == 1]
 
 
 def loaded(net: Any) -> LogLikelihoods:
@@ -61,10 +61,15 @@ def test_torchscript_of_convolutions_takes_any_length(tmp_path: Path) -> None:
         check_close(script(torch.from_numpy(x)).numpy(), net(x).numpy())
 
 
-def test_strides_are_not_exported(tmp_path: Path) -> None:
-    net = loaded(network_of({"kind": "conv1d", "channels": 6, "stride": 3}))
-    with pytest.raises(
-        InputError, match="layer tested computes one of 3 frames, which no exporter"
-    ):
+@pytest.mark.parametrize(
+    ("form", "computed"),
+    [
+        ({"kind": "conv1d", "channels": 6, "stride": 3}, "one of 3 frames"),
+        ({"kind": "pool", "units": 6}, "one frame an utterance"),
+    ],
+)
+def test_strides_are_not_exported(form: Mapping[str, Any], computed: str, tmp_path: Path) -> None:
+    net = loaded(network_of(form))
+    with pytest.raises(InputError, match=f"layer tested computes {computed}, which no exporter"):
         export_onnx(net, tmp_path / "network.onnx")
     assert np.isfinite(net(made_up(7, INPUTS)).numpy()).all()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,9 +34,18 @@ def recipe() -> Iterator[Callable[[str], ModuleType]]:
 
 
 @pytest.fixture(scope="module")
-def corpus(recipe: Callable[[str], ModuleType], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def synthesiser(recipe: Callable[[str], ModuleType]) -> Any:
+    """The one of this process: eSpeak NG is not made to begin twice."""
+    return recipe("prepare").Synthesiser(1)
+
+
+@pytest.fixture(scope="module")
+def corpus(
+    recipe: Callable[[str], ModuleType], synthesiser: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Two languages, of one voice a set."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipe("prepare"), "Synthesiser", lambda seed: synthesiser)
         patch.setattr(recipe("languages"), "LANGUAGES", {"fi": "fi", "pt-br": "pt-br"})
         patch.setitem(recipe("languages").SECONDS, "train", (1.0, 2.0))
         folder = tmp_path_factory.mktemp("language")
@@ -55,10 +65,11 @@ def test_no_voice_is_in_two_sets_and_languages_have_clusters(
     assert len(languages.LANGUAGES) == sum(map(len, languages.CLUSTERS.values()))
 
 
-def test_every_voice_speaks_every_language(recipe: Callable[[str], ModuleType]) -> None:
+def test_every_voice_speaks_every_language(
+    recipe: Callable[[str], ModuleType], synthesiser: Any
+) -> None:
     """One that eSpeak NG does not know is an error; phonemes tell the languages apart."""
-    espeak, languages = recipe("prepare").Synthesiser, recipe("languages")
-    synthesiser, said = espeak(1), {}
+    languages, said = recipe("languages"), {}
     for name, called in languages.LANGUAGES.items():
         speaker = languages.Speaker("x", "m3", language=called)
         said[name] = tuple(synthesiser.speak("27, 846", speaker).phonemes)
