@@ -94,9 +94,10 @@ def test_changelog_keeps_its_form() -> None:
         assert all("\n- " in group for group in groups)
 
 
-@pytest.mark.parametrize("picture", ["unit", "rooms", "activations"])
-def test_picture_is_what_its_script_draws(picture: str) -> None:
+@pytest.mark.parametrize("picture", ["unit", "rooms", "activations", "poster"])
+def test_picture_is_what_its_script_draws(picture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script = ROOT / f"docs/pictures/{picture}.py"
+    monkeypatch.syspath_prepend(script.parent)
     drawn = runpy.run_path(str(script))["draw"]()
     assert script.with_suffix(".svg").read_text(encoding="utf-8") == drawn
 
