@@ -33,7 +33,7 @@ from bayes_asr.tables.copied import copy_tables
 from bayes_asr.tables.text import DataDir, read_data_dir
 
 BATCH_SEQUENCES, BATCH_FRAMES = 64, 10_000
-BATCH_NUMBERS = 2**26  # that a layer hands on of all frames of a batch, in double precision
+BATCH_NUMBERS = 2**26  # that a layer hands on of all frames of a batch
 Item = TypeVar("Item", np.ndarray, range)  # has as many elements as the utterance frames
 Used = TypeVar("Used")
 

@@ -36,10 +36,13 @@ class LogLikelihoods(nn.Module):
 
     A network that classifies utterances has one row of an utterance [1, P].
     A network of several streams takes the features of each, by name, each at its own rate. The
-    front end of the run is applied here, so the features are those on disk. It computes in
-    double precision: in single, the sums of a matrix product depend on the size of the batch, and
-    the neighbours of an utterance moved its log-likelihoods by 1.1e-5 in a trained network of
-    3 x 256 units.
+    front end of the run is applied here, so the features are those on disk.
+
+    Neighbours of an utterance do not show in its log-likelihoods. A stack that compiled code
+    computes is in single precision: it adds up in one order. Others, and the heads, are in double:
+    torch's sums depend on the size of the batch, which in single precision moved log-likelihoods by
+    1.1e-5, in a trained network of 3 x 256 units. Heads in single precision would put them 9e-5
+    from those of double, three times as far as the layers do.
     """
 
     log_priors: Tensor
@@ -52,7 +55,11 @@ class LogLikelihoods(nn.Module):
         self.model: AcousticModel = network.model
         self.speakers = network.speakers
         self.register_buffer("log_priors", network.log_priors)
+        steady = self.model.steady
         self.double().eval().requires_grad_(False)
+        if steady:
+            self.model.layers.float()
+            self.model.add_up_steadily()
         self._own = {name: p.clone() for name, p in self.model.activation_parameters.items()}
 
     def speak_as(self, speaker: str | None) -> None:
@@ -177,8 +184,8 @@ class LogLikelihoods(nn.Module):
         return matrix
 
     def _inputs(self, matrix: np.ndarray) -> dict[str, Tensor]:
-        """What the layers read of each stream [T, F_s], in the network's precision."""
-        like = self.log_priors
+        """What the layers read of each stream [T, F_s], in their precision."""
+        like = next(self.model.parameters(), self.log_priors)
         precision = np.float64 if like.dtype == torch.float64 else np.float32
         prepared = take_apart(self.front_ends, matrix.astype(precision))
         return {
@@ -193,7 +200,8 @@ class LogLikelihoods(nn.Module):
         if not self.model.outputs:
             return hidden.float()
         make, blocks = KINDS[self.kind], hidden.split(BLOCK_FRAMES)
-        computed = (make(self.model.log_posteriors(b), self.log_priors).float() for b in blocks)
+        posteriors = (self.model.log_posteriors(block.to(self.log_priors)) for block in blocks)
+        computed = (make(of_block, self.log_priors).float() for of_block in posteriors)
         return torch.cat(list(computed))
 
 

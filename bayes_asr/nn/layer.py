@@ -25,6 +25,7 @@ class Layer(nn.Module):
     stride: int = 1  # it computes the frames 0, stride, 2 stride, ... of each sequence
     looks_ahead: bool = False  # whether it needs whole sequences, so that it cannot `advance`
     unrolled: bool = False  # whether it computes one frame after the other
+    steady: bool = False  # whether it can compute the same bits in any company: `Linear.steady`
     frozen_at_first: ClassVar[tuple[str, ...]] = ()
     """Prefixes of parameters that `train.freeze_activations` keeps as they are."""
 

@@ -16,22 +16,34 @@ HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` for features [N, inputs] of many frames."""
+    """`torch.nn.Linear` for features [N, inputs] of many frames.
+
+    steady: multiply any number of frames by compiled code, without a gradient. It adds up in one
+    order, torch in one that depends on how many frames there are.
+    """
+
+    steady = False
 
     def forward(self, x_NF: Tensor) -> Tensor:
         """Return x W^T + b [N, outputs]."""
-        if self._gains(x_NF):
-            return _Product.apply(x_NF.to(factor_type("cpu")), self.weight, self.bias)
+        if self._is_compiled(x_NF):
+            if self.steady:
+                return library.multiply(
+                    library.path(), x_NF, self.weight.T, self.bias, torch.float32
+                )
+            if self._gains(x_NF):
+                return _Product.apply(x_NF.to(factor_type("cpu")), self.weight, self.bias)
         return super().forward(x_NF)
 
+    def _is_compiled(self, x_NF: Tensor) -> bool:
+        return (
+            not torch.compiler.is_exporting()
+            and x_NF.device.type == "cpu"
+            and x_NF.dim() == 2
+            and self.weight.dtype == torch.float32
+        )
+
     def _gains(self, x_NF: Tensor) -> bool:
-        if (
-            torch.compiler.is_exporting()
-            or x_NF.device.type != "cpu"
-            or x_NF.dim() != 2
-            or self.weight.dtype != torch.float32
-        ):
-            return False
         dtype = factor_type("cpu")
         by_autocast = torch.is_autocast_enabled("cpu")
         return (

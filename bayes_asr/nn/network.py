@@ -200,6 +200,17 @@ class AcousticModel(nn.Module):
         """Whether a layer computes one frame after the other."""
         return any(layer.unrolled for layer in self.layers)
 
+    @property
+    def steady(self) -> bool:
+        """Whether all layers are; `add_up_steadily` then makes single precision enough."""
+        return all(layer.steady for layer in self.layers)
+
+    def add_up_steadily(self) -> None:
+        """Compute the same bits for a sequence in any company: in evaluation, a `steady` model."""
+        for part in self.modules():
+            if isinstance(part, Linear):
+                part.steady = True
+
     def list_ahead(self) -> list[str]:
         """The layers that need whole sequences, by their names."""
         pairs = zip(self.names, self.layers, strict=True)

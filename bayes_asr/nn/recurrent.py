@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from bayes_asr.errors import InputError
 from bayes_asr.nn.dropout import frame_keys, keep_mask
 from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.kernels import library
 from bayes_asr.nn.kernels.recurrence import kernel_of
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear, factor_type
@@ -109,6 +110,16 @@ class RecurrentLayer(Layer):
         """Whether there is a recurrence."""
         return self.cell.states > 0
 
+    @property
+    def steady(self) -> bool:  # type: ignore[override]
+        """Whether compiled code computes all of it, and in chunks where nothing looks ahead."""
+        by_kernel = self.fused and kernel_of(self.cell, self.W.weight) is not None
+        return (
+            by_kernel
+            and library.multiplies(torch.float32)
+            and (self.looks_ahead or self.cell.states == 1)
+        )
+
     def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs of all directions side by side [N, D*H]."""
         keys = keys_B if keys_B is None or self.cell.states else frame_keys(keys_B, frames)
@@ -135,7 +146,7 @@ class RecurrentLayer(Layer):
             return self._hand_on(self._states(terms, mask, frames)), ()
         state = state or self.begin()
         exporting = torch.compiler.is_exporting()
-        if self.cell.states == 1 and not exporting and len(x_TF) >= SHORTEST_RUN:
+        if self.cell.states == 1 and not exporting and (self.W.steady or len(x_TF) >= SHORTEST_RUN):
             h = self._run(self.cell, terms, mask, frames, (False,), state)
             return self._hand_on(h), (h[-1:],)
         h, state = step_through(self.cell, terms, self.V, mask, frames, state)
