@@ -4,10 +4,9 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import frame_shift, lm_weight, penalty, processes, whole
-from bayes_asr.files import find_files
 from bayes_asr.lattices.ctm import FRAME_SHIFT
 from bayes_asr.lattices.rescore import rescore_lattices
-from bayes_asr.tables.jobs import check_jobs
+from bayes_asr.tables.jobs import check_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Read the lattices and write what was asked for."""
-    for folder in {path.parent for path in args.lattices}:
-        there = find_files(folder, "lat.*.gz")
-        if (folder / "num_jobs").exists() and {*there} <= {*args.lattices}:
-            check_jobs(folder, "lat", there)
+    check_whole(args.lattices)
     count = rescore_lattices(
         args.lattices,
         args.graph / "words.txt",

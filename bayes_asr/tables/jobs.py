@@ -56,6 +56,15 @@ def check_jobs(folder: Path, kind: str, paths: Iterable[Path], suffix: str = ".g
         )
 
 
+def check_whole(lattices: Iterable[Path]) -> None:
+    """InputError where all `lat.N.gz` of a folder are given, but not those of all its jobs."""
+    given = {*lattices}
+    for folder in {path.parent for path in given}:
+        there = find_files(folder, "lat.*.gz")
+        if (folder / "num_jobs").exists() and {*there} <= given:
+            check_jobs(folder, "lat", there)
+
+
 def _parse_number(path: Path, kind: str, suffix: str) -> int:
     """The number of the job that left a file; 0 where its name has none."""
     match = re.fullmatch(NUMBER + re.escape(suffix), path.name.removeprefix(kind), re.ASCII)

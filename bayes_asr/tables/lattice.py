@@ -315,7 +315,7 @@ def select_states(lattice: AnyLattice, order: np.ndarray) -> AnyLattice:
     """Return the lattice with the states `order`, in that order, and the finite arcs between."""
     number = np.full(lattice.num_states, -1)
     number[order] = np.arange(len(order))
-    kept, offsets = _take_rows(lattice.offsets, order)
+    kept, offsets = take_rows(lattice.offsets, order)
     inside = (number[lattice.nextstate[kept]] >= 0) & _is_finite(lattice)[kept]
     owner = np.repeat(np.arange(len(order)), np.diff(offsets))[inside]
     kept = kept[inside]
@@ -330,8 +330,8 @@ def select_states(lattice: AnyLattice, order: np.ndarray) -> AnyLattice:
     if isinstance(lattice, Lattice):
         changed |= {"ilabel": lattice.ilabel[kept], "olabel": lattice.olabel[kept]}
     else:
-        tids, tid_offsets = _take_rows(lattice.tid_offsets, kept)
-        final_tids, final_tid_offsets = _take_rows(lattice.final_tid_offsets, order)
+        tids, tid_offsets = take_rows(lattice.tid_offsets, kept)
+        final_tids, final_tid_offsets = take_rows(lattice.final_tid_offsets, order)
         changed |= {
             "word": lattice.word[kept],
             "tids": lattice.tids[tids],
@@ -342,7 +342,7 @@ def select_states(lattice: AnyLattice, order: np.ndarray) -> AnyLattice:
     return replace(lattice, **changed)
 
 
-def _take_rows(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def take_rows(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the indices of the items of `rows` end to end, and where each row begins there."""
     counts = np.diff(offsets)[rows]
     begin = np.cumsum([0, *counts], dtype=np.int64)
