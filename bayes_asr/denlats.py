@@ -3,17 +3,16 @@
 Kaldi: steps/nnet/make_denlats.sh, whose search options these are.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import data_dir, locate_model
 from bayes_asr.decode.archive import write_folder
-from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.decode.job import Job, Summary
+from bayes_asr.decode.loading import load_network
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.workers import EmbeddedDecoder, decode_elsewhere
+from bayes_asr.decode.workers import EmbeddedDecoder, decode_all
 from bayes_asr.errors import InputError
 from bayes_asr.forward.directory import find_streams, log_likelihoods
 from bayes_asr.forward.log_likelihoods import load
@@ -21,7 +20,6 @@ from bayes_asr.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.graph.lexicon import RESERVED
 from bayes_asr.graph.ngram import estimate_witten_bell
 from bayes_asr.log import LOGGER
-from bayes_asr.processes.pool import map_utterances
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import read_symbols
@@ -75,6 +73,5 @@ def write_denlats(
         network, directories, config.data.max_skipped, open_pipe, "data.max_skipped"
     )
     job = Job(f"{run}, {on}", graph, locate_model(config), DecodeOptions(**options), (), nj)
-    decode = partial(decode_elsewhere, job, choose_engine().name)
-    results = map_utterances(decode, loglikes, nj)
+    results = decode_all(load_network(job.graph, job.model), job, loglikes)
     return write_folder(job, EmbeddedDecoder(results), out, None)

@@ -1,19 +1,20 @@
 """The embedded decoder over an archive: utterances in parallel by processes."""
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
 from bayes_asr.decode.embedded import ENGINES, DecodeResult, choose_engine, decode_utterance
 from bayes_asr.decode.job import Decoded, Job, record_without_words
+from bayes_asr.decode.lending import Lent, borrow, lend
 from bayes_asr.decode.loading import check_loglikes, load_network
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.decode.utterances import Loglikes, read_utterances
 from bayes_asr.errors import InputError
 from bayes_asr.files import name_file
 from bayes_asr.lattices.paths import sweep_words
-from bayes_asr.processes.pool import map_utterances
+from bayes_asr.processes.pool import map_here, map_utterances
 from bayes_asr.shards import Way
 from bayes_asr.tables.lattice import lattice_bytes
 
@@ -52,18 +53,36 @@ class EmbeddedDecoder:
 
 def start_decoding(job: Job, way: Way | None = None) -> Iterator[Result]:
     """Decode every utterance, in order, here or in shards; what does not fit is refused at once."""
-    network, engine = load_network(job.graph, job.model), choose_engine().name
+    network = load_network(job.graph, job.model)
     utterances = read_utterances(job.loglikes, network)
-    here = partial(decode_one, network, job, engine)
     if way:
-        return way(here, utterances)
-    elsewhere = partial(decode_elsewhere, job, engine)  # the graph does not travel
-    return map_utterances(here if job.nj == 1 else elsewhere, utterances, job.nj)
+        return way(partial(decode_one, network, job, choose_engine().name), utterances)
+    return decode_all(network, job, utterances)
 
 
-def decode_elsewhere(job: Job, engine: str, utt: str, loglikes: Loglikes) -> Result:
+def decode_all(
+    network: Network, job: Job, utterances: Iterable[tuple[str, Loglikes]]
+) -> Iterator[Result]:
+    """Decode utterances, in order, here or by processes that have the graph once in memory."""
+    engine = choose_engine().name
+    if job.nj == 1:
+        return map_here(partial(decode_one, network, job, engine), utterances)
+    return _decode_by_processes(network, job, engine, utterances)
+
+
+def _decode_by_processes(
+    network: Network, job: Job, engine: str, utterances: Iterable[tuple[str, Loglikes]]
+) -> Iterator[Result]:
+    with lend(network) as lent:
+        yield from map_utterances(partial(decode_elsewhere, lent, job, engine), utterances, job.nj)
+
+
+def decode_elsewhere(
+    lent: Lent | None, job: Job, engine: str, utt: str, loglikes: Loglikes
+) -> Result:
     """Decode one utterance in a worker process."""
-    return decode_one(load_job_network(job), job, engine, utt, loglikes)
+    network = borrow(lent) if lent else load_job_network(job)
+    return decode_one(network, job, engine, utt, loglikes)
 
 
 @cache

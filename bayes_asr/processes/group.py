@@ -22,7 +22,8 @@ from bayes_asr.errors import InputError, StoppedError, complaint
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.norm import BatchNorm
 from bayes_asr.nn.units.cell import Logarithmic
-from bayes_asr.processes.shared_memory import ROOM, Meeting, offer_memory, open_memory
+from bayes_asr.processes.offered_memory import offer_memory, open_memory
+from bayes_asr.processes.shared_memory import ROOM, Meeting
 
 Made = TypeVar("Made")
 

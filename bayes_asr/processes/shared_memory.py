@@ -7,9 +7,7 @@ compute. A counter in shared memory is seen at once by those who wait for it.
 import mmap
 import os
 import select
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
 from typing import Self
 
 import torch
@@ -19,31 +17,6 @@ from bayes_asr.nn.kernels import library
 
 ROOM = 2**20  # bytes of what a process tells at once
 SECONDS = 0.1  # of waiting, after which a process looks whether the others still live
-
-
-@contextmanager
-def offer_memory(size: int) -> Iterator[tuple[str, str] | None]:
-    """Where others find new memory of this process, and what it is called there; None if nowhere.
-
-    It has no name in a file system, and goes with the last process that sees it.
-    """
-    name, offer = f"bayes_asr-{uuid.uuid4()}", None
-    with ExitStack() as opened:
-        with suppress(AttributeError, OSError):  # not Linux, or not allowed
-            descriptor = os.memfd_create(name)
-            opened.callback(os.close, descriptor)
-            os.truncate(descriptor, size)
-            offer = f"/proc/{os.getpid()}/fd/{descriptor}", f"/memfd:{name} (deleted)"
-        yield offer
-
-
-def open_memory(path: str, name: str, size: int) -> mmap.mmap | None:
-    """The memory that is offered at `path`, unless this is another machine."""
-    with suppress(OSError):
-        if os.readlink(path) == name:
-            with open(path, "r+b") as file:
-                return mmap.mmap(file.fileno(), size)
-    return None
 
 
 class Meeting:

@@ -12,7 +12,8 @@ from torch import nn
 from bayes_asr.nn.kernels import library
 from bayes_asr.processes import group
 from bayes_asr.processes.gradients import GradientSum
-from bayes_asr.processes.shared_memory import ROOM, offer_memory, open_memory
+from bayes_asr.processes.offered_memory import offer_memory, open_memory
+from bayes_asr.processes.shared_memory import ROOM
 from tests.support.processes import on_machines_of_their_own, together
 
 PROCESSES = 3
