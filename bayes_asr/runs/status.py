@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bayes_asr.config import load
 from bayes_asr.errors import InputError, complaint
 from bayes_asr.files import find_below, is_there
 from bayes_asr.lock import MARK, is_held
 from bayes_asr.runs import record, state
+from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.tables.side_files import KINDS
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
@@ -47,13 +47,13 @@ def runs_below(folder: Path) -> list[RunStatus]:
 
 def status(run: Path) -> RunStatus:
     """The state of a run, by what it says of itself and by whether a process has it."""
-    said, config = state.read(run), run / record.CONFIG
+    said = state.read(run)
     history, epoch, epochs = [], 0, None
     why = said["why"] if isinstance(said.get("why"), str) else None
     try:
         history = record.read_history(run)
         epoch = history[-1]["epoch"] if history else 0
-        epochs = load([config]).train.epochs if is_there(config) else None
+        epochs = read_configuration(run).train.epochs if is_there(run / CONFIG) else None
     except (InputError, OSError) as error:
         why = complaint(error)
     now = _state(said.get("state"), epoch == epochs, is_held(run / MARK))

@@ -18,6 +18,7 @@ from bayes_asr.files import together
 from bayes_asr.lock import alone_in
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.runs import checkpoint, record
+from bayes_asr.runs.configuration import CONFIG
 from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.targets.alignments import log_priors, read_counts
@@ -49,7 +50,7 @@ def write_brought(
         data = open_set(config, "train", open_pipe, index)
         network = _build(config, data, states, index, counts)
         with together(run):
-            config.save(run / record.CONFIG)
+            config.save(run / CONFIG)
             parameters = sum(p.numel() for p in network.model.parameters())
             sound = next(iter(network.front_ends.values())).sound
             versions = record.versions(torch.device("cpu"), config.train.precision)

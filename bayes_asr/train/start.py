@@ -23,6 +23,7 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import note_signals
 from bayes_asr.runs import checkpoint, record, state, tensorboard
+from bayes_asr.runs.configuration import CONFIG
 from bayes_asr.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.train import components
@@ -177,14 +178,14 @@ def _write_beginning(training: Training, *, resumed: bool, new: bool) -> None:
     """Write what a run begins with."""
     run = training.run
     if resumed:
-        training.config.save(run / record.CONFIG)
+        training.config.save(run / CONFIG)
         record.end_history(run, training.progress.entry)  # it may have been killed before that
     else:
         # To go back to; and where there is no room for it, nothing is discarded.
         checkpoint.save(run / checkpoint.FIRST, training.content())
         if new:
             record.discard(run)
-        training.config.save(run / record.CONFIG)
+        training.config.save(run / CONFIG)
         (run / checkpoint.FIRST).replace(run / checkpoint.LAST)
     record.remove_leftovers(run)
 
