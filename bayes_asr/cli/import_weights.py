@@ -14,6 +14,7 @@ from bayes_asr.pytorch_kaldi.experiment import Experiment, read_experiment
 from bayes_asr.pytorch_kaldi.networks import convert_networks
 from bayes_asr.pytorch_kaldi.notes import OF_WEIGHTS
 from bayes_asr.pytorch_kaldi.translation import Translation, translate
+from bayes_asr.pytorch_kaldi.weights import check_there
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.configuration import CONFIG
 from bayes_asr.train.brought import write_brought
@@ -53,6 +54,8 @@ def run(args: argparse.Namespace) -> None:
     """Write the run, and say what is not carried over."""
     if is_there(args.run / checkpoint.BEST):
         raise InputError(f"{args.run}: has a network ({checkpoint.BEST}); choose another folder")
+    for file in args.files:
+        check_there(file)  # before its folder is searched for what belongs to it
     cfg = args.cfg or args.files[0].absolute().parent.parent / CFG
     if not is_there(cfg):
         raise InputError(f"{cfg}: not there; name that of the networks: --cfg FILE.cfg")

@@ -46,15 +46,20 @@ class Weights:
         return self.inputs[name]
 
 
+def check_there(path: Path) -> None:
+    """InputError where there is no such file."""
+    if not is_there(path):
+        raise InputError(
+            f"{path}: not there; name a file such as exp_files/final_architecture1.pkl"
+        )
+
+
 def read_weights(path: Path) -> Weights:
     """Read a .pkl file of pytorch-kaldi: tensors and plain values alone, nothing is executed.
 
     InputError where it holds anything else, or no network.
     """
-    if not is_there(path):
-        raise InputError(
-            f"{path}: not there; name a file such as exp_files/final_architecture1.pkl"
-        )
+    check_there(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
