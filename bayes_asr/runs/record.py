@@ -15,6 +15,7 @@ import torch
 from bayes_asr.catalogue import SCHEDULES
 from bayes_asr.config import Config, differences
 from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.files import replacing, settle
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.kernels import library
@@ -171,19 +172,21 @@ def compare_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 def write_environment(
     run: Path,
     parameters: int,
-    analysis: Mapping[str, Any] | None,
+    front_ends: Mapping[str, FrontEnd],
     versions: Mapping[str, Any],
     begun_from: Mapping[str, str],
 ) -> None:
     """Write env.json.
 
-    analysis: what made the features of sound, if anything here did; begun_from: hashes of the
-    networks that gave weights, by file.
+    front_ends: of each stream, which know what made the features of sound, if anything here did;
+    begun_from: hashes of the networks that gave weights, by file.
     """
+    analyses = [None if one.sound is None else dict(one.sound) for one in front_ends.values()]
     environment = {
         "parameters": parameters,
         **versions,
-        "frontend": None if analysis is None else dict(analysis),
+        "frontend": analyses[0],
+        **({"frontends": dict(zip(front_ends, analyses, strict=True))} if analyses[1:] else {}),
         **({"begun_from": dict(begun_from)} if begun_from else {}),
     }
     with replacing(run / "env.json") as temporary:

@@ -52,10 +52,9 @@ def write_brought(
         with together(run):
             config.save(run / CONFIG)
             parameters = sum(p.numel() for p in network.model.parameters())
-            sound = next(iter(network.front_ends.values())).sound
             versions = record.versions(torch.device("cpu"), config.train.precision)
             hashes = {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-            record.write_environment(run, parameters, sound, versions, hashes)
+            record.write_environment(run, parameters, network.front_ends, versions, hashes)
             checkpoint.save(run / checkpoint.BEST, network.content())
 
 

@@ -9,6 +9,7 @@ import torch
 
 from bayes_asr.catalogue import CRITERIA
 from bayes_asr.config import Config
+from bayes_asr.config.measure import measure_of
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.corpus.fingerprints import check_same, hash_labels, hash_stream
 from bayes_asr.corpus.index import Index
@@ -42,9 +43,10 @@ def train(
 
     Where `train.pretrain` says so, shallower networks are trained first (`pretraining`).
     Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
-    dev frame error. `new` discards what is there, once the data are found to be usable. InputError
-    where the run there has another configuration or other data, or is being trained by another
-    process. StoppedError after SIGTERM, SIGINT or SIGHUP: all is saved, and the same call goes on.
+    dev frame error, or what else the run is judged by (`config.measure`). `new` discards what is
+    there, once the data are found to be usable. InputError where the run there has another
+    configuration or other data, or is being trained by another process. StoppedError after SIGTERM,
+    SIGINT or SIGHUP: all is saved, and the same call goes on.
     """
     with _occupied(run) as lock:
         begin: tuple[Transfer, ...] = ()
@@ -97,16 +99,16 @@ def _train(
     if training.left:  # else env.json says what the run came from
         if group.is_first():
             parameters = sum(p.numel() for p in training.model.parameters())
-            analysis = next(iter(training.network.front_ends.values())).sound
-            record.write_environment(run, parameters, analysis, versions, training.begun_from)
+            front_ends = training.network.front_ends
+            record.write_environment(run, parameters, front_ends, versions, training.begun_from)
         with note_signals() as training.notice:
             if config.train.tensorboard and group.is_first():
                 training.curves = tensorboard.Board(run, record.read_history(run))
             run_epochs(training, train_set, dev_set)
     best = int(training.progress.dev_errors.argmin())
     error = training.progress.dev_errors[best]
-    what = {"dev_error": "dev error", "dev_loss": "dev loss"}[training.judged_by]
-    LOGGER.info("trained: best %s %.4f in epoch %d", what, error, best + 1)
+    what = measure_of(config).name
+    LOGGER.info("trained: best %s on dev %.4f in epoch %d", what, error, best + 1)
 
 
 def _open_sets(
