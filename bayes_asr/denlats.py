@@ -6,7 +6,6 @@ Kaldi: steps/nnet/make_denlats.sh, whose search options these are.
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import data_dir, locate_model
 from bayes_asr.decode.archive import write_folder
 from bayes_asr.decode.job import Job, Summary
@@ -20,6 +19,7 @@ from bayes_asr.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.graph.lexicon import RESERVED
 from bayes_asr.graph.ngram import estimate_witten_bell
 from bayes_asr.log import LOGGER
+from bayes_asr.runs.configuration import read_configuration
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import read_symbols
@@ -34,7 +34,7 @@ def write_weak_graph(run: Path, lang: Path, out: Path, order: int = ORDER) -> No
 
     lang: the folder of the words and their pronunciations. InputError where there is no text.
     """
-    config = load_config([run / "config.yaml"])
+    config = read_configuration(run)
     data, model = data_dir(config, "train"), locate_model(config)
     if data.text is None:
         raise InputError(
@@ -65,7 +65,7 @@ def write_denlats(
     An utterance of which no path reaches an end has no lattice, and is named. InputError, once all
     others are written, for those that cannot be decoded.
     """
-    config = load_config([run / "config.yaml"])
+    config = read_configuration(run)
     options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
     network = load(run)
     directories = find_streams(run, [network], None, {}, on, open_pipe)

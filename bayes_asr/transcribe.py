@@ -11,7 +11,6 @@ from bayes_asr.align.best_path import AlignOptions
 from bayes_asr.align.transcript import Speech, read_speech
 from bayes_asr.align.utterance import align_utterance, word_spans
 from bayes_asr.config import Config
-from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import locate, locate_model
 from bayes_asr.decode.embedded import choose_engine, decode_utterance
 from bayes_asr.decode.engine import Engine
@@ -30,6 +29,7 @@ from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
 from bayes_asr.lattices.mbr import decode_risk
 from bayes_asr.lattices.paths import Weights, pair_weights
 from bayes_asr.log import LOGGER
+from bayes_asr.runs.configuration import read_configuration
 from bayes_asr.score.scores import read_scores
 from bayes_asr.sound.audio import Channel, bring_to_rate, load_library, read_audio
 from bayes_asr.sound.spectrum import FRAME_SHIFT, Analysis
@@ -130,7 +130,7 @@ def transcribe(
     InputError for a run that is not complete, or whose features the front end cannot make.
     """
     load_library()
-    config = load_config([run / "config.yaml"])
+    config = read_configuration(run)
     network = load(run)
     analyses = {name: _analysis(run, name, network, config) for name in network.front_ends}
     recogniser = _recogniser(run, network, config, weights, graph)

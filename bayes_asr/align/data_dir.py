@@ -14,7 +14,6 @@ import numpy as np
 from bayes_asr.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.align.transcript import Speech, align_evenly, read_speech
 from bayes_asr.align.utterance import Source, align_one
-from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import NAMED, locate, locate_model, report_skipped
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError
@@ -32,6 +31,7 @@ from bayes_asr.graph.lang import build_monophones, find_phones_file, read_lang
 from bayes_asr.lock import alone_in
 from bayes_asr.log import LOGGER
 from bayes_asr.processes.pool import map_utterances
+from bayes_asr.runs.configuration import read_configuration
 from bayes_asr.shards import Way
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.integers import write_int_vectors
@@ -86,7 +86,7 @@ def align_run(
     for here, in `nj` processes.
     """
     _refuse_others(out)
-    config = load_config([run / "config.yaml"])
+    config = read_configuration(run)
     model = locate_model(config)
     if out.resolve() == model.parent.resolve():
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")

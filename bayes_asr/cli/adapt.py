@@ -8,12 +8,13 @@ from pathlib import Path
 from torch import Tensor
 
 from bayes_asr.cli.arguments import key, positive
-from bayes_asr.config import Config, load
+from bayes_asr.config import Config
 from bayes_asr.corpus.sets import open_set
 from bayes_asr.errors import InputError
 from bayes_asr.files import settle, together
 from bayes_asr.log import LOGGER
 from bayes_asr.runs import checkpoint
+from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.runs.trained_network import read_network
 from bayes_asr.train.own_activations import adapt
 
@@ -50,13 +51,13 @@ def run(args: argparse.Namespace) -> None:
     if args.out.exists() and any(args.out.iterdir()):
         raise InputError(f"{args.out}: is not empty; choose another folder")
     network = read_network(args.run)
-    config = load([args.run / "config.yaml"])
+    config = read_configuration(args.run)
     speakers: dict[str, Mapping[str, Tensor]] = dict(network.speakers)
     for name, path in args.ali:
         data = open_set(_with_alignments(config, name, path), name)
         speakers |= adapt(network, data, steps=args.steps, learning_rate=args.learning_rate)
     with together(args.out):
-        config.save(args.out / "config.yaml")
+        config.save(args.out / CONFIG)
         checkpoint.save(args.out / checkpoint.BEST, replace(network, speakers=speakers).content())
     LOGGER.info("wrote the activations of %d speakers to %s", len(speakers), args.out)
 

@@ -16,10 +16,10 @@ from bayes_asr.cli.sharing import (
     list_inputs,
     sharing,
 )
-from bayes_asr.config import load
 from bayes_asr.corpus.sets import locate, locate_model
 from bayes_asr.errors import InputError
 from bayes_asr.programs import open_pipe
+from bayes_asr.runs.configuration import read_configuration
 
 OF_A_RUN = ("acoustic_scale", "beam", "retry_beam", "nj")
 OF_JOBS = ("cmd", "shard")
@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _list_inputs(args: argparse.Namespace) -> Inputs:
-    config = load([args.run / "config.yaml"])
+    config = read_configuration(args.run)
     lang = args.lang or locate(config.data.graph, config.data, "words")
     model = locate_model(config)
     more = [model, model.parent / "tree", *sorted(lang.rglob("*.txt")), *filter(None, [args.text])]

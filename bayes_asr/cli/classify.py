@@ -11,7 +11,7 @@ import numpy as np
 
 from bayes_asr.cli.arguments import share
 from bayes_asr.cli.sharing import add_stream_argument, gather_streams
-from bayes_asr.config import Config, load
+from bayes_asr.config import Config
 from bayes_asr.corpus.sets import locate_all
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, replacing
@@ -20,6 +20,7 @@ from bayes_asr.forward.directory import find_streams, forward, open_streams
 from bayes_asr.forward.log_likelihoods import load as load_network
 from bayes_asr.forward.output import Output
 from bayes_asr.programs import open_pipe
+from bayes_asr.runs.configuration import read_configuration
 from bayes_asr.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.score.identification import Identified
 from bayes_asr.score.scores import write_scores
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> None:
     names = network.classes
     write_mapping(((name, number) for number, name in enumerate(names)), out / "classes.txt")
     write_mapping(((utt, names[number]) for utt, number in decided.items()), out / "decisions")
-    config = load([args.run / "config.yaml"])
+    config = read_configuration(args.run)
     folders = [args.data] if args.data else locate_all(config, args.on, "features")
     given = _read_classes(folders, config)
     if given:

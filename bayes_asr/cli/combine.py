@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.cli.arguments import real
-from bayes_asr.config import Config, differences, load
+from bayes_asr.config import Config, differences
 from bayes_asr.corpus.sets import locate_model
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, replacing, settle, together
@@ -18,8 +18,8 @@ from bayes_asr.forward.average import Averaged
 from bayes_asr.forward.log_likelihoods import load_members
 from bayes_asr.forward.output import DECODED
 from bayes_asr.log import LOGGER
-from bayes_asr.runs import record
 from bayes_asr.runs.combination import AVERAGED, Combination
+from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.side_files import read_json
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     parameters = sum(p.numel() for p in averaged.parameters())
     environment = {"parameters": parameters, "frontend": _find_front_end(args.runs)}
     with together(args.out):
-        config.save(args.out / record.CONFIG)
+        config.save(args.out / CONFIG)
         combination.save(args.out)
         with replacing(args.out / ENVIRONMENT) as temporary:
             temporary.write_text(json.dumps(environment, indent=1) + "\n", encoding="utf-8")
@@ -77,7 +77,7 @@ def _configure(run: Path, head: str | None, settings: Sequence[str]) -> Config:
 
     Where a head of other labels is decoded, their model is that of the graph, which must be named.
     """
-    before, config = load([run / record.CONFIG]), load([run / record.CONFIG], settings)
+    before, config = read_configuration(run), read_configuration(run, settings)
     changed = differences(before, config)
     for key in changed:
         if not key.startswith(CHANGEABLE):
@@ -107,7 +107,7 @@ def _check_models(runs: Sequence[Path]) -> None:
     found = []
     for run in runs:
         with suppress(OSError, InputError):
-            path = locate_model(load([run / record.CONFIG]))
+            path = locate_model(read_configuration(run))
             found.append((path, read_transition_model(path)))
     for path, model in found[1:]:
         first, known = found[0]

@@ -126,7 +126,9 @@ def _read_system(path: Path, name: str) -> dict[str, list[Score]]:
     file = f"score_{name}.json"
     below = find_below(path, file)
     files = [path / file] if path / file in below else below
-    runs = [{s.convention: s for s in read_scores(f)} for f in files or [path / file]]
+    if not files:
+        raise InputError(f"{path}: no scored run here ({file}); run bayes-asr score first")
+    runs = [{s.convention: s for s in read_scores(f)} for f in files]
     for found, run in zip(files, runs, strict=True):
         _check_conventions(runs[0], run, (str(files[0].parent), str(found.parent)))
     return {convention: [run[convention] for run in runs] for convention in runs[0]}

@@ -11,7 +11,6 @@ from typing import Any
 
 from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
-from bayes_asr.config import load
 from bayes_asr.corpus.sets import locate, locate_model
 from bayes_asr.decode.archive import BACKENDS, decode_archive
 from bayes_asr.decode.options import DecodeOptions
@@ -23,6 +22,7 @@ from bayes_asr.decode.search_record import (
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there
 from bayes_asr.log import LOGGER
+from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.tables.ark import RSPECIFIER
 
 
@@ -111,7 +111,7 @@ def _list_inputs(run: Path | None, filled: Mapping[str, Any]) -> Inputs:
     match = RSPECIFIER.fullmatch(filled["loglikes"])
     source = Path(match["name"] if match else filled["loglikes"])
     graph = [filled["graph"] / name for name in ("HCLG.fst", "words.txt")]
-    config = [run / "config.yaml"] if run else []
+    config = [run / CONFIG] if run else []
     return Inputs([source, *graph, filled["model"], *config])
 
 
@@ -132,7 +132,7 @@ def _from_run(run: Path, on: str | None) -> dict[str, Any]:
     """What a run knows: its log-likelihoods, graph, model and search options."""
     if on is None:
         raise InputError(f"{run}: say which set to decode: --on dev or --on test")
-    config = load([run / "config.yaml"])
+    config = read_configuration(run)
     return {
         "loglikes": str(run / f"forward_{on}" / "loglikes.ark"),
         "graph": locate(config.data.graph, config.data, "graph"),

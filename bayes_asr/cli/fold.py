@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.catalogue import nearest
-from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.files import settle, together
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.fold import fold
 from bayes_asr.runs import checkpoint
+from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.runs.trained_network import read_network
 
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> None:
     settle(args.out)
     if args.out.exists() and any(args.out.iterdir()):
         raise InputError(f"{args.out}: is not empty; choose another folder")
-    config = load([args.run / "config.yaml"])
+    config = read_configuration(args.run)
     if config.model.stack:
         raise InputError(
             f"{args.run}: has model.stack; only networks of model.unit: mlp can be folded"
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
         dropout=0.0,
     )
     with together(args.out):
-        replace(config, model=model).save(args.out / "config.yaml")
+        replace(config, model=model).save(args.out / CONFIG)
         checkpoint.save(args.out / checkpoint.BEST, folded.content())
     before, after = (sum(p.numel() for p in net.parameters()) for net in (trained.model, plain))
     LOGGER.info("%d parameters, %d before; written to %s", after, before, args.out)

@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bayes_asr.cli.arguments import positive
-from bayes_asr.config import load
 from bayes_asr.corpus.sets import open_sets
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
+from bayes_asr.runs.configuration import read_configuration
 from bayes_asr.runs.trained_network import read_network
 from bayes_asr.train.reach import measure_reach
 
@@ -59,7 +59,7 @@ def _list_lags(lags: int) -> list[int]:
 
 def _measure(path: Path, args: argparse.Namespace) -> list[float]:
     """Logarithms of the norms of one layer of a run, by lag."""
-    _, dev = open_sets(load([path / "config.yaml"]))
+    _, dev = open_sets(read_configuration(path))
     reaches = measure_reach(read_network(path), dev, lags=args.lags, utterances=args.utterances)
     named = {reach.layer: reach for reach in reaches}
     if args.layer and args.layer not in named:

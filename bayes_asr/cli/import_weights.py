@@ -14,7 +14,9 @@ from bayes_asr.pytorch_kaldi.experiment import Experiment, read_experiment
 from bayes_asr.pytorch_kaldi.networks import convert_networks
 from bayes_asr.pytorch_kaldi.notes import OF_WEIGHTS
 from bayes_asr.pytorch_kaldi.translation import Translation, translate
-from bayes_asr.runs import checkpoint, record
+from bayes_asr.pytorch_kaldi.weights import check_there
+from bayes_asr.runs import checkpoint
+from bayes_asr.runs.configuration import CONFIG
 from bayes_asr.train.brought import write_brought
 
 CFG = "conf.cfg"  # what theirs keeps in the folder of a training, above that of the files
@@ -52,6 +54,8 @@ def run(args: argparse.Namespace) -> None:
     """Write the run, and say what is not carried over."""
     if is_there(args.run / checkpoint.BEST):
         raise InputError(f"{args.run}: has a network ({checkpoint.BEST}); choose another folder")
+    for file in args.files:
+        check_there(file)  # before its folder is searched for what belongs to it
     cfg = args.cfg or args.files[0].absolute().parent.parent / CFG
     if not is_there(cfg):
         raise InputError(f"{cfg}: not there; name that of the networks: --cfg FILE.cfg")
@@ -89,7 +93,7 @@ def _configure(args: argparse.Namespace, cfg: Path, translation: Translation) ->
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, f"{cfg.stem}.yaml")
         made.write_text(write_yaml(cfg, translation), encoding="utf-8")
-        recorded = args.run / record.CONFIG
+        recorded = args.run / CONFIG
         files = args.config or [recorded if is_there(recorded) else made]
         config, theirs = load(files, args.set), load([made])
     for key, (there, here) in differences(theirs, config).items():

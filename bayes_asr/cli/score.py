@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from bayes_asr.cli.arguments import processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
-from bayes_asr.config import Config, load
+from bayes_asr.config import Config
 from bayes_asr.corpus.sets import data_with_stm, locate
 from bayes_asr.decode.search_record import (
     Record,
@@ -23,6 +23,7 @@ from bayes_asr.files import together
 from bayes_asr.log import LOGGER
 from bayes_asr.programs import find_nist_program
 from bayes_asr.recordings import TimedSet
+from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.score.conventions import Convention, choose_conventions
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.hubscr import describe_difference
@@ -70,7 +71,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Score, write RUN/score_SET.json and print a line for each set and convention."""
-    config = load([args.run / "config.yaml"])
+    config = read_configuration(args.run)
     if args.scorer == "nist" and not config.score.glm:
         raise InputError(f"{args.run}: --scorer nist scores by time; set score.glm")
     decoded = [name for name in SETS if (args.run / f"decode_{name}").is_dir()]
@@ -160,7 +161,7 @@ def _list_inputs(run: Path, config: Config, decoded: Sequence[str]) -> Inputs:
         for kind in ("words.lmwt*.txt", "lat.*.gz")
         for path in sorted((run / f"decode_{name}").glob(kind))
     ]
-    return Inputs([run / "config.yaml", *by_time, *tables, *outputs])
+    return Inputs([run / CONFIG, *by_time, *tables, *outputs])
 
 
 class CountedSweep:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.cli.arguments import key, positive, processes, seed, share
+from bayes_asr.cli.arguments import key, positive, processes, real, seed
 from bayes_asr.config import Config, as_yaml, load
 from bayes_asr.errors import InputError, printable
 from bayes_asr.processes.malloc import keep_freed_memory
@@ -38,7 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="after so many epochs the better half goes on (default: all have train.epochs)",
     )
     parser.add_argument(
-        "--stop-at", type=share, metavar="ERROR", help="dev frame error that is good enough"
+        "--stop-at",
+        type=real(-1e9, 1e9),
+        metavar="ERROR",
+        help="dev frame error, or what else trials are judged by, that is good enough",
     )
     parser.add_argument(
         "--nj", type=processes, default=1, metavar="N", help="trials at a time (default 1)"
@@ -82,7 +85,8 @@ def _make_trial(args: argparse.Namespace, number: int, settings: Settings) -> Tr
 
 
 def _print_table(outcomes: Sequence[Outcome], keys: Sequence[str]) -> None:
-    rows = [("trial", *keys, "epochs", "dev error", "in epoch", "why"), *_list_rows(outcomes, keys)]
+    header = ("trial", *keys, "epochs", "best on dev", "in epoch", "why")
+    rows = [header, *_list_rows(outcomes, keys)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -95,7 +99,7 @@ def _list_rows(outcomes: Sequence[Outcome], keys: Sequence[str]) -> Iterator[tup
             Path(outcome.run).name,
             *(_show(outcome.settings[key]) for key in keys),
             str(outcome.epochs),
-            "failed" if outcome.dev_error is None else f"{outcome.dev_error:.4f}",
+            "failed" if outcome.best is None else f"{outcome.judged_by} {outcome.best:.4f}",
             "" if outcome.epoch is None else str(outcome.epoch),
             printable(outcome.why or ""),
         )

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.cli.arguments import processes
-from bayes_asr.config import load
 from bayes_asr.corpus.sets import locate_streams
 from bayes_asr.errors import InputError
 from bayes_asr.lock import alone_in
 from bayes_asr.programs import JOB, open_pipe
 from bayes_asr.runs.combination import FILE as COMBINATION
 from bayes_asr.runs.combination import list_networks
+from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.shards import Cluster, Shard, ShardWrittenError, Way
 from bayes_asr.tables.scp import Moves, list_archives, read_scp
 
@@ -115,14 +115,10 @@ def list_inputs(
 
 
 def _list_inputs_of_one(run: Path, folders: Sequence[Path], on: str | None) -> Inputs:
-    recorded = run / "config.yaml"
-    moves: Moves = ()
-    if on or recorded.exists():
-        config = load([recorded])
-        moves = config.data.moves
-        folders = locate_streams(config, on) if on else folders
+    config = read_configuration(run)
+    folders = locate_streams(config, on) if on else folders
     tables = [folder / name for folder in folders for name in DATA_DIR]
-    return Inputs([run / "best.pt", recorded, *tables], moves)
+    return Inputs([run / "best.pt", run / CONFIG, *tables], config.data.moves)
 
 
 @contextmanager

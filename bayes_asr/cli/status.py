@@ -9,7 +9,7 @@ from pathlib import Path
 from bayes_asr.errors import printable
 from bayes_asr.runs.status import RunStatus, runs_below
 
-HEADER = ("run", "state", "epoch", "dev error", "frames/s", "left", "why")
+HEADER = ("run", "state", "epoch", "best on dev", "frames/s", "left", "why")
 LONGEST = 1e12  # seconds; a damaged history may promise more than a time can hold
 
 
@@ -39,7 +39,7 @@ def _format_row(found: RunStatus, folder: Path) -> tuple[str, ...]:
         name if name != "." else found.run,
         found.state,
         f"{found.epoch}/{'?' if found.epochs is None else found.epochs}",
-        "" if found.dev_error is None else f"{found.dev_error:.4f}",
+        "" if found.best is None else f"{found.judged_by} {found.best:.4f}",
         "" if found.frames_per_second is None else f"{found.frames_per_second:.0f}",
         "" if left is None else str(timedelta(seconds=round(min(left, LONGEST)))),
         found.why or "",

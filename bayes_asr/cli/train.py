@@ -16,7 +16,7 @@ from bayes_asr.processes import group
 from bayes_asr.processes.launch import launch
 from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.programs import open_pipe
-from bayes_asr.runs.record import CONFIG
+from bayes_asr.runs.configuration import CONFIG, check_is_run
 from bayes_asr.train.start import train
 
 
@@ -61,6 +61,8 @@ def _read_runs(named: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """The files of a configuration in which runs may stand, and settings to begin with these."""
     files: list[Path] = []
     runs = [path for path in named if path.is_dir()]
+    for run in runs:
+        check_is_run(run)
     for path in named:
         files += [path / CONFIG, CONF / "continued.yaml"] if path in runs else [path]
     begin = [{"run": str(run.absolute()), "normalisation": "run"} for run in runs]

@@ -5,6 +5,7 @@ ranges; `merge` lays files and `--set a.b=c` over base.yaml; `explain` says what
 """
 
 from bayes_asr.config.decoding_keys import DecodeConfig
+from bayes_asr.config.epochs import at_epoch
 from bayes_asr.config.inputs import (
     DataConfig,
     FeatureConfig,
@@ -22,7 +23,7 @@ from bayes_asr.config.schema import (
     differences,
     keys,
 )
-from bayes_asr.config.training_keys import TrainConfig, at_epoch
+from bayes_asr.config.training_keys import TrainConfig
 
 __all__ = [
     "Config",

@@ -1,6 +1,6 @@
 """What values of keys may be, besides their types."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -37,9 +37,12 @@ class OneOf:
 
 
 Share = Annotated[float, Within(0, 1)]
-Dropout = Annotated[float, Within(0, 0.95)]
 Units = Annotated[int, Within(1, 100_000)]
 Count = Annotated[int, Within(1, 10_000_000)]
+Dropped = Annotated[float, Within(0, 0.95)]
+Dropout = Dropped | Mapping[Count, Dropped]
+DROPOUTS = ("dropout", "input_dropout")
+"""Options of layers of that type."""
 Context = Annotated[int, Within(0, 50)]
 Weight = Annotated[float, Within(0, 100)]
 

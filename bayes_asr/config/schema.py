@@ -15,9 +15,10 @@ import yaml
 
 from bayes_asr.catalogue import CRITERIA, UNIT_OPTIONS, check_unit, nearest
 from bayes_asr.config.decoding_keys import DecodeConfig
+from bayes_asr.config.epochs import check_first_epoch
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
 from bayes_asr.config.kinds import KindsConfig
-from bayes_asr.config.ranges import NAME, Dropout, Units, Within
+from bayes_asr.config.ranges import DROPOUTS, NAME, Dropout, Units, Within
 from bayes_asr.config.stack import StackLayer, complete, read_stack
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.config.values import hints
@@ -60,6 +61,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         """Refuse a unit that is not there, options that it does not have, and what no stack is."""
         self._check_unit()
+        self._check_dropout()
         numbered = [f"layer{number + 1}" for number in range(self.layers)]
         names = [layer.name for layer in self.read_stack()] or numbered
         for target, name in self.heads.items():
@@ -76,7 +78,9 @@ class ModelConfig:
     def _complete(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """All options of a layer, by those that it gives; those of recurrent layers are of here."""
         if kind != "recurrent":
-            return vars(complete(getattr(self.kinds, kind), given))
+            described = vars(complete(getattr(self.kinds, kind), given))
+            check_first_epoch("dropout", described.get("dropout"))
+            return described
         others = ("layers", "stack", "heads", "kinds")
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
         if given.get("unit", self.unit) != self.unit:  # whose options are not of that unit
@@ -86,6 +90,12 @@ class ModelConfig:
         if isinstance(layer.units, tuple):
             raise InputError(f"units is {list(layer.units)}; a layer has one number of units")
         return {key: value for key, value in vars(layer).items() if key not in others}
+
+    def _check_dropout(self) -> None:
+        for key in DROPOUTS:
+            check_first_epoch(f"model.{key}", getattr(self, key))
+        for kind, options in vars(self.kinds).items():
+            check_first_epoch(f"model.kinds.{kind}.dropout", getattr(options, "dropout", None))
 
     def _check_unit(self) -> None:
         given = {key: value for key in UNIT_OPTIONS if (value := getattr(self, key))}

@@ -2,30 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeVar, overload
+from typing import Annotated, Literal
 
 from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES
+from bayes_asr.config.epochs import check_first_epoch
 from bayes_asr.config.ranges import Count, OneOf, Share, Weight, Within
 from bayes_asr.errors import InputError
 
-Value = TypeVar("Value")
 Rate = Annotated[float, Within(1e-8, 10)]
 OptimizerName = Annotated[str, OneOf(OPTIMIZERS)]
 Frames = Annotated[int, Within(0, 10_000_000)]
 Decay = Annotated[float, Within(0, 0.999999)]
 OFF = ("momentum", "dampening", "nesterov", "centered", "amsgrad")
 """Options of optimizers that are 0 or false where they are not wanted."""
-
-
-@overload
-def at_epoch(value: Mapping[int, Value], epoch: int) -> Value: ...
-@overload
-def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value: ...
-def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value:
-    """What a key says of an epoch: one value of all, or that of the last epoch named up to it."""
-    if not isinstance(value, Mapping):
-        return value
-    return value[max(first for first in value if first <= epoch)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,10 +172,10 @@ class TrainConfig:
                 )
 
     def _check_epochs(self) -> None:
-        for key in ("batch_sequences", "max_frames", "learning_rates"):
-            value = getattr(self, key)
-            if isinstance(value, Mapping) and value and 1 not in value:
-                raise InputError(f"train.{key} says nothing of epoch 1; begin with it")
+        for key in ("batch_sequences", "max_frames"):
+            check_first_epoch(f"train.{key}", getattr(self, key))
+        if self.learning_rates:
+            check_first_epoch("train.learning_rates", self.learning_rates)
         if self.schedule == "list" and not self.learning_rates:
             raise InputError(
                 "train.schedule is list, but train.learning_rates is empty; give it rates by their"

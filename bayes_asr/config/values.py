@@ -39,7 +39,7 @@ def convert(hint: Any, value: Any) -> Any:
         items = value if isinstance(value, list) else [value]
         return tuple(convert(arguments[0], item) for item in items)
     if origin is Mapping:
-        return _convert_mapping(arguments[1], value)
+        return _convert_mapping(arguments[0], arguments[1], value)
     if hint is Any:
         return value
     if hint is float and type(value) is int:
@@ -101,10 +101,10 @@ def list_choices(hint: Any) -> tuple[Any, ...]:
     return ()
 
 
-def _convert_mapping(hint: Any, value: Any) -> dict[str, Any]:
-    if type(value) is not dict or not all(isinstance(name, str) for name in value):
+def _convert_mapping(of: Any, hint: Any, value: Any) -> dict[Any, Any]:
+    if type(value) is not dict or (of is str and not all(isinstance(name, str) for name in value)):
         raise ValueError
-    return {name: convert(hint, item) for name, item in value.items()}
+    return {convert_name(of, str(name)): convert(hint, item) for name, item in value.items()}
 
 
 def _first_that_fits(options: tuple[Any, ...], value: Any) -> Any:

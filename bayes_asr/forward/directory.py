@@ -9,13 +9,12 @@ from typing import TypeVar, cast
 import numpy as np
 
 from bayes_asr.catalogue import nearest
-from bayes_asr.config import load as load_config
 from bayes_asr.corpus.sets import report_skipped, stream_dirs
 from bayes_asr.errors import InputError, needing_memory
 from bayes_asr.features.front_end import FEATURES
 from bayes_asr.features.stored import Features
 from bayes_asr.features.streams import StoredStreams, say_stream
-from bayes_asr.files import is_there, together
+from bayes_asr.files import together
 from bayes_asr.forward.average import Averaged, Computed
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load, load_members
 from bayes_asr.forward.onnx_network import OnnxNetwork
@@ -26,6 +25,7 @@ from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import States
 from bayes_asr.progress import follow
 from bayes_asr.runs.combination import read_combination
+from bayes_asr.runs.configuration import read_configuration
 from bayes_asr.shards import Way
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.binary import OpenPipe
@@ -136,19 +136,17 @@ def find_streams(
 
     InputError for a further one that none of the networks reads.
     """
-    recorded = run / "config.yaml"
+    config = read_configuration(run)
     if not data:
-        return stream_dirs(load_config([recorded]), on, open_pipe)
+        return stream_dirs(config, on, open_pipe)
     known = dict.fromkeys(name for network in networks for name in network.front_ends)
     for name in further:
         if name not in known:
             raise InputError(
                 f"this network reads no stream {name}, but {', '.join(known)}{nearest(name, known)}"
             )
-    # The network alone would do.
-    moves = load_config([recorded]).data.moves if is_there(recorded) else ()
     return {
-        name: read_data_dir(path, open_pipe=open_pipe, moves=moves)
+        name: read_data_dir(path, open_pipe=open_pipe, moves=config.data.moves)
         for name, path in {FEATURES: data, **further}.items()
     }
 

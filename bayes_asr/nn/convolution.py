@@ -151,7 +151,7 @@ class Convolution2d(OverTime):
     ) -> None:
         taps, width = kernel
         super().__init__(inputs, number, taps=taps, dilation=dilation, stride=1, causal=causal)
-        self.pooling, self.input_channels = pooling, input_channels
+        self.pooling, self.input_channels, self.dropout = pooling, input_channels, dropout
         if inputs % input_channels:
             raise InputError(
                 f"reads {inputs} numbers, which are not input_channels = {input_channels} maps of"
@@ -174,7 +174,7 @@ class Convolution2d(OverTime):
             (dilation, 1),
             bias=norm == "none",
         )
-        self.maps = Maps(channels, computed // pooling, norm, activation, dropout, 2 * number)
+        self.maps = Maps(channels, computed // pooling, norm, activation, 2 * number)
         self.outputs = self.maps.size
         self.widest_map = channels * computed
 
@@ -189,7 +189,7 @@ class Convolution2d(OverTime):
 
     def finish(self, y_NX: Tensor, keys_N: Tensor | None) -> Tensor:
         """Normalise, activate and drop."""
-        return self.maps(y_NX, keys_N)
+        return self.maps(y_NX, keys_N, self.dropout)
 
     def _pool(self, line_LF: Tensor) -> Tensor:
         maps = line_LF.unflatten(1, (self.input_channels, -1)).transpose(0, 1)

@@ -27,11 +27,10 @@ class Maps(nn.Module):
         frequencies: int,
         norm: str,
         activation: str,
-        dropout: float,
         stream: int,
     ) -> None:
         super().__init__()
-        self.channels, self.dropout, self.stream = channels, dropout, stream
+        self.channels, self.stream = channels, stream
         self.size = channels * frequencies
         self.by_channel = norm == "batch"
         if norm in LAYER_NORMS and frequencies == 1:
@@ -46,10 +45,10 @@ class Maps(nn.Module):
             self.norm = BatchNorm(channels, momentum=MOMENTUM)
         self.activation = build_activation(activation, self.size, 1)
 
-    def forward(self, y_NX: Tensor, keys_N: Tensor | None) -> Tensor:
-        """Return the outputs [N, channels*Q]; keys_N: see `drop`."""
+    def forward(self, y_NX: Tensor, keys_N: Tensor | None, dropout: float) -> Tensor:
+        """Return the outputs [N, channels*Q]; keys_N, dropout: see `drop`."""
         y = self._normalise_channels(y_NX) if self.by_channel else self.norm(y_NX)
-        return drop(self.activation(y), keys_N, self.stream, self.dropout)
+        return drop(self.activation(y), keys_N, self.stream, dropout)
 
     def _normalise_channels(self, y_NX: Tensor) -> Tensor:
         y_NQC = y_NX.unflatten(1, (self.channels, -1)).transpose(1, 2)

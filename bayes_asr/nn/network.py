@@ -290,6 +290,14 @@ class AcousticModel(nn.Module):
                 kept = name in self._frozen or key.startswith(prefixes)
                 parameter.requires_grad_(not kept and (name, key) not in self._constant)
 
+    def set_dropout(self, options: Sequence[Mapping[str, float]]) -> None:
+        """Drop from now on as these options of each layer say, such as {"dropout": 0.1}."""
+        described = self.architecture["layers"]
+        for layer, known, own in zip(self.layers, described, options, strict=True):
+            known.update(own)
+            for name, dropout in own.items():
+                setattr(layer, name, dropout)
+
     def train(self, mode: bool = True) -> "AcousticModel":
         """Compute as in training, but for what is frozen; or as in evaluation."""
         super().train(mode)

@@ -47,6 +47,7 @@ class SincLayer(Layer):
     ) -> None:
         super().__init__()
         self.kernel, self.sampling, self.pooling = kernel, stride, pooling
+        self.dropout = dropout
         self.least = (min_low / sample_rate, min_band / sample_rate)
         computed = (inputs - kernel) // stride + 1
         if computed < pooling:
@@ -58,7 +59,7 @@ class SincLayer(Layer):
         edges = _space_by_mel(LOWEST, sample_rate / 2 - min_low - min_band, channels + 1)
         self.low = nn.Parameter((edges[:-1] / sample_rate).float())
         self.band = nn.Parameter((edges.diff() / sample_rate).float())
-        self.maps = Maps(channels, computed // pooling, norm, activation, dropout, 2 * number)
+        self.maps = Maps(channels, computed // pooling, norm, activation, 2 * number)
         self.outputs = self.maps.size
         self.widest_map = channels * computed
 
@@ -77,8 +78,8 @@ class SincLayer(Layer):
 
         keys = None if keys_B is None else frame_keys(keys_B, frames)
         if not frames.lengths:  # torch pools no empty batches; the norm waits for other processes
-            return self.maps(pool(x_NF.new_zeros(1, x_NF.shape[1]))[:0], keys)
-        return self.maps(in_blocks(pool, x_NF, 0, self.widest), keys)
+            return self.maps(pool(x_NF.new_zeros(1, x_NF.shape[1]))[:0], keys, self.dropout)
+        return self.maps(in_blocks(pool, x_NF, 0, self.widest), keys, self.dropout)
 
     def filters(self) -> Tensor:
         """The filters [channels, kernel]."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.errors import InputError
-from bayes_asr.pytorch_kaldi.experiment import Layer
+from bayes_asr.pytorch_kaldi.experiment import Layer, parse_flag
 from bayes_asr.pytorch_kaldi.stacks import Origin
 from bayes_asr.pytorch_kaldi.weights import Weights
 
@@ -41,6 +41,8 @@ GATES: Mapping[str, tuple[Gate, ...]] = {
     "LSTM": (Gate("wix", "uih"), Gate("wfx", "ufh"), Gate("wcx", "uch"), Gate("wox", "uoh")),
 }
 """By class: the gates in the order of our unit."""
+TORCH_GATES = {"LSTM_cudnn": 4, "GRU_cudnn": 3, "RNN_cudnn": 1}
+"""By class of torch's modules, whose gates are in the order of our unit: how many these are."""
 STATISTICS = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 EPSILON = 1e-5  # of torch's batch norm
 
@@ -65,6 +67,8 @@ def convert(origin: Origin, weights: Weights) -> State:
     kind = origin.network.kind
     if kind in GATES:
         return _convert_recurrent(reader, layer, GATES[kind])
+    if kind in TORCH_GATES:
+        return _convert_torch(reader, layer, TORCH_GATES[kind])
     if kind == "MLP":
         return _convert_mlp(reader, layer)
     if kind in ("CNN", "SincNet"):
@@ -161,6 +165,29 @@ def _convert_recurrent(reader: _Reader, layer: Layer, gates: tuple[Gate, ...]) -
         ]
         state[f"norm.{name}"] = torch.cat(parts)
     return {**state, "norm.num_batches_tracked": norms[0]["num_batches_tracked"]}
+
+
+def _convert_torch(reader: _Reader, layer: Layer, gates: int) -> State:
+    """Theirs has two biases, or none. That behind the recurrent product of the candidate of a GRU
+    is multiplied by a gate; elsewhere their sum counts.
+    """
+    (units,) = _outputs(layer)
+    network = reader.origin.network
+    ends = ("", "_reverse") if network.bidirectional else ("",)
+
+    def each(name: str, *shape: int) -> list[Tensor]:
+        return [reader.take(name + end, gates * units, *shape) for end in ends]
+
+    recurrent = [weight.T for weight in each("weight_hh", units)]
+    state = {"W.weight": torch.cat(each("weight_ih", -1)), "V": torch.stack(recurrent)}
+    biases = [torch.zeros(len(ends), gates * units)] * 2
+    if parse_flag(network.options["bias"]):
+        biases = [torch.stack(each(f"bias_{kind}")) for kind in ("ih", "hh")]
+    before, behind = biases
+    if network.kind == "GRU_cudnn":
+        state["cell.recurrent_bias"] = behind[:, -units:]
+        behind = torch.cat((behind[:, :-units], torch.zeros(len(ends), units)), 1)
+    return {**state, "W.bias": (before + behind).flatten()}
 
 
 def _convert_mlp(reader: _Reader, layer: Layer) -> State:

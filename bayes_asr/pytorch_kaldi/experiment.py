@@ -3,8 +3,9 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bayes_asr.catalogue import nearest
 from bayes_asr.errors import InputError
@@ -317,6 +318,14 @@ def parse_schedule(option: Option, text: str) -> Schedule:
     if len(found) > 1 and any(not count for _, count in found):
         raise option.error(f"{text[:60]} has a value without its number of epochs; write VALUE*N")
     return tuple(found)
+
+
+def by_epoch(schedule: Schedule, convert: type[int] | type[float]) -> Any:
+    """One value, or each by the epoch from which it is that."""
+    if len(schedule) == 1:
+        return convert(schedule[0][0])
+    begins = accumulate((count for _, count in schedule), initial=1)
+    return {begin: convert(value) for begin, (value, _) in zip(begins, schedule, strict=False)}
 
 
 def parse_whole(option: Option, text: str, line: int | None = None) -> int:

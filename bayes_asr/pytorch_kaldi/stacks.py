@@ -10,6 +10,7 @@ from bayes_asr.pytorch_kaldi.experiment import (
     Architecture,
     Experiment,
     Layer,
+    by_epoch,
     parse_flag,
     parse_whole,
 )
@@ -222,9 +223,7 @@ class _Builder:
 
     def _describe(self, network: Architecture, layer: Layer, number: int) -> dict[str, Any]:
         """A layer as `model.stack` takes it; what ours has not is said."""
-        dropout = layer.dropout[-1][0]
-        if len(layer.dropout) > 1:
-            self._say(network, f"dropout changes by epoch; the last value, {dropout:g}, is taken")
+        dropout = by_epoch(layer.dropout, float)
         activation = ACTIVATIONS.get(layer.activation)
         if activation is None:
             self._say(network, f"activation {layer.activation} has no counterpart; relu is taken")

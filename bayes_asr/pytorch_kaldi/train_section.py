@@ -1,13 +1,12 @@
 """From batches, networks and losses of pytorch-kaldi to our section `train`."""
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Any
 
 from bayes_asr.pytorch_kaldi.experiment import (
     Architecture,
     Experiment,
-    Schedule,
+    by_epoch,
     parse_flag,
     parse_number,
     parse_schedule,
@@ -60,7 +59,7 @@ def translate_batches(
     notes.use(section.name, *OF_BATCHES)
     if not sequential:
         option = section.take("batch_size_train")
-        frames = _by_epoch(parse_schedule(option, option.text), int)
+        frames = by_epoch(parse_schedule(option, option.text), int)
         notes.say(
             option.line,
             f"[{section.name}] batch_size_train = {option.text}",
@@ -71,10 +70,10 @@ def translate_batches(
         parse_schedule(option := section.take(name), option.text)
         for name in ("batch_size_train", "max_seq_length_train")
     )
-    frames = _by_epoch(longest, int)
+    frames = by_epoch(longest, int)
     if parse_flag(section.take("increase_seq_length_train")) and isinstance(frames, int):
         frames = _grow(section, frames, epochs)
-    return {"batch_sequences": _by_epoch(sequences, int), "max_frames": frames}
+    return {"batch_sequences": by_epoch(sequences, int), "max_frames": frames}
 
 
 def _draw_pieces(frames: int | Mapping[int, int]) -> Translated:
@@ -86,14 +85,6 @@ def _draw_pieces(frames: int | Mapping[int, int]) -> Translated:
         "batch_frames": max(each.values()),
         "max_frames": pieces if isinstance(frames, Mapping) else pieces[1],
     }
-
-
-def _by_epoch(schedule: Schedule, convert: type[int] | type[float]) -> Any:
-    """One value, or each by the epoch from which it is that."""
-    if len(schedule) == 1:
-        return convert(schedule[0][0])
-    begins = accumulate((count for _, count in schedule), initial=1)
-    return {begin: convert(value) for begin, (value, _) in zip(begins, schedule, strict=False)}
 
 
 def _grow(section: Section, longest: int, epochs: int) -> dict[int, int]:
@@ -128,7 +119,7 @@ def translate_training(
     }
     schedule: Translated = {"schedule": "newbob"}
     if len(first.learning_rate) > 1:
-        rates = _by_epoch(first.learning_rate, float)
+        rates = by_epoch(first.learning_rate, float)
         schedule = {"schedule": "list", "learning_rates": rates}
     return {
         "optimizer": OUR_OPTIMIZERS.get(first.optimizer, first.optimizer),

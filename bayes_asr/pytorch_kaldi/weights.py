@@ -1,6 +1,7 @@
 """The networks that pytorch-kaldi saves: `model_par` of its .pkl files, as named tensors."""
 
 import pickle
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from bayes_asr.files import is_there
 
 NETWORK = "model_par"
 INPUT_NORMS = ("bn0", "ln0")
+STACKED = re.compile(r"(?:lstm|gru|rnn)\.0\.((?:weight|bias)_[ih]h)_l(\d{1,4})((?:_reverse)?)")
+"""A tensor of torch.nn.LSTM, GRU or RNN, which the cuDNN classes hold: all layers in one module."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,8 @@ class Weights:
     """The weights of one network.
 
     layers: of each layer its tensors by the name of the module and the kind, as `wh.weight`,
-    `bn_wh.running_mean`; inputs: those of the norm before the first layer, as `bn0.weight`.
+    `bn_wh.running_mean`, those of the cuDNN classes as `weight_hh_reverse`; inputs: those of the
+    norm before the first layer, as `bn0.weight`.
     """
 
     path: Path
@@ -42,15 +46,20 @@ class Weights:
         return self.inputs[name]
 
 
+def check_there(path: Path) -> None:
+    """InputError where there is no such file."""
+    if not is_there(path):
+        raise InputError(
+            f"{path}: not there; name a file such as exp_files/final_architecture1.pkl"
+        )
+
+
 def read_weights(path: Path) -> Weights:
     """Read a .pkl file of pytorch-kaldi: tensors and plain values alone, nothing is executed.
 
     InputError where it holds anything else, or no network.
     """
-    if not is_there(path):
-        raise InputError(
-            f"{path}: not there; name a file such as exp_files/final_architecture1.pkl"
-        )
+    check_there(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
@@ -68,11 +77,14 @@ def read_weights(path: Path) -> Weights:
 
 
 def _sort(path: Path, found: Mapping[str, Tensor]) -> Weights:
-    """Tensors by layer, of names such as `wh.0.weight`, `bn0.weight` and `module.wh.0.weight`."""
+    """Tensors by layer, of names such as `wh.0.weight`, `bn0.weight`, `module.wh.0.weight` and
+    `lstm.0.weight_ih_l0`.
+    """
     layers: dict[int, dict[str, Tensor]] = {}
     inputs: dict[str, Tensor] = {}
     for name, tensor in found.items():
-        parts = name.removeprefix("module.").split(".")
+        name = name.removeprefix("module.")
+        parts = name.split(".")
         if not isinstance(tensor, Tensor):
             raise InputError(f"{path}: {name} is no tensor")
         if not tensor.isfinite().all():
@@ -82,6 +94,9 @@ def _sort(path: Path, found: Mapping[str, Tensor]) -> Weights:
             )
         if parts[0] in INPUT_NORMS and len(parts) == 2:
             inputs[".".join(parts)] = tensor
+        elif stacked := STACKED.fullmatch(name):
+            kind, number, reverse = stacked.groups()
+            layers.setdefault(int(number), {})[kind + reverse] = tensor
         elif len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 5:
             layers.setdefault(int(parts[1]), {})[f"{parts[0]}.{parts[2]}"] = tensor
         else:

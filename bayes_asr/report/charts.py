@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from bayes_asr.config.measure import Measure
 from bayes_asr.report.details import NOTHING, Key
 from bayes_asr.report.runs import System
 from bayes_asr.score.counts import ErrorCounts
@@ -14,6 +15,9 @@ from bayes_asr.score.scores import pool
 from bayes_asr.score.statistics import beta_of_runs
 
 MOST_TICKS = 5
+
+Curves = Mapping[str, np.ndarray]
+"""Values by epoch [E] on `train` and `dev`."""
 
 
 class Axis(NamedTuple):
@@ -55,7 +59,7 @@ class Part(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Frame errors by epoch of a system: SVG points in a box of 100 by 100, and a sentence."""
+    """A measure by epoch of a system: SVG points in a box of 100 by 100, and a sentence."""
 
     name: str
     points: Mapping[str, str]
@@ -63,8 +67,9 @@ class Curve(NamedTuple):
 
 
 class CurveChart(NamedTuple):
-    """Curves of training data and of dev, on one pair of axes."""
+    """Curves of training data and of dev, on one pair of axes; title: what they show."""
 
+    title: str
     epochs: int
     axis: Axis
     curves: Sequence[Curve]
@@ -138,16 +143,17 @@ def divide_errors(systems: Sequence[System], key: Key) -> list[tuple[str, list[P
     ]
 
 
-def chart_curves(systems: Sequence[System]) -> CurveChart | None:
-    """Frame error by epoch on training data and on dev, mean over seeds; None without a history."""
-    errors = average_curves(systems)
-    if not errors:
-        return None
-    longest = max(len(parts["dev"]) for parts in errors.values())
-    seen = np.concatenate([values for parts in errors.values() for values in parts.values()])
+def chart_curves(systems: Sequence[System]) -> list[CurveChart]:
+    """What trainings were judged by, by epoch on training data and on dev, mean over seeds."""
+    return [_chart_measure(measure, found) for measure, found in average_curves(systems).items()]
+
+
+def _chart_measure(measure: Measure, found: Mapping[str, Curves]) -> CurveChart:
+    longest = max(len(parts["dev"]) for parts in found.values())
+    seen = np.concatenate([values for parts in found.values() for values in parts.values()])
     axis = _scale(float(seen.min()), float(seen.max()))
     curves = []
-    for name, parts in errors.items():
+    for name, parts in found.items():
         points = {
             part: " ".join(
                 f"{100 * i / max(longest - 1, 1):.2f},{100 - axis.place(value):.2f}"
@@ -155,32 +161,41 @@ def chart_curves(systems: Sequence[System]) -> CurveChart | None:
             )
             for part, values in parts.items()
         }
-        curves.append(Curve(name, points, _describe_curve(name, parts["dev"])))
-    return CurveChart(longest, axis, curves)
+        curves.append(Curve(name, points, _describe_curve(name, measure, parts["dev"])))
+    title = f"{measure.name.capitalize()}{' in per cent' * measure.is_share}"
+    return CurveChart(title, longest, axis, curves)
 
 
-def _describe_curve(name: str, dev: np.ndarray) -> str:
+def _describe_curve(name: str, measure: Measure, dev: np.ndarray) -> str:
     best = int(dev.argmin())
+    first, last, lowest = (
+        f"{value:.1f} %" if measure.is_share else f"{value:.3f}"
+        for value in (dev[0], dev[-1], dev[best])
+    )
     return (
-        f"{name}: dev frame error {dev[0]:.1f} % after epoch 1, {dev[-1]:.1f} % after epoch "
-        f"{len(dev)}, lowest {dev[best]:.1f} % after epoch {best + 1}."
+        f"{name}: dev {measure.name} {first} after epoch 1, {last} after epoch {len(dev)},"
+        f" lowest {lowest} after epoch {best + 1}."
     )
 
 
-def average_curves(systems: Sequence[System]) -> dict[str, dict[str, np.ndarray]]:
-    """Frame errors in per cent by epoch, mean over seeds, of each system that has a history."""
-    found = {}
+def average_curves(systems: Sequence[System]) -> dict[Measure, dict[str, Curves]]:
+    """By what trainings were judged by, of each system that has a history: the mean over seeds,
+    shares in per cent.
+    """
+    found: dict[Measure, dict[str, Curves]] = {}
     for system in systems:
         epochs = min(len(run.history) for run in system.runs)
-        if epochs:
-            found[system.name] = {
-                part: 100
-                * np.mean(
-                    [[h[f"{part}_error"] for h in run.history[:epochs]] for run in system.runs],
-                    axis=0,
-                )
-                for part in ("train", "dev")
-            }
+        measure, *others = {run.measure for run in system.runs}
+        if not epochs or others:
+            continue
+        found.setdefault(measure, {})[system.name] = {
+            part: (100 if measure.is_share else 1)
+            * np.mean(
+                [[h[f"{part}_{measure.of}"] for h in run.history[:epochs]] for run in system.runs],
+                axis=0,
+            )
+            for part in ("train", "dev")
+        }
     return found
 
 

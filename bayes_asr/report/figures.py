@@ -70,25 +70,31 @@ def _draw_interval(axes: Axes, x: int, system: System, key: Key) -> float:
 
 
 def draw_learning_curves(systems: Sequence[System]) -> Figure | None:
-    """Frame error by epoch on training data and on dev, mean over seeds; None without a history."""
-    errors = average_curves(systems)
-    if not errors:
+    """What trainings were judged by, by epoch on training data and on dev, mean over seeds; a row
+    of panels for each measure. None without a history.
+    """
+    measured = average_curves(systems)
+    if not measured:
         return None
-    figure = Figure(figsize=(9, 3.6 + 0.12 * len(errors)), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for i, (name, parts) in enumerate(errors.items()):
-        style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
-        for axes, part in zip(panels, ("train", "dev"), strict=True):
-            label = name if part == "dev" else None
-            axes.plot(
-                range(1, len(parts[part]) + 1), parts[part], label=label, linewidth=1.4, **style
-            )
-    for axes, part in zip(panels, ("training data", "dev"), strict=True):
-        axes.set_title(part, fontsize=10)
-        axes.set_xlabel("epoch")
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel("frame error / %")
+    height = sum(3.6 + 0.12 * len(found) for found in measured.values())
+    figure = Figure(figsize=(9, height), layout="constrained")
+    rows = figure.subplots(len(measured), 2, sharey="row", squeeze=False)
+    numbers = iter(range(len(systems)))
+    for panels, (measure, found) in zip(rows, measured.items(), strict=True):
+        for name, parts in found.items():
+            i = next(numbers)
+            style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
+            for axes, part in zip(panels, ("train", "dev"), strict=True):
+                label = name if part == "dev" else None
+                axes.plot(
+                    range(1, len(parts[part]) + 1), parts[part], label=label, linewidth=1.4, **style
+                )
+        for axes, title in zip(panels, ("training data", "dev"), strict=True):
+            axes.set_title(title, fontsize=10)
+            axes.set_xlabel("epoch")
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.grid(alpha=0.3)
+        panels[0].set_ylabel(f"{measure.name}{' / %' * measure.is_share}")
     figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     return figure
 

@@ -62,10 +62,8 @@ FEW = 6
 
 LONGEST_NAME = 100  # bytes of the part of a file's name that comes out of data
 HUES = (212, 25, 140, 350, 275, 180, 45, 95, 310, 235)
-NOTES = (
-    "LM weights are picked on dev. ± is the standard deviation over seeds; [low, high] is the 95 % "
-    "beta interval of one run."
-)
+NOTES = "± is the standard deviation over seeds; [low, high] is the 95 % beta interval of one run."
+OF_WEIGHTS = "LM weights are picked on dev. "
 CONVENTIONS = (
     " Strict and plain rates count all errors. Forgiving forgives missing silences, known leaves "
     "out words that the lexicon lacks, others fold phones: compare only rates of one convention."
@@ -159,13 +157,14 @@ def name_files(parts: Iterable[Sequence[str]]) -> list[str]:
 def explain(systems: Sequence[System]) -> str:
     """What the table of results means; conventions are told apart where there are several."""
     several = len({convention for system in systems for _, convention in system.keys}) > 1
-    scores = (score for system in systems for score in system.runs[0].scores.values())
+    scores = [score for system in systems for score in system.runs[0].scores.values()]
+    weighted = any(score.lm_weight is not None for score in scores)
     unknown = {
         f" {score.unknown_share:.2f} % of the words of {printable(score.set or '')} are unknown.": 0
         for score in scores
         if score.unknown
     }
-    return NOTES + CONVENTIONS * several + "".join(unknown)
+    return OF_WEIGHTS * weighted + NOTES + CONVENTIONS * several + "".join(unknown)
 
 
 def list_keys(systems: Sequence[System]) -> list[Key]:

@@ -4,22 +4,24 @@ What Gaussian mixtures gave is a run, too: it has scores, but was not trained as
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bayes_asr.config import load
+from bayes_asr.config.measure import FRAMES, Measure, measure_of
+from bayes_asr.config.schema import FIRST_STREAM
 from bayes_asr.errors import InputError, printable
-from bayes_asr.files import find_below
+from bayes_asr.files import find_below, is_there
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.scores import Score, read_scores
 from bayes_asr.score.statistics import Interval, beta_of_runs
 from bayes_asr.tables.side_files import check, read_history, read_json, take
 
 SETS = ("dev", "test")
-CURVES = ("epoch", "train_error", "dev_error")  # in each line of the history
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,10 @@ class Run:
     """By (set, convention)."""
     history: list[dict[str, Any]]
     parameters: int | None
-    front_end: str | None
-    """The built-in front end that made the features (mfcc, fbank), where it did."""
+    front_ends: Mapping[str, str | None]
+    """The built-in front end that made the features of each stream (mfcc, fbank), where it did."""
+    measure: Measure
+    """What its training was judged by."""
     environment: dict[str, Any]
     """Versions and machine of the training, as `env.json` has them."""
 
@@ -115,15 +119,33 @@ def _read_run(path: Path) -> Run:
         for score in read_scores(path / f"score_{name}.json")
     }
     environment = _read_environment(path / "env.json")
-    frontend = environment.get("frontend") or {}
+    measure = _find_measure(path)
     return Run(
         path,
         scores,
-        history=read_history(path, CURVES),
+        history=read_history(path, ("epoch", f"train_{measure.of}", measure.on_dev)),
         parameters=environment.get("parameters"),
-        front_end=frontend.get("kind"),
+        front_ends={
+            name: (found or {}).get("kind") for name, found in _list_analyses(environment).items()
+        },
+        measure=measure,
         environment=environment,
     )
+
+
+def _find_measure(path: Path) -> Measure:
+    """What a run was judged by: frame errors where its configuration cannot be read."""
+    file = path / "config.yaml"
+    try:
+        return measure_of(load([file])) if is_there(file) else FRAMES
+    except InputError:  # which the table of configurations says
+        return FRAMES
+
+
+def _list_analyses(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What made the features of each stream out of sound, by its name."""
+    several: dict[str, Any] | None = environment.get("frontends")
+    return several or {FIRST_STREAM: environment.get("frontend")}
 
 
 def _read_environment(file: Path) -> dict[str, Any]:
@@ -132,13 +154,16 @@ def _read_environment(file: Path) -> dict[str, Any]:
         return {}
     try:
         environment: dict[str, Any] = check(read_json(file), "the file", "an object")
-        for entry, key, kind in (
-            (environment, "parameters", "a whole number"),
-            (environment, "frontend", "an object"),
-            (environment.get("frontend") or {}, "kind", "a text"),
+        for key, kind in (
+            ("parameters", "a whole number"),
+            ("frontend", "an object"),
+            ("frontends", "an object"),
         ):
-            if key in entry:
-                take(entry, key, kind, "null")
+            if key in environment:
+                take(environment, key, kind, "null")
+        for analysis in _list_analyses(environment).values():
+            if "kind" in (check(analysis, "frontend", "an object", "null") or {}):
+                take(analysis, "kind", "a text", "null")
     except InputError as error:
         said = str(error).removeprefix(f"{file}: ")
         raise InputError(f"{file}: not as train writes it: {said}; train the run again") from None

@@ -1,7 +1,7 @@
 """The table of error rates, as text, Markdown and LaTeX."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import pandas as pd
@@ -17,7 +17,8 @@ def tabulate_results(systems: Sequence[System]) -> pd.DataFrame:
 
     With several seeds a rate is `mean ± standard deviation`, and the LM weights are all those
     that dev picked. Where any features come from the built-in front end, a column says so: they
-    are not adapted to the speaker as Kaldi's fMLLR is. Cells are text.
+    are not adapted to the speaker as Kaldi's fMLLR is. Classes of utterances have no LM weight, and
+    no column of it where there is nothing else. Cells are text.
     """
     rows = [
         _tabulate_row(system, convention)
@@ -26,14 +27,15 @@ def tabulate_results(systems: Sequence[System]) -> pd.DataFrame:
         if any(c == convention for _, c in system.keys)
     ]
     table = pd.DataFrame(rows)
-    return table if (table["features"] != NONE).any() else table.drop(columns="features")
+    unused = [name for name in ("features", "LM weight") if (table[name] == NONE).all()]
+    return table.drop(columns=unused)
 
 
 def _tabulate_row(system: System, convention: str) -> dict[str, str]:
     first = next(s for (_, c), s in system.runs[0].scores.items() if c == convention)
     row = {
         "system": system.name,
-        "features": _format_features(system.runs[0].front_end),
+        "features": _format_features(system.runs[0].front_ends),
         "parameters": _format_millions(system.runs[0].parameters),
         "seeds": str(len(system.runs)),
         "rate": f"{first.metric.upper()} {convention}",
@@ -50,8 +52,12 @@ def _format_millions(parameters: int | None) -> str:
     return NONE if parameters is None else f"{parameters / 1e6:.3g} M"
 
 
-def _format_features(front_end: str | None) -> str:
-    return f"{front_end.upper()}, no fMLLR" if front_end else NONE
+def _format_features(front_ends: Mapping[str, str | None]) -> str:
+    """The built-in front ends, and the names of streams of which nothing here made the features."""
+    if not any(front_ends.values()):
+        return NONE
+    made = (kind.upper() if kind else name for name, kind in front_ends.items())
+    return f"{' + '.join(made)}, no fMLLR"
 
 
 def _format_weights(system: System, convention: str) -> str:

@@ -14,16 +14,17 @@ import torch
 
 from bayes_asr.catalogue import SCHEDULES
 from bayes_asr.config import Config, differences
-from bayes_asr.config import load as load_config
 from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.files import replacing, settle
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.kernels import library
 from bayes_asr.processes import group
 from bayes_asr.runs import checkpoint, state, tensorboard
+from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.tables import side_files
 
-CONFIG, HISTORY = "config.yaml", side_files.HISTORY
+HISTORY = side_files.HISTORY
 RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
     *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST),
     *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
@@ -67,7 +68,7 @@ def check_same_configuration(config: Config, run: Path) -> None:
             f"{recorded}: missing beside {begun[0]}, so nothing says what that was trained with;"
             " restore it, or start over with --new"
         )
-    for key, (old, now) in differences(load_config([recorded]), config).items():
+    for key, (old, now) in differences(read_configuration(run), config).items():
         added = key == "train.epochs" and SCHEDULES[config.train.schedule].open_ended
         if not added and not key.startswith(WITHOUT_EFFECT):
             raise InputError(
@@ -171,19 +172,21 @@ def compare_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 def write_environment(
     run: Path,
     parameters: int,
-    analysis: Mapping[str, Any] | None,
+    front_ends: Mapping[str, FrontEnd],
     versions: Mapping[str, Any],
     begun_from: Mapping[str, str],
 ) -> None:
     """Write env.json.
 
-    analysis: what made the features of sound, if anything here did; begun_from: hashes of the
-    networks that gave weights, by file.
+    front_ends: of each stream, which know what made the features of sound, if anything here did;
+    begun_from: hashes of the networks that gave weights, by file.
     """
+    analyses = [None if one.sound is None else dict(one.sound) for one in front_ends.values()]
     environment = {
         "parameters": parameters,
         **versions,
-        "frontend": None if analysis is None else dict(analysis),
+        "frontend": analyses[0],
+        **({"frontends": dict(zip(front_ends, analyses, strict=True))} if analyses[1:] else {}),
         **({"begun_from": dict(begun_from)} if begun_from else {}),
     }
     with replacing(run / "env.json") as temporary:

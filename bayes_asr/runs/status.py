@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bayes_asr.config import load
+from bayes_asr.config.measure import measure_of
 from bayes_asr.errors import InputError, complaint
 from bayes_asr.files import find_below, is_there
 from bayes_asr.lock import MARK, is_held
 from bayes_asr.runs import record, state
-from bayes_asr.tables.side_files import KINDS
+from bayes_asr.runs.configuration import CONFIG, read_configuration
+from bayes_asr.tables.side_files import KINDS, take
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
 RECENT = 3  # epochs whose mean duration is that of those to come
@@ -20,14 +21,17 @@ RECENT = 3  # epochs whose mean duration is that of those to come
 class RunStatus:
     """One run; what is not known is None.
 
-    epoch: complete ones, of `epochs`; dev_error: lowest dev frame error in [0, 1]; seconds_left: of
-    training, while it runs; why: of a run that was stopped or failed.
+    epoch: complete ones, of `epochs`; judged_by: what of dev chooses the best of them; best: the
+    lowest of that; dev_error: the lowest share of errors; seconds_left: of training, while it runs;
+    why: of a run that was stopped or failed.
     """
 
     run: str
     state: State
     epoch: int
     epochs: int | None
+    judged_by: str | None
+    best: float | None
     dev_error: float | None
     frames_per_second: float | None
     seconds_left: float | None
@@ -47,13 +51,17 @@ def runs_below(folder: Path) -> list[RunStatus]:
 
 def status(run: Path) -> RunStatus:
     """The state of a run, by what it says of itself and by whether a process has it."""
-    said, config = state.read(run), run / record.CONFIG
-    history, epoch, epochs = [], 0, None
+    said = state.read(run)
+    history, epoch, epochs, judged_by, best = [], 0, None, None, None
     why = said["why"] if isinstance(said.get("why"), str) else None
     try:
         history = record.read_history(run)
         epoch = history[-1]["epoch"] if history else 0
-        epochs = load([config]).train.epochs if is_there(config) else None
+        if is_there(run / CONFIG):
+            config = read_configuration(run)
+            epochs, measure = config.train.epochs, measure_of(config)
+            judged_by = measure.name
+            best = min((take(e, measure.on_dev, "a number") for e in history), default=None)
     except (InputError, OSError) as error:
         why = complaint(error)
     now = _state(said.get("state"), epoch == epochs, is_held(run / MARK))
@@ -62,6 +70,8 @@ def status(run: Path) -> RunStatus:
         state=now,
         epoch=epoch,
         epochs=epochs,
+        judged_by=judged_by,
+        best=best,
         dev_error=min((entry["dev_error"] for entry in history), default=None),
         frames_per_second=history[-1]["frames_per_second"] if history else None,
         seconds_left=_seconds_left(said, history, epoch, epochs or 0) if now == "running" else None,

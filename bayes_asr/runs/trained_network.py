@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayes_asr.config import load as load_config
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.files import is_there
 from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.combination import FILE as COMBINATION
+from bayes_asr.runs.configuration import check_is_run, read_configuration
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,7 @@ def _pack_front_ends(front_ends: Mapping[str, FrontEnd]) -> dict[str, dict[str, 
 
 def read_network(run: Path) -> TrainedNetwork:
     """The best network of a run; InputError where there is none, or it is not what it says."""
-    if not is_there(run / "config.yaml"):
-        raise InputError(f"{run}: not a run directory, it has no config.yaml; train first")
+    check_is_run(run)
     if is_there(run / COMBINATION):
         raise InputError(
             f"{run}: combines the networks of other runs ({COMBINATION}); name one of these, or"
@@ -147,7 +146,7 @@ def upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
     if "front_ends" in content or not content:
         return content
     taken = ("mean", "deviation", "frontend")
-    options = vars(load_config([run / "config.yaml"]).features)
+    options = vars(read_configuration(run).features)
     front_end = {
         **options,
         "mean": content["mean"],

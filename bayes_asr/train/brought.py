@@ -18,6 +18,7 @@ from bayes_asr.files import together
 from bayes_asr.lock import alone_in
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.runs import checkpoint, record
+from bayes_asr.runs.configuration import CONFIG
 from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.targets.alignments import log_priors, read_counts
@@ -49,12 +50,11 @@ def write_brought(
         data = open_set(config, "train", open_pipe, index)
         network = _build(config, data, states, index, counts)
         with together(run):
-            config.save(run / record.CONFIG)
+            config.save(run / CONFIG)
             parameters = sum(p.numel() for p in network.model.parameters())
-            sound = next(iter(network.front_ends.values())).sound
             versions = record.versions(torch.device("cpu"), config.train.precision)
             hashes = {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-            record.write_environment(run, parameters, sound, versions, hashes)
+            record.write_environment(run, parameters, network.front_ends, versions, hashes)
             checkpoint.save(run / checkpoint.BEST, network.content())
 
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find, nearest
-from bayes_asr.config import Config, ModelConfig, TrainConfig
+from bayes_asr.config import Config, ModelConfig, TrainConfig, at_epoch
+from bayes_asr.config.ranges import DROPOUTS
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
@@ -42,17 +43,20 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
 
 
 def architecture(
-    config: ModelConfig, streams: Mapping[str, int], heads: Mapping[str, int]
+    config: ModelConfig, streams: Mapping[str, int], heads: Mapping[str, int], epoch: int = 1
 ) -> dict[str, Any]:
     """The arguments of AcousticModel, as plain values for the checkpoint.
 
-    streams: size of what the network reads, by stream; heads: outputs by target.
+    streams: size of what the network reads, by stream; heads: outputs by target; epoch: whose
+    dropout its layers have.
     """
     if config.stack:
         layers = describe_stack(config, list(streams))
     else:
         layers = _describe_units(config, list(streams))
     check_heads(config, layers, heads)
+    for layer in layers:
+        layer.update({name: at_epoch(layer[name], epoch) for name in DROPOUTS if name in layer})
     return {
         "streams": dict(streams),
         "layers": layers,
@@ -60,6 +64,13 @@ def architecture(
         **({"head_reads": dict(config.heads)} if config.heads else {}),
         **({"of_utterances": [CLASSES]} if CLASSES in heads else {}),
     }
+
+
+def plan_dropout(config: ModelConfig, model: AcousticModel, epoch: int) -> list[dict[str, float]]:
+    """How much each layer of a network drops in an epoch, by the options that say so."""
+    known = model.architecture
+    layers = architecture(config, known["streams"], known["heads"], epoch)["layers"]
+    return [{name: layer[name] for name in DROPOUTS if name in layer} for layer in layers]
 
 
 def _describe_units(config: ModelConfig, streams: Sequence[str]) -> list[dict[str, Any]]:

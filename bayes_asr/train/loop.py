@@ -22,6 +22,7 @@ from bayes_asr.processes import group
 from bayes_asr.progress import Progress
 from bayes_asr.runs import state
 from bayes_asr.train.batch import Batch, Loader
+from bayes_asr.train.components import plan_dropout
 from bayes_asr.train.step import NotFiniteError, Step
 from bayes_asr.train.totals import Totals, Validated
 from bayes_asr.train.training import DivergedError, Training
@@ -48,6 +49,7 @@ def run_epochs(training: Training, train_set: LabelledSet, dev_set: LabelledSet)
 def train_epoch(training: Training, data: LabelledSet) -> None:
     """Train what is left of an epoch; `training.progress` says what that is."""
     options, epoch, totals = training.options, training.epoch, training.progress.totals
+    training.model.set_dropout(plan_dropout(training.config.model, training.model, epoch))
     masks = options.spec_augment
     lengths = _cut_long(data.lengths, at_epoch(options.max_frames, epoch), epoch)
     batches = batches_of(

@@ -9,6 +9,7 @@ import torch
 
 from bayes_asr.catalogue import CRITERIA
 from bayes_asr.config import Config
+from bayes_asr.config.measure import measure_of
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.corpus.fingerprints import check_same, hash_labels, hash_stream
 from bayes_asr.corpus.index import Index
@@ -23,6 +24,7 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import note_signals
 from bayes_asr.runs import checkpoint, record, state, tensorboard
+from bayes_asr.runs.configuration import CONFIG
 from bayes_asr.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.train import components
@@ -41,9 +43,10 @@ def train(
 
     Where `train.pretrain` says so, shallower networks are trained first (`pretraining`).
     Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
-    dev frame error. `new` discards what is there, once the data are found to be usable. InputError
-    where the run there has another configuration or other data, or is being trained by another
-    process. StoppedError after SIGTERM, SIGINT or SIGHUP: all is saved, and the same call goes on.
+    dev frame error, or what else the run is judged by (`config.measure`). `new` discards what is
+    there, once the data are found to be usable. InputError where the run there has another
+    configuration or other data, or is being trained by another process. StoppedError after SIGTERM,
+    SIGINT or SIGHUP: all is saved, and the same call goes on.
     """
     with _occupied(run) as lock:
         begin: tuple[Transfer, ...] = ()
@@ -96,16 +99,16 @@ def _train(
     if training.left:  # else env.json says what the run came from
         if group.is_first():
             parameters = sum(p.numel() for p in training.model.parameters())
-            analysis = next(iter(training.network.front_ends.values())).sound
-            record.write_environment(run, parameters, analysis, versions, training.begun_from)
+            front_ends = training.network.front_ends
+            record.write_environment(run, parameters, front_ends, versions, training.begun_from)
         with note_signals() as training.notice:
             if config.train.tensorboard and group.is_first():
                 training.curves = tensorboard.Board(run, record.read_history(run))
             run_epochs(training, train_set, dev_set)
     best = int(training.progress.dev_errors.argmin())
     error = training.progress.dev_errors[best]
-    what = {"dev_error": "dev error", "dev_loss": "dev loss"}[training.judged_by]
-    LOGGER.info("trained: best %s %.4f in epoch %d", what, error, best + 1)
+    what = measure_of(config).name
+    LOGGER.info("trained: best %s on dev %.4f in epoch %d", what, error, best + 1)
 
 
 def _open_sets(
@@ -177,14 +180,14 @@ def _write_beginning(training: Training, *, resumed: bool, new: bool) -> None:
     """Write what a run begins with."""
     run = training.run
     if resumed:
-        training.config.save(run / record.CONFIG)
+        training.config.save(run / CONFIG)
         record.end_history(run, training.progress.entry)  # it may have been killed before that
     else:
         # To go back to; and where there is no room for it, nothing is discarded.
         checkpoint.save(run / checkpoint.FIRST, training.content())
         if new:
             record.discard(run)
-        training.config.save(run / record.CONFIG)
+        training.config.save(run / CONFIG)
         (run / checkpoint.FIRST).replace(run / checkpoint.LAST)
     record.remove_leftovers(run)
 

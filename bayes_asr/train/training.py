@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bayes_asr.catalogue import CRITERIA, SCHEDULES, find
+from bayes_asr.catalogue import SCHEDULES, find
 from bayes_asr.config import Config, TrainConfig, as_yaml
+from bayes_asr.config.measure import measure_of
 from bayes_asr.errors import InputError, StoppedError
 from bayes_asr.lock import Lock
 from bayes_asr.log import LOGGER
@@ -107,14 +108,6 @@ class Training:
         return self.config.train
 
     @property
-    def judged_by(self) -> str:
-        """What of an epoch's entry in the history chooses the best one and drives the schedule.
-
-        Criteria of whole utterances may lower the errors of words and raise those of frames.
-        """
-        return "dev_loss" if CRITERIA[self.options.criterion].lattices else "dev_error"
-
-    @property
     def epoch(self) -> int:
         """Number of the epoch that is not complete, from 1."""
         return len(self.progress.dev_errors) + 1
@@ -153,7 +146,7 @@ class Training:
         batches = done.totals.position
         rate = self.set_rate(batches, batches)
         entry = _entry(self.epoch, done.totals, validated, rate, done.returns)
-        judged = entry[self.judged_by]
+        judged = entry[measure_of(self.config).on_dev]
         is_best = bool(judged < done.dev_errors.min(initial=np.inf))
         dev_errors = np.append(done.dev_errors, judged)
         self.progress = Progress(

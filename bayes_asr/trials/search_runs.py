@@ -10,6 +10,7 @@ from typing import Any
 from bayes_asr import log
 from bayes_asr.catalogue import SCHEDULES
 from bayes_asr.config import Config
+from bayes_asr.config.measure import FRAMES, measure_of
 from bayes_asr.errors import InputError, StoppedError, complaint
 from bayes_asr.files import is_there, replacing
 from bayes_asr.lock import alone_in
@@ -36,16 +37,19 @@ class Trial:
 class Outcome:
     """What a trial gave.
 
-    epochs: that it was trained for; dev_error: the lowest dev frame error of these, in [0, 1], None
-    where it failed; epoch: that of it; why: it failed.
+    epochs: that it was trained for; judged_by: what of dev chooses the best of them; best: the
+    lowest of that; epoch: that of it; dev_error: its share of errors; None where it failed; why: it
+    failed.
     """
 
     trial: int
     run: str
     settings: Settings
     epochs: int
-    dev_error: float | None
+    judged_by: str
+    best: float | None
     epoch: int | None
+    dev_error: float | None
     why: str | None
 
 
@@ -54,8 +58,8 @@ class Plan:
     """How trials are searched.
 
     train: trains a configuration into a folder, or goes on there; rungs: after how many epochs the
-    better half goes on, the last of which are all; stop_at: the dev frame error at which no further
-    trial is begun; nj: trials at a time.
+    better half goes on, the last of which are all; stop_at: what dev is judged by, at which no
+    further trial is begun; nj: trials at a time.
     """
 
     train: Train
@@ -72,6 +76,7 @@ def search(trials: Sequence[Trial], plan: Plan, out: Path, about: dict[str, Any]
     with everything saved.
     """
     _check_rungs(trials, plan.rungs)
+    _check_criteria(trials)
     with alone_in(out):
         _check_same(out, about)
         found: dict[int, Outcome] = {}
@@ -80,21 +85,21 @@ def search(trials: Sequence[Trial], plan: Plan, out: Path, about: dict[str, Any]
             for epochs in plan.rungs:
                 climbed = list(_climb(alive, epochs, plan, way))
                 found |= {outcome.trial: outcome for outcome in climbed}
-                better = sorted((o for o in climbed if o.dev_error is not None), key=_rank)
+                better = sorted((o for o in climbed if o.best is not None), key=_rank)
                 kept = {outcome.trial for outcome in better[: (len(better) + 1) // 2]}
                 alive = [trial for trial in alive if trial.number in kept]
         outcomes = sorted(found.values(), key=_rank)
         with replacing(out / RESULTS) as temporary:
             temporary.write_text(json.dumps([vars(o) for o in outcomes], indent=1) + "\n")
-    if all(outcome.dev_error is None for outcome in outcomes):
+    if all(outcome.best is None for outcome in outcomes):
         raise InputError(f"{out}: every trial failed, the first because {outcomes[0].why}")
     return outcomes
 
 
 def _rank(outcome: Outcome) -> tuple[Any, ...]:
     """Trials that were trained longest come first, then the better ones."""
-    failed = outcome.dev_error is None
-    return failed, -outcome.epochs, outcome.dev_error or 0.0, outcome.trial
+    failed = outcome.best is None
+    return failed, -outcome.epochs, outcome.best or 0.0, outcome.trial
 
 
 def _check_rungs(trials: Sequence[Trial], rungs: Sequence[int]) -> None:
@@ -107,6 +112,17 @@ def _check_rungs(trials: Sequence[Trial], rungs: Sequence[int]) -> None:
         raise InputError(
             f"--rungs adds epochs to runs, which train.schedule = {bound[0]} does not allow; use"
             f" {' or '.join(free)}"
+        )
+
+
+def _check_criteria(trials: Sequence[Trial]) -> None:
+    """InputError where trials are judged by what cannot be compared."""
+    criteria = sorted({trial.config.train.criterion for trial in trials})
+    measures = {measure_of(trial.config) for trial in trials}
+    if len(criteria) > 1 and measures != {FRAMES}:
+        raise InputError(
+            f"train.criterion is {' and '.join(criteria)}, whose losses tell nothing of each other;"
+            " search with one, and compare the error rates of several by bayes-asr compare"
         )
 
 
@@ -137,8 +153,9 @@ def _climb(trials: Sequence[Trial], epochs: int, plan: Plan, way: Way) -> Iterat
         jobs = ((trial.run.name, (trial, epochs, plan)) for trial in some)
         for outcome in way(_train_trial, jobs):
             yield outcome
-            reached = outcome.dev_error is not None and outcome.dev_error <= (plan.stop_at or -1)
-            if plan.stop_at is not None and reached:
+            if plan.stop_at is None or outcome.best is None:
+                continue
+            if outcome.best <= plan.stop_at:
                 return
 
 
@@ -146,7 +163,7 @@ def _train_trial(name: str, job: tuple[Trial, int, Plan]) -> Outcome:
     """Train a trial for so many epochs, unless that is done."""
     trial, epochs, plan = job
     why = None
-    if len(_read_errors(trial.run, epochs)) < epochs:
+    if len(record.read_history(trial.run)) < epochs:
         config = replace(trial.config, train=replace(trial.config.train, epochs=epochs))
         try:
             with log.also_in(trial.run / "train.log"):
@@ -157,19 +174,17 @@ def _train_trial(name: str, job: tuple[Trial, int, Plan]) -> Outcome:
             if plan.nj > 1:
                 os._exit(128 + stopped.number)  # else the next trial would be begun
             raise
-    errors = _read_errors(trial.run, epochs)
-    best = None if why else min(range(len(errors)), key=errors.__getitem__)
+    measure = measure_of(trial.config)
+    history = record.read_history(trial.run)[:epochs]
+    best = {} if why else min(history, key=lambda entry: entry[measure.on_dev])
     return Outcome(
         trial.number,
         str(trial.run),
         trial.settings,
         epochs,
-        None if best is None else errors[best],
-        None if best is None else best + 1,
+        measure.name,
+        best.get(measure.on_dev),
+        best.get("epoch"),
+        best.get("dev_error"),
         why,
     )
-
-
-def _read_errors(run: Path, epochs: int) -> list[float]:
-    """The dev frame errors of the first epochs of a run."""
-    return [entry["dev_error"] for entry in record.read_history(run)[:epochs]]

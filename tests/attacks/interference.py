@@ -30,6 +30,7 @@ from bayes_asr.config import load
 from bayes_asr.files import REPLACED_BY
 from bayes_asr.runs import checkpoint, record, state
 from bayes_asr.runs.checkpoint import BEST
+from bayes_asr.runs.configuration import CONFIG
 from bayes_asr.tables.text import write_dictionary
 from tests.attacks.breakages import nothing
 from tests.attacks.kill_training import digest
@@ -98,17 +99,17 @@ def check_together(lab: Path, now: Seen, old: Seen, new: Seen) -> str:
 def check_run(lab: Path, now: Seen, old: Seen, new: Seen) -> str:
     """Its files are all whole, and of one run; the network is of a complete epoch, or none."""
     run = lab / "out"
-    config, best = now.get(record.CONFIG), now.get(BEST)
+    config, best = now.get(CONFIG), now.get(BEST)
     assert best in (None, old[BEST], new[BEST])
     trained = [run / name for name in (*checkpoint.RESUMED, BEST) if name in now]
     if config is None:
         assert not trained, sorted(now)
     else:
-        assert config in (old[record.CONFIG], new[record.CONFIG])
-        units = load([run / record.CONFIG]).model.units
+        assert config in (old[CONFIG], new[CONFIG])
+        units = load([run / CONFIG]).model.units
         for path in trained:
             assert checkpoint.read(path)["architecture"]["layers"][0]["units"] == units, path
-    if config != old[record.CONFIG]:
+    if config != old[CONFIG]:
         assert not list(run.glob("score_*"))
     record.read_history(run)
     says = any((run / name).exists() for name in (state.NAME, record.HISTORY))

@@ -149,6 +149,48 @@ def test_values_by_epoch_are_in_order_and_come_back_from_their_saved_form(tmp_pa
     assert "or a mapping of epochs, each of it a whole number" in explain("train.batch_sequences")
 
 
+def test_dropout_by_epoch_is_of_units_of_kinds_and_of_layers_of_a_stack(tmp_path: Path) -> None:
+    text = "model: {stack: [{name: a, kind: mlp, dropout: {1: 0.1, 3: 0}}, {name: b, kind: mlp}]}\n"
+    first = written(tmp_path / "a.yaml", text)
+    settings = ["model.dropout={1: 0.2, 2: 0.1}", "model.kinds.mlp.dropout={4: 0.3, 1: 0}"]
+    config = load([first], [*settings, "model.input_dropout.1=0"])
+    assert config.model.dropout == {1: 0.2, 2: 0.1}
+    assert config.model.input_dropout == {1: 0.0}
+    given, left = (layer.options["dropout"] for layer in config.model.read_stack())
+    assert (given, left) == ({1: 0.1, 3: 0.0}, {1: 0.0, 4: 0.3})
+    config.save(tmp_path / "saved.yaml")
+    assert load([tmp_path / "saved.yaml"]) == config
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("model.dropout={2: 0.1}", "model.dropout says nothing of epoch 1; begin with it"),
+        ("model.dropout={}", "model.dropout says nothing of epoch 1"),
+        ("model.input_dropout={3: 0.1}", "model.input_dropout says nothing of epoch 1"),
+        ("model.dropout={1: 0.96}", r"model.dropout.1 is 0.96; it must be a number between 0 and"),
+        ("model.dropout={x: 0.1}", "model.dropout names x; it must be a whole number"),
+        ("model.kinds.dropout.dropout={2: 0}", "model.kinds.dropout.dropout says nothing of epoch"),
+        ("train.max_frames={}", "train.max_frames says nothing of epoch 1"),
+        (
+            "model.stack=[{name: a, kind: mlp, dropout: {2: 0.1}}]",
+            r"model.stack layer a \(mlp\): dropout says nothing of epoch 1",
+        ),
+        (
+            "model.stack=[{name: a, kind: recurrent, input_dropout: {2: 0.1}}]",
+            r"model.stack layer a \(recurrent\): input_dropout says nothing of epoch 1",
+        ),
+        (
+            "model.stack=[{name: a, kind: conv1d, dropout: {1.5: 0.1}}]",
+            r"layer a \(conv1d\): dropout is \{1.5: 0.1\}; it must be .* or a mapping of epochs",
+        ),
+    ],
+)
+def test_bad_values_by_epoch_are_refused(setting: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load([], [setting])
+
+
 def test_lists_of_sections_have_defaults_and_come_back_from_their_saved_form(
     tmp_path: Path,
 ) -> None:

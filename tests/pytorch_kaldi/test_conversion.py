@@ -98,7 +98,7 @@ def compute_by_their_class(
     given |= {key.replace("_n_filt", "_N_filt"): value for key, value in options.items()}
     theirs = getattr(library, kind)(given, inputs).eval()
     theirs.load_state_dict(state)
-    sequences = kind in GATES
+    sequences = kind in (*GATES, *TORCHS)
     with torch.no_grad():
         return [theirs(x[:, None])[:, 0] if sequences else theirs(x) for x in xs]
 
@@ -114,6 +114,39 @@ def test_our_recurrent_layers_give_what_theirs_give(
     utterances = [torch.randn(frames, INPUTS) for frames in LENGTHS]
     if oracle == "equations":
         expected = [their_networks.compute(kind, state, x, **form) for x in utterances]
+    else:
+        expected = compute_by_their_class(kind, options, state, INPUTS, utterances)
+    check(ours(tmp_path, INPUTS, kind, options, state), utterances, expected)
+
+
+TORCHS = {"LSTM_cudnn": torch.nn.LSTM, "GRU_cudnn": torch.nn.GRU, "RNN_cudnn": torch.nn.RNN}
+
+
+@pytest.mark.parametrize("oracle", ["torch", "their code"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("kind", TORCHS)
+def test_the_cudnn_classes_give_what_torchs_modules_give(
+    kind: str, bidirectional: bool, bias: bool, oracle: str, tmp_path: Path
+) -> None:
+    torch.manual_seed(len(kind))
+    more = {"nonlinearity": "relu"} if kind == "RNN_cudnn" else {}
+    reference = TORCHS[kind](INPUTS, 4, 2, bias=bias, bidirectional=bidirectional, **more)
+    name = kind.removesuffix("_cudnn").lower()
+    state = {f"{name}.0.{key}": p.detach() for key, p in reference.named_parameters()}
+    options = {
+        "hidden_size": "4",
+        "num_layers": "2",
+        "bias": str(bias),
+        "batch_first": "True",
+        "dropout": "0.2",
+        "bidirectional": str(bidirectional),
+        **more,
+    }
+    utterances = [torch.randn(frames, INPUTS) for frames in LENGTHS]
+    if oracle == "torch":
+        with torch.no_grad():
+            expected = [reference(x)[0] for x in utterances]
     else:
         expected = compute_by_their_class(kind, options, state, INPUTS, utterances)
     check(ours(tmp_path, INPUTS, kind, options, state), utterances, expected)
@@ -239,6 +272,10 @@ def ligru(**changes: Any) -> tuple[dict[str, str], dict[str, Tensor]]:
     return {**their_networks.options("liGRU", **form), **changes}, state
 
 
+CUDNN = {"hidden_size": "4", "num_layers": "2", "bias": "True", "dropout": "0"}
+CUDNN |= {"bidirectional": "False"}
+
+
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
@@ -254,6 +291,7 @@ def ligru(**changes: Any) -> tuple[dict[str, str], dict[str, Tensor]]:
             r"wz.weight of layer 1 is \[4, 5\], but .* says \[6, any\]",
         ),
         ("GRU", {}, r"layer 1 has no wr.weight; was the class another"),
+        ("GRU_cudnn", CUDNN, r"layer 1 has no weight_hh; was the class another"),
         ("liGRU", {"ligru_use_laynorm_inp": "True"}, r"there is no ln0.gamma"),
     ],
 )
@@ -261,7 +299,8 @@ def test_what_does_not_fit_is_named(
     kind: str, changes: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     options, state = ligru(**changes)
-    options = {key.replace("ligru", their_networks.PREFIX[kind]): v for key, v in options.items()}
+    prefix = their_networks.PREFIX.get(kind, "ligru")
+    options = {key.replace("ligru", prefix): v for key, v in options.items()}
     with pytest.raises(InputError, match=message):
         ours(tmp_path, INPUTS, kind, options, state)
 

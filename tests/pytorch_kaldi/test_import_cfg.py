@@ -130,6 +130,15 @@ def test_a_rate_of_each_epoch_is_a_list(tmp_path: Path) -> None:
     assert "head2: arch_lr: follows the schedule of rnn" in said
 
 
+def test_dropout_of_each_epoch_is_carried_over(tmp_path: Path) -> None:
+    found, said = translated(
+        tmp_path, ("ligru_drop = 0.2,0.1", "ligru_drop = 0.15*1|0.20*2|0.1*3,0.1*6")
+    )
+    _, first, second = found["model"]["stack"]
+    assert (first["dropout"], second["dropout"]) == ({1: 0.15, 2: 0.2, 4: 0.1}, 0.1)
+    assert "dropout" not in said
+
+
 @pytest.mark.parametrize(
     ("loss", "weights"),
     [

@@ -141,6 +141,14 @@ def test_what_is_lacking_is_said(
     assert not (tmp_path / "run" / "best.pt").exists()
 
 
+def test_a_missing_file_is_said_before_what_would_lie_beside_it(
+    theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [*files(theirs)[:1], str(tmp_path / "nothing.pkl")]
+    assert main(["import-weights", *names, str(tmp_path / "run")]) == 1
+    assert "nothing.pkl: not there; name a file such as exp_files/" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("entry", "state", "message"),
     [

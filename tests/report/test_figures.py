@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from bayes_asr.config import load
 from bayes_asr.report.figures import draw_bars, draw_confusions, draw_learning_curves
 from bayes_asr.report.runs import System, find_systems
 from tests.support.report_runs import make_run
@@ -80,6 +81,21 @@ def test_learning_curves_are_means_over_seeds(twelve: list[System]) -> None:
     assert not any(a.overlaps(b) for a, b in itertools.combinations(found, 2))
     right = max(axes.get_window_extent().x1 for axes in figure.axes)
     assert min(box.x0 for box in found) > right
+
+
+def test_each_measure_has_panels_of_its_own(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    run = make_run(tmp_path / "b")
+    load([], ["train.criterion=mpe", "data.train.lattices=[x]"]).save(run / "config.yaml")
+    figure = draw_learning_curves(find_systems([tmp_path]))
+    assert figure
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert labels == ["frame error / %", "", "loss", ""]
+    history = find_systems([run])[0].runs[0].history
+    for axes, key in zip(figure.axes[2:], ("train_loss", "dev_loss"), strict=True):
+        assert axes.lines[0].get_ydata() == pytest.approx([entry[key] for entry in history])
+    first, second = (axes.lines[0].get_color() for axes in figure.axes[::2])
+    assert first != second
 
 
 def test_no_curves_without_a_history(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from scipy import stats
 from bayes_asr import __version__
 from bayes_asr.cli import main, report
 from bayes_asr.config import load
+from bayes_asr.config.measure import FRAMES
 from bayes_asr.errors import InputError
 from bayes_asr.report.charts import chart_systems
 from bayes_asr.report.configurations import tabulate_configurations
@@ -205,7 +206,7 @@ def test_conventions_are_told_apart_where_there_are_several(
     conventions: list[str], told: bool
 ) -> None:
     scores = {("test", name): make_score(1, 0.3, "test", name) for name in conventions}
-    run = Run(Path("run"), scores, [], None, None, {})
+    run = Run(Path("run"), scores, [], None, {}, FRAMES, {})
     assert ("silences" in explain([System("one", [run])])) == told
 
 
@@ -275,6 +276,32 @@ def test_labels_of_charts_tell_their_numbers(
         counts = [run.scores[KEY].counts for run in system.runs]
         said = f"{system.name}: {sum(c.substitutions for c in counts)} substitutions"
         assert any(said in label for label in labels)
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_curves_are_of_what_each_training_was_judged_by(out: Path, tmp_path: Path) -> None:
+    settings = {
+        "smbr": ["train.criterion=smbr", "data.train.lattices=[x]"],
+        "classes": ["data.classes=utt2lang"],
+        "frames": [],
+    }
+    for name, changes in settings.items():
+        run = shutil.copytree(out / "gru" / "seed1", tmp_path / name)
+        load([], changes).save(run / "config.yaml")
+    last = json.loads((run / "history.jsonl").read_text().splitlines()[-1])
+    run_report(tmp_path, "--out", tmp_path / "report")
+    text = (tmp_path / "report" / "report.html").read_text()
+    share = f"{100 * last['dev_error']:.1f} % after epoch 24"
+    for said in (
+        f"smbr: dev loss {3 * np.exp(-1 / 5) + 0.9:.3f} after epoch 1",
+        f"{last['dev_loss']:.3f} after epoch 24, lowest",
+        f"{share}, lowest {share}",
+        "<figcaption>Loss by epoch",
+        "<figcaption>Frame error in per cent by epoch",
+        "<figcaption>Error of utterances in per cent by epoch",
+    ):
+        assert said in text
+    assert text.count("dev frame error") == 3  # once for the reader, twice for charts' labels
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -369,7 +396,7 @@ def test_scales_hold_their_values(places: int) -> None:
 
 
 def make_score_run(rate: float) -> Run:
-    return Run(Path("run"), {KEY: make_score(1, rate, "test", "strict")}, [], None, None, {})
+    return Run(Path("run"), {KEY: make_score(1, rate, "test", "strict")}, [], None, {}, FRAMES, {})
 
 
 def test_dollars_backslashes_and_controls_in_names_are_text(tmp_path: Path) -> None:

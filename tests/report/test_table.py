@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from bayes_asr.errors import InputError
+from bayes_asr.report.page import explain
 from bayes_asr.report.runs import find_systems
 from bayes_asr.report.table import as_latex, as_markdown, as_text, tabulate_results
 from bayes_asr.score.counts import count_errors
@@ -81,6 +83,27 @@ def test_features_of_the_built_in_front_end_are_said_to_lack_fmllr(out: Path) ->
         "bru": "–",
         "gru": "MFCC, no fMLLR",
     }
+
+
+def test_features_of_each_stream_are_said(out: Path) -> None:
+    made = {"features": None, "filters": {"kind": "fbank"}, "pitch": {"kind": "mfcc"}}
+    environment = {"frontend": None, "frontends": made}
+    (out / "gru" / "seed1" / "env.json").write_text(json.dumps(environment))
+    table = tabulate_results(find_systems([out / "gru"]))
+    assert table["features"].tolist() == ["features + FBANK + MFCC, no fMLLR"] * 2
+
+
+def test_what_has_no_lm_weight_has_no_column_of_it(out: Path) -> None:
+    scores = read_scores(out / "gru" / "seed1" / "score_test.json")
+    unweighted = [replace(s, lm_weight=None, insertion_penalty=None) for s in scores]
+    classes = out / "classes"
+    write_scores(unweighted, classes / "score_test.json")
+    systems = find_systems([classes])
+    assert "LM weight" not in tabulate_results(systems)
+    assert "LM weight" not in explain(systems)
+    both = find_systems([classes, out / "gru"])
+    assert tabulate_results(both)["LM weight"].tolist()[:2] == ["–", "6"]
+    assert "LM weights are picked on dev" in explain(both)
 
 
 def test_set_that_is_not_scored_is_a_dash(out: Path) -> None:
@@ -197,6 +220,8 @@ def test_history_without_a_key_is_named(out: Path, key: str) -> None:
         ('{"parameters": 1e999}', "parameters is inf"),
         ('{"frontend": "mfcc"}', "frontend is 'mfcc', not an object or null"),
         ('{"frontend": {"kind": 3}}', "kind is 3, not a text or null"),
+        ('{"frontends": ["mfcc"]}', "frontends is .*, not an object or null"),
+        ('{"frontends": {"a": 3}}', "frontend is 3, not an object or null"),
     ],
 )
 def test_environment_of_another_type_is_named(out: Path, content: str, said: str) -> None:

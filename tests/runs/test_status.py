@@ -79,6 +79,31 @@ def test_status_shows_every_state(
     assert "stopped by SIGTERM in epoch 3" in printed
 
 
+@pytest.mark.parametrize(
+    ("changes", "said", "key"),
+    [
+        ((), "frame error", "dev_error"),
+        (("train.criterion=smbr", "data.train.lattices=[x]"), "loss", "dev_loss"),
+        (("data.classes=utt2lang",), "error of utterances", "dev_error"),
+    ],
+)
+def test_status_names_what_a_run_is_judged_by(
+    changes: tuple[str, ...],
+    said: str,
+    key: str,
+    small_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    load([run / "config.yaml"], changes).save(run / "config.yaml")
+    best = min(entry[key] for entry in history_of(run))
+    (found,) = seen(tmp_path, capsys)
+    assert (found["judged_by"], found["best"]) == (said, best)
+    assert main(["status", str(tmp_path)]) == 0
+    assert f"{said} {best:.4f}" in capsys.readouterr().out
+
+
 def test_status_in_the_first_epoch_and_before_it(
     small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

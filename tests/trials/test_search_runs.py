@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from bayes_asr.cli import main
+from bayes_asr.config import Config, load
+from bayes_asr.errors import InputError
 from bayes_asr.runs import checkpoint
 from bayes_asr.train.start import train
+from bayes_asr.trials.search_runs import Plan, Trial, search
 from tests.support.places import CONF
 from tests.support.small_corpus import settings
 from tests.support.training_runs import (
@@ -25,7 +28,7 @@ from tests.support.training_runs import (
     states,
 )
 
-HEAD = ("epochs", "dev", "error", "in", "epoch", "why")
+HEAD = ("epochs", "best", "on", "dev", "in", "epoch", "why")
 BASE = str(CONF / "base.yaml")
 SPACE = "train.learning_rate: {log_uniform: [1e-4, 1e-1]}\nmodel.units: {ints: [4, 8]}\n"
 
@@ -244,3 +247,41 @@ def test_another_search_is_refused_in_its_folder(
     assert main(words) == 1
     assert "begun with another configuration" in capsys.readouterr().err
     assert checkpoint.read(tmp_path / "whole" / "trial-001" / "last.pt")["inputs"] == before
+
+
+LATTICES = "data.train.lattices=[x]"
+
+
+def made_up_trials(folder: Path, *criteria: str) -> list[Trial]:
+    changes = ([f"train.criterion={criterion}", LATTICES] for criterion in criteria)
+    return [
+        Trial(number, {}, load([], change), folder / f"trial-{number:03d}")
+        for number, change in enumerate(changes, start=1)
+    ]
+
+
+def write_made_up_history(config: Config, run: Path) -> None:
+    """The trials whose loss falls have more and more errors."""
+    number = int(run.name[-1])
+    line = {"epoch": 1, "dev_loss": -number / 8, "dev_error": number / 8}
+    line |= {"frames_per_second": 1.0, "seconds": 1.0}
+    run.mkdir(parents=True, exist_ok=True)
+    (run / "history.jsonl").write_text(json.dumps(line) + "\n")
+
+
+@pytest.mark.parametrize("stop_at", [None, -0.25])
+def test_trials_that_are_judged_by_loss_are_ranked_by_it(
+    stop_at: float | None, tmp_path: Path
+) -> None:
+    trials = made_up_trials(tmp_path, "smbr", "smbr", "smbr")
+    outcomes = search(trials, Plan(write_made_up_history, (1,), stop_at), tmp_path, {})
+    assert [outcome.trial for outcome in outcomes] == ([3, 2, 1] if stop_at is None else [2, 1])
+    best = outcomes[0]
+    assert (best.judged_by, best.best, best.epoch) == ("loss", -best.trial / 8, 1)
+    assert best.dev_error == best.trial / 8
+
+
+def test_losses_of_different_criteria_are_not_compared(tmp_path: Path) -> None:
+    trials = made_up_trials(tmp_path, "cross-entropy", "mmi")
+    with pytest.raises(InputError, match=r"train.criterion is cross-entropy and mmi, whose losses"):
+        search(trials, Plan(write_made_up_history, (1,)), tmp_path, {})

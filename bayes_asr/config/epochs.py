@@ -1,0 +1,25 @@
+"""Values that may change from epoch to epoch: one for all, or each by the first epoch it is of."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, overload
+
+from bayes_asr.errors import InputError
+
+Value = TypeVar("Value")
+
+
+@overload
+def at_epoch(value: Mapping[int, Value], epoch: int) -> Value: ...
+@overload
+def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value: ...
+def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value:
+    """What a key says of an epoch: one value of all, or that of the last epoch named up to it."""
+    if not isinstance(value, Mapping):
+        return value
+    return value[max(first for first in value if first <= epoch)]
+
+
+def check_first_epoch(key: str, value: Any) -> None:
+    """InputError for values by epoch of which none is of the first."""
+    if isinstance(value, Mapping) and 1 not in value:
+        raise InputError(f"{key} says nothing of epoch 1; begin with it")

@@ -1,0 +1,37 @@
+"""What of dev a training is judged by: what chooses its best epoch and drives its schedule."""
+
+from typing import NamedTuple
+
+from bayes_asr.catalogue import CRITERIA
+from bayes_asr.config.schema import Config
+
+
+class Measure(NamedTuple):
+    """Of an epoch, the less the better.
+
+    of: `dev_X` and `train_X` in the history; name: in words; is_share: whether it is in [0, 1].
+    """
+
+    of: str
+    name: str
+    is_share: bool
+
+    @property
+    def on_dev(self) -> str:
+        """What the history calls it on dev."""
+        return f"dev_{self.of}"
+
+
+FRAMES = Measure("error", "frame error", True)
+UTTERANCES = Measure("error", "error of utterances", True)
+LOSS = Measure("loss", "loss", False)
+
+
+def measure_of(config: Config) -> Measure:
+    """What a training is judged by.
+
+    Criteria of whole utterances may lower the errors of words and raise those of frames.
+    """
+    if CRITERIA[config.train.criterion].lattices:
+        return LOSS
+    return UTTERANCES if config.data.classes else FRAMES

@@ -1,0 +1,78 @@
+"""What verbs that take a run say of what is none."""
+
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.cli import VERBS, main
+
+OF_ONE_RUN = {
+    "adapt": ["--ali=dev=ali", "--out=out"],
+    "align": ["--data=data", "--out=out"],
+    "classify": ["--on=dev"],
+    "combine": ["--out=out"],
+    "decode": ["--on=dev"],
+    "denlats": ["--on=train", "--lang=lang", "--out=out"],
+    "export": ["--onnx=out"],
+    "fold": ["--out=out"],
+    "forward": ["--data=data", "--out=out"],
+    "gradients": ["--out=out.svg"],
+    "score": [],
+    "train": ["--out=out"],
+    "transcribe": ["a.wav"],
+}
+OF_SCORED_RUNS = {"compare": ["absent"], "report": []}
+WITHOUT = {
+    "status",
+    "wer",
+    "graph",
+    "gmm",
+    "config",
+    "doctor",
+    "search",
+    "run",
+    "features",
+    "speed",
+}
+WITHOUT |= {"rescore", "lattice-posteriors", "import-cfg", "import-weights"}
+"""Verbs that take no run, or whose run need not be one yet."""
+KINDS = {"absent": "there is no such folder", "empty": "it has no config.yaml"}
+KINDS["file"] = KINDS["absent"]
+CASES = [
+    (verb, kind)
+    for verb in OF_ONE_RUN
+    for kind in KINDS
+    if verb != "train" or kind == "empty"  # which takes files too, as configurations
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("file").write_text("a\n")
+
+
+def test_each_verb_is_here_or_takes_no_run() -> None:
+    assert {*OF_ONE_RUN, *OF_SCORED_RUNS, *WITHOUT} == set(VERBS)
+
+
+@pytest.mark.parametrize(("verb", "kind"), CASES)
+def test_no_run_is_said_in_one_line(
+    verb: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, kind, *OF_ONE_RUN[verb]]) == 1
+    said = f"{kind}: not a run directory, {KINDS[kind]}; name one that bayes-asr train wrote"
+    assert capsys.readouterr().err == f"bayes-asr {verb}: error: {said}\n"
+    assert not Path("out", "config.yaml").exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", OF_SCORED_RUNS)
+def test_no_scored_run_is_said_in_one_line(
+    verb: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, kind, *OF_SCORED_RUNS[verb]]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"bayes-asr {verb}: error: {kind}: no scored run here")
+    assert said.endswith("; run bayes-asr score first\n")
