@@ -56,6 +56,18 @@ class Tolerance:
                 allowed[t].add(int(phone))
         return allowed
 
+    def allow_pdfs(
+        self, phones: Sequence[int], durations: Sequence[int], model: TransitionModel
+    ) -> np.ndarray:
+        """Which pdfs each output frame may have: those of its phones, bool [T', P]."""
+        allowed = self.allow(phones, durations)
+        pdfs_of = {phone: model.pdf[1:][model.phone[1:] == phone] for phone in {*phones}}
+        found = np.zeros((len(allowed), model.num_pdfs), bool)
+        for row, here in zip(found, allowed, strict=True):
+            for phone in here:
+                row[pdfs_of[phone]] = True
+        return found
+
 
 class Numerators:
     """Makes numerators of alignments, all with one model, tree and denominator graph."""

@@ -16,6 +16,9 @@ from bayes_asr.errors import InputError
 from bayes_asr.lattices.aligned import AlignedLattice
 from bayes_asr.lattices.expectation import expect
 
+Numerator = AlignedLattice | np.ndarray
+NEVER = -1e10  # a score whose likelihood is 0
+
 
 @dataclass(frozen=True)
 class Regularization:
@@ -32,28 +35,33 @@ class LfMmi:
     """Sums over the output frames of a batch, none of them divided.
 
     `loss`: what is minimised, regularised, differentiable by outputs; `mmi`: log-likelihoods of the
-    denominator less those of numerators, 0 or more, in nats.
+    denominator less those of numerators, 0 or more, in nats; `errors`: frames in which the largest
+    output is of a pdf that no path of the numerator has there.
     """
 
     loss: Tensor
     mmi: float
+    errors: int
 
 
 def compute_lfmmi(
     outputs_NP: Tensor,
-    numerators: Sequence[AlignedLattice],
+    numerators: Sequence[Numerator],
     denominator: LeakyHmm,
     regularization: Regularization,
     xent_logits_NP: Tensor | None = None,
 ) -> LfMmi:
     """Return LF-MMI of utterances whose outputs [N, P] stand one after the other.
 
-    numerators: of `numerator.Numerators`, whose frames are those of the utterances. xent_logits_NP:
-    outputs of the second head before its softmax, which learns the posteriors of the numerators,
-    taken as constants. Sums over paths are in double precision, their derivatives exact. InputError
+    numerators: of `numerator.Numerators`, whose frames are those of the utterances; or bool [T, P],
+    the pdfs that an utterance may have in each frame, in any order that the denominator has.
+    xent_logits_NP: outputs of the second head before its softmax, which learns the posteriors of
+    the numerators, taken as constants.
+
+    Sums over paths are in double precision, their derivatives exact. InputError
     where the frames are not those of the numerators.
     """
-    lengths = [one.num_frames for one in numerators]
+    lengths = [len(one) for one in numerators]
     if sum(lengths) != len(outputs_NP):
         raise InputError(
             f"{len(outputs_NP)} outputs for numerators of {sum(lengths)} frames; make them with the"
@@ -64,7 +72,7 @@ def compute_lfmmi(
     mmi = 0.0
     for end, length, numerator in zip(np.cumsum(lengths), lengths, numerators, strict=True):
         own = slice(end - length, end)
-        likelihood, posteriors[own] = sum_numerator(numerator, scores[own])
+        likelihood, posteriors[own] = sum_numerator(numerator, scores[own], denominator)
         everything, slope[own] = denominator.sum_paths(scores[own])
         mmi += everything - likelihood
     slope -= posteriors
@@ -74,11 +82,16 @@ def compute_lfmmi(
     if xent_logits_NP is not None:
         likely = xent_logits_NP.log_softmax(1) * _as(xent_logits_NP, posteriors)
         loss = loss - regularization.xent_regularize * likely.sum()
-    return LfMmi(loss, mmi)
+    likely = posteriors[np.arange(len(scores)), scores.argmax(1)]
+    return LfMmi(loss, mmi, int((likely == 0).sum()))
 
 
-def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:
+def sum_numerator(
+    numerator: Numerator, scores: np.ndarray, denominator: LeakyHmm
+) -> tuple[float, np.ndarray]:
     """The log of the sum over the paths of a numerator, its derivatives by the scores [T, P]."""
+    if isinstance(numerator, np.ndarray):
+        return denominator.sum_paths(np.where(numerator, scores, NEVER))
     place = (numerator.frame, numerator.tid - 1)
     found = expect(numerator, scores[place], np.zeros(len(numerator.frame)))
     share = np.zeros(scores.shape)

@@ -16,6 +16,7 @@ from bayes_asr.nn.frames import say_stride
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.network import AcousticModel, describe_layers
 from bayes_asr.targets.classes import CLASSES
+from bayes_asr.train.numerators import PDFS, XENT, read_chain
 from bayes_asr.train.optimizers import FACTOR, Optimizers
 from bayes_asr.train.shapes import check_heads, describe_stack
 
@@ -37,6 +38,8 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
             )
         heads[name] = data.targets[name].size
     plan = architecture(config.model, streams, heads)
+    if config.train.output_stride > 1:
+        plan["output_stride"] = config.train.output_stride
     check_parts("train.layers", config.train.layers, plan)
     return plan
 
@@ -98,6 +101,9 @@ def target_weights(config: Config) -> dict[str, float]:
     """What a network learns, and how much the loss of each counts; the first one is decoded."""
     if config.data.classes:
         return {CLASSES: 1.0}
+    if CRITERIA[config.train.criterion].chain:
+        second = config.train.chain.xent_regularize
+        return {PDFS: 1.0, **({XENT: second} if second else {})}
     further = config.train.target_weights
     weights = {"pdfs": 1.0, "monophones": config.train.monophone_weight, **further}
     return {name: weight for name, weight in weights.items() if weight}
@@ -109,7 +115,11 @@ def build_criterion(config: Config, log_priors: Tensor | None = None) -> Criteri
     log_priors [P]: of the pdfs, which criteria on lattices want.
     """
     kind = CRITERIA[config.train.criterion]
-    more = (config.train.criterion, config.train.sequence, log_priors) if kind.lattices else ()
+    more: tuple[Any, ...] = ()
+    if kind.lattices:
+        more = (config.train.criterion, config.train.sequence, log_priors)
+    elif kind.chain:
+        more = (config.train.chain, read_chain(config).graph)
     built: Criterion = find(kind.function)(target_weights(config), *more)
     return built
 

@@ -112,7 +112,7 @@ class Training:
 
         Criteria of whole utterances may lower the errors of words and raise those of frames.
         """
-        return "dev_loss" if CRITERIA[self.options.criterion].lattices else "dev_error"
+        return "dev_loss" if CRITERIA[self.options.criterion].of_utterances else "dev_error"
 
     @property
     def epoch(self) -> int:
