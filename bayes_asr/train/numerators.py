@@ -111,6 +111,11 @@ class Speech:
             raise InputError(f"the graph has none of its phones in output frame {frame}")
         return allowed
 
+    def name_targets(self, read: Callable[[str], Numerator]) -> dict[str, Target]:
+        """What both heads learn: numerators, as they are read."""
+        target = Target(read, self.chain.model.num_pdfs, per="value")
+        return {PDFS: target, XENT: target}
+
     def iter_numerators(self) -> Iterator[tuple[str, np.ndarray]]:
         """Utterances and their numerators, packed; those that have none are named."""
         chain = self.chain
@@ -133,23 +138,27 @@ class Speech:
         return found
 
 
+def open_speech(config: Config, data: LabelledSet) -> Speech:
+    """The phones of a set; InputError where tree, graph and alignments do not go together."""
+    options = config.train.chain
+    tolerance = Tolerance(
+        options.left_tolerance, options.right_tolerance, options.frame_subsampling_factor
+    )
+    return Speech(cast(Alignments, data.alignments), read_chain(config), tolerance)
+
+
 def supervise(config: Config, name: str, data: LabelledSet, index: Index) -> LabelledSet:
     """The set `name` (train or dev) with the numerators of its alignments, its only targets.
 
     Those of dev are the pdfs that each frame may have: the phone language model knows what was said
     in training, and nothing else. Utterances without numerator are reported, and skipped if they
-    are few. InputError where tree, graph and alignments do not go together.
+    are few. InputError as of `open_speech`.
     """
     for twin in (native, leaky_hmm_library):
         if twin.library() is None:
             fault = interface.fault(twin.LIBRARY, *twin.INTERFACE)
             LOGGER.warning("%s: sums over paths in Python, many times slower", fault)
-    options = config.train.chain
-    tolerance = Tolerance(
-        options.left_tolerance, options.right_tolerance, options.frame_subsampling_factor
-    )
-    chain = read_chain(config)
-    speech = Speech(cast(Alignments, data.alignments), chain, tolerance)
+    speech = open_speech(config, data)
     read: Callable[[str], Numerator] = speech.allow_pdfs
     there: Mapping[str, Any]
     if name == "train":
@@ -158,17 +167,23 @@ def supervise(config: Config, name: str, data: LabelledSet, index: Index) -> Lab
     else:
         there = speech.find_allowed(data.lengths)
     lengths, missing = split_table(data.lengths, there)
-    why = f"{name}: no numerator by {chain.directory}"
+    why = f"{name}: no numerator by {speech.chain.directory}"
     report_skipped(why, missing, len(data.lengths), config.data.max_skipped)
+    parts = {
+        name: kept for name, some in data.parts.items() if (kept := split_table(some, there)[0])
+    }
+    labels = {**data.labels, CHAIN: speech.chain}
     return replace(
-        data,
-        lengths=lengths,
-        parts={
-            name: kept for name, some in data.parts.items() if (kept := split_table(some, there)[0])
-        },
-        labels={**data.labels, CHAIN: chain},
-        targets={head: Target(read, chain.model.num_pdfs, per="value") for head in (PDFS, XENT)},
+        data, lengths=lengths, parts=parts, labels=labels, targets=speech.name_targets(read)
     )
+
+
+def declare(config: Config, data: LabelledSet) -> LabelledSet:
+    """A set with the targets of lattice-free MMI, of which none was looked at; InputError as of
+    `open_speech`.
+    """
+    speech = open_speech(config, data)
+    return replace(data, targets=speech.name_targets(speech.allow_pdfs))
 
 
 def _index_numerators(speech: Speech, index: Index) -> Mapping[str, np.ndarray]:
