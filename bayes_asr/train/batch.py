@@ -55,7 +55,7 @@ class Loader:
     those of the data.
     noise, tempo: see `perturb`; masks: what is hidden afterwards. What these do depends on (seed,
     epoch, utterance) only. shifts: of how many frames the network has outputs of one; where it is
-    more than 1, an utterance begins at another of the first `shifts` frames in each epoch.
+    more than 1, an utterance is shifted by another number of frames in each epoch.
     keep: what normalised features are held in memory as, if not `none`: float32 or float16.
     device: where the batch is to be; a GPU gets it while it computes another one.
     """
@@ -118,11 +118,12 @@ class Loader:
         return dict(zip(streams, map(torch.from_numpy, changed), strict=True)), labels
 
     def _shift(self, x_TF: np.ndarray, utt: str) -> np.ndarray:
-        """Frames as many and later by 0 to `shifts` - 1, each once in as many epochs; the last one
-        is repeated.
+        """As many frames, some later or earlier by less than `shifts`, 0 in the middle; each shift
+        once in so many epochs. The first or last frame is repeated. Kaldi: ShiftChainExampleTimes.
         """
-        shift = (key_of(self.seed, 0, utt) + self.epoch) % self.shifts
-        shifted: np.ndarray = x_TF[np.minimum(np.arange(len(x_TF)) + shift, len(x_TF) - 1)]
+        turn = (key_of(self.seed, 0, utt) + self.epoch) % self.shifts
+        shift = turn - self.shifts if 2 * turn >= self.shifts else turn
+        shifted: np.ndarray = x_TF[(np.arange(len(x_TF)) - shift).clip(0, len(x_TF) - 1)]
         return shifted
 
     def _normalise(self, utt: str) -> dict[str, np.ndarray]:
