@@ -19,6 +19,9 @@ from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.tree import Tree
 
+Numerator = AlignedLattice | np.ndarray
+"""What an utterance may be: paths, or bool [T, P], the pdfs that each output frame may have."""
+
 
 @dataclass(frozen=True)
 class Tolerance:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from bayes_asr.chain.leaky_hmm import LeakyHmm
+from bayes_asr.chain.numerator import Numerator
 from bayes_asr.errors import InputError
 from bayes_asr.lattices.aligned import AlignedLattice
 from bayes_asr.lattices.expectation import expect
 
-Numerator = AlignedLattice | np.ndarray
 NEVER = -1e10  # a score whose likelihood is 0
 
 
@@ -72,7 +72,10 @@ def compute_lfmmi(
     mmi = 0.0
     for end, length, numerator in zip(np.cumsum(lengths), lengths, numerators, strict=True):
         own = slice(end - length, end)
-        likelihood, posteriors[own] = sum_numerator(numerator, scores[own], denominator)
+        if isinstance(numerator, np.ndarray):
+            likelihood, posteriors[own] = sum_allowed(numerator, scores[own], denominator)
+        else:
+            likelihood, posteriors[own] = sum_numerator(numerator, scores[own])
         everything, slope[own] = denominator.sum_paths(scores[own])
         mmi += everything - likelihood
     slope -= posteriors
@@ -86,17 +89,20 @@ def compute_lfmmi(
     return LfMmi(loss, mmi, int((likely == 0).sum()))
 
 
-def sum_numerator(
-    numerator: Numerator, scores: np.ndarray, denominator: LeakyHmm
-) -> tuple[float, np.ndarray]:
+def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:
     """The log of the sum over the paths of a numerator, its derivatives by the scores [T, P]."""
-    if isinstance(numerator, np.ndarray):
-        return denominator.sum_paths(np.where(numerator, scores, NEVER))
     place = (numerator.frame, numerator.tid - 1)
     found = expect(numerator, scores[place], np.zeros(len(numerator.frame)))
     share = np.zeros(scores.shape)
     share[place] = found.share
     return found.log_total, share
+
+
+def sum_allowed(
+    allowed: np.ndarray, scores: np.ndarray, denominator: LeakyHmm
+) -> tuple[float, np.ndarray]:
+    """The same of all paths of the denominator whose pdfs are allowed in their frames [T, P]."""
+    return denominator.sum_paths(np.where(allowed, scores, NEVER))
 
 
 def _as(like: Tensor, values: np.ndarray) -> Tensor:

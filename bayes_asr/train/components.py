@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find, nearest
+from bayes_asr.chain.denominator_graph import DenominatorGraph
 from bayes_asr.config import Config, ModelConfig, TrainConfig
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
@@ -16,9 +17,11 @@ from bayes_asr.nn.frames import say_stride
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.network import AcousticModel, describe_layers
 from bayes_asr.targets.classes import CLASSES
-from bayes_asr.train.numerators import PDFS, XENT, read_chain
 from bayes_asr.train.optimizers import FACTOR, Optimizers
 from bayes_asr.train.shapes import check_heads, describe_stack
+
+XENT = "xent"
+"""The head that lattice-free MMI trains by cross entropy."""
 
 NOT_OF_A_LAYER = ("layers", "units", "stack", "heads", "kinds")
 """Keys of `model` that no layer of the short form has."""
@@ -103,23 +106,26 @@ def target_weights(config: Config) -> dict[str, float]:
         return {CLASSES: 1.0}
     if CRITERIA[config.train.criterion].chain:
         second = config.train.chain.xent_regularize
-        return {PDFS: 1.0, **({XENT: second} if second else {})}
+        return {"pdfs": 1.0, **({XENT: second} if second else {})}
     further = config.train.target_weights
     weights = {"pdfs": 1.0, "monophones": config.train.monophone_weight, **further}
     return {name: weight for name, weight in weights.items() if weight}
 
 
-def build_criterion(config: Config, log_priors: Tensor | None = None) -> Criterion:
+def build_criterion(
+    config: Config, log_priors: Tensor | None = None, graph: DenominatorGraph | None = None
+) -> Criterion:
     """Return what is minimised, with the weights of its targets.
 
-    log_priors [P]: of the pdfs, which criteria on lattices want.
+    log_priors [P]: of the pdfs, which criteria on lattices want; graph: which
+    lattice-free MMI wants.
     """
     kind = CRITERIA[config.train.criterion]
     more: tuple[Any, ...] = ()
     if kind.lattices:
         more = (config.train.criterion, config.train.sequence, log_priors)
     elif kind.chain:
-        more = (config.train.chain, read_chain(config).graph)
+        more = (config.train.chain, graph)
     built: Criterion = find(kind.function)(target_weights(config), *more)
     return built
 

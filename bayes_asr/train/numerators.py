@@ -11,8 +11,7 @@ import numpy as np
 from bayes_asr import interface
 from bayes_asr.chain import leaky_hmm_library
 from bayes_asr.chain.denominator_graph import DenominatorGraph
-from bayes_asr.chain.numerator import Numerators, Tolerance
-from bayes_asr.chain.objective import Numerator
+from bayes_asr.chain.numerator import Numerator, Numerators, Tolerance
 from bayes_asr.config import Config
 from bayes_asr.corpus.alignments_index import index_vectors
 from bayes_asr.corpus.index import Index, content_hash, name_of
@@ -31,9 +30,7 @@ from bayes_asr.tables.tree import Tree, read_tree
 from bayes_asr.targets.alignments import Alignments
 from bayes_asr.targets.contexts import locate_transitions, split_phones
 from bayes_asr.targets.target import Target
-
-PDFS, XENT = "pdfs", "xent"
-"""The head that is decoded, and that of the cross entropy."""
+from bayes_asr.train.components import XENT
 
 FILES = ("final.mdl", "tree", "den.fst")
 
@@ -114,7 +111,7 @@ class Speech:
     def name_targets(self, read: Callable[[str], Numerator]) -> dict[str, Target]:
         """What both heads learn: numerators, as they are read."""
         target = Target(read, self.chain.model.num_pdfs, per="value")
-        return {PDFS: target, XENT: target}
+        return {"pdfs": target, XENT: target}
 
     def iter_numerators(self) -> Iterator[tuple[str, np.ndarray]]:
         """Utterances and their numerators, packed; those that have none are named."""

@@ -29,7 +29,7 @@ from bayes_asr.train import components
 from bayes_asr.train.denominators import compare_with_lattices, complete_options
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.measured import complete_front_ends, count_log_priors
-from bayes_asr.train.numerators import supervise
+from bayes_asr.train.numerators import read_chain, supervise
 from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.training import Progress, Training
 from bayes_asr.train.transfer import Beginning, begin_from
@@ -152,13 +152,15 @@ def _begin(
         others,
         classes=data.targets[next(iter(architecture["heads"]))].names,
     )
+    chain = CRITERIA[config.train.criterion].chain
+    graph = read_chain(config).graph if chain else None
     training = Training(
         config,
         run,
         device,
         precision,
         network,
-        components.build_criterion(config, network.log_priors),
+        components.build_criterion(config, network.log_priors, graph),
         components.build_optimizer(config.train, model),
         inputs,
         Progress(config.train.learning_rate),

@@ -15,7 +15,7 @@ import torch
 import bayes_asr
 from bayes_asr.chain.leaky_hmm import LeakyHmm
 from bayes_asr.chain.numerator import Numerators, Tolerance
-from bayes_asr.chain.objective import Regularization, compute_lfmmi, sum_numerator
+from bayes_asr.chain.objective import Regularization, compute_lfmmi, sum_allowed
 from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.corpus.index import Index
@@ -108,7 +108,7 @@ def test_the_pdfs_allowed_in_each_frame_sum_as_all_their_sequences() -> None:
             here = np.exp(scores[t, pdf]) * here @ steps[pdf] @ leak
         total += here.sum()
         share[np.arange(frames), pdfs] += here.sum()
-    value, found = sum_numerator(allowed, scores, LeakyHmm(GRAPH, LEAK))
+    value, found = sum_allowed(allowed, scores, LeakyHmm(GRAPH, LEAK))
     assert value == pytest.approx(np.log(total), abs=1e-10)
     np.testing.assert_allclose(found, share / total, atol=1e-10)
 
