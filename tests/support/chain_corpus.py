@@ -11,6 +11,7 @@ from bayes_asr.gmm.chain_tree import derive_pairs
 from bayes_asr.graph.topology import build_chain_topology
 from bayes_asr.tables.fst import write_fst
 from bayes_asr.tables.mdl import write_transition_model
+from bayes_asr.tables.text import write_lines, write_text
 from bayes_asr.tables.tree import PDF_CLASS, Leaf, Table, Tree, write_tree
 from tests.support.small_corpus import (
     DIMENSIONS,
@@ -22,6 +23,7 @@ from tests.support.small_corpus import (
 )
 from tests.support.training_runs import config_of
 
+NAMES = dict(zip(PHONES, "abc", strict=True))
 CHAIN = ("train.criterion=lfmmi", "train.monophone_weight=0", "data.chain=[exp/chain]")
 
 
@@ -60,6 +62,8 @@ def write_chain(folder: Path, said: list[list[int]]) -> Path:
     write_tree(tree, folder / "tree")
     write_transition_model(model, folder / "final.mdl")
     write_fst(build_denominator_fst(sayings, model, tree), folder / "den.fst", "vector")
+    write_lines(["<eps> 0", *(f"{name} {p}" for p, name in NAMES.items())], folder / "phones.txt")
+    write_lines([f"{name} {name}" for name in NAMES.values()], folder / "lexicon.txt")
     return folder
 
 
@@ -76,6 +80,8 @@ def write_chain_corpus(root: Path) -> Path:
         write_data_dir(
             root / "data" / name, {utt: x.astype(np.float32) for utt, x in features.items()}
         )
+        said = ((utt, [NAMES[phone] for phone in phones]) for utt, phones in say(name).items())
+        write_text(said, root / "data" / name / "text")
         write_alignments(root / "exp" / f"ali_{name}".replace("_train", ""), aligned.items())
     write_chain(root / "exp/chain", [*say("train").values()])
     return root

@@ -25,8 +25,10 @@ from bayes_asr.export import export_torch
 from bayes_asr.features.front_end import FEATURES
 from bayes_asr.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.frames import Frames
+from bayes_asr.recordings import TimedSet
 from bayes_asr.runs.trained_network import read_network
 from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
+from bayes_asr.tables.text import write_lines
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.lattice_free import LatticeFree
 from bayes_asr.train.numerators import open_speech, supervise
@@ -168,6 +170,35 @@ def test_log_likelihoods_come_at_a_third_of_the_rate(root: Path, tmp_path: Path)
             logits = full({FEATURES: inputs}, Frames((len(x),)))["pdfs"][::3].numpy()
         apart = logits - written[utt]
         np.testing.assert_allclose(apart, apart[:, :1] + 0 * apart, atol=1e-5)
+
+
+def test_what_was_said_is_decoded(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a graph of the same tree, whose words are phones, at acoustic scale 1."""
+    chain, run = root / "exp/chain", tmp_path / "run"
+    graph = ["graph", f"--lexicon={chain}/lexicon.txt", f"--text={root}/data/train/text"]
+    graph += [f"--model={chain}/final.mdl", f"--tree={chain}/tree", "--silence-prob=0"]
+    assert main([*graph, "--self-loop-scale=1", f"--out={tmp_path}/graph"]) == 0
+    begin = json.dumps([{"run": str(root / "run"), "normalisation": "run"}])
+    more = ("train.epochs=4", f"train.init_from={begin}", f"data.graph=[{tmp_path}/graph]")
+    train(
+        chain_config(root, *more, "decode.acoustic_scale=1", "decode.lm_weights=[0.3, 0.5, 1]"), run
+    )
+    for name in ("dev", "test"):
+        assert main(["forward", str(run), f"--on={name}"]) == 0
+        assert main(["decode", str(run), f"--on={name}"]) == 0
+    capsys.readouterr()
+    assert main(["score", str(run), "--json"]) == 0
+    rates = {one["set"]: one["rate"] for one in json.loads(capsys.readouterr().out)}
+    assert max(rates.values()) < 45
+    data = root / "data/dev"
+    write_lines([";; made up"], data / "stm")
+    scored = chain_config(root, f"data.graph=[{tmp_path}/graph]", "score.glm=english")
+    timed = TimedSet(run, "dev", scored).ctms
+    lines = [line.split() for line in timed[0.5, 0.0].read_text().splitlines()]
+    seconds = 0.01 * len(kaldiio.load_scp(str(data / "feats.scp"))[lines[-1][0]])
+    assert seconds - 0.15 < float(lines[-1][2]) + float(lines[-1][3]) < seconds + 0.03
 
 
 def test_what_needs_outputs_of_every_frame_is_refused(root: Path, tmp_path: Path) -> None:
