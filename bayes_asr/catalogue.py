@@ -85,11 +85,18 @@ class Criterion:
     """What is minimised.
 
     function: where it is; lattices: whether it is of whole utterances, and wants the lattices of
-    all that might have been said instead.
+    all that might have been said instead; chain: whether it is of whole utterances, and wants a
+    graph of that instead.
     """
 
     function: str
     lattices: bool = False
+    chain: bool = False
+
+    @property
+    def of_utterances(self) -> bool:
+        """Whether it is of whole utterances."""
+        return self.lattices or self.chain
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,7 @@ CRITERIA = {
         name: Criterion("train.sequence:SequenceCriterion", lattices=True)
         for name in ("mmi", "bmmi", "mpe", "smbr")
     },
+    "lfmmi": Criterion("train.lattice_free:LatticeFree", chain=True),
 }
 OPTIMIZERS = {
     "adam": Optimizer("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),

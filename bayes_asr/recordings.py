@@ -10,7 +10,7 @@ from bayes_asr.config import Config
 from bayes_asr.corpus.sets import data_with_stm, locate
 from bayes_asr.errors import InputError
 from bayes_asr.files import find_files, is_there, writing
-from bayes_asr.lattices.ctm import Place, read_places
+from bayes_asr.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.lattices.rescore import write_ctm_at
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.glm import filter_words, find_glm, read_glm
@@ -28,7 +28,8 @@ NO_WORD = re.compile(r"<.*>|\[.*\]")
 class Ctms(Mapping[Weights, Path]):
     """The CTM of a set at each pair of weights, made from its lattices when it is first asked for.
 
-    `weights` are those that the set was decoded at; `words` is the words.txt of its graph.
+    `weights` are those that the set was decoded at; `words` is the words.txt of its graph;
+    `frame_shift`: seconds from one frame of the lattices to the next.
     """
 
     weights: tuple[Weights, ...]
@@ -38,6 +39,7 @@ class Ctms(Mapping[Weights, Path]):
     folder: Path
     places: Mapping[str, Place] | None
     nj: int
+    frame_shift: float = FRAME_SHIFT
 
     def __post_init__(self) -> None:
         """Remove what an earlier scoring left: its lattices may have been others."""
@@ -51,7 +53,8 @@ class Ctms(Mapping[Weights, Path]):
         path = self._find_path(weights)
         if not path.exists():
             everything = path.with_suffix(".all")
-            write_ctm_at(weights, self.lattices, self.words, everything, self.places, self.nj)
+            how = (everything, self.places, self.nj, self.frame_shift)
+            write_ctm_at(weights, self.lattices, self.words, *how)
             write_lines(iter_scored_lines(everything, self.glm), path)
             everything.unlink()
         return path
@@ -107,7 +110,8 @@ class TimedSet:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
         words = locate(config.data.graph, config.data, "decoding graph") / "words.txt"
         places, folder = read_places(self.data), (out or run) / f"ctm_{name}"
-        self.ctms = Ctms(tuple(files), lattices, words, self.glm, folder, places, nj)
+        shift = FRAME_SHIFT * config.train.output_stride
+        self.ctms = Ctms(tuple(files), lattices, words, self.glm, folder, places, nj, shift)
 
     @cached_property
     def glm(self) -> Path:

@@ -86,11 +86,12 @@ class Recogniser:
         heard = decode_risk(result.lattice, *self.weights, change_words=False).words
         words = [self.words[timed.word] for timed in heard]
         spans = self._spans(name, words, loglikes) or [(one.start, one.end) for one in heard]
+        shift = FRAME_SHIFT * self.network.model.output_stride
         return [
             HeardWord(
                 word,
-                round(FRAME_SHIFT * float(start), 3),
-                round(FRAME_SHIFT * float(end), 3),
+                round(shift * float(start), 3),
+                round(shift * float(end), 3),
                 round(one.confidence, 4),
             )
             for one, word, (start, end) in zip(heard, words, spans, strict=True)

@@ -1,10 +1,12 @@
 """How much longer training on whole utterances takes than cross entropy: the same batches by both.
 
-Batches are read, lattices with them, and the network is trained on them, by one criterion after the
-other, round after round; the medians of processor seconds are printed. Lattices are those that
-`bayes-asr denlats` wrote of the training set.
+Batches are read, lattices or numerators with them, and the network is trained on them, by one
+criterion after the other, round after round; the medians of processor seconds are printed. Lattices
+are those that `bayes-asr denlats` wrote of the training set; for lfmmi, tree and graph are those of
+`bayes-asr gmm chain-tree`.
 
     python benchmarks/sequence.py --kaldi-dir DIR --lattices DIR [--json FILE] [--criterion smbr]
+    python benchmarks/sequence.py --kaldi-dir DIR --chain DIR --criterion lfmmi
     [--unit li-bru] [--units 550] [--layers 4] [--batch 8] [--batches 4] [--rounds 3]
 """
 
@@ -27,10 +29,11 @@ from bayes_asr.corpus.sets import open_sets
 from bayes_asr.features.front_end import FEATURES, Normalisation
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes.malloc import keep_freed_memory
-from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.denominators import NAME, compare_with_lattices, complete_options
+from bayes_asr.train.denominators import compare_with_lattices, complete_options
+from bayes_asr.train.measured import count_log_priors
+from bayes_asr.train.numerators import read_chain, supervise
 from bayes_asr.train.step import Step
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/timit_sample/config.yaml"
@@ -43,10 +46,13 @@ def epoch_of(config: Config, data: LabelledSet, count: int) -> tuple[float, int]
     features = data.features.front_end
     matrices = (data.prepare(utt)[FEATURES] for utt in list(data.lengths)[:10])
     front_end = type(features)(**{**vars(features), "normalisation": Normalisation.of(matrices)})
-    priors = torch.from_numpy(log_priors(data.targets["pdfs"].count(data.lengths)))
-    values = [NAME] if NAME in data.targets else []
-    read = Loader(data, {FEATURES: front_end}, [*model.outputs, *values], seed=1, epoch=1)
-    criterion = components.build_criterion(config.train, priors)
+    priors, _ = count_log_priors(data, model.outputs[:1])
+    values = [name for name, target in data.targets.items() if target.per == "value"]
+    wanted = [*dict.fromkeys([*model.outputs, *values])]
+    stride = config.train.output_stride
+    read = Loader(data, {FEATURES: front_end}, wanted, seed=1, epoch=1, shifts=stride)
+    graph = read_chain(config).graph if CRITERIA[config.train.criterion].chain else None
+    criterion = components.build_criterion(config, priors, graph)
     optimizer = components.build_optimizer(config.train, model)
     step = Step(model, optimizer, max_gradient_norm=config.train.max_gradient_norm)
     sequences = at_epoch(config.train.batch_sequences, 1)
@@ -57,7 +63,7 @@ def epoch_of(config: Config, data: LabelledSet, count: int) -> tuple[float, int]
     for utterances in batches[:count]:
         batch = read(utterances)
         outputs = model(batch.streams, batch.frames, batch.keys_B)
-        step(criterion(outputs, batch.targets, batch.frames.count).objective)
+        step(criterion(outputs, batch.targets, batch.labels).objective)
         frames += batch.frames.count
     return time.process_time() - start, frames
 
@@ -66,9 +72,10 @@ def main() -> None:
     """Measure, print and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kaldi-dir", type=Path, required=True, help="the sample of TIMIT")
-    parser.add_argument("--lattices", type=Path, required=True, help="of its training set")
+    parser.add_argument("--lattices", type=Path, default=Path(), help="of its training set")
+    parser.add_argument("--chain", type=Path, default=Path(), help="tree and graph, for lfmmi")
     record.add_options(parser)
-    kinds = [name for name, kind in CRITERIA.items() if kind.lattices]
+    kinds = [name for name, kind in CRITERIA.items() if kind.of_utterances]
     parser.add_argument("--criterion", choices=kinds, default="smbr", help="default smbr")
     parser.add_argument("--unit", default="li-bru", help="default li-bru")
     defaults = {"units": 550, "layers": 4, "batch": 8, "batches": 4, "rounds": 3}
@@ -79,6 +86,7 @@ def main() -> None:
     settings = (
         f"data.dir={args.kaldi_dir}",
         f"data.train.lattices=[{args.lattices.absolute()}]",
+        f"data.chain=[{args.chain.absolute()}]",
         f"model.unit={args.unit}",
         f"model.units={args.units}",
         f"model.layers={args.layers}",
@@ -92,7 +100,8 @@ def main() -> None:
         for name in seconds:
             config = complete_options(load([RECIPE], (*settings, f"train.criterion={name}")))
             index = Index(Path(folder))
-            sets[name] = config, compare_with_lattices(config, "train", open_sets(config)[0], index)
+            complete = supervise if CRITERIA[name].chain else compare_with_lattices
+            sets[name] = config, complete(config, "train", open_sets(config)[0], index)
         for number in range(args.rounds + 1):
             for name, (config, data) in sets.items():
                 took, frames = epoch_of(config, data, args.batches)

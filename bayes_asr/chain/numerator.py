@@ -19,6 +19,9 @@ from bayes_asr.tables.fst import Fst
 from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.tree import Tree
 
+Numerator = AlignedLattice | np.ndarray
+"""What an utterance may be: paths, or bool [T, P], the pdfs that each output frame may have."""
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -55,6 +58,18 @@ class Tolerance:
             for t in range(-(-first // factor), -(-last // factor)):
                 allowed[t].add(int(phone))
         return allowed
+
+    def allow_pdfs(
+        self, phones: Sequence[int], durations: Sequence[int], model: TransitionModel
+    ) -> np.ndarray:
+        """Which pdfs each output frame may have: those of its phones, bool [T', P]."""
+        allowed = self.allow(phones, durations)
+        pdfs_of = {phone: model.pdf[1:][model.phone[1:] == phone] for phone in {*phones}}
+        found = np.zeros((len(allowed), model.num_pdfs), bool)
+        for row, here in zip(found, allowed, strict=True):
+            for phone in here:
+                row[pdfs_of[phone]] = True
+        return found
 
 
 class Numerators:

@@ -12,9 +12,12 @@ import torch
 from torch import Tensor
 
 from bayes_asr.chain.leaky_hmm import LeakyHmm
+from bayes_asr.chain.numerator import Numerator
 from bayes_asr.errors import InputError
 from bayes_asr.lattices.aligned import AlignedLattice
 from bayes_asr.lattices.expectation import expect
+
+NEVER = -1e10  # a score whose likelihood is 0
 
 
 @dataclass(frozen=True)
@@ -32,28 +35,33 @@ class LfMmi:
     """Sums over the output frames of a batch, none of them divided.
 
     `loss`: what is minimised, regularised, differentiable by outputs; `mmi`: log-likelihoods of the
-    denominator less those of numerators, 0 or more, in nats.
+    denominator less those of numerators, 0 or more, in nats; `errors`: frames in which the largest
+    output is of a pdf that no path of the numerator has there.
     """
 
     loss: Tensor
     mmi: float
+    errors: int
 
 
 def compute_lfmmi(
     outputs_NP: Tensor,
-    numerators: Sequence[AlignedLattice],
+    numerators: Sequence[Numerator],
     denominator: LeakyHmm,
     regularization: Regularization,
     xent_logits_NP: Tensor | None = None,
 ) -> LfMmi:
     """Return LF-MMI of utterances whose outputs [N, P] stand one after the other.
 
-    numerators: of `numerator.Numerators`, whose frames are those of the utterances. xent_logits_NP:
-    outputs of the second head before its softmax, which learns the posteriors of the numerators,
-    taken as constants. Sums over paths are in double precision, their derivatives exact. InputError
+    numerators: of `numerator.Numerators`, whose frames are those of the utterances; or bool [T, P],
+    the pdfs that an utterance may have in each frame, in any order that the denominator has.
+    xent_logits_NP: outputs of the second head before its softmax, which learns the posteriors of
+    the numerators, taken as constants.
+
+    Sums over paths are in double precision, their derivatives exact. InputError
     where the frames are not those of the numerators.
     """
-    lengths = [one.num_frames for one in numerators]
+    lengths = [len(one) for one in numerators]
     if sum(lengths) != len(outputs_NP):
         raise InputError(
             f"{len(outputs_NP)} outputs for numerators of {sum(lengths)} frames; make them with the"
@@ -64,7 +72,10 @@ def compute_lfmmi(
     mmi = 0.0
     for end, length, numerator in zip(np.cumsum(lengths), lengths, numerators, strict=True):
         own = slice(end - length, end)
-        likelihood, posteriors[own] = sum_numerator(numerator, scores[own])
+        if isinstance(numerator, np.ndarray):
+            likelihood, posteriors[own] = sum_allowed(numerator, scores[own], denominator)
+        else:
+            likelihood, posteriors[own] = sum_numerator(numerator, scores[own])
         everything, slope[own] = denominator.sum_paths(scores[own])
         mmi += everything - likelihood
     slope -= posteriors
@@ -74,7 +85,8 @@ def compute_lfmmi(
     if xent_logits_NP is not None:
         likely = xent_logits_NP.log_softmax(1) * _as(xent_logits_NP, posteriors)
         loss = loss - regularization.xent_regularize * likely.sum()
-    return LfMmi(loss, mmi)
+    likely = posteriors[np.arange(len(scores)), scores.argmax(1)]
+    return LfMmi(loss, mmi, int((likely == 0).sum()))
 
 
 def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:
@@ -84,6 +96,13 @@ def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float,
     share = np.zeros(scores.shape)
     share[place] = found.share
     return found.log_total, share
+
+
+def sum_allowed(
+    allowed: np.ndarray, scores: np.ndarray, denominator: LeakyHmm
+) -> tuple[float, np.ndarray]:
+    """The same of all paths of the denominator whose pdfs are allowed in their frames [T, P]."""
+    return denominator.sum_paths(np.where(allowed, scores, NEVER))
 
 
 def _as(like: Tensor, values: np.ndarray) -> Tensor:

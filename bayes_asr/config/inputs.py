@@ -52,6 +52,7 @@ class DataConfig:
     dev: LabelledSetConfig
     test: SetConfig
     classes: str | None
+    chain: tuple[str, ...]
     graph: tuple[str, ...]
     expected_dims: tuple[Units, ...]
     held_out: Annotated[float, Within(0, 0.5)]

@@ -32,6 +32,6 @@ def measure_of(config: Config) -> Measure:
 
     Criteria of whole utterances may lower the errors of words and raise those of frames.
     """
-    if CRITERIA[config.train.criterion].lattices:
+    if CRITERIA[config.train.criterion].of_utterances:
         return LOSS
     return UTTERANCES if config.data.classes else FRAMES

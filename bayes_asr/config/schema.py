@@ -180,6 +180,11 @@ class Config:
                 f"train.criterion is {self.train.criterion}, which wants data.train.lattices; make"
                 " them by bayes-asr denlats, and name their folder there"
             )
+        if CRITERIA[self.train.criterion].chain and not self.data.chain:
+            raise InputError(
+                f"train.criterion is {self.train.criterion}, which wants data.chain; make its tree"
+                " and graph by bayes-asr gmm chain-tree, and name their folder there"
+            )
         if self.data.classes:
             self._refuse_labels_of_frames()
         learnt = {target.partition(".")[0] for target in self.train.target_weights}
@@ -196,6 +201,7 @@ class Config:
             ("data.train.labels", self.data.train.label_names),
             ("train.target_weights", self.train.target_weights),
             ("data.train.lattices", self.data.train.lattices),
+            ("data.chain", self.data.chain),
         ):
             if given:
                 raise InputError(

@@ -79,6 +79,28 @@ class SequenceConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChainConfig:
+    """How lattice-free MMI compares outputs with alignments, by Kaldi's names."""
+
+    frame_subsampling_factor: Annotated[int, Within(1, 20)]
+    left_tolerance: Annotated[int, Within(0, 100)]
+    right_tolerance: Annotated[int, Within(0, 100)]
+    leaky_hmm_coefficient: Annotated[float, Within(1e-10, 1)]
+    xent_regularize: Weight
+    l2_regularize: Weight
+
+    def __post_init__(self) -> None:
+        """Refuse tolerances by which a short phone may have no output."""
+        around = self.left_tolerance + self.right_tolerance + 1
+        if around < self.frame_subsampling_factor:
+            raise InputError(
+                f"train.chain.left_tolerance is {self.left_tolerance} and right_tolerance"
+                f" {self.right_tolerance}: give {self.frame_subsampling_factor - 1} together, or a"
+                " phone may have no frame"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How the network is trained."""
 
@@ -90,6 +112,7 @@ class TrainConfig:
     precision: Literal["float32", "bfloat16"]
     criterion: Annotated[str, OneOf(CRITERIA)]
     sequence: SequenceConfig
+    chain: ChainConfig
     optimizer: OptimizerName
     momentum: Decay
     dampening: Share
@@ -143,6 +166,11 @@ class TrainConfig:
                 " first layers too; keep one of the two"
             )
 
+    @property
+    def output_stride(self) -> int:
+        """Of how many frames the network has outputs of one."""
+        return self.chain.frame_subsampling_factor if CRITERIA[self.criterion].chain else 1
+
     def _check_optimizers(self) -> None:
         own = (layer.optimizer for layer in self.layers.values())
         used = {self.optimizer, *(name for name in own if name)}
@@ -162,13 +190,25 @@ class TrainConfig:
             raise InputError(f"train.betas has {len(self.betas)} numbers; give two")
 
     def _check_utterances(self) -> None:
-        """Lattices are of whole utterances at their own speed."""
+        """Lattices and numerators are of whole utterances at their own speed; the outputs of the
+        latter are not those of other labels.
+        """
+        kind = CRITERIA[self.criterion]
+        what = "lattices" if kind.lattices else "numerators"
         for key in ("tempo", "max_frames"):
             value = getattr(self, key)
-            if value and CRITERIA[self.criterion].lattices:
+            if value and kind.of_utterances:
                 raise InputError(
-                    f"train.{key} is {value}, but the lattices of {self.criterion} are of"
+                    f"train.{key} is {value}, but the {what} of {self.criterion} are of"
                     " utterances as they are; set it to 0"
+                )
+        for key in ("monophone_weight", "target_weights"):
+            value = getattr(self, key)
+            if value and kind.chain:
+                raise InputError(
+                    f"train.{key} is {value}, but {self.criterion} has outputs of one of"
+                    f" {self.output_stride} frames, and learns no labels of frames; set it to"
+                    f" {'0' if key == 'monophone_weight' else '{}'}"
                 )
 
     def _check_epochs(self) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bayes_asr.catalogue import CRITERIA
 from bayes_asr.config import Config, DataConfig, LabelledSetConfig
 from bayes_asr.corpus.alignments_index import index_alignments, open_labels
 from bayes_asr.corpus.classified import open_classes
@@ -27,6 +28,7 @@ from bayes_asr.targets.alignments import Alignments, JoinedAlignments, check_tra
 from bayes_asr.targets.classes import CLASSES
 from bayes_asr.targets.labels import Labels
 
+CHAIN = "tree and graph of LF-MMI"
 MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
 NAMED = 5  # how many utterances a message names
 
@@ -89,7 +91,9 @@ def locate_all(config: Config, name: str, kind: str, of: str = "") -> list[Path]
 
 
 def locate_model(config: Config) -> Path:
-    """The final.mdl of the training alignments."""
+    """The final.mdl whose pdfs a network has: that of its tree, or of the training alignments."""
+    if CRITERIA[config.train.criterion].chain:
+        return locate(config.data.chain, config.data, CHAIN) / "final.mdl"
     return locate_all(config, "train", "alignments")[0] / "final.mdl"
 
 

@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 import torch
 
+from bayes_asr.catalogue import CRITERIA
 from bayes_asr.config import Config, TrainConfig
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import features_of, stream_dirs, training_and_dev
@@ -34,6 +35,7 @@ from bayes_asr.train.components import (
     plan_network,
     target_weights,
 )
+from bayes_asr.train.numerators import declare
 from bayes_asr.train.transfer import begin_from
 
 SAMPLE = 10  # utterances of a set that are read
@@ -53,6 +55,8 @@ def check_corpus(
         streams = dict.fromkeys((FEATURES, *config.data.train.stream_names), 1)
         architecture(config.model, streams, dict.fromkeys(target_weights(config), 1))
         train, dev = training_and_dev(config, open_pipe)
+        if CRITERIA[config.train.criterion].chain:
+            train, dev = declare(config, train), declare(config, dev)
         plan = plan_network(config, train)
         heads = plan["heads"]
         for name, data in (("train", train), ("dev", dev)):

@@ -18,7 +18,7 @@ from bayes_asr.forward.output import DECODED, KINDS, LOG_LIKELIHOODS, Output
 from bayes_asr.forward.plain import PlainStep, PlainUtterance
 from bayes_asr.forward.stream import Stream
 from bayes_asr.log import LOGGER
-from bayes_asr.nn.frames import pack, unpack
+from bayes_asr.nn.frames import pack, say_stride, unpack
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.network import AcousticModel, States
@@ -34,7 +34,10 @@ class LogLikelihoods(nn.Module):
     """A trained network: features [T, F] -> log p(pdf|x) - log p(pdf) [T, P], unscaled float32;
     or the posteriors of its first head, or where it has none, its last layer [T, H].
 
-    A network that classifies utterances has one row of an utterance [1, P].
+    A network that classifies utterances has one row of an utterance [1, P]. One of lattice-free
+    MMI has a row for each `output_stride` frames, whose priors are 0: its outputs stand for
+    log-likelihoods, and what softmax takes from all outputs of a frame changes no path against
+    another.
     A network of several streams takes the features of each, by name, each at its own rate. The
     front end of the run is applied here, so the features are those on disk.
 
@@ -161,6 +164,11 @@ class LogLikelihoods(nn.Module):
         """InputError if log-likelihoods depend on all later frames: `advance` needs that they do
         not.
         """
+        if self.model.output_stride > 1:
+            raise InputError(
+                f"this network has outputs of {say_stride(self.model.output_stride)}, which are not"
+                " computed in chunks: give whole utterances"
+            )
         if self.model.looks_ahead:
             raise InputError(
                 "this network reads an utterance from its end too"

@@ -28,6 +28,11 @@ class PlainNetwork(nn.Module):
     ) -> None:
         """Copy what a `TrainedNetwork` consists of; InputError for strides."""
         super().__init__()
+        if model.output_stride > 1:
+            raise InputError(
+                f"the network has outputs of {say_stride(model.output_stride)}, which no exporter"
+                " writes down; use bayes-asr forward, or bayes_asr.load in Python"
+            )
         strided = [name for name, stride in model.strides.items() if stride > 1]
         if strided:
             raise InputError(

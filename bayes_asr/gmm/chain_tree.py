@@ -4,7 +4,7 @@ A tree of left biphones on the topology of LF-MMI, of the frames that a network 
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -16,7 +16,7 @@ from bayes_asr.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
 from bayes_asr.errors import InputError
 from bayes_asr.gmm import work
 from bayes_asr.gmm.course import ALIGNMENTS, Aligned, Course, share_frames
-from bayes_asr.gmm.features import MODEL, PIPELINE, find_transforms, has_transforms
+from bayes_asr.gmm.features import MODEL, PIPELINE, Pipeline, find_transforms, has_transforms
 from bayes_asr.gmm.first_model import start_mixtures
 from bayes_asr.gmm.milestones import TREE
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
@@ -88,13 +88,16 @@ class ChainTree(Course):
         way: Way,
         *,
         max_skipped: float,
+        no_transforms: bool = False,
         open_pipe: OpenPipe | None = None,
     ) -> None:
         """Begin, or go on with what is there; alignments: with the model that made them.
 
-        InputError for inputs that do not fit, and where `out` holds a model of another program.
+        no_transforms: the tree is grown of features with deltas, as if this model had neither
+        splicing nor transforms. InputError for inputs that do not fit, and where `out` holds a
+        model of another program.
         """
-        self.options = options
+        self.options, self.no_transforms = options, no_transforms
         needs = [lang / name for name in TREE]
         needs += [alignments / MODEL, *find_alignments(alignments)]
         reads = [alignments / name for name in PIPELINE]
@@ -102,7 +105,7 @@ class ChainTree(Course):
         super().__init__(
             *(data, lang, out, way),
             source=alignments,
-            made_of=asdict(options),
+            made_of={**asdict(options), **({"no_transforms": True} if no_transforms else {})},
             needs=needs,
             reads=reads,
             max_skipped=max_skipped,
@@ -156,6 +159,8 @@ class ChainTree(Course):
         """Grow the tree of left biphones, and make a model of one Gaussian for each leaf."""
         context = Context(WIDTH, CENTER, self.read_phones("context_indep"))
         reading = self.read(self.before, self.before / MODEL)
+        if self.no_transforms:
+            reading = replace(reading, pipeline=Pipeline())
         events = partial(work.sum_subsampled, self.simple, context, reading)
         statistics = add_up(self.way(events, share_frames(self.iter_convertible())))
         sets = read_phone_sets(self.lang / "phones/sets.int")

@@ -46,7 +46,7 @@ class Reading:
     """What shares are computed with: features of `data` as `folder` says, and a model.
 
     moment: tells apart what `folder` holds at different times; silence: phones that say nothing of
-    LDA, MLLT and speakers.
+    LDA, MLLT and speakers; pipeline: what is done to features instead of what `folder` says.
     """
 
     data: Path
@@ -55,6 +55,7 @@ class Reading:
     moment: int = 0
     silence: frozenset[int] = frozenset()
     open_pipe: OpenPipe | None = None
+    pipeline: Pipeline | None = None
 
 
 class Opened:
@@ -66,6 +67,8 @@ class Opened:
     @cached_property
     def features(self) -> SpeakerFeatures:
         """What the model reads of the data, adapted to speakers where there are transforms."""
+        if self.reading.pipeline:
+            return self.open_features(self.reading.pipeline)
         folder = self.reading.folder
         transforms = read_transforms(folder) if has_transforms(folder) else None
         return self.open_features(replace(read_pipeline(folder), transforms=transforms))

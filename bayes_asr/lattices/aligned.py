@@ -33,6 +33,9 @@ class AlignedLattice:
     frame: np.ndarray
     tid: np.ndarray
 
+    def __len__(self) -> int:
+        return self.num_frames
+
     def pack(self) -> np.ndarray:
         """It as one vector int32, its weights in single precision, which `unpack` reads."""
         counts = (len(self.source), len(self.cells), len(self.frame))

@@ -136,15 +136,16 @@ def write_ctm_at(
     path: Path,
     places: Mapping[str, Place] | None = None,
     nj: int = 1,
+    frame_shift: float = FRAME_SHIFT,
 ) -> None:
     """Write the words of least expected error in word lattices at one pair of weights as a CTM.
 
-    Kaldi: lattice-to-ctm-conf --decode-mbr=true; `places` as for ctm.write_ctm.
+    Kaldi: lattice-to-ctm-conf --decode-mbr=true; `places`, `frame_shift` as for ctm.write_ctm.
     """
     symbols = Spelling(words)
     found = map_utterances(partial(time_words, weights), read_all(lattices), nj)
     shown = follow(found, path.name)
-    write_ctm(shown, symbols, path, places=places)
+    write_ctm(shown, symbols, path, frame_shift, places)
 
 
 def time_words(weights: Weights, utt: str, lattice: CompactLattice) -> tuple[str, list[TimedWord]]:

@@ -102,6 +102,10 @@ class Frames:
         starts = torch.tensor(self.every(stride).starts, dtype=torch.long, device=self.device)
         return x_MX.index_select(0, starts[self.time // stride] + self.sequence)
 
+    def thin(self, x_NX: Tensor, stride: int) -> Tensor:
+        """What the frames of `every(stride)` have of all [M, X]."""
+        return x_NX if stride == 1 else x_NX[self.time % stride == 0]
+
     @cached_property
     def reverse(self) -> Tensor:
         """Frame order of the time-reversed sequences [N]: frame t of L becomes L-1-t.

@@ -33,7 +33,8 @@ class AcousticModel(nn.Module):
     that kind.
     heads: how many outputs each has, by name. head_reads: the layer that a head reads, by its name;
     the others read the last layer. of_utterances: heads with one row of outputs for each utterance,
-    which read a layer that has pooled all of it; the others have one for each frame.
+    which read a layer that has pooled all of it; the others have one for each frame, or for the
+    first of every `output_stride` frames.
     `architecture` holds these arguments as plain values.
 
     Behind layers with a stride, layers compute fewer frames. Where a layer also reads what has more
@@ -47,6 +48,7 @@ class AcousticModel(nn.Module):
         heads: Mapping[str, int],
         head_reads: Mapping[str, str] | None = None,
         of_utterances: Sequence[str] = (),
+        output_stride: int = 1,
     ) -> None:
         super().__init__()
         self.architecture: dict[str, Any] = {
@@ -55,7 +57,9 @@ class AcousticModel(nn.Module):
             "heads": dict(heads),
             **({"head_reads": dict(head_reads)} if head_reads else {}),
             **({"of_utterances": list(of_utterances)} if of_utterances else {}),
+            **({"output_stride": output_stride} if output_stride > 1 else {}),
         }
+        self.output_stride = output_stride
         self.outputs = tuple(heads)
         self.names = [str(layer["name"]) for layer in layers]
         self.reads = [tuple(layer["reads"]) for layer in layers]
@@ -73,6 +77,7 @@ class AcousticModel(nn.Module):
         self.head_layers = [(head_reads or {}).get(head, self.names[-1]) for head in heads]
         self.of_utterances = frozenset(of_utterances)
         self._check_pooled()
+        self._check_output_stride()
         built = [
             Linear(self.sizes[name], size)
             for name, size in zip(self.head_layers, heads.values(), strict=True)
@@ -133,11 +138,21 @@ class AcousticModel(nn.Module):
                     " many frames of it: put a layer before it that pools all of them, {kind: pool}"
                 )
 
+    def _check_output_stride(self) -> None:
+        """InputError for a layer that has not all frames that its head wants."""
+        for head, name in zip(self.outputs, self.head_layers, strict=True):
+            stride, wanted = self.strides[name], self.output_stride
+            if stride != WHOLE and stride % wanted and wanted % stride:
+                raise InputError(
+                    f"head {head} has outputs of one of {wanted} frames, but layer {name} computes"
+                    f" {say_stride(stride)}; choose another stride"
+                )
+
     def forward(
         self, streams: Streams, frames: Frames, keys_B: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Return the logits of each head [N, outputs], or [B, outputs] of utterances, for packed
-        features.
+        features; [M, outputs] with an output stride.
 
         keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
         """
@@ -147,7 +162,7 @@ class AcousticModel(nn.Module):
             name: head(
                 known[layer]
                 if name in self.of_utterances
-                else frames.hold(known[layer], self.strides[layer])
+                else self._place(known[layer], layer, frames)
             )
             for name, head, layer in heads
         }
@@ -157,7 +172,14 @@ class AcousticModel(nn.Module):
         heads, the outputs of the last layer; arguments as in `forward`.
         """
         known = self._compute([self.top], streams, frames, keys_B)[self.top]
-        return known if self.labels_utterances else frames.hold(known, self.strides[self.top])
+        return known if self.labels_utterances else self._place(known, self.top, frames)
+
+    def _place(self, x_MH: Tensor, layer: str, frames: Frames) -> Tensor:
+        """What a layer has at the frames that there are outputs of."""
+        stride, wanted = self.strides[layer], self.output_stride
+        if stride < wanted:
+            return frames.every(stride).thin(x_MH, wanted // stride)
+        return frames.every(wanted).hold(x_MH, stride // wanted)
 
     @property
     def labels_utterances(self) -> bool:
@@ -166,7 +188,7 @@ class AcousticModel(nn.Module):
 
     def steps(self, frames: Frames) -> Frames:
         """Where the rows of `hidden` lie, and those of the first head."""
-        return frames.every(WHOLE) if self.labels_utterances else frames
+        return frames.every(WHOLE if self.labels_utterances else self.output_stride)
 
     def _compute(
         self, wanted: Iterable[str], streams: Streams, frames: Frames, keys_B: Tensor | None

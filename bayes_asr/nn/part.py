@@ -51,6 +51,7 @@ def _take(model: AcousticModel, last: str, heads: Sequence[str]) -> AcousticMode
             [whole["layers"][number] for number in taken],
             {name: whole["heads"][name] for name in heads},
             of_utterances=[name for name in heads if name in model.of_utterances],
+            output_stride=model.output_stride if heads else 1,
         )
     part.layers = nn.ModuleList(model.layers[number] for number in taken)
     part.heads = nn.ModuleList(model.heads[model.outputs.index(name)] for name in heads)

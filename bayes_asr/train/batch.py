@@ -36,8 +36,9 @@ class Batch:
 
     @property
     def labels(self) -> int:
-        """How many labels the first target has."""
-        return len(next(iter(self.targets.values())))
+        """How many labels the first target has; of values, all of each utterance's."""
+        first = next(iter(self.targets.values()))
+        return sum(map(len, first)) if isinstance(first, list) else len(first)
 
     @property
     def device(self) -> torch.device:
@@ -53,7 +54,8 @@ class Loader:
     lengths: frames of the utterances and pieces of such (`pieces`) that it is asked for, None for
     those of the data.
     noise, tempo: see `perturb`; masks: what is hidden afterwards. What these do depends on (seed,
-    epoch, utterance) only.
+    epoch, utterance) only. shifts: of how many frames the network has outputs of one; where it is
+    more than 1, an utterance is shifted by another number of frames in each epoch.
     keep: what normalised features are held in memory as, if not `none`: float32 or float16.
     device: where the batch is to be; a GPU gets it while it computes another one.
     """
@@ -67,6 +69,7 @@ class Loader:
     noise: float = 0.0
     tempo: float = 0.0
     masks: Masks | None = None
+    shifts: int = 1
     keep: str = "none"
     device: torch.device = CPU
 
@@ -97,6 +100,8 @@ class Loader:
         streams = self._normalise(utt)
         frames = len(next(iter(streams.values())))
         own = [self.front_ends[stream].spread(x, frames)[place] for stream, x in streams.items()]
+        if self.shifts > 1:
+            own = [self._shift(x, utt) for x in own]
         changed, nearest = perturb(own, key, noise=self.noise, tempo=self.tempo)
         if self.masks:
             bands = {stream: self.front_ends[stream].stored_size for stream in streams}
@@ -111,6 +116,15 @@ class Loader:
             chosen = found[place][nearest] if target.per == "frame" else found
             labels[target_name] = torch.from_numpy(chosen).long()
         return dict(zip(streams, map(torch.from_numpy, changed), strict=True)), labels
+
+    def _shift(self, x_TF: np.ndarray, utt: str) -> np.ndarray:
+        """As many frames, some later or earlier by less than `shifts`, 0 in the middle; each shift
+        once in so many epochs. The first or last frame is repeated. Kaldi: ShiftChainExampleTimes.
+        """
+        turn = (key_of(self.seed, 0, utt) + self.epoch) % self.shifts
+        shift = turn - self.shifts if 2 * turn >= self.shifts else turn
+        shifted: np.ndarray = x_TF[(np.arange(len(x_TF)) - shift).clip(0, len(x_TF) - 1)]
+        return shifted
 
     def _normalise(self, utt: str) -> dict[str, np.ndarray]:
         """What the network would read [T_s, F] by stream, from memory where it is held there."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find, nearest
+from bayes_asr.chain.denominator_graph import DenominatorGraph
 from bayes_asr.config import Config, ModelConfig, TrainConfig, at_epoch
 from bayes_asr.config.ranges import DROPOUTS
 from bayes_asr.corpus.labelled import LabelledSet
@@ -19,6 +20,9 @@ from bayes_asr.nn.network import AcousticModel, describe_layers
 from bayes_asr.targets.classes import CLASSES
 from bayes_asr.train.optimizers import FACTOR, Optimizers
 from bayes_asr.train.shapes import check_heads, describe_stack
+
+XENT = "xent"
+"""The head that lattice-free MMI trains by cross entropy."""
 
 NOT_OF_A_LAYER = ("layers", "units", "stack", "heads", "kinds")
 """Keys of `model` that no layer of the short form has."""
@@ -38,6 +42,8 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
             )
         heads[name] = data.targets[name].size
     plan = architecture(config.model, streams, heads)
+    if config.train.output_stride > 1:
+        plan["output_stride"] = config.train.output_stride
     check_parts("train.layers", config.train.layers, plan)
     return plan
 
@@ -109,18 +115,28 @@ def target_weights(config: Config) -> dict[str, float]:
     """What a network learns, and how much the loss of each counts; the first one is decoded."""
     if config.data.classes:
         return {CLASSES: 1.0}
+    if CRITERIA[config.train.criterion].chain:
+        second = config.train.chain.xent_regularize
+        return {"pdfs": 1.0, **({XENT: second} if second else {})}
     further = config.train.target_weights
     weights = {"pdfs": 1.0, "monophones": config.train.monophone_weight, **further}
     return {name: weight for name, weight in weights.items() if weight}
 
 
-def build_criterion(config: Config, log_priors: Tensor | None = None) -> Criterion:
+def build_criterion(
+    config: Config, log_priors: Tensor | None = None, graph: DenominatorGraph | None = None
+) -> Criterion:
     """Return what is minimised, with the weights of its targets.
 
-    log_priors [P]: of the pdfs, which criteria on lattices want.
+    log_priors [P]: of the pdfs, which criteria on lattices want; graph: which
+    lattice-free MMI wants.
     """
     kind = CRITERIA[config.train.criterion]
-    more = (config.train.criterion, config.train.sequence, log_priors) if kind.lattices else ()
+    more: tuple[Any, ...] = ()
+    if kind.lattices:
+        more = (config.train.criterion, config.train.sequence, log_priors)
+    elif kind.chain:
+        more = (config.train.chain, graph)
     built: Criterion = find(kind.function)(target_weights(config), *more)
     return built
 

@@ -69,6 +69,7 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
         noise=options.noise,
         tempo=options.tempo,
         masks=Masks(**vars(masks)) if masks.time_masks or masks.frequency_masks else None,
+        shifts=options.output_stride,
     )
     step = Step(
         training.model,
@@ -158,7 +159,7 @@ def _make_loader(training: Training, data: LabelledSet, **how: Any) -> Loader:
     return Loader(
         data,
         training.network.front_ends,
-        [*training.model.outputs, *values],
+        [*dict.fromkeys([*training.model.outputs, *values])],
         keep=training.config.data.keep,
         device=training.device,
         **how,

@@ -31,7 +31,14 @@ def complete_front_ends(
 
 
 def count_log_priors(data: LabelledSet, heads: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Log priors of the labels of the first head, and of those of the others by name."""
+    """Log priors of the labels of the first head, and of those of the others by name.
+
+    Where the first learns values, its outputs stand for log-likelihoods, and its log priors are 0;
+    the others have none.
+    """
+    first = data.targets[heads[0]]
+    if first.per == "value":
+        return torch.zeros(first.size, dtype=torch.float64), {}
     counts = {name: data.targets[name].count(data.lengths) for name in heads}
     priors = {name: torch.from_numpy(log_priors(some)) for name, some in counts.items()}
     return priors.pop(heads[0]), priors

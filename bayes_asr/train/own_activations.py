@@ -14,6 +14,7 @@ from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import cross_entropy
+from bayes_asr.nn.frames import say_stride
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.batch import Batch, Loader
@@ -35,6 +36,11 @@ def adapt(
             " own; train one with model.activation p-sigmoid or p-relu"
         )
     own = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    if model.output_stride > 1:
+        raise InputError(
+            f"this network has outputs of {say_stride(model.output_stride)}, and no labels of"
+            " frames to adapt to; take one of cross entropy"
+        )
     model.eval().requires_grad_(False)
     utterances = defaultdict(list)
     for utt in data.lengths:

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
+from bayes_asr.nn.frames import say_stride
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.recurrent import RecurrentLayer
@@ -44,6 +45,11 @@ def measure_reach(
     of the middle.
     """
     model = network.model
+    if model.output_stride > 1:
+        raise InputError(
+            f"this network has outputs of {say_stride(model.output_stride)}, and was trained"
+            " without labels of frames, whose loss is measured; take one of cross entropy"
+        )
     recurrent = {
         name: layer
         for name, layer in zip(model.names, model.layers, strict=True)

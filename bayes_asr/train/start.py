@@ -31,6 +31,7 @@ from bayes_asr.train import components
 from bayes_asr.train.denominators import compare_with_lattices, complete_options
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.measured import complete_front_ends, count_log_priors
+from bayes_asr.train.numerators import read_chain, supervise
 from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.training import Progress, Training
 from bayes_asr.train.transfer import Beginning, begin_from
@@ -114,12 +115,11 @@ def _train(
 def _open_sets(
     config: Config, open_pipe: OpenPipe | None, index: Index
 ) -> tuple[LabelledSet, LabelledSet]:
-    """Training and dev set, with the lattices that the criterion may want."""
+    """Training and dev set, with the lattices or numerators that the criterion may want."""
+    kind = CRITERIA[config.train.criterion]
+    complete = supervise if kind.chain else compare_with_lattices
     train_set, dev_set = open_sets(config, open_pipe, index)
-    return (
-        compare_with_lattices(config, "train", train_set, index),
-        compare_with_lattices(config, "dev", dev_set, index),
-    )
+    return complete(config, "train", train_set, index), complete(config, "dev", dev_set, index)
 
 
 def _begin(
@@ -155,13 +155,15 @@ def _begin(
         others,
         classes=data.targets[next(iter(architecture["heads"]))].names,
     )
+    chain = CRITERIA[config.train.criterion].chain
+    graph = read_chain(config).graph if chain else None
     training = Training(
         config,
         run,
         device,
         precision,
         network,
-        components.build_criterion(config, network.log_priors),
+        components.build_criterion(config, network.log_priors, graph),
         components.build_optimizer(config.train, model),
         inputs,
         Progress(config.train.learning_rate),

@@ -1,5 +1,6 @@
 """Tree, alignments and graph of LF-MMI: as Kaldi's programs say, and read by what reads them."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -7,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.chain.denominator_graph import DenominatorGraph
+from bayes_asr.chain.leaky_hmm import LeakyHmm
 from bayes_asr.chain.numerator import Numerators, Tolerance
 from bayes_asr.chain.phone_lm import PhoneLmOptions
 from bayes_asr.cli import main
@@ -20,6 +23,7 @@ from bayes_asr.gmm.chain_tree import ChainOptions, ChainTree
 from bayes_asr.gmm.subsampling import Subsampler, shorten
 from bayes_asr.graph.topology import build_chain_topology, write_topology
 from bayes_asr.processes.pool import map_here
+from bayes_asr.tables.ark import write_matrix
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import build_monophone_model, read_topology
 from bayes_asr.tables.tree import read_tree
@@ -128,6 +132,45 @@ def test_every_utterance_has_a_numerator_in_the_graph(made: Path) -> None:
         assert lattice.num_frames == len(tids)
         own = set(zip(lattice.frame.tolist(), (lattice.tid - 1).tolist(), strict=True))
         assert own >= set(enumerate(aligned.pdfs(utt).tolist()))
+
+
+def test_denominator_of_a_real_graph_is_the_product_of_its_matrices(made: Path) -> None:
+    """In double precision; derivatives are those that torch finds through the products."""
+    num_pdfs = Alignments(made / "out").model.num_pdfs
+    graph = DenominatorGraph.of_fst(read_fst(made / "out/den.fst"), num_pdfs)
+    scores = torch.from_numpy(np.random.default_rng(0).normal(0, 2, (12, num_pdfs)))
+    initial = torch.from_numpy(graph.initial)
+    leaking = torch.eye(graph.num_states).double() + 0.1 * initial.expand(graph.num_states, -1)
+    places = tuple(torch.from_numpy(x).long() for x in (graph.source, graph.target))
+    leaf, here = scores.clone().requires_grad_(), initial @ leaking
+    for row in leaf.exp():
+        arcs = torch.from_numpy(graph.prob) * row[torch.from_numpy(graph.pdf).long()]
+        step = torch.zeros_like(leaking).index_put(places, arcs, accumulate=True)
+        here = here @ step @ leaking
+    log_total = here.sum().log()
+    log_total.backward()
+    found, share = LeakyHmm(graph, 0.1).sum_paths(scores.numpy())
+    assert found == pytest.approx(log_total.item(), rel=1e-12)
+    np.testing.assert_allclose(share, leaf.grad, atol=1e-12)
+
+
+def test_features_that_are_transformed_already_are_read_as_they_are(
+    made: Path, tmp_path: Path
+) -> None:
+    """A matrix beside the alignments that would not fit is passed over; every frame may be kept."""
+    shutil.copytree(made / "mono_ali", tmp_path / "ali")
+    write_matrix(np.eye(3, dtype=np.float32), tmp_path / "ali/final.mat")
+    places = [str(x) for x in (made / "data", find_lang(), tmp_path / "ali", tmp_path / "out")]
+    words = ["gmm", "chain-tree", *places, "--leaves=60", "--max-skipped=0.5"]
+    words += ["--num-extra-lm-states=50", "--frame-subsampling-factor=1"]
+    assert main(words) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chain_tree_steps, "cluster_phones", lambda statistics, sets, random: [*sets])
+        assert main([*words, "--no-transforms"]) == 0
+    before, after = (Alignments(tmp_path / name) for name in ("ali", "out"))
+    assert {utt: len(tids) for utt, tids in after.items()} == {
+        utt: before.lengths[utt] for utt in after.lengths
+    }
 
 
 def test_command_goes_on_where_it_was_ended(made: Path, capsys: pytest.CaptureFixture[str]) -> None:

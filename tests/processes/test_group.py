@@ -23,6 +23,7 @@ from bayes_asr.tables.text import write_mapping
 from bayes_asr.train.batch import Batch, empty_batch
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.step import Step
+from tests.support.chain_corpus import CHAIN, write_chain_corpus
 from tests.support.nn_units import UNITS, acoustic_model, name
 from tests.support.processes import FORKED, SPAWNED, on_machines_of_their_own, together
 from tests.support.small_corpus import SETS, TINY, made_up, write_corpus
@@ -201,14 +202,20 @@ def test_two_processes_learn_two_streams_and_label_sets_as_one_does(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_two_processes_learn_on_lattices_as_one_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("criterion", ["mmi", "lfmmi"])
+def test_two_processes_learn_on_whole_utterances_as_one_does(
+    criterion: str, tmp_path: Path
+) -> None:
     made = Trainings(tmp_path)
-    more = (
+    more: tuple[str, ...] = (
         "train.criterion=mmi",
         f"data.train.lattices=[{write_denlats(tmp_path / 'denlats', 'train', 'dev')}]",
         "train.sequence.silence_phones=[2]",
         "train.sequence.acoustic_scale=0.5",
     )
+    if criterion == "lfmmi":
+        write_chain_corpus(tmp_path / "corpus")
+        more = (*CHAIN, "train.optimizer=sgd")  # Adam would make steps of roundings too
     assert main(made.arguments("alone", *more)) == 0
     statuses, said = made.together("both", "nothing", *more)
     assert statuses == [0, 0], said

@@ -1,7 +1,8 @@
-"""Runs that are trained on lattices, of the made-up corpus."""
+"""Runs that are trained on whole utterances, of made-up corpora."""
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.runs.trained_network import read_network
 from bayes_asr.tables.lattice import select_states, write_lattices
 from bayes_asr.train.start import train
+from tests.support.chain_corpus import chain_config, write_chain_corpus
 from tests.support.small_lattices import make_lattice, write_denlats
 from tests.support.training_runs import (
     BATCHES,
@@ -44,12 +46,33 @@ def sequence_config(root: Path, lattices: Path, *more: str) -> Config:
 
 
 @pytest.fixture(scope="module")
-def undisturbed_smbr(
+def configure(
     small_corpus: Path, lattices: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
-    run = tmp_path_factory.mktemp("smbr")
-    train(sequence_config(small_corpus, lattices), run)
-    return states(run)
+) -> Callable[..., Config]:
+    """Configurations by criterion, with further settings."""
+    chain = write_chain_corpus(tmp_path_factory.mktemp("chain"))
+
+    def make(criterion: str, *more: str) -> Config:
+        if criterion == "lfmmi":
+            return chain_config(chain, "train.noise=0.2", *more)
+        return sequence_config(small_corpus, lattices, *more)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    configure: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], dict[str, Any]]:
+    """What a run learns that nobody kills, by criterion."""
+
+    @cache
+    def learn(criterion: str) -> dict[str, Any]:
+        run = tmp_path_factory.mktemp(criterion)
+        train(configure(criterion), run)
+        return states(run)
+
+    return learn
 
 
 @pytest.mark.parametrize("criterion", ["mmi", "bmmi", "mpe", "smbr"])
@@ -86,35 +109,37 @@ def test_the_control_goes_on_with_cross_entropy(small_run: Path, tmp_path: Path)
     assert history_of(run)[0]["train_loss"] < history_of(small_run)[0]["train_loss"]
 
 
+@pytest.mark.parametrize("criterion", ["smbr", "lfmmi"])
 def test_the_best_epoch_has_the_lowest_loss(
-    small_corpus: Path, lattices: Path, tmp_path: Path
+    criterion: str, configure: Callable[..., Config], tmp_path: Path
 ) -> None:
     more = ("train.epochs=5", "train.learning_rate=0.1", "train.schedule=linear")
-    train(sequence_config(small_corpus, lattices, *more), tmp_path / "all")
+    train(configure(criterion, *more), tmp_path / "all")
     best = int(np.argmin([entry["dev_loss"] for entry in history_of(tmp_path / "all")]))
     few = (f"train.epochs={best + 1}", "train.schedule=list")
     rates = [entry["learning_rate"] for entry in history_of(tmp_path / "all")]
     listed = ", ".join(f"{number}: {rate}" for number, rate in enumerate(rates, start=1))
     rates_of = f"train.learning_rates={{{listed}}}"
-    train(sequence_config(small_corpus, lattices, *few, rates_of), tmp_path / "few")
+    train(configure(criterion, *few, rates_of), tmp_path / "few")
     wanted, found = (read_network(tmp_path / name).model.state_dict() for name in ("few", "all"))
     assert all(torch.equal(value, found[name]) for name, value in wanted.items())
 
 
+@pytest.mark.parametrize("criterion", ["smbr", "lfmmi"])
 @pytest.mark.parametrize("batch", [1, 2, BATCHES + 1, BATCHES + 3])
 def test_killed_run_is_bit_for_bit_the_run_that_was_not(
     batch: int,
-    small_corpus: Path,
-    lattices: Path,
-    undisturbed_smbr: dict[str, Any],
+    criterion: str,
+    configure: Callable[..., Config],
+    undisturbed: Callable[[str], dict[str, Any]],
     tmp_path: Path,
 ) -> None:
-    config = sequence_config(small_corpus, lattices, f"train.save_minutes={10 * (batch % 2)}")
+    config = configure(criterion, f"train.save_minutes={10 * (batch % 2)}")
     with at_batch(batch, kill), suppress(Killed):
         train(config, tmp_path)
     torch.manual_seed(batch)
     train(config, tmp_path)
-    assert_same(states(tmp_path), undisturbed_smbr)
+    assert_same(states(tmp_path), undisturbed(criterion))
 
 
 def test_lattices_that_have_changed_are_refused(small_corpus: Path, tmp_path: Path) -> None:

@@ -50,6 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             default=default,
             help=f"{what} (default %(default)s)",
         )
+    parser.add_argument(
+        "--no-transforms",
+        action="store_true",
+        help="grow the tree of the features of DATA and deltas: they are transformed already",
+    )
     add_max_skipped(parser, MAX_SKIPPED)
     add_common_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -66,6 +71,7 @@ def run(args: argparse.Namespace) -> None:
         summary = ChainTree(
             *(options, args.data, args.lang, args.ali, args.out, way),
             max_skipped=args.max_skipped,
+            no_transforms=args.no_transforms,
             open_pipe=open_pipe if args.allow_pipes else None,
         ).run()
         if args.json:

@@ -1,0 +1,48 @@
+"""Lattice-free MMI of a batch, as the training loop wants a criterion."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayes_asr.chain.denominator_graph import DenominatorGraph
+from bayes_asr.chain.leaky_hmm import LeakyHmm
+from bayes_asr.chain.objective import Regularization, compute_lfmmi
+from bayes_asr.config.training_keys import ChainConfig
+from bayes_asr.nn.criteria import Cost
+from bayes_asr.nn.frames import Frames
+
+
+class LatticeFree:
+    """LF-MMI of the first target, and the cross entropy of the second, if there is one.
+
+    Its loss is what the log-likelihood of the denominator exceeds that of numerators by, in nats an
+    output frame. Errors are output frames whose largest output the numerator does not allow.
+    weights: by target; the second has `xent_regularize`.
+    """
+
+    def __init__(
+        self, weights: Mapping[str, float], options: ChainConfig, graph: DenominatorGraph
+    ) -> None:
+        self.weights = dict(weights)
+        self._denominator = LeakyHmm(graph, options.leaky_hmm_coefficient)
+        self._regularization = Regularization(options.xent_regularize, options.l2_regularize)
+
+    def __call__(
+        self, outputs: Mapping[str, Tensor], targets: Mapping[str, Any], frames: float
+    ) -> Cost:
+        """Return what outputs [M, P] cost for targets: a `Numerator` of each utterance.
+
+        frames: output frames of the batch in all processes, by which sums are divided.
+        """
+        first, *others = self.weights
+        numerators = targets[first]
+        layout = Frames(tuple(len(one) for one in numerators))
+        order = torch.argsort(layout.sequence, stable=True)
+        rows = [outputs[name].float()[order.to(outputs[name].device)] for name in (first, *others)]
+        found = compute_lfmmi(
+            rows[0], numerators, self._denominator, self._regularization, *rows[1:]
+        )
+        mmi = torch.tensor(found.mmi / frames, dtype=torch.float64)
+        return Cost(found.loss / frames, mmi, torch.tensor(found.errors))

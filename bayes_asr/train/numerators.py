@@ -1,0 +1,198 @@
+"""What lattice-free MMI reads of a corpus: its tree and graph, and numerators of alignments."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from bayes_asr import interface
+from bayes_asr.chain import leaky_hmm_library
+from bayes_asr.chain.denominator_graph import DenominatorGraph
+from bayes_asr.chain.numerator import Numerator, Numerators, Tolerance
+from bayes_asr.config import Config
+from bayes_asr.corpus.alignments_index import index_vectors
+from bayes_asr.corpus.index import Index, content_hash, name_of
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.corpus.sets import CHAIN, locate, report_skipped
+from bayes_asr.errors import InputError
+from bayes_asr.lattices import native
+from bayes_asr.lattices.aligned import AlignedLattice
+from bayes_asr.log import LOGGER
+from bayes_asr.progress import follow
+from bayes_asr.tables.fst import read_fst
+from bayes_asr.tables.jobs import find_alignments
+from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+from bayes_asr.tables.sorted import split_table
+from bayes_asr.tables.tree import Tree, read_tree
+from bayes_asr.targets.alignments import Alignments
+from bayes_asr.targets.contexts import locate_transitions, split_phones
+from bayes_asr.targets.target import Target
+from bayes_asr.train.components import XENT
+
+FILES = ("final.mdl", "tree", "den.fst")
+
+
+@dataclass
+class Chain:
+    """Transitions, tree and denominator graph of a folder, among the labels of a set.
+
+    digest: a hash of what they say.
+    """
+
+    directory: Path
+    model: TransitionModel
+    tree: Tree
+    graph: DenominatorGraph
+    digest: str
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    targets: Mapping[str, Target] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> "tuple[Chain, ...]":
+        """Itself."""
+        return (self,)
+
+    def where(self, _: str) -> Path:
+        """The folder, for messages."""
+        return self.directory
+
+
+def read_chain(config: Config) -> Chain:
+    """What `data.chain` names; InputError where it cannot be read or does not fit together."""
+    folder = locate(config.data.chain, config.data, CHAIN)
+    model_path, tree_path, graph_path = paths = [folder / name for name in FILES]
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: not there; make it by bayes-asr gmm chain-tree")
+    model = read_transition_model(model_path)
+    try:
+        graph = DenominatorGraph.of_fst(read_fst(graph_path), model.num_pdfs)
+    except InputError as error:
+        raise InputError(f"{graph_path}: {error}") from None
+    digest = content_hash(path.read_bytes() for path in paths)
+    return Chain(folder, model, read_tree(tree_path), graph, digest)
+
+
+class Speech:
+    """The phones of alignments, as numerators by a tree and a graph want them."""
+
+    def __init__(self, alignments: Alignments, chain: Chain, tolerance: Tolerance) -> None:
+        """InputError where alignments have phones that the model lacks."""
+        self.alignments, self.chain, self.tolerance = alignments, chain, tolerance
+        self._places = locate_transitions(alignments.model)
+        unknown = np.setdiff1d(alignments.model.phone[1:], chain.model.phone[1:])
+        if len(unknown):
+            raise InputError(
+                f"{alignments.directory}: has phone {unknown[0]}, which the model in"
+                f" {chain.directory} lacks; make the tree of the same lang folder"
+            )
+        self._reached = np.isin(np.arange(chain.model.num_pdfs), chain.graph.pdf)
+
+    def split(self, utt: str) -> tuple[list[int], list[int]]:
+        """The phones of an utterance, and their frames."""
+        tids = self.alignments.transition_ids(utt)
+        found = split_phones(utt, tids, self.alignments.model, self._places)
+        return found.phones.tolist(), np.bincount(found.of_frame).tolist()
+
+    def allow_pdfs(self, utt: str) -> np.ndarray:
+        """The pdfs that an utterance may have in each output frame, bool [T, P].
+
+        InputError where the graph has none of them in a frame.
+        """
+        allowed = self.tolerance.allow_pdfs(*self.split(utt), self.chain.model) & self._reached
+        if not allowed.any(1).all():
+            frame = int(np.argmin(allowed.any(1)))
+            raise InputError(f"the graph has none of its phones in output frame {frame}")
+        return allowed
+
+    def name_targets(self, read: Callable[[str], Numerator]) -> dict[str, Target]:
+        """What both heads learn: numerators, as they are read."""
+        target = Target(read, self.chain.model.num_pdfs, per="value")
+        return {"pdfs": target, XENT: target}
+
+    def iter_numerators(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Utterances and their numerators, packed; those that have none are named."""
+        chain = self.chain
+        numerators = Numerators(chain.model, chain.tree, chain.graph, self.tolerance)
+        for utt in follow(list(self.alignments.lengths), "numerators"):
+            try:
+                yield utt, numerators.build(*self.split(utt)).pack()
+            except InputError as error:
+                LOGGER.warning("%s: no numerator: %s", utt, error)
+
+    def find_allowed(self, utterances: Mapping[str, int]) -> dict[str, int]:
+        """The utterances whose pdfs the graph has; the others are named."""
+        found = {}
+        for utt, frames in utterances.items():
+            try:
+                self.allow_pdfs(utt)
+                found[utt] = frames
+            except InputError as error:
+                LOGGER.warning("%s: no numerator: %s", utt, error)
+        return found
+
+
+def open_speech(config: Config, data: LabelledSet) -> Speech:
+    """The phones of a set; InputError where tree, graph and alignments do not go together."""
+    options = config.train.chain
+    tolerance = Tolerance(
+        options.left_tolerance, options.right_tolerance, options.frame_subsampling_factor
+    )
+    return Speech(cast(Alignments, data.alignments), read_chain(config), tolerance)
+
+
+def supervise(config: Config, name: str, data: LabelledSet, index: Index) -> LabelledSet:
+    """The set `name` (train or dev) with the numerators of its alignments, its only targets.
+
+    Those of dev are the pdfs that each frame may have: the phone language model knows what was said
+    in training, and nothing else. Utterances without numerator are reported, and skipped if they
+    are few. InputError as of `open_speech`.
+    """
+    for twin in (native, leaky_hmm_library):
+        if twin.library() is None:
+            fault = interface.fault(twin.LIBRARY, *twin.INTERFACE)
+            LOGGER.warning("%s: sums over paths in Python, many times slower", fault)
+    speech = open_speech(config, data)
+    read: Callable[[str], Numerator] = speech.allow_pdfs
+    there: Mapping[str, Any]
+    if name == "train":
+        vectors = _index_numerators(speech, index)
+        read, there = partial(_unpack, vectors), getattr(vectors, "lengths", vectors)
+    else:
+        there = speech.find_allowed(data.lengths)
+    lengths, missing = split_table(data.lengths, there)
+    why = f"{name}: no numerator by {speech.chain.directory}"
+    report_skipped(why, missing, len(data.lengths), config.data.max_skipped)
+    parts = {
+        name: kept for name, some in data.parts.items() if (kept := split_table(some, there)[0])
+    }
+    labels = {**data.labels, CHAIN: speech.chain}
+    return replace(
+        data, lengths=lengths, parts=parts, labels=labels, targets=speech.name_targets(read)
+    )
+
+
+def declare(config: Config, data: LabelledSet) -> LabelledSet:
+    """A set with the targets of lattice-free MMI, of which none was looked at; InputError as of
+    `open_speech`.
+    """
+    speech = open_speech(config, data)
+    return replace(data, targets=speech.name_targets(speech.allow_pdfs))
+
+
+def _index_numerators(speech: Speech, index: Index) -> Mapping[str, np.ndarray]:
+    """The packed numerators of all utterances that have one, in the index."""
+    folders = [part.directory for part in speech.alignments.parts]
+    files = [path for folder in folders for path in find_alignments(folder)]
+    files += [folder / FILES[0] for folder in folders]
+    files += [speech.chain.directory / name for name in FILES]
+    kind = f"numerators-{name_of(*folders, repr(speech.tolerance))}"
+    vectors, _ = index_vectors(kind, speech.chain.directory, files, speech.iter_numerators, index)
+    return vectors
+
+
+def _unpack(vectors: Mapping[str, np.ndarray], utt: str) -> AlignedLattice:
+    return AlignedLattice.unpack(vectors[utt])
