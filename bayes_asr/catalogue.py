@@ -32,6 +32,7 @@ UNIT_OPTIONS = (
     "activation",
     "activation_trains",
     "peepholes",
+    "cells_per_block",
     "smooth",
     "dropped_candidate",
 )
@@ -44,7 +45,8 @@ class Unit:
 
     cell: its class; forms: classes by the name of the form, that of the paper first; activations,
     peepholes, smooth, dropped: the values of these options, the default first; none where it has no
-    such option. probabilistic: whether it computes probabilities, which it can hand on.
+    such option. blocks: its class where several memory cells share gates; empty: they cannot.
+    probabilistic: whether it computes probabilities, which it can hand on.
     """
 
     cell: str
@@ -53,6 +55,7 @@ class Unit:
     peepholes: tuple[bool, ...] = ()
     smooth: tuple[bool, ...] = ()
     dropped: tuple[str, ...] = ()
+    blocks: str = ""
     probabilistic: bool = False
 
     @property
@@ -141,7 +144,7 @@ UNITS = {
     "li-gru": Unit("nn.units.bayesian:LiGRU", activations=_list_activations("relu")),
     "gru": Unit("nn.units.gated:GRU", activations=_list_activations("tanh")),
     "torch-gru": Unit("nn.units.gated:TorchGRU"),
-    "lstm": Unit("nn.units.gated:LSTM", peepholes=(False, True)),
+    "lstm": Unit("nn.units.gated:LSTM", peepholes=(False, True), blocks="nn.units.gated:BlockLSTM"),
     "torch-lstm": Unit("nn.units.gated:TorchLSTM"),
     "mgu": Unit("nn.units.gated:MGU", activations=_list_activations("tanh")),
     "minimal-gru": Unit("nn.units.gated:MinimalGRU", activations=_list_activations("tanh")),
@@ -201,6 +204,8 @@ def check_unit(name: str, options: Mapping[str, Any]) -> Unit:
             check_trained(options.get("activation", unit.activations[0]), value)
         elif option == "form":
             _check_form(name, unit, value)
+        elif option == "cells_per_block":
+            _check_blocks(name, unit, value)
         else:
             _check_value(name, unit, option, value)
     return unit
@@ -210,6 +215,15 @@ def _check_form(name: str, unit: Unit, form: str) -> None:
     if form not in unit.forms:
         known = f"its forms are {', '.join(unit.forms)}" if unit.forms else "it has one form only"
         raise InputError(f"form of {name} is {form}; {known}")
+
+
+def _check_blocks(name: str, unit: Unit, cells: int) -> None:
+    if cells > 1 and not unit.blocks:
+        having = ", ".join(known for known, one in UNITS.items() if one.blocks)
+        raise InputError(
+            f"cells_per_block is {cells}, but {name} has no memory cells that could share gates; it"
+            f" is of {having}"
+        )
 
 
 def _check_value(name: str, unit: Unit, option: str, value: Any) -> None:

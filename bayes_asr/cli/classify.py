@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bayes_asr.cli.arguments import share
-from bayes_asr.cli.sharing import add_stream_argument, gather_streams
+from bayes_asr.cli.sharing import add_set_arguments, gather_streams
 from bayes_asr.config import Config
 from bayes_asr.corpus.sets import locate_all
 from bayes_asr.errors import InputError
@@ -34,11 +33,7 @@ POSTERIORS = Output(kind="log-posteriors")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="run that learns data.classes")
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
-    which.add_argument("--data", type=Path, help="any Kaldi data directory; no classes needed")
-    add_stream_argument(parser)
-    parser.add_argument("--out", type=Path, help="folder to write (default: RUN/classify_SET)")
+    add_set_arguments(parser, "classify", "classes")
     parser.add_argument(
         "--attention",
         metavar="LAYER",
@@ -51,15 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="UTTERANCE",
         help="with --attention: draw the weights of these above their features",
     )
-    parser.add_argument(
-        "--max-skipped",
-        type=share,
-        default=0.0,
-        metavar="SHARE",
-        help="of the utterances may lack features (default 0: nothing is lost)",
-    )
     parser.add_argument("--json", action="store_true", help="print figures as JSON")
-    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
 
 
 def run(args: argparse.Namespace) -> None:

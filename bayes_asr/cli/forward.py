@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.cli.arguments import positive, share
+from bayes_asr.cli.arguments import positive
 from bayes_asr.cli.sharing import (
     Inputs,
+    add_set_arguments,
     add_sharing_arguments,
-    add_stream_argument,
     gather_streams,
     list_inputs,
     sharing,
@@ -21,24 +21,13 @@ from bayes_asr.programs import open_pipe
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
-    which.add_argument("--data", type=Path, help="any Kaldi data directory; no alignments needed")
-    add_stream_argument(parser)
-    parser.add_argument("--out", type=Path, help="folder to write (default: RUN/forward_SET)")
+    add_set_arguments(parser, "forward", "alignments")
     parser.add_argument(
         "--layer", metavar="NAME", help="write a data directory of what this layer gives"
     )
     parser.add_argument("--head", metavar="TARGET", help="by default the first, which is decoded")
     parser.add_argument("--kind", choices=KINDS, default=LOG_LIKELIHOODS, help="of a head")
     parser.add_argument("--counts", type=Path, help="pdf counts instead of the training ones")
-    parser.add_argument(
-        "--max-skipped",
-        type=share,
-        default=0.0,
-        metavar="SHARE",
-        help="of the utterances may lack features (default 0: nothing is lost)",
-    )
     parser.add_argument(
         "--chunk",
         type=positive,
@@ -51,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what bayes-asr export wrote of the run; ONNX Runtime computes it",
     )
-    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
     add_sharing_arguments(parser, jobs_only=True)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.cli.arguments import processes
+from bayes_asr.cli.arguments import processes, share
 from bayes_asr.corpus.sets import locate_streams
 from bayes_asr.errors import InputError
 from bayes_asr.lock import alone_in
@@ -68,6 +68,26 @@ class Inputs:
 
     files: Sequence[Path]
     moves: Moves = ()
+
+
+def add_set_arguments(parser: argparse.ArgumentParser, verb: str, lacking: str) -> None:
+    """Declare which utterances a run computes, where to, and how many of them may lack features.
+
+    lacking: what a data directory need not have for the verb.
+    """
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
+    which.add_argument("--data", type=Path, help=f"any Kaldi data directory; no {lacking} needed")
+    add_stream_argument(parser)
+    parser.add_argument("--out", type=Path, help=f"folder to write (default: RUN/{verb}_SET)")
+    parser.add_argument(
+        "--max-skipped",
+        type=share,
+        default=0.0,
+        metavar="SHARE",
+        help="of the utterances may lack features (default 0: nothing is lost)",
+    )
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
 
 
 def add_stream_argument(parser: argparse.ArgumentParser) -> None:

@@ -41,6 +41,7 @@ class ModelConfig:
     activation: str | None
     activation_trains: tuple[str, ...]
     peepholes: bool
+    cells_per_block: Annotated[int, Within(1, 1000)] | None
     smooth: bool
     dropped_candidate: Literal["zero", "half", "mean"] | None
     layers: Annotated[int, Within(1, 100)]
@@ -85,7 +86,8 @@ class ModelConfig:
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
         if given.get("unit", self.unit) != self.unit:  # whose options are not of that unit
             plain = {"form": None, "activation": None, "activation_trains": ()}
-            options |= plain | {"peepholes": False, "smooth": False, "dropped_candidate": None}
+            options |= plain | {"peepholes": False, "cells_per_block": None}
+            options |= {"smooth": False, "dropped_candidate": None}
         layer = complete(replace(self, **options), given, without=others)
         if isinstance(layer.units, tuple):
             raise InputError(f"units is {list(layer.units)}; a layer has one number of units")

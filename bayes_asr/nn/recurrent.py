@@ -81,19 +81,19 @@ class RecurrentLayer(Layer):
         if hand_on == "prob" and not self.cell.probabilistic:
             raise InputError(f"hand_on is prob, but {unit} computes no probabilities; use log")
         self.as_probability = hand_on == "prob"
-        width = self.cell.gates * units
+        width = self.cell.gates * self.cell.gate_size
         self.W = Linear(inputs, sets * width, bias=bias or norm == "none")
         if input_init == "xavier":
-            for gate in self.W.weight.data.view(-1, units, inputs):
+            for gate in self.W.weight.data.view(-1, self.cell.gate_size, inputs):
                 nn.init.xavier_uniform_(gate)
-        self.norm = build_norm(norm, sets, self.cell.gates, units)
+        self.norm = build_norm(norm, sets, self.cell.gates, self.cell.gate_size)
         if not self.cell.states:
             self._leave_to_activation()
         self.V = nn.Parameter(torch.empty(sets, units, width)) if self.cell.recurrent else None
         if self.V is not None:
-            for gate in self.V.data.split(units, dim=2):
+            for gate in self.V.data.split(self.cell.gate_size, dim=2):
                 for direction in gate:
-                    direction.copy_(nn.init.orthogonal_(torch.empty(units, units)))
+                    direction.copy_(nn.init.orthogonal_(torch.empty(direction.shape)))
         self.initial = (
             nn.Parameter(torch.zeros(self.cell.states, sets, units))
             if initial_state == "trained"
@@ -165,7 +165,7 @@ class RecurrentLayer(Layer):
         has_kernel = self.fused and kernel_of(self.cell, like)
         dtype = factor_type(like.device.type) if has_kernel else like.dtype
         terms = self.norm(self.W(x_NF)).to(dtype)
-        return terms.unflatten(1, (-1, self.cell.gates * self.units))
+        return terms.unflatten(1, (-1, self.cell.gates * self.cell.gate_size))
 
     def _hand_on(self, h_NDH: Tensor) -> Tensor:
         """What the next layer reads [N, D*H]."""

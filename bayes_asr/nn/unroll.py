@@ -84,7 +84,7 @@ def step_through(
             terms = torch.stack([h[:, d] @ matrix for d, matrix in enumerate(weights)], 1)
         else:
             terms = torch.bmm(h.transpose(0, 1), weights).transpose(0, 1)
-        return terms.unflatten(2, (-1, h.shape[-1]))
+        return terms.unflatten(2, (-1, cell.gate_size))
 
     def step(x: Tensor, state: State, n: int) -> State:
         gates = x.unflatten(-1, (cell.gates, -1))

@@ -48,8 +48,8 @@ class GradientSum:
 def _by_messages(gradients: list[Tensor]) -> None:
     with group.together():
         sums = [dist.all_reduce(each, async_op=True) for each in gradients]
-        for each in sums:
-            each.wait()
+        for work, each in zip(sums, gradients, strict=True):
+            group.finish(work, each)
 
 
 def _through_memory(gradients: list[Tensor], shared_PX: Tensor) -> None:

@@ -8,6 +8,7 @@ import heapq
 import logging
 import mmap
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
@@ -30,13 +31,19 @@ Made = TypeVar("Made")
 # The first process may read a corpus for hours while others wait. The end of a process ends its
 # connections, which is seen at once; this is for a machine that is gone without a word.
 TIMEOUT = timedelta(days=1)
-FAILURE = "bayes_asr/failure"  # key of the store that the processes share
+FAILURE, ENDED = "bayes_asr/failure", "bayes_asr/ended"  # keys of the store that all share
+LOOK = timedelta(seconds=1)  # between two looks at whether another process has failed
+FAREWELL = 30.0  # seconds that the first process keeps the store for others to read why it failed
 
 _meeting: Meeting | None = None  # where all processes are on one machine
 
 
 class PeerError(InputError):
     """What another process has said before it ended."""
+
+
+class LostPeerError(InputError):
+    """Another process has ended without a word."""
 
 
 @contextmanager
@@ -55,10 +62,12 @@ def joined() -> Iterator[None]:
     if not is_first():
         LOGGER.setLevel(logging.ERROR)
     global _meeting
+    store, failed = _find_store(), False
     try:
         _meeting = _find_meeting()
         yield
     except (Exception, KeyboardInterrupt) as error:
+        failed = not isinstance(error, StoppedError | KeyboardInterrupt | LostPeerError)
         if not _speaks_of(error):
             raise SystemExit(_find_status(error)) from None
         raise
@@ -66,7 +75,23 @@ def joined() -> Iterator[None]:
         if _meeting:
             _meeting.leave()
         _meeting = None
+        if failed:
+            _part(store)
         dist.destroy_process_group()
+
+
+def _part(store: dist.distributed_c10d.Store) -> None:
+    """Say that this process has failed; in the first one, wait for all others to have said so.
+
+    The store goes with the first process, where torchrun does not keep it, and with it the reason
+    why all end. Who ends without a word is not waited for longer than `FAREWELL`.
+    """
+    until = time.monotonic() + FAREWELL
+    with suppress(RuntimeError):
+        if not is_first():
+            store.add(ENDED, 1)
+        while is_first() and store.add(ENDED, 0) < size() - 1 and time.monotonic() < until:
+            time.sleep(0.02)
 
 
 def _find_meeting() -> Meeting | None:
@@ -127,7 +152,7 @@ def together() -> Iterator[None]:
         with suppress(RuntimeError):
             if _find_store().check([FAILURE]):
                 raise PeerError(_find_store().get(FAILURE).decode()) from None
-        raise InputError(
+        raise LostPeerError(
             "another process of this training was killed, or its machine is gone; the same command"
             f" goes on from the last checkpoint ({error})"
         ) from None
@@ -151,7 +176,20 @@ def add_up(tensor: Tensor) -> None:
         if _meeting and tensor.nbytes <= ROOM and not tensor.is_cuda:
             tensor.copy_(_meeting.gather(tensor).sum(0))
         else:
-            dist.all_reduce(tensor)
+            finish(dist.all_reduce(tensor, async_op=True), tensor)
+
+
+def finish(work: dist.Work, tensor: Tensor) -> None:
+    """Return once messages of a tensor have come; RuntimeError where a process has failed or is
+    gone. One that has failed stays until the others know, and its connections with it.
+    """
+    while not (work.is_completed() or tensor.is_cuda):  # NCCL ends what does not come in time
+        try:
+            work.wait(LOOK)
+        except RuntimeError:  # it is over, or just not yet complete
+            if work.is_completed() or _find_store().check([FAILURE]):
+                raise
+    work.wait()
 
 
 def total(*numbers: float) -> list[float]:
@@ -180,6 +218,7 @@ def from_first(make: Callable[[], Made]) -> Made:
     """What the first process makes, in all of them."""
     made = [make() if is_first() else None]
     if dist.is_initialized():
+        wait()
         with together():
             dist.broadcast_object_list(made, device=torch.device("cpu"))
     return made[0]  # type: ignore[return-value]

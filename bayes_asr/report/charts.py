@@ -8,11 +8,14 @@ import numpy as np
 import pandas as pd
 
 from bayes_asr.config.measure import Measure
+from bayes_asr.errors import InputError
+from bayes_asr.report.configurations import find_measure
 from bayes_asr.report.details import NOTHING, Key
-from bayes_asr.report.runs import System
+from bayes_asr.report.runs import Run, System
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.scores import pool
 from bayes_asr.score.statistics import beta_of_runs
+from bayes_asr.tables.side_files import HISTORY, take
 
 MOST_TICKS = 5
 
@@ -185,18 +188,25 @@ def average_curves(systems: Sequence[System]) -> dict[Measure, dict[str, Curves]
     found: dict[Measure, dict[str, Curves]] = {}
     for system in systems:
         epochs = min(len(run.history) for run in system.runs)
-        measure, *others = {run.measure for run in system.runs}
-        if not epochs or others:
-            continue
-        found.setdefault(measure, {})[system.name] = {
-            part: (100 if measure.is_share else 1)
-            * np.mean(
-                [[h[f"{part}_{measure.of}"] for h in run.history[:epochs]] for run in system.runs],
-                axis=0,
-            )
-            for part in ("train", "dev")
-        }
+        if epochs:
+            measure = find_measure(system)
+            found.setdefault(measure, {})[system.name] = {
+                part: (100 if measure.is_share else 1)
+                * np.mean(
+                    [_list_values(run, f"{part}_{measure.of}")[:epochs] for run in system.runs],
+                    axis=0,
+                )
+                for part in ("train", "dev")
+            }
     return found
+
+
+def _list_values(run: Run, key: str) -> list[float]:
+    """What the history of a run says by epoch."""
+    try:
+        return [take(entry, key, "a number") for entry in run.history]
+    except InputError as error:
+        raise InputError(f"{run.path / HISTORY}: {error}") from None
 
 
 def chart_confusions(table: pd.DataFrame) -> Matrix:

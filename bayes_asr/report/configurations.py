@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from bayes_asr.config import Config, differences, load
+from bayes_asr.config.measure import FRAMES, Measure, measure_of
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there
 from bayes_asr.report.runs import System
@@ -26,6 +27,15 @@ class Configurations(NamedTuple):
 
     table: pd.DataFrame
     missing: Sequence[str]
+
+
+def find_measure(system: System) -> Measure:
+    """What the trainings of a system were judged by: frames, where no configuration is there."""
+    file = system.runs[0].path / "config.yaml"
+    try:
+        return measure_of(load([file])) if is_there(file) else FRAMES
+    except InputError:  # which the table of configurations says
+        return FRAMES
 
 
 def tabulate_configurations(systems: Sequence[System]) -> Configurations:

@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from bayes_asr.config import load
-from bayes_asr.config.measure import FRAMES, Measure, measure_of
-from bayes_asr.config.schema import FIRST_STREAM
 from bayes_asr.errors import InputError, printable
-from bayes_asr.files import find_below, is_there
+from bayes_asr.files import find_below
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.scores import Score, read_scores
 from bayes_asr.score.statistics import Interval, beta_of_runs
 from bayes_asr.tables.side_files import check, read_history, read_json, take
 
 SETS = ("dev", "test")
+CURVES = ("epoch", "train_error", "dev_error")  # in each line of the history
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,6 @@ class Run:
     parameters: int | None
     front_ends: Mapping[str, str | None]
     """The built-in front end that made the features of each stream (mfcc, fbank), where it did."""
-    measure: Measure
-    """What its training was judged by."""
     environment: dict[str, Any]
     """Versions and machine of the training, as `env.json` has them."""
 
@@ -119,33 +115,22 @@ def _read_run(path: Path) -> Run:
         for score in read_scores(path / f"score_{name}.json")
     }
     environment = _read_environment(path / "env.json")
-    measure = _find_measure(path)
     return Run(
         path,
         scores,
-        history=read_history(path, ("epoch", f"train_{measure.of}", measure.on_dev)),
+        history=read_history(path, CURVES),
         parameters=environment.get("parameters"),
         front_ends={
             name: (found or {}).get("kind") for name, found in _list_analyses(environment).items()
         },
-        measure=measure,
         environment=environment,
     )
 
 
-def _find_measure(path: Path) -> Measure:
-    """What a run was judged by: frame errors where its configuration cannot be read."""
-    file = path / "config.yaml"
-    try:
-        return measure_of(load([file])) if is_there(file) else FRAMES
-    except InputError:  # which the table of configurations says
-        return FRAMES
-
-
 def _list_analyses(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What made the features of each stream out of sound, by its name."""
+    """What made the features out of sound: of each stream by its name, or of the only one."""
     several: dict[str, Any] | None = environment.get("frontends")
-    return several or {FIRST_STREAM: environment.get("frontend")}
+    return several or {"": environment.get("frontend")}
 
 
 def _read_environment(file: Path) -> dict[str, Any]:

@@ -13,9 +13,7 @@ from with_mini import MINI  # before what it makes importable
 
 # isort: split
 import argparse
-import json
 import sys
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +21,7 @@ import numpy as np
 from corpus import SAMPLE_RATE, write_wav
 from espeak import Synthesiser
 from languages import VARIANTS, Part, cut, recordings, take
+from once import checksum, prepare_once
 
 from bayes_asr.doctor.extras import find_missing
 from bayes_asr.errors import InputError
@@ -41,24 +40,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--force", action="store_true", help="prepare again what is complete")
     args = parser.parse_args(argv)
     recipe = {"seed": args.seed, "voices": args.voices, "version": version()}
-    stamp = args.out / "prepared.json"
-    if not args.force and stamp.exists() and json.loads(stamp.read_text()) == recipe:
-        print(f"{args.out} is prepared")
-        return 0
-    stamp.unlink(missing_ok=True)
-    try:
-        prepare(args.out.resolve(), args.seed, args.voices)
-        write_lines([json.dumps(recipe)], stamp)
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return prepare_once(
+        lambda: prepare(args.out.resolve(), args.seed, args.voices),
+        *(args.out, parser.prog, recipe),
+        force=args.force,
+    )
 
 
 def version() -> int:
     """A number that changes with the files that say what is spoken."""
     files = (*sorted(Path(__file__).parent.glob("*.py")), MINI / "corpus.py", MINI / "espeak.py")
-    return zlib.crc32(b"".join(file.read_bytes() for file in files))
+    return checksum(files)
 
 
 def prepare(out: Path, seed: int, voices: int | None = None) -> None:

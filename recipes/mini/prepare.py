@@ -10,9 +10,7 @@ import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come whil
 
 # isort: split
 import argparse
-import json
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from corpus import PHONES, SAMPLE_RATE, SILENCE, Utterance, pronounce, utterances, write_wav
 from espeak import Synthesiser
+from once import checksum, prepare_once
 
 from bayes_asr.doctor.extras import find_missing
 from bayes_asr.errors import InputError
@@ -67,24 +66,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--force", action="store_true", help="prepare again what is complete")
     args = parser.parse_args(argv)
     recipe = {"seed": args.seed, "dim": args.dim, "version": version()}
-    stamp = args.out / "prepared.json"
-    if not args.force and stamp.exists() and json.loads(stamp.read_text()) == recipe:
-        print(f"{args.out} is prepared")
-        return 0
-    stamp.unlink(missing_ok=True)
-    try:
-        prepare(args.out, args.seed, args.dim)
-        write_lines([json.dumps(recipe)], stamp)
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return prepare_once(
+        lambda: prepare(args.out, args.seed, args.dim),
+        *(args.out, parser.prog, recipe),
+        force=args.force,
+    )
 
 
 def version() -> int:
     """A number that changes with the files of this recipe."""
     files = sorted(Path(__file__).parent.glob("*.[pt][yx]*"))
-    return zlib.crc32(b"".join(file.read_bytes() for file in files))
+    return checksum(files)
 
 
 def prepare(out: Path, seed: int, bands: int) -> None:

@@ -19,7 +19,6 @@ from scipy import stats
 from bayes_asr import __version__
 from bayes_asr.cli import main, report
 from bayes_asr.config import load
-from bayes_asr.config.measure import FRAMES
 from bayes_asr.errors import InputError
 from bayes_asr.report.charts import chart_systems
 from bayes_asr.report.configurations import tabulate_configurations
@@ -206,7 +205,7 @@ def test_conventions_are_told_apart_where_there_are_several(
     conventions: list[str], told: bool
 ) -> None:
     scores = {("test", name): make_score(1, 0.3, "test", name) for name in conventions}
-    run = Run(Path("run"), scores, [], None, {}, FRAMES, {})
+    run = Run(Path("run"), scores, [], None, {}, {})
     assert ("silences" in explain([System("one", [run])])) == told
 
 
@@ -396,7 +395,7 @@ def test_scales_hold_their_values(places: int) -> None:
 
 
 def make_score_run(rate: float) -> Run:
-    return Run(Path("run"), {KEY: make_score(1, rate, "test", "strict")}, [], None, {}, FRAMES, {})
+    return Run(Path("run"), {KEY: make_score(1, rate, "test", "strict")}, [], None, {}, {})
 
 
 def test_dollars_backslashes_and_controls_in_names_are_text(tmp_path: Path) -> None:

@@ -1,16 +1,13 @@
 """bayes-asr gmm align: align the transcripts of a data directory."""
 
 import argparse
-import json
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.cli.arguments import beam, real
-from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, sharing_steps
+from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
 from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.realignment import Realignment
-from bayes_asr.lock import alone_in
 from bayes_asr.programs import open_pipe
 
 MAX_SKIPPED = 0.2  # training has a limit of its own, data.max_skipped
@@ -52,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_max_skipped(parser, MAX_SKIPPED)
     add_common_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -60,10 +56,7 @@ def run(args: argparse.Namespace) -> None:
     options = replace(
         ALIGN_SI, beam=args.beam, retry_beam=args.retry_beam, rescue=args.rescue == "true"
     )
-    with (
-        nullcontext() if args.shard else alone_in(args.out),
-        sharing_steps(args, lambda: [args.out, args.model]) as way,
-    ):
+    with going_on(args, args.model) as way:
         summary = Realignment(
             *(args.data, args.lang, args.model, args.out, way, options),
             adapt=args.adapt,
@@ -71,10 +64,9 @@ def run(args: argparse.Namespace) -> None:
             max_skipped=args.max_skipped,
             open_pipe=open_pipe if args.allow_pipes else None,
         ).run()
-        if args.json:
-            print(json.dumps(asdict(summary)))
-        else:
-            print(
-                f"{args.out}: {summary.aligned} of {summary.utterances} utterances aligned,"
-                f" {summary.frames} frames"
-            )
+        say(
+            args,
+            summary,
+            f"{args.out}: {summary.aligned} of {summary.utterances} utterances aligned,"
+            f" {summary.frames} frames",
+        )

@@ -1,17 +1,13 @@
 """bayes-asr gmm chain-tree: what LF-MMI is trained with, of alignments."""
 
 import argparse
-import json
-from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 
 from bayes_asr.chain.phone_lm import PhoneLmOptions
 from bayes_asr.cli.arguments import whole
-from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, sharing_steps
+from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
 from bayes_asr.gmm.chain_tree import ChainOptions, ChainTree
 from bayes_asr.gmm.passes import MAX_SKIPPED
-from bayes_asr.lock import alone_in
 from bayes_asr.programs import open_pipe
 
 DEFAULTS = ChainOptions()
@@ -57,27 +53,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_max_skipped(parser, MAX_SKIPPED)
     add_common_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
     """Make tree, model, alignments and graph, and say how large they are."""
     orders = (args.ngram_order, args.num_extra_lm_states, args.no_prune_ngram_order)
     options = ChainOptions(args.leaves, args.frame_subsampling_factor, PhoneLmOptions(*orders))
-    with (
-        nullcontext() if args.shard else alone_in(args.out),
-        sharing_steps(args, lambda: [args.out, args.ali]) as way,
-    ):
+    with going_on(args, args.ali) as way:
         summary = ChainTree(
             *(options, args.data, args.lang, args.ali, args.out, way),
             max_skipped=args.max_skipped,
             no_transforms=args.no_transforms,
             open_pipe=open_pipe if args.allow_pipes else None,
         ).run()
-        if args.json:
-            print(json.dumps(asdict(summary)))
-        else:
-            print(
-                f"{args.out}: {summary.pdfs} pdfs; a denominator graph of {summary.states} states,"
-                f" {summary.arcs} arcs"
-            )
+        say(
+            args,
+            summary,
+            f"{args.out}: {summary.pdfs} pdfs; a denominator graph of {summary.states} states,"
+            f" {summary.arcs} arcs",
+        )

@@ -1,12 +1,11 @@
 """bayes-asr gmm decode: a data directory, a graph and a model to words and lattices."""
 
 import argparse
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.cli.arguments import key, lm_weight, penalty, real
-from bayes_asr.cli.gmm.sharing import add_common_arguments, sharing_steps
+from bayes_asr.cli.gmm.sharing import add_common_arguments, say, sharing_steps
 from bayes_asr.gmm.adaptation import Adaptation, read_silence
 from bayes_asr.gmm.decoding import LM_WEIGHTS, SEARCH, decode_data
 from bayes_asr.gmm.features import is_adapted
@@ -55,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wip", type=penalty, nargs="+", default=[0.0], help="insertion penalties to try"
     )
     add_common_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -77,11 +75,10 @@ def run(args: argparse.Namespace) -> None:
             way=way,
             open_pipe=open_pipe if args.allow_pipes else None,
         )
-        if args.json:
-            print(json.dumps(asdict(summary)))
-        else:
-            how = "with transforms of their speakers " if adaptation else ""
-            print(
-                f"decoded {summary.utterances} utterances, {summary.frames} frames {how}into"
-                f" {args.out}"
-            )
+        how = "with transforms of their speakers " if adaptation else ""
+        say(
+            args,
+            summary,
+            f"decoded {summary.utterances} utterances, {summary.frames} frames {how}into"
+            f" {args.out}",
+        )

@@ -1,15 +1,22 @@
 """Options of steps that several processes share, and how they do."""
 
 import argparse
+import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bayes_asr.cli.arguments import processes, share
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.gmm.milestones import DATA, LANG, TREE
+from bayes_asr.lock import alone_in
 from bayes_asr.processes.pool import open_pool
 from bayes_asr.shards import Way
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def add_max_skipped(parser: argparse.ArgumentParser, default: float) -> None:
@@ -24,12 +31,31 @@ def add_max_skipped(parser: argparse.ArgumentParser, default: float) -> None:
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare --nj, --cmd, --shard and --allow-pipes."""
+    """Declare --nj, --cmd, --shard, --allow-pipes and --json."""
     parser.add_argument(
         "--nj", type=processes, default=1, help="processes, or jobs of --cmd (default %(default)s)"
     )
     add_sharing_arguments(parser)
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def say(args: argparse.Namespace, summary: "DataclassInstance", line: str) -> None:
+    """Print a summary as JSON where that is asked for, else a line."""
+    print(json.dumps(asdict(summary)) if args.json else line)
+
+
+@contextmanager
+def going_on(args: argparse.Namespace, *before: Path) -> Iterator[Way]:
+    """As `sharing_steps`, alone in the folder that is written, where what is complete stays.
+
+    before: folders that results depend on.
+    """
+    with (
+        nullcontext() if args.shard else alone_in(args.out),
+        sharing_steps(args, lambda: [args.out, *before]) as way,
+    ):
+        yield way
 
 
 @contextmanager

@@ -1,16 +1,13 @@
 """bayes-asr gmm mono, deltas, lda-mllt, sat: train Gaussian mixtures, or go on with a training."""
 
 import argparse
-import json
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.cli.arguments import beam, positive, real, whole
-from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, sharing_steps
+from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
 from bayes_asr.gmm.passes import MAX_SKIPPED, Training
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, Schedule
-from bayes_asr.lock import alone_in
 from bayes_asr.programs import open_pipe
 
 SCHEDULES: dict[str, Schedule] = {
@@ -60,7 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             )
     add_max_skipped(parser, MAX_SKIPPED)
     add_common_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -68,19 +64,15 @@ def run(args: argparse.Namespace) -> None:
     given = {name: vars(args)[name] for name in OPTIONS if name in args}
     schedule = replace(SCHEDULES[args.step], **given)
     before: Path | None = vars(args).get("ali")
-    with (
-        nullcontext() if args.shard else alone_in(args.out),
-        sharing_steps(args, lambda: [args.out, *filter(None, [before])]) as way,
-    ):
+    with going_on(args, *filter(None, [before])) as way:
         summary = Training(
             *(schedule, args.data, args.lang, before, args.out, way),
             max_skipped=args.max_skipped,
             open_pipe=open_pipe if args.allow_pipes else None,
         ).run()
-        if args.json:
-            print(json.dumps(asdict(summary)))
-        else:
-            print(
-                f"{args.out}: {summary.pdfs} pdfs, {summary.gaussians} Gaussians; log-likelihood"
-                f" a frame {summary.log_likelihood:.4f} over {summary.frames} frames"
-            )
+        say(
+            args,
+            summary,
+            f"{args.out}: {summary.pdfs} pdfs, {summary.gaussians} Gaussians; log-likelihood"
+            f" a frame {summary.log_likelihood:.4f} over {summary.frames} frames",
+        )

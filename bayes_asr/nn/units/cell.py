@@ -5,10 +5,10 @@ state; h, which V feeds back and the layer hands on, is the first tensor of the 
 surrounds the equation (input products, normalisation, time, directions) is in `recurrent` and
 `unroll`.
 
-Shapes: pre-activations [n, D, G, H]; states and mask [n, D, H], where n is a number of sequences or
-of frames. `mask` is the dropout mask of the candidate, one for all frames of a sequence; None: no
-dropout. Parameters of cells: [sets, H], where there is one set of weights for each direction, or
-one for both.
+Shapes: pre-activations [n, D, G, H], or [n, D, G, B] where B blocks of units have a gate each;
+states and mask [n, D, H], where n is a number of sequences or of frames. `mask` is the dropout mask
+of the candidate, one for all frames of a sequence; None: no dropout. Parameters of cells:
+[sets, H], where there is one set of weights for each direction, or one for both.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +29,12 @@ Partials = tuple[list[Tensor], list[list[Tensor | None]]]
 
 
 class Cell(nn.Module):
-    """What `recurrent` asks of a cell. `units`, `sets`: H and the number of sets of weights."""
+    """What `recurrent` asks of a cell. `units`, `sets`: H and the number of sets of weights.
 
-    gates: ClassVar[int] = 1
+    gate_size: numbers of a gate, H unless several units share it.
+    """
+
+    gates: int = 1
     states: ClassVar[int] = 1
     recurrent: ClassVar[bool] = True  # False: no V
     resets: ClassVar[bool] = False  # V multiplies `reset` instead of h for the last gate
@@ -41,6 +44,7 @@ class Cell(nn.Module):
 
     def __init__(self, units: int, sets: int) -> None:
         super().__init__()
+        self.gate_size = units
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""

@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from bayes_asr.errors import InputError
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.units.cell import Cell, MixingCell, Partials, Product, apply_mask
 
@@ -57,6 +58,54 @@ class LSTM(Cell):
         by_h = by_c * through_c.unsqueeze(-2)
         by_h.select(-2, 3).copy_(by_o)
         return [by_h, by_c], [[None, through_c * kept], [None, kept]]
+
+
+class BlockLSTM(Cell):
+    r"""An LSTM of blocks of S memory cells that share their gates (Hochreiter & Schmidhuber 1997).
+
+    As `LSTM` for each cell s of a block, with one i, f and o of the block, whose peepholes read all
+    of its cells: i = \sigma(a_i + \sum_s p_{i,s} c_{s,t-1}), likewise f, and o with c_{s,t}. The
+    gates are i, f, those of the candidates of the first cells of all blocks, of the second ones and
+    so on, and o. Unit s B + b is cell s of block b of B. With S = 1 it is `LSTM`.
+    """
+
+    states = 2
+    fusible = False
+
+    def __init__(
+        self, units: int, sets: int, *, cells_per_block: int, peepholes: bool = False
+    ) -> None:
+        if units % cells_per_block:
+            raise InputError(
+                f"units is {units}, which is no multiple of cells_per_block = {cells_per_block};"
+                " make it one"
+            )
+        super().__init__(units, sets)
+        self.cells, self.gates = cells_per_block, 3 + cells_per_block
+        self.gate_size = units // cells_per_block
+        self.peepholes = peepholes
+        if peepholes:
+            self.p_i, self.p_f, self.p_o = (nn.Parameter(torch.zeros(sets, units)) for _ in "ifo")
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return h and c after a frame."""
+        a_i, a_f, a_o = (a.select(-2, gate) for gate in (0, 1, -1))
+        candidate = a[..., 2:-1, :].flatten(-2).tanh()
+        c = state[1]
+        if self.peepholes:
+            a_i, a_f = a_i + self._add_up(self.p_i * c), a_f + self._add_up(self.p_f * c)
+        c = self._share(a_f) * c + self._share(a_i) * apply_mask(candidate, mask)
+        if self.peepholes:
+            a_o = a_o + self._add_up(self.p_o * c)
+        return self._share(a_o) * c.tanh(), c
+
+    def _add_up(self, x: Tensor) -> Tensor:
+        """The sums over the cells of each block [n, D, B], of numbers of each cell [n, D, H]."""
+        return x.unflatten(-1, (self.cells, -1)).sum(-2)
+
+    def _share(self, a: Tensor) -> Tensor:
+        """The gate of a block for each of its cells [n, D, H], by its pre-activations [n, D, B]."""
+        return a.sigmoid().repeat(1, 1, self.cells)
 
 
 class TorchLSTM(LSTM):

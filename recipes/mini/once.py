@@ -1,0 +1,37 @@
+"""Preparations that are done once: a stamp says with which options, and by which files."""
+
+import json
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bayes_asr.errors import InputError
+from bayes_asr.tables.text import write_lines
+
+
+def prepare_once(
+    prepare: Callable[[], None], out: Path, program: str, recipe: Mapping[str, Any], *, force: bool
+) -> int:
+    """Prepare `out`, unless the same recipe did; return 0, or 1 after a line of what is wrong.
+
+    force: prepare it anyway.
+    """
+    stamp = out / "prepared.json"
+    if not force and stamp.exists() and json.loads(stamp.read_text()) == recipe:
+        print(f"{out} is prepared")
+        return 0
+    stamp.unlink(missing_ok=True)
+    try:
+        prepare()
+        write_lines([json.dumps(recipe)], stamp)
+    except (InputError, OSError) as error:
+        print(f"{program}: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def checksum(files: Iterable[Path]) -> int:
+    """A number that changes with the files."""
+    return zlib.crc32(b"".join(file.read_bytes() for file in files))
