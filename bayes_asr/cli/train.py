@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--criterion",
         metavar="NAME",
-        help="the same as --set train.criterion=NAME: cross-entropy, mmi, bmmi, mpe, smbr",
+        help="the same as --set train.criterion=NAME: cross-entropy, mmi, bmmi, mpe, smbr, lfmmi",
     )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
     parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="run directory")

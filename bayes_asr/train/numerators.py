@@ -1,6 +1,6 @@
 """What lattice-free MMI reads of a corpus: its tree and graph, and numerators of alignments."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -113,11 +113,11 @@ class Speech:
         target = Target(read, self.chain.model.num_pdfs, per="value")
         return {"pdfs": target, XENT: target}
 
-    def iter_numerators(self) -> Iterator[tuple[str, np.ndarray]]:
+    def iter_numerators(self, utterances: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Utterances and their numerators, packed; those that have none are named."""
         chain = self.chain
         numerators = Numerators(chain.model, chain.tree, chain.graph, self.tolerance)
-        for utt in follow(list(self.alignments.lengths), "numerators"):
+        for utt in follow(list(utterances), "numerators"):
             try:
                 yield utt, numerators.build(*self.split(utt)).pack()
             except InputError as error:
@@ -159,7 +159,7 @@ def supervise(config: Config, name: str, data: LabelledSet, index: Index) -> Lab
     read: Callable[[str], Numerator] = speech.allow_pdfs
     there: Mapping[str, Any]
     if name == "train":
-        vectors = _index_numerators(speech, index)
+        vectors = _index_numerators(speech, data.lengths, index)
         read, there = partial(_unpack, vectors), getattr(vectors, "lengths", vectors)
     else:
         there = speech.find_allowed(data.lengths)
@@ -183,14 +183,17 @@ def declare(config: Config, data: LabelledSet) -> LabelledSet:
     return replace(data, targets=speech.name_targets(speech.allow_pdfs))
 
 
-def _index_numerators(speech: Speech, index: Index) -> Mapping[str, np.ndarray]:
-    """The packed numerators of all utterances that have one, in the index."""
+def _index_numerators(
+    speech: Speech, utterances: Iterable[str], index: Index
+) -> Mapping[str, np.ndarray]:
+    """The packed numerators of the utterances that have one, in the index."""
     folders = [part.directory for part in speech.alignments.parts]
     files = [path for folder in folders for path in find_alignments(folder)]
     files += [folder / FILES[0] for folder in folders]
     files += [speech.chain.directory / name for name in FILES]
-    kind = f"numerators-{name_of(*folders, repr(speech.tolerance))}"
-    vectors, _ = index_vectors(kind, speech.chain.directory, files, speech.iter_numerators, index)
+    kind = f"numerators-{name_of(repr(speech.tolerance), *folders, *utterances)}"
+    make = partial(speech.iter_numerators, utterances)
+    vectors, _ = index_vectors(kind, speech.chain.directory, files, make, index)
     return vectors
 
 

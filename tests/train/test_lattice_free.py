@@ -132,7 +132,7 @@ def test_dev_is_measured_though_its_phones_were_never_said(tmp_path: Path) -> No
     write_chain(corpus / "exp/chain", [*say("train").values()][:2])
     config = chain_config(corpus)
     speech = open_speech(config, open_sets(config)[1])
-    assert {utt for utt, _ in speech.iter_numerators()} < {*say("dev")}
+    assert {utt for utt, _ in speech.iter_numerators(say("dev"))} < {*say("dev")}
     dev = supervise(config, "dev", open_sets(config)[1], Index(tmp_path / "index"))
     assert {*dev.lengths} == {*say("dev")}
     for utt, phones in say("dev").items():
