@@ -34,7 +34,7 @@ WITHOUT = {
     "features",
     "speed",
 }
-WITHOUT |= {"rescore", "lattice-posteriors", "import-cfg", "import-weights"}
+WITHOUT |= {"rescore", "lmrescore", "lattice-posteriors", "import-cfg", "import-weights"}
 """Verbs that take no run, or whose run need not be one yet."""
 KINDS = {"absent": "there is no such folder", "empty": "it has no config.yaml"}
 KINDS["file"] = KINDS["absent"]
