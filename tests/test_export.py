@@ -123,18 +123,19 @@ def test_lstm_step_by_step_gives_what_the_whole_gives(tmp_path: Path) -> None:
 
 ONE: dict[str, Any] = {"units": (4,)}  # a layer: what each more of them adds is export time
 ONCE = [u for u in UNITS if u["options"].get("activation", "tanh") == "tanh"]
+BLOCKS = {"unit": "lstm", "options": {"cells_per_block": 2}}
 PLAINLY = [{**u, "unit": "mlp"} for u in UNITS if u["unit"] == "li-gru"]
 """All activations, which are exported alike in all units, in the one that takes least time."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", [*ONCE, *PLAINLY, *PARAMETERISED], ids=name)
+@pytest.mark.parametrize("unit", [*ONCE, *PLAINLY, *PARAMETERISED, BLOCKS], ids=name)
 def test_every_unit_gives_what_load_gives(unit: dict[str, Any], tmp_path: Path) -> None:
     check_utterances(network(**unit, **ONE), tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", [*CAUSAL[::4], *PARAMETERISED[-1:]], ids=name)
+@pytest.mark.parametrize("unit", [*CAUSAL[::4], *PARAMETERISED[-1:], BLOCKS], ids=name)
 def test_units_step_by_step_gives_what_the_whole_gives(
     unit: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     if not args.head:
         _check_models(args.runs)
     parameters = sum(p.numel() for p in averaged.parameters())
-    environment = {"parameters": parameters, "frontend": _find_front_end(args.runs)}
+    environment = {"parameters": parameters, "frontend": None, **_find_front_ends(args.runs)}
     with together(args.out):
         config.save(args.out / CONFIG)
         combination.save(args.out)
@@ -119,8 +119,10 @@ def _check_models(runs: Sequence[Path]) -> None:
             )
 
 
-def _find_front_end(runs: Sequence[Path]) -> object:
-    """What made the features of sound, where all runs say the same."""
+def _find_front_ends(runs: Sequence[Path]) -> dict[str, object]:
+    """What made the features out of sound, where all runs say the same."""
     paths = [run / ENVIRONMENT for run in runs]
-    found = [read_json(path).get("frontend") if is_there(path) else None for path in paths]
-    return found[0] if all(one == found[0] for one in found) else None
+    environments = [read_json(path) if is_there(path) else {} for path in paths]
+    keys = ("frontend", "frontends")
+    found = [{key: one[key] for key in keys if key in one} for one in environments]
+    return found[0] if all(one == found[0] for one in found) else {}

@@ -83,9 +83,11 @@ def joined() -> Iterator[None]:
 def _part(store: dist.distributed_c10d.Store) -> None:
     """Say that this process has failed; in the first one, wait for all others to have said so.
 
-    The store goes with the first process, where torchrun does not keep it, and with it the reason
-    why all end. Who ends without a word is not waited for longer than `FAREWELL`.
+    The store goes with the first process, and with it the reason why all end, unless torchrun keeps
+    it. Who ends without a word is not waited for longer than `FAREWELL`.
     """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return
     until = time.monotonic() + FAREWELL
     with suppress(RuntimeError):
         if not is_first():

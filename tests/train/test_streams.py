@@ -1,5 +1,6 @@
 """Two streams side by side are one stream of their features side by side."""
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -56,6 +57,12 @@ def runs(corpora: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
     train(of(corpora[0]), root / "two")
     train(config_of(corpora[1], *PERTURBED), root / "one")
     return root / "two", root / "one"
+
+
+def test_the_front_end_of_each_stream_is_recorded(runs: tuple[Path, Path]) -> None:
+    two, one = (json.loads((run / "env.json").read_text()) for run in runs)
+    assert two["frontends"] == {FEATURES: None, OTHER: None}
+    assert "frontends" not in one
 
 
 def test_a_batch_has_both_streams_frame_by_frame(corpora: tuple[Path, Path]) -> None:
