@@ -16,7 +16,7 @@ import yaml
 from bayes_asr.catalogue import CRITERIA, UNIT_OPTIONS, check_unit, nearest
 from bayes_asr.config.decoding_keys import DecodeConfig
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
-from bayes_asr.config.kinds import KindsConfig
+from bayes_asr.config.kinds import DecoderConfig, KindsConfig
 from bayes_asr.config.ranges import NAME, Dropout, Units, Within
 from bayes_asr.config.stack import StackLayer, complete, read_stack
 from bayes_asr.config.training_keys import TrainConfig
@@ -55,6 +55,7 @@ class ModelConfig:
     input_init: Literal["xavier", "uniform"]
     stack: tuple[Mapping[str, Any], ...]
     heads: Mapping[str, str]
+    decoder: DecoderConfig
     kinds: KindsConfig
 
     def __post_init__(self) -> None:
@@ -77,7 +78,7 @@ class ModelConfig:
         """All options of a layer, by those that it gives; those of recurrent layers are of here."""
         if kind != "recurrent":
             return vars(complete(getattr(self.kinds, kind), given))
-        others = ("layers", "stack", "heads", "kinds")
+        others = ("layers", "stack", "heads", "decoder", "kinds")
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
         if given.get("unit", self.unit) != self.unit:  # whose options are not of that unit
             plain = {"form": None, "activation": None, "activation_trains": ()}
@@ -170,8 +171,13 @@ class Config:
                 f"train.criterion is {self.train.criterion}, which wants data.train.lattices; make"
                 " them by bayes-asr denlats, and name their folder there"
             )
-        if self.data.classes:
+        if self.data.labels_of_utterances:
             self._refuse_labels_of_frames()
+        if self.data.sequences and self.train.max_frames:
+            raise InputError(
+                f"train.max_frames is {self.train.max_frames}, but which of the labels of"
+                " data.sequences a piece of an utterance has is not known; set it to 0"
+            )
         learnt = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:
             if name not in learnt:
@@ -182,15 +188,18 @@ class Config:
                 )
 
     def _refuse_labels_of_frames(self) -> None:
-        for key, given in (
+        key, file = "data.classes", self.data.classes
+        if self.data.sequences:
+            key, file = "data.sequences", self.data.sequences
+        for other, given in (
             ("data.train.labels", self.data.train.label_names),
             ("train.target_weights", self.train.target_weights),
             ("data.train.lattices", self.data.train.lattices),
         ):
             if given:
                 raise InputError(
-                    f"{key} is of labels of frames, but data.classes = {self.data.classes} has one"
-                    " an utterance; set one of the two"
+                    f"{other} is of labels of frames, but {key} = {file} is of utterances; set one"
+                    " of the two"
                 )
 
     def save(self, path: Path) -> None:

@@ -28,6 +28,16 @@ def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value:
     return value[max(first for first in value if first <= epoch)]
 
 
+def between_epochs(value: float | Mapping[int, float], epoch: int) -> float:
+    """What a key says of an epoch: one value of all, or on the line between those named."""
+    if not isinstance(value, Mapping):
+        return value
+    first = max(named for named in value if named <= epoch)
+    last = min((named for named in value if named > epoch), default=first)
+    share = (epoch - first) / (last - first) if last > first else 0.0
+    return value[first] + share * (value[last] - value[first])
+
+
 @dataclass(frozen=True, kw_only=True)
 class LayerTraining:
     """How one layer or head is trained, where that is not as all others."""
@@ -124,6 +134,7 @@ class TrainConfig:
     max_gradient_norm: Annotated[float, Within(1e-6, 1e9)]
     monophone_weight: Weight
     target_weights: Mapping[str, Weight]
+    teacher_forcing: Share | Mapping[Count, Share]
     freeze_activations: Annotated[int, Within(0, 100_000)]
     noise: Annotated[float, Within(0, 10)]
     tempo: Annotated[float, Within(0, 0.5)]
@@ -183,7 +194,7 @@ class TrainConfig:
                 )
 
     def _check_epochs(self) -> None:
-        for key in ("batch_sequences", "max_frames", "learning_rates"):
+        for key in ("batch_sequences", "max_frames", "learning_rates", "teacher_forcing"):
             value = getattr(self, key)
             if isinstance(value, Mapping) and value and 1 not in value:
                 raise InputError(f"train.{key} says nothing of epoch 1; begin with it")
