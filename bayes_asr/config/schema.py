@@ -127,6 +127,7 @@ class RecipeConfig:
     """How run.sh prepares the data of a recipe, and by what it knows its corpus."""
 
     offers: tuple[Literal["corpus", "dim", "force"], ...]
+    options: tuple[str, ...]
     source: str | None
     known_by: tuple[str, ...]
 

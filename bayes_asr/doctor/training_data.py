@@ -23,8 +23,8 @@ from bayes_asr.doctor.check import (
 )
 from bayes_asr.features.front_end import FEATURES
 from bayes_asr.features.streams import check_headers, say_stream
-from bayes_asr.nn.encoder_decoder import build_network
 from bayes_asr.nn.layer import Layer
+from bayes_asr.nn.network import build_network
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.train.components import (
     architecture,

@@ -36,7 +36,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.features.stored import Features
 from bayes_asr.features.streams import check_dimensions, say_stream
 from bayes_asr.files import is_there
-from bayes_asr.nn.encoder_decoder import build_network
+from bayes_asr.nn.network import build_network
 from bayes_asr.runs.tensorboard import check_available
 from bayes_asr.score.glm import find_glm, read_glm
 from bayes_asr.score.nist import read_stm

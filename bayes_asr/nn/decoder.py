@@ -11,8 +11,8 @@ from bayes_asr.nn.dropout import drop, frame_keys
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.pooling import Pool
+from bayes_asr.nn.stepping import step_through
 from bayes_asr.nn.units.by_name import build_cell
-from bayes_asr.nn.unroll import step_through
 
 END = 0
 """The label that ends a sequence; read as the label before the first one, it begins it."""

@@ -1,16 +1,15 @@
 """Networks that write sequences: layers from streams of features, and a decoder on them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.errors import InputError
 from bayes_asr.nn.decoder import Decoder, Told
 from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel, Streams
-from bayes_asr.nn.recurrent import RecurrentLayer
 
 
 class EncoderDecoder(AcousticModel):
@@ -19,6 +18,8 @@ class EncoderDecoder(AcousticModel):
     streams, layers, head_reads: as of `AcousticModel`; heads: how many labels there are, by the
     name of what is written; decoder: options of `Decoder`.
     """
+
+    writes_sequences: ClassVar = True
 
     def __init__(
         self,
@@ -32,10 +33,9 @@ class EncoderDecoder(AcousticModel):
         ((name, size),) = heads.items()
         self.outputs = (name,)
         self.head_layers = [(head_reads or {}).get(name, self.names[-1])]
-        layer = self.layers[self.names.index(self.top)]
-        directions = layer.directions if isinstance(layer, RecurrentLayer) else 1
-        inputs, number = self.sizes[self.top], len(self.layers)
-        self.decoder = Decoder(inputs, directions, number, size, **decoder)
+        layer = cast(Layer, self.layers[self.names.index(self.top)])
+        number = len(self.layers)
+        self.decoder = Decoder(layer.outputs, layer.directions, number, size, **decoder)
         self.heads = nn.ModuleList([self.decoder])
         self.architecture |= {
             "heads": dict(heads),
@@ -68,17 +68,3 @@ class EncoderDecoder(AcousticModel):
     def steps(self, frames: Frames) -> Frames:
         """The frames that the decoder looks at."""
         return frames.every(self.strides[self.top])
-
-
-def build_network(architecture: Mapping[str, Any]) -> AcousticModel:
-    """The network of these arguments: one with a decoder, where they have its options."""
-    return (EncoderDecoder if "decoder" in architecture else AcousticModel)(**architecture)
-
-
-def refuse_decoder(model: AcousticModel) -> None:
-    """InputError for a network that writes sequences, where outputs of frames are wanted."""
-    if isinstance(model, EncoderDecoder):
-        raise InputError(
-            "this network has no outputs of frames: it writes sequences of labels, which bayes-asr"
-            " generate RUN does"
-        )

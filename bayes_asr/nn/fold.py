@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.errors import InputError
-from bayes_asr.nn.encoder_decoder import refuse_decoder
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.norm import BatchNorm, SharedBatchNorm
 from bayes_asr.nn.recurrent import RecurrentLayer
@@ -25,7 +24,7 @@ def fold(model: AcousticModel) -> AcousticModel:
         list(reads) == [name] for reads, name in zip(model.reads[1:], model.names, strict=False)
     ]
     kinds = {described["kind"] for described in model.architecture["layers"]}
-    refuse_decoder(model)
+    model.check_frames_labelled()
     if kinds != {"recurrent"} or not all(stacked) or any(model.residual) or model.reads_lower:
         raise InputError("only networks of unit mlp, one layer on the other, can be folded")
     heads = [head for head in model.heads if isinstance(head, nn.Linear)]

@@ -7,7 +7,6 @@ from torch import nn
 
 from bayes_asr.catalogue import nearest
 from bayes_asr.errors import InputError
-from bayes_asr.nn.encoder_decoder import refuse_decoder
 from bayes_asr.nn.network import AcousticModel
 
 
@@ -17,7 +16,7 @@ def take_head(model: AcousticModel, name: str) -> AcousticModel:
     It shares the weights, as that of `take_layer`.
     """
     _check_known("head", name, model.outputs)
-    refuse_decoder(model)
+    model.check_frames_labelled()
     return _take(model, model.head_layers[model.outputs.index(name)], [name])
 
 

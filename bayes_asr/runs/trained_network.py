@@ -13,8 +13,7 @@ from bayes_asr.config import load as load_config
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.files import is_there
-from bayes_asr.nn.encoder_decoder import build_network
-from bayes_asr.nn.network import AcousticModel, upgrade_architecture
+from bayes_asr.nn.network import AcousticModel, build_network, upgrade_architecture
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.combination import FILE as COMBINATION
 

@@ -241,8 +241,9 @@ def _compute(
     """
     cost = criterion(_outputs(model, batch, step), batch.targets, labels)
     norm = step(cost.objective) if step else 0.0
-    if not step and isinstance(model, EncoderDecoder):
-        return cost.loss.item(), count_errors_of_writing(model, batch), norm
+    if not step and isinstance(model, EncoderDecoder) and batch.told:
+        wrong = count_errors_of_writing(model, batch.streams, batch.frames, batch.told)
+        return cost.loss.item(), wrong, norm
     return cost.loss.item(), int(cost.errors), norm
 
 

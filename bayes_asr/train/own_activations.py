@@ -14,7 +14,6 @@ from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import cross_entropy
-from bayes_asr.nn.encoder_decoder import refuse_decoder
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.batch import Batch, Loader
@@ -29,7 +28,7 @@ def adapt(
     in evaluation, and is left as it was. InputError where its activations have no parameters.
     """
     model = network.model
-    refuse_decoder(model)
+    model.check_frames_labelled()
     parameters = model.activation_parameters
     if not parameters:
         raise InputError(

@@ -12,7 +12,6 @@ from torch.nn.functional import cross_entropy
 
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.errors import InputError
-from bayes_asr.nn.encoder_decoder import refuse_decoder
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.recurrent import RecurrentLayer
@@ -45,7 +44,7 @@ def measure_reach(
     of the middle.
     """
     model = network.model
-    refuse_decoder(model)
+    model.check_frames_labelled()
     recurrent = {
         name: layer
         for name, layer in zip(model.names, model.layers, strict=True)

@@ -19,7 +19,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import settle
 from bayes_asr.lock import Lock, alone_in
 from bayes_asr.log import LOGGER
-from bayes_asr.nn.encoder_decoder import build_network
+from bayes_asr.nn.network import build_network
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import note_signals
 from bayes_asr.runs import checkpoint, record, state, tensorboard

@@ -1,25 +1,26 @@
 """How many labels a decoder writes wrongly where nobody tells it the right ones."""
 
 from bayes_asr.nn.beam_search import write_greedily
+from bayes_asr.nn.decoder import Told
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
-from bayes_asr.nn.frames import unpack
+from bayes_asr.nn.frames import Frames, unpack
+from bayes_asr.nn.network import Streams
 from bayes_asr.score.counts import count_errors
-from bayes_asr.train.batch import Batch
 
 
-def count_errors_of_writing(model: EncoderDecoder, batch: Batch) -> int:
+def count_errors_of_writing(
+    model: EncoderDecoder, streams: Streams, frames: Frames, told: Told
+) -> int:
     """Substitutions, insertions and deletions of greedy search in a batch, the least there can be.
 
-    A decoder writes up to one label for each frame of the features.
+    told: the right labels. A decoder writes up to one label for each frame of the features.
     """
-    told = batch.told
-    if told is None or not told.order:
+    if not told.order:  # other processes have all utterances
         return 0
-    encoded = model.hidden(batch.streams, batch.frames)
-    lengths = list(batch.frames.lengths)
-    found = write_greedily(model.decoder, encoded, model.steps(batch.frames), lengths)
+    encoded = model.hidden(streams, frames)
+    found = write_greedily(model.decoder, encoded, model.steps(frames), list(frames.lengths))
     errors = 0
     for place, right in enumerate(unpack(told.labels_N, told.steps, told.order)):
-        reference = list(map(str, right[:-1].tolist()))
-        errors += count_errors(reference, list(map(str, found[place])), "levenshtein").errors
+        reference, written = map(str, right[:-1].tolist()), map(str, found[place])
+        errors += count_errors(list(reference), list(written), "levenshtein").errors
     return errors

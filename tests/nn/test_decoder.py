@@ -12,9 +12,9 @@ from bayes_asr.config import load
 from bayes_asr.errors import InputError
 from bayes_asr.nn.attending import Attention
 from bayes_asr.nn.decoder import END, Decoder, Told
-from bayes_asr.nn.encoder_decoder import EncoderDecoder, build_network, refuse_decoder
+from bayes_asr.nn.encoder_decoder import EncoderDecoder
 from bayes_asr.nn.frames import Frames, pack
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.nn.part import take_head, take_layer
 from bayes_asr.train.components import architecture
 
@@ -221,7 +221,7 @@ def test_a_network_reads_frames_behind_strides_and_its_layer_of_both_directions(
 
 def test_it_has_no_outputs_of_frames_but_layers() -> None:
     built = network()
-    for refused in (lambda: take_head(built, "sequence"), lambda: refuse_decoder(built)):
+    for refused in (lambda: take_head(built, "sequence"), built.check_frames_labelled):
         with pytest.raises(InputError, match=r"no outputs of frames.* bayes-asr generate"):
             refused()
     assert take_layer(built, "top").outputs == ()
