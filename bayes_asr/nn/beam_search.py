@@ -61,7 +61,7 @@ def search(
         )
         log_probs = torch.log_softmax(decoder.read_out(x), 1)
         if len(alive[0].labels) == longest:  # nothing but the end may follow
-            log_probs[:, torch.arange(log_probs.shape[1]) != END] = -torch.inf
+            log_probs[:, END + 1 :] = -torch.inf
         grown = _grow(alive, log_probs, state, width - len(ended))
         alive = []
         for prefix in grown:

@@ -43,12 +43,12 @@ class Written(NamedTuple):
 class Decoder(nn.Module):
     r"""P(y_l | y_1 ... y_{l-1}, frames) of labels y_l, from the vectors h_t of an encoder.
 
-    s_0 = start(A h + b) of the encoder's last state h, of both directions each one's own;
     s_l = f([e(y_{l-1}), c_{l-1}], s_{l-1}) by a recurrent unit f, without normalisation;
     c_l = \sum_t a_{lt} h_t, what `Attention` sees for s_l, c_0 = 0;
     P(y_l) = softmax(O [s_l, c_l] + o).
-    Without attention there is no c, and all that is known of an utterance is in s_0 (Sutskever,
-    Vinyals & Le 2014); with it, as Chan et al. (2016).
+    Without attention there is no c, and s_0 = start(A h + b) is all that is known of an utterance,
+    of the encoder's last state h, of both directions each one's own (Sutskever, Vinyals & Le 2014).
+    With it, s_0 = start(b), as Chan et al. (2016): what is known comes by looking.
 
     inputs: size of h_t; directions: those of the encoder's last layer; number: of the decoder among
     the layers, which tells its dropout masks apart; size: how many labels there are, END included.
@@ -80,7 +80,8 @@ class Decoder(nn.Module):
         context = inputs if self.attention else 0
         self.embedding = nn.Embedding(size, embedding)
         self.cell = build_cell(unit, units, 1, {})
-        self.A = nn.Linear(inputs, self.cell.states * units)
+        self.b = nn.Parameter(torch.zeros(self.cell.states * units))
+        self.A = None if self.attention else nn.Linear(inputs, len(self.b), bias=False)
         self.W = nn.Linear(embedding + context, self.cell.gates * units)
         self.V = nn.Parameter(torch.empty(1, units, self.cell.gates * units))
         for gate in self.V.data.split(units, dim=2):
@@ -91,8 +92,10 @@ class Decoder(nn.Module):
 
     def begin(self, encoded_NH: Tensor, frames: Frames) -> tuple[Memory | None, Written]:
         """What there is to look at, and the state before the first label, of packed frames."""
-        theta = self.A(self.last(encoded_NH, frames)).unflatten(1, (self.cell.states, 1, -1))
-        state = tuple(self.cell.start(one) for one in theta.unbind(1))
+        known = self.A(self.last(encoded_NH, frames)) if self.A else 0
+        theta = self.b.expand(len(frames.lengths), -1) + known
+        shape = (self.cell.states, 1, -1)
+        state = tuple(self.cell.start(one) for one in theta.unflatten(1, shape).unbind(1))
         if self.attention is None:
             return None, Written(state, None)
         memory = self.attention.remember(encoded_NH, frames)

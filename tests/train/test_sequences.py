@@ -25,7 +25,8 @@ from bayes_asr.tables.text import read_mapping, read_text, write_text
 from bayes_asr.targets.sequences import ENDS
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.start import train
-from tests.support.small_corpus import SETS, made_up, write_corpus
+from tests.support.places import RECIPES
+from tests.support.small_corpus import SETS, TINY, made_up, write_corpus
 from tests.support.training_runs import (
     BATCHES,
     assert_same,
@@ -308,3 +309,13 @@ def test_doctor_finds_nothing_wrong(
     given = [f"--set={one}" for one in (f"data.dir={corpus}", *SEQUENCES)]
     assert main(["doctor", "--until", "7", "--out", str(tmp_path), *given]) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if line.startswith("error")]
+
+
+@pytest.mark.parametrize("system", ["attention", "last-state"])
+def test_each_decoder_of_the_experiment_trains(system: str, corpus: Path, tmp_path: Path) -> None:
+    large = RECIPES / "mini_large"
+    files = [large / "config.yaml", large / f"experiments/encoder-decoder/{system}.yaml"]
+    small = ("units=4", "kinds.conv1d.channels=4", "decoder.units=4", "decoder.attention_units=4")
+    settings = [f"data.dir={corpus}", *(f"model.{one}" for one in small), *TINY[2:]]
+    train(load(files, settings), tmp_path)
+    assert load_writer(tmp_path).decoder.attention is not None or system == "last-state"
