@@ -317,5 +317,6 @@ def test_each_decoder_of_the_experiment_trains(system: str, corpus: Path, tmp_pa
     files = [large / "config.yaml", large / f"experiments/encoder-decoder/{system}.yaml"]
     small = ("units=4", "kinds.conv1d.channels=4", "decoder.units=4", "decoder.attention_units=4")
     settings = [f"data.dir={corpus}", *(f"model.{one}" for one in small), *TINY[2:]]
+    settings.append("train.init_from=[]")
     train(load(files, settings), tmp_path)
     assert load_writer(tmp_path).decoder.attention is not None or system == "last-state"
