@@ -83,9 +83,8 @@ class Decoder(nn.Module):
         self.b = nn.Parameter(torch.zeros(self.cell.states * units))
         self.A = None if self.attention else nn.Linear(inputs, len(self.b), bias=False)
         self.W = nn.Linear(embedding + context, self.cell.gates * units)
-        self.V = nn.Parameter(torch.empty(1, units, self.cell.gates * units))
-        for gate in self.V.data.split(units, dim=2):
-            gate[0] = nn.init.orthogonal_(torch.empty(units, units))
+        gates = [nn.init.orthogonal_(torch.empty(units, units)) for _ in range(self.cell.gates)]
+        self.V = nn.Parameter(torch.cat(gates, 1)[None]) if self.cell.recurrent else None
         for gate in self.W.weight.data.split(units):
             nn.init.xavier_uniform_(gate)
         self.O = nn.Linear(units + context, size)

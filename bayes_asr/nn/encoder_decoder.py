@@ -58,7 +58,7 @@ class EncoderDecoder(AcousticModel):
             raise ValueError("a decoder is told the right labels, or searches for them")
         encoded = self.hidden(streams, frames, keys_B)
         with torch.autocast(encoded.device.type, enabled=False):
-            own = encoded.to(self.decoder.V.dtype)
+            own = encoded.to(self.decoder.O.weight.dtype)
             return {self.outputs[0]: self.decoder(own, self.steps(frames), told, keys_B)}
 
     def hidden(self, streams: Streams, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
