@@ -23,7 +23,7 @@
 #
 # Stages: 0 data, 1 features, 2 alignments, 3 train, 4 forward, 5 decode, 6 score, 7 report. 1 and 2 train GMMs,
 # Kaldi's where KALDI_ROOT is set or a path.sh is here, ours elsewhere. mini has no use for them. language and commands
-# classify utterances in stages 4 to 6.
+# classify utterances in stages 4 to 6. Networks with a decoder write their labels in stages 4 and 5.
 # Results: OUT/CONFIG/seedN/score_{dev,test}.json; the last lines printed are the table of error rates.
 # e.g. ./run.sh --recipe timit --corpus /corpora/TIMIT
 #      ./run.sh --recipe timit --kaldi-dir ~/kaldi/egs/timit/s5 --seeds 3
@@ -37,7 +37,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$root/local/stages.sh"
 
 # What read_plan sets:
-recipe_dir='' builds_on=() data_dir='' classifies='' notices=() changed='' prepares='' prepare=() prepared=() kaldi=() gmm=() without_kaldi='' filter_banks=''
+recipe_dir='' builds_on=() data_dir='' recognisers=() notices=() changed='' prepares='' prepare=() prepared=() kaldi=() gmm=() without_kaldi='' filter_banks=''
 systems=() system_files=() compared=() config=() set=() out='' nj=1 nproc='' seeds=1 force=''
 [[ -z ${BAYES_ASR_PYTHON:-} ]] || script='bayes-asr run'
 parse_options "$@"
@@ -76,18 +76,25 @@ for i in "${!systems[@]}"; do
             ${nproc:+--nproc "$nproc"} --out "$run" ${force:+--new}
         settings=$run/config.yaml
         for part in dev test; do
-            if [[ -n $classifies ]]; then
-                run_stage 4-6 "classify_$part" "$run" "$settings" "$run/best.pt" "$run/score_$part.json" -- \
-                    bayes-asr classify "$run" --on "$part"
-                continue
-            fi
             loglikes=$run/forward_$part/loglikes.ark words=$run/decode_$part/words.txt
-            run_stage 4 "forward_$part" "$run" "$settings" "$run/best.pt" "$loglikes" -- \
-                bayes-asr forward "$run" --on "$part"
-            run_stage 5 "decode_$part" "$run" "$settings" "$loglikes" "$words" -- \
-                bayes-asr decode "$run" --on "$part" --nj "$nj"
+            case ${recognisers[i]} in
+                classify)
+                    run_stage 4-6 "classify_$part" "$run" "$settings" "$run/best.pt" "$run/score_$part.json" -- \
+                        bayes-asr classify "$run" --on "$part"
+                    ;;
+                generate)
+                    run_stage 4-5 "generate_$part" "$run" "$settings" "$run/best.pt" "$words" -- \
+                        bayes-asr generate "$run" --on "$part"
+                    ;;
+                decode)
+                    run_stage 4 "forward_$part" "$run" "$settings" "$run/best.pt" "$loglikes" -- \
+                        bayes-asr forward "$run" --on "$part"
+                    run_stage 5 "decode_$part" "$run" "$settings" "$loglikes" "$words" -- \
+                        bayes-asr decode "$run" --on "$part" --nj "$nj"
+                    ;;
+            esac
         done
-        [[ -n $classifies ]] || run_stage 6 score "$run" "$settings" "$run"/{decode_{dev,test}/words.txt,score_{dev,test}.json} -- \
+        [[ ${recognisers[i]} == classify ]] || run_stage 6 score "$run" "$settings" "$run"/{decode_{dev,test}/words.txt,score_{dev,test}.json} -- \
             bayes-asr score "$run" --nj "$nj"
     done
 done

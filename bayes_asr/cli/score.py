@@ -119,8 +119,9 @@ def _score(
     else:
         _print(scored, oracle, by_nist)
         _warn(scored["dev"], sweeps["dev"])
-    for line in _describe_other_searches(records, config):
-        LOGGER.warning("%s", line)
+    if config.data.sequences is None:  # a decoder has no LM weight
+        for line in _describe_other_searches(records, config):
+            LOGGER.warning("%s", line)
 
 
 def _describe_other_searches(records: Mapping[str, Record | None], config: Config) -> Iterator[str]:
@@ -213,7 +214,12 @@ def _find_vocabulary(config: Config) -> set[str]:
 
 def _find_texts(run: Path, name: str, config: Config) -> TextSweep:
     data = _find_reference(name, config)
-    paths = SetPaths(data / config.score.text, run / f"decode_{name}", data / "utt2spk")
+    paths = SetPaths(
+        data / config.score.text,
+        run / f"decode_{name}",
+        data / "utt2spk",
+        weighted=config.data.sequences is None,
+    )
     phones = timit_map(config.score.phone_map) if config.score.phone_map else {}
     return TextSweep(name, paths, config.score.costs, phones)
 

@@ -12,7 +12,10 @@ PENALTIES = Within(-1e3, 1e3)
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
-    """Search options, with the names and meanings of Kaldi's latgen-faster-mapped."""
+    """Search options, with the names and meanings of Kaldi's latgen-faster-mapped.
+
+    beam_width, length_penalty: of networks with a decoder, which have no graph.
+    """
 
     acoustic_scale: Annotated[float, Within(1e-6, 1e3)]
     beam: Annotated[float, Within(1e-3, 1e6)]
@@ -21,6 +24,8 @@ class DecodeConfig:
     min_active: Annotated[int, Within(0, 2**31 - 1)]
     lm_weights: tuple[Annotated[float, LM_WEIGHTS], ...]
     insertion_penalties: tuple[Annotated[float, PENALTIES], ...]
+    beam_width: Annotated[int, Within(1, 10_000)]
+    length_penalty: Annotated[float, Within(0, 10)]
 
     def __post_init__(self) -> None:
         if self.min_active > self.max_active:

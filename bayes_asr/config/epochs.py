@@ -19,6 +19,16 @@ def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value:
     return value[max(first for first in value if first <= epoch)]
 
 
+def between_epochs(value: float | Mapping[int, float], epoch: int) -> float:
+    """What a key says of an epoch: one value of all, or on the line between those named."""
+    if not isinstance(value, Mapping):
+        return value
+    first = max(named for named in value if named <= epoch)
+    last = min((named for named in value if named > epoch), default=first)
+    share = (epoch - first) / (last - first) if last > first else 0.0
+    return value[first] + share * (value[last] - value[first])
+
+
 def check_first_epoch(key: str, value: Any) -> None:
     """InputError for values by epoch of which none is of the first."""
     if isinstance(value, Mapping) and 1 not in value:

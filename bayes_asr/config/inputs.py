@@ -53,6 +53,7 @@ class DataConfig:
     test: SetConfig
     classes: str | None
     chain: tuple[str, ...]
+    sequences: str | None
     graph: tuple[str, ...]
     expected_dims: tuple[Units, ...]
     held_out: Annotated[float, Within(0, 0.5)]
@@ -63,12 +64,22 @@ class DataConfig:
     def __post_init__(self) -> None:
         for name, part in (("train", self.train), ("dev", self.dev)):
             _refuse_both(f"data.{name}", part)
+        if self.classes and self.sequences:
+            raise InputError(
+                f"data.classes is {self.classes}, and data.sequences is {self.sequences}; a network"
+                " learns one of the two: set the other to null"
+            )
         for move in self.moved:
             if "=" not in move.lstrip("="):
                 raise InputError(
                     f"data.moved has {move!r}; write OLD=NEW: what names of files begin with, and"
                     " where that is now"
                 )
+
+    @property
+    def labels_of_utterances(self) -> str | None:
+        """The file of the data directories that says what is learnt, in place of alignments."""
+        return self.classes or self.sequences
 
     @property
     def moves(self) -> list[tuple[str, str]]:

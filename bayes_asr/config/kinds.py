@@ -12,6 +12,7 @@ from bayes_asr.errors import InputError
 
 Fixed = Annotated[str, OneOf(dict.fromkeys(FIXED))]
 Norm = Literal["batch", "layer", "layer-pytorch-kaldi", "none"]
+RECURRENT = [name for name in UNITS if name != "mlp"]
 Taps = Annotated[int, Within(1, 10_000)]
 Step = Annotated[int, Within(1, 1000)]
 Hertz = Annotated[float, Within(0, 100_000)]
@@ -129,6 +130,18 @@ class PoolKind:
     shift: Annotated[int, Within(1, 1_000_000)]
     units: Units
     directions: Annotated[int, Within(1, 2)] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig:
+    """What writes the labels of data.sequences, in place of a head."""
+
+    unit: Annotated[str, OneOf(RECURRENT)]
+    units: Units
+    embedding: Units
+    attention: Literal["none", "lecture", "dot", "additive", "location"]
+    attention_units: Units
+    dropout: Dropout
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from bayes_asr.catalogue import CRITERIA, UNIT_OPTIONS, check_unit, nearest
 from bayes_asr.config.decoding_keys import DecodeConfig
 from bayes_asr.config.epochs import check_first_epoch
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
-from bayes_asr.config.kinds import KindsConfig
+from bayes_asr.config.kinds import DecoderConfig, KindsConfig
 from bayes_asr.config.ranges import DROPOUTS, NAME, Dropout, Units, Within
 from bayes_asr.config.stack import StackLayer, complete, read_stack
 from bayes_asr.config.training_keys import TrainConfig
@@ -57,6 +57,7 @@ class ModelConfig:
     input_init: Literal["xavier", "uniform"]
     stack: tuple[Mapping[str, Any], ...]
     heads: Mapping[str, str]
+    decoder: DecoderConfig
     kinds: KindsConfig
 
     def __post_init__(self) -> None:
@@ -82,7 +83,7 @@ class ModelConfig:
             described = vars(complete(getattr(self.kinds, kind), given))
             check_first_epoch("dropout", described.get("dropout"))
             return described
-        others = ("layers", "stack", "heads", "kinds")
+        others = ("layers", "stack", "heads", "decoder", "kinds")
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
         if given.get("unit", self.unit) != self.unit:  # whose options are not of that unit
             plain = {"form": None, "activation": None, "activation_trains": ()}
@@ -138,6 +139,7 @@ class RecipeConfig:
     """How run.sh prepares the data of a recipe, and by what it knows its corpus."""
 
     offers: tuple[Literal["corpus", "dim", "force"], ...]
+    options: tuple[str, ...]
     source: str | None
     known_by: tuple[str, ...]
 
@@ -187,8 +189,13 @@ class Config:
                 f"train.criterion is {self.train.criterion}, which wants data.chain; make its tree"
                 " and graph by bayes-asr gmm chain-tree, and name their folder there"
             )
-        if self.data.classes:
+        if self.data.labels_of_utterances:
             self._refuse_labels_of_frames()
+        if self.data.sequences and self.train.max_frames:
+            raise InputError(
+                f"train.max_frames is {self.train.max_frames}, but which of the labels of"
+                " data.sequences a piece of an utterance has is not known; set it to 0"
+            )
         learnt = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:
             if name not in learnt:
@@ -199,7 +206,10 @@ class Config:
                 )
 
     def _refuse_labels_of_frames(self) -> None:
-        for key, given in (
+        key, file = "data.classes", self.data.classes
+        if self.data.sequences:
+            key, file = "data.sequences", self.data.sequences
+        for other, given in (
             ("data.train.labels", self.data.train.label_names),
             ("train.target_weights", self.train.target_weights),
             ("data.train.lattices", self.data.train.lattices),
@@ -207,8 +217,8 @@ class Config:
         ):
             if given:
                 raise InputError(
-                    f"{key} is of labels of frames, but data.classes = {self.data.classes} has one"
-                    " an utterance; set one of the two"
+                    f"{other} is of labels of frames, but {key} = {file} is of utterances; set one"
+                    " of the two"
                 )
 
     def save(self, path: Path) -> None:

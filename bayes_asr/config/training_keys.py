@@ -136,6 +136,7 @@ class TrainConfig:
     max_gradient_norm: Annotated[float, Within(1e-6, 1e9)]
     monophone_weight: Weight
     target_weights: Mapping[str, Weight]
+    teacher_forcing: Share | Mapping[Count, Share]
     freeze_activations: Annotated[int, Within(0, 100_000)]
     noise: Annotated[float, Within(0, 10)]
     tempo: Annotated[float, Within(0, 0.5)]
@@ -212,7 +213,7 @@ class TrainConfig:
                 )
 
     def _check_epochs(self) -> None:
-        for key in ("batch_sequences", "max_frames"):
+        for key in ("batch_sequences", "max_frames", "teacher_forcing"):
             check_first_epoch(f"train.{key}", getattr(self, key))
         if self.learning_rates:
             check_first_epoch("train.learning_rates", self.learning_rates)

@@ -1,14 +1,15 @@
-"""The classes of the utterances of data directories, and their lengths by their features."""
+"""What data directories say of utterances, not of frames, and their lengths by their features."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there
 from bayes_asr.tables.ark import read_matrix, read_shape
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.scp import is_pipe
-from bayes_asr.tables.text import DataDir, read_mapping
+from bayes_asr.tables.text import DataDir, read_mapping, read_text
 from bayes_asr.targets.classes import Classes, JoinedClasses
+from bayes_asr.targets.sequences import Sequences, join_sequences
 
 
 def open_classes(
@@ -18,26 +19,51 @@ def open_classes(
 
     Lengths are by the headers of the features: frames of piped ones are read.
     """
-    parts = [_open_one(file, directory, names, open_pipe) for directory in directories]
+
+    def open_one(data: DataDir) -> Classes:
+        path = data.path / file
+        if not is_there(path):
+            raise InputError(
+                f"{path} is missing; write the class of each utterance into it, `utterance class` a"
+                " line, or name another file as data.classes"
+            )
+        given = read_mapping(path)
+        return Classes(data.path, given, _count_frames(data, given, open_pipe), names)
+
+    parts = [open_one(directory) for directory in directories]
     return parts[0] if len(parts) == 1 else JoinedClasses(parts, names)
 
 
-def _open_one(
-    file: str, data: DataDir, names: Sequence[str], open_pipe: OpenPipe | None
-) -> Classes:
-    path = data.path / file
-    if not is_there(path):
-        raise InputError(
-            f"{path} is missing; write the class of each utterance into it, `utterance class` a"
-            " line, or name another file as data.classes"
-        )
+def open_sequences(
+    file: str, directories: Sequence[DataDir], names: Sequence[str], open_pipe: OpenPipe | None
+) -> Sequences:
+    """The labels in `file` of each data directory; names: the vocabulary, if there is one.
 
-    def count_frames(utt: str, where: str) -> int:
+    Lengths as of `open_classes`.
+    """
+
+    def open_one(data: DataDir) -> Sequences:
+        path = data.path / file
+        if not is_there(path):
+            raise InputError(
+                f"{path} is missing; write the labels of each utterance into it, `utterance label"
+                " label ...` a line, or name another file as data.sequences"
+            )
+        given = read_text(path)
+        return Sequences(data.path, given, _count_frames(data, given, open_pipe), names)
+
+    return join_sequences([open_one(directory) for directory in directories], names)
+
+
+def _count_frames(
+    data: DataDir, wanted: Container[str], open_pipe: OpenPipe | None
+) -> dict[str, int]:
+    """The frames of each utterance that is wanted and has features."""
+
+    def count(utt: str, where: str) -> int:
         if is_pipe(where):
             return len(read_matrix(where, utt, open_pipe=open_pipe))
         return read_shape(where, utt)[0]
 
-    given = read_mapping(path)
     feats = (data.feats or {}).items()
-    lengths = {utt: count_frames(utt, where) for utt, where in feats if utt in given}
-    return Classes(data.path, given, lengths, names)
+    return {utt: count(utt, where) for utt, where in feats if utt in wanted}

@@ -10,7 +10,7 @@ from typing import Any
 from bayes_asr.catalogue import CRITERIA
 from bayes_asr.config import Config, DataConfig, LabelledSetConfig
 from bayes_asr.corpus.alignments_index import index_alignments, open_labels
-from bayes_asr.corpus.classified import open_classes
+from bayes_asr.corpus.classified import open_classes, open_sequences
 from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.label_sets import check_labels, check_lengths, join_labels, name_targets
 from bayes_asr.corpus.labelled import LabelledSet
@@ -25,7 +25,6 @@ from bayes_asr.tables.joined import check_statistics, join_data_dirs
 from bayes_asr.tables.sorted import split_table
 from bayes_asr.tables.text import DataDir, read_data_dir
 from bayes_asr.targets.alignments import Alignments, JoinedAlignments, check_transitions
-from bayes_asr.targets.classes import CLASSES
 from bayes_asr.targets.labels import Labels
 
 CHAIN = "tree and graph of LF-MMI"
@@ -176,9 +175,9 @@ def open_sets(
 def _is_labelled(config: Config, some: LabelledSetConfig) -> bool:
     """Whether a set has labels of its own."""
     candidates = (*some.alignments, *some.alignments_all_of)
-    if config.data.classes:
+    if file := config.data.labels_of_utterances:
         folders = (*some.features, *some.features_all_of)
-        candidates = tuple(f"{folder}/{config.data.classes}" for folder in folders)
+        candidates = tuple(f"{folder}/{file}" for folder in folders)
     return any((Path(config.data.dir) / path).exists() for path in candidates)
 
 
@@ -191,11 +190,12 @@ def open_set(
 ) -> LabelledSet:
     """Open all streams and label sets of a set, and report which utterances lack any of them.
 
-    like: the set whose classes are those of this one.
+    like: the set whose classes, or vocabulary, are those of this one.
     """
     directories = locate_all(config, name, "features")
     paths, alignments = _open_first_labels(config, name, directories, open_pipe, index, like)
-    kept = None if config.data.classes else index  # classes have their lengths of the features
+    # Labels of utterances have their lengths of the features.
+    kept = None if config.data.labels_of_utterances else index
     read = partial(index_utterances, index=kept) if kept else list_utterances
 
     def list_all(places: Sequence[Path]) -> list[Listing]:
@@ -209,14 +209,12 @@ def open_set(
     found = join_listings(listings)
     streams = {FEATURES: _open_features(config, FEATURES, found.data, open_pipe)}
     report("features", directories, found.without_features)
-    report("class" if config.data.classes else "alignment", paths, found.without_alignment)
+    learnt = _say_learnt(config, name)
+    report(learnt[0], paths, found.without_alignment)
     if not found.lengths:
-        said = "a class in", "classes", "data.classes"
-        if not config.data.classes:
-            said = "an alignment in", "alignments", f"data.{name}.alignments"
         raise InputError(
-            f"{name}: none of the {found.total} utterances of {_join(directories)} has {said[0]}"
-            f" {_join(paths)}; name the {said[1]} of these utterances as {said[2]}"
+            f"{name}: none of the {found.total} utterances of {_join(directories)} has"
+            f" {learnt[1]} in {_join(paths)}; name those of these utterances as {learnt[2]}"
         )
     lengths = found.lengths
     for stream in config.data.train.stream_names:
@@ -245,15 +243,25 @@ def _open_first_labels(
     index: Index | None,
     like: LabelledSet | None,
 ) -> tuple[list[Path], Labels]:
-    """The alignments of a set, or its classes, and where they are."""
-    if file := config.data.classes:
+    """The alignments of a set, or its labels of utterances, and where they are."""
+    if file := config.data.labels_of_utterances:
         tables = _read_data_dirs(config, directories, open_pipe).parts
-        names = like.targets[CLASSES].names if like else ()
-        found = open_classes(file, tables, names, open_pipe)
+        names = next(iter(like.targets.values())).names if like else ()
+        how = file, tables, names, open_pipe
+        found = open_classes(*how) if config.data.classes else open_sequences(*how)
         return [path / file for path in directories], found
     paths = locate_all(config, name, "alignments")
     aligned = [index_alignments(path, index) if index else Alignments(path) for path in paths]
     return paths, aligned[0] if len(aligned) == 1 else JoinedAlignments(aligned)
+
+
+def _say_learnt(config: Config, name: str) -> tuple[str, str, str]:
+    """What the utterances of a set are to have, the same with its article, and the key of it."""
+    if config.data.classes:
+        return "class", "a class", "data.classes"
+    if config.data.sequences:
+        return "labels", "labels", "data.sequences"
+    return "alignment", "an alignment", f"data.{name}.alignments"
 
 
 def _join(places: Sequence[Path]) -> str:

@@ -25,7 +25,7 @@ from bayes_asr.doctor.check import (
 from bayes_asr.features.front_end import FEATURES
 from bayes_asr.features.streams import check_headers, say_stream
 from bayes_asr.nn.layer import Layer
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.network import build_network
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.train.components import (
     architecture,
@@ -64,7 +64,7 @@ def check_corpus(
         checks.append(_check_precision(config.train))
         checks += _estimate_resources(config, train, dev, out)
         if config.train.init_from:
-            begin_from(config.train.init_from, AcousticModel(**plan))
+            begin_from(config.train.init_from, build_network(plan))
     for name in ("train", "dev", "test"):
         with collect_messages(checks, f"{name} set"):
             checks.extend(_check_set(config, name, open_pipe))
@@ -120,7 +120,7 @@ def _estimate_resources(
     plan = plan_network(config, train)
     outputs = plan["heads"]
     with torch.device("meta"):  # counted, not made
-        model = AcousticModel(**plan)
+        model = build_network(plan)
     weights = 4 * sum(p.numel() for p in model.parameters())
     of_epochs = config.train.batch_sequences
     sequences = max(of_epochs.values()) if isinstance(of_epochs, Mapping) else of_epochs

@@ -36,7 +36,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.features.stored import Features
 from bayes_asr.features.streams import check_dimensions, say_stream
 from bayes_asr.files import is_there
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.network import build_network
 from bayes_asr.runs.tensorboard import check_available
 from bayes_asr.score.glm import find_glm, read_glm
 from bayes_asr.score.nist import read_stm
@@ -44,7 +44,6 @@ from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.text import read_symbols, read_text
-from bayes_asr.targets.classes import CLASSES
 from bayes_asr.train.components import architecture, target_weights
 
 DECODED = ("dev", "test")  # sets
@@ -126,7 +125,7 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
     decoded, outputs = next(iter(target_weights(config))), _count_outputs(config, open_pipe)
     heads = {**dict.fromkeys(target_weights(config), 1), decoded: outputs}
     with torch.device("meta"):  # counted, not made
-        network = AcousticModel(**architecture(config.model, sizes, heads))
+        network = build_network(architecture(config.model, sizes, heads))
     needed = CHECKPOINTS * 4 * sum(p.numel() for p in network.parameters())
     free = shutil.disk_usage(out).free
     if needed > free:
@@ -140,8 +139,8 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
 
 def _count_outputs(config: Config, open_pipe: OpenPipe | None) -> int:
     """How many outputs the first head has."""
-    if config.data.classes:
-        return open_set(config, "train", open_pipe).targets[CLASSES].size
+    if config.data.labels_of_utterances:
+        return next(iter(open_set(config, "train", open_pipe).targets.values())).size
     return _read_model(config)[1].num_pdfs
 
 
@@ -169,8 +168,8 @@ def _look_at_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Ite
 
 
 def _look_at_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
-    if config.data.classes:
-        return  # there is nothing to decode
+    if config.data.labels_of_utterances:
+        return  # no graph is decoded with
     trouble = choose_decoder("embedded", Path(), "").find_trouble()
     if trouble:
         raise InputError(trouble)

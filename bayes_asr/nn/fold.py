@@ -24,6 +24,7 @@ def fold(model: AcousticModel) -> AcousticModel:
         list(reads) == [name] for reads, name in zip(model.reads[1:], model.names, strict=False)
     ]
     kinds = {described["kind"] for described in model.architecture["layers"]}
+    model.check_frames_labelled()
     if kinds != {"recurrent"} or not all(stacked) or any(model.residual) or model.reads_lower:
         raise InputError("only networks of unit mlp, one layer on the other, can be folded")
     heads = [head for head in model.heads if isinstance(head, nn.Linear)]

@@ -23,6 +23,7 @@ class Layer(nn.Module):
 
     outputs: int
     stride: int = 1  # it computes the frames 0, stride, 2 stride, ... of each sequence
+    directions: int = 1  # of time, whose states it hands on side by side
     looks_ahead: bool = False  # whether it needs whole sequences, so that it cannot `advance`
     unrolled: bool = False  # whether it computes one frame after the other
     steady: bool = False  # whether it can compute the same bits in any company: `Linear.steady`

@@ -1,7 +1,7 @@
 """The acoustic model: layers from streams of features, and heads on them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,8 @@ class AcousticModel(nn.Module):
     Behind layers with a stride, layers compute fewer frames. Where a layer also reads what has more
     of them, and at heads, what each frame has is repeated up to the next (`Frames.hold`).
     """
+
+    writes_sequences: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -278,6 +280,14 @@ class AcousticModel(nn.Module):
             return parts[0]
         return sum(parts[1:], parts[0]) if self.sums[number] else torch.cat(parts, 1)
 
+    def check_frames_labelled(self) -> None:
+        """InputError for a network that writes sequences, where outputs of frames are wanted."""
+        if self.writes_sequences:
+            raise InputError(
+                "this network has no outputs of frames: it writes sequences of labels, which"
+                " bayes-asr generate RUN does"
+            )
+
     @property
     def parts(self) -> dict[str, nn.Module]:
         """Layers and heads by name."""
@@ -330,6 +340,14 @@ class AcousticModel(nn.Module):
     def log_posteriors(self, hidden: Tensor) -> Tensor:
         """Log-posteriors of the pdfs [T, P] by what the heads read [T, H]."""
         return torch.log_softmax(self.heads[0](hidden), dim=-1)
+
+
+def build_network(architecture: Mapping[str, Any]) -> AcousticModel:
+    """The network of these arguments: one with a decoder, where they have its options."""
+    decodes = "decoder" in architecture
+    kind = find("nn.encoder_decoder:EncoderDecoder") if decodes else AcousticModel
+    built: AcousticModel = kind(**architecture)
+    return built
 
 
 def describe_layers(

@@ -16,6 +16,7 @@ def take_head(model: AcousticModel, name: str) -> AcousticModel:
     It shares the weights, as that of `take_layer`.
     """
     _check_known("head", name, model.outputs)
+    model.check_frames_labelled()
     return _take(model, model.head_layers[model.outputs.index(name)], [name])
 
 

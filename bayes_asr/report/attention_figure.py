@@ -1,7 +1,10 @@
 """How much the frames of an utterance weigh, over time, above their features."""
 
+from collections.abc import Sequence
+
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bayes_asr.errors import printable
@@ -24,13 +27,43 @@ def draw_attention(utt: str, features_TF: np.ndarray, weights_T: np.ndarray) -> 
     above.set_ylabel("weight / mean")
     above.set_ylim(bottom=0)
     above.set_title(printable(utt), fontsize=10)
-    below.imshow(
+    _draw_features(below, features_TF)
+    return figure
+
+
+def draw_alignment(
+    utt: str, features_TF: np.ndarray, labels: Sequence[str], weights_LM: np.ndarray
+) -> Figure:
+    """The weights of the frames for each label and, last, for the end, above the features.
+
+    weights_LM: of the M frames that a decoder looks at, which are T or fewer.
+    """
+    figure = Figure(figsize=(9, 2.5 + 0.16 * len(weights_LM)), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(0.16 * len(weights_LM), 2.0))
+    L, M = weights_LM.shape
+    stride = -(-len(features_TF) // M)
+    above.imshow(
+        weights_LM,
+        aspect="auto",
+        cmap="Blues",
+        vmin=0,
+        interpolation="nearest",
+        extent=(0, M * stride / FRAMES_PER_SECOND, L, 0),
+    )
+    above.set_yticks(np.arange(L) + 0.5, [*map(printable, labels), "end"], fontsize=8)
+    above.set_title(printable(utt), fontsize=10)
+    _draw_features(below, features_TF)
+    return figure
+
+
+def _draw_features(axes: Axes, features_TF: np.ndarray) -> None:
+    T, F = features_TF.shape
+    axes.imshow(
         features_TF.T,
         origin="lower",
         aspect="auto",
         cmap="magma",
-        extent=(0, T / FRAMES_PER_SECOND, 0, features_TF.shape[1]),
+        extent=(0, T / FRAMES_PER_SECOND, 0, F),
     )
-    below.set_xlabel("time / s")
-    below.set_ylabel("feature")
-    return figure
+    axes.set_xlabel("time / s")
+    axes.set_ylabel("feature")

@@ -12,7 +12,7 @@ from torch import Tensor
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.files import is_there
-from bayes_asr.nn.network import AcousticModel, upgrade_architecture
+from bayes_asr.nn.network import AcousticModel, build_network, upgrade_architecture
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.combination import FILE as COMBINATION
 from bayes_asr.runs.configuration import check_is_run, read_configuration
@@ -26,7 +26,7 @@ class TrainedNetwork:
     the pdfs, float64 [P]; other_log_priors: those of the other heads, by name, which runs of
     version 0.1 lack; speakers: the parameters of activations that each speaker has instead of the
     model's own, by the names of `AcousticModel.activation_parameters`; classes: what the outputs of
-    the first head are called, where utterances are classified.
+    the first head are called, where utterances are classified, or the vocabulary of a decoder.
     """
 
     model: AcousticModel
@@ -52,7 +52,7 @@ class TrainedNetwork:
     def of_content(cls, content: Mapping[str, Any]) -> "TrainedNetwork":
         """The one whose `content` this is, in no more memory than its weights take."""
         with torch.device("meta"):  # however large the network is said to be
-            model = AcousticModel(**content["architecture"])
+            model = build_network(content["architecture"])
         model.load_state_dict(content["model"], assign=True)
         front_ends = unpack_front_ends(content["front_ends"])
         sizes = {name: front_end.size for name, front_end in front_ends.items()}

@@ -1,5 +1,6 @@
 """Scores of decoded sets: the LM weight and the penalty are picked on dev, test is only read."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,17 +21,24 @@ from bayes_asr.tables.text import read_mapping, read_text
 Text = Mapping[str, Sequence[str]]
 Weights = tuple[float, float]
 """LM weight and insertion penalty."""
+UNWEIGHTED: Weights = (math.nan, math.nan)
+"""Of what was written without them."""
 
 _HYPOTHESES = re.compile(r"words\.lmwt([\d.]+(?:e[+-]\d+)?)\.wip(-?\d+\.\d+)\.txt")
 
 
 @dataclass(frozen=True)
 class SetPaths:
-    """One set: its reference `text`, its folder of hypotheses, and who speaks, where known."""
+    """One set: its reference `text`, its folder of hypotheses, and who speaks, where known.
+
+    weighted: whether there are hypotheses at several LM weights, of a graph; else there is one,
+    `words.txt`, which a decoder has written.
+    """
 
     reference: Path
     decode: Path
     utt2spk: Path | None = None
+    weighted: bool = True
 
 
 def find_hypotheses(decode: Path) -> dict[Weights, Path]:
@@ -106,7 +114,9 @@ class TextSweep:
 
     def __init__(self, name: str, paths: SetPaths, costs: Costs, phones: PhoneMap) -> None:
         self.name, self.costs, self._phones = name, costs, phones
-        self.files = find_hypotheses(paths.decode)
+        self.files = {UNWEIGHTED: paths.decode / "words.txt"}
+        if paths.weighted:
+            self.files = find_hypotheses(paths.decode)
         self.weights: Sequence[Weights] = list(self.files)
         self.reference = self._read(paths.reference)
         self.speakers = read_mapping(paths.utt2spk) if paths.utt2spk else {}
@@ -233,7 +243,8 @@ def score_sweeps(
                     convention.name,
                     convention.optional,
                     costs,
-                    *weights,
+                    None if math.isnan(weights[0]) else weights[0],
+                    None if math.isnan(weights[1]) else weights[1],
                     sweep.utterances(weights, convention),
                     glm,
                     sweep.unknown(convention),

@@ -25,15 +25,15 @@ class Plan:
     """The variables of run.sh: these, and what the last three are made of.
 
     recipe_dir: the recipe's folder; builds_on: those of the recipes that have what it lacks;
-    data_dir: what is trained on; classifies: whether utterances are classified, not decoded;
-    notices: what to know before it begins; changed: says that stage 0
-    is no longer complete, if so.
+    data_dir: what is trained on; recognisers: the verb by which each system says what it hears,
+    `decode`, `classify` or `generate`; notices: what to know before it begins; changed: says that
+    stage 0 is no longer complete, if so.
     """
 
     recipe_dir: str
     builds_on: tuple[str, ...]
     data_dir: str
-    classifies: bool
+    recognisers: tuple[str, ...]
     notices: tuple[str, ...]
     changed: str
     options: Options
@@ -69,7 +69,7 @@ def make_plan(options: Options, root: Path) -> Plan:
         recipe_dir=recipe.folder,
         builds_on=recipe.builds_on,
         data_dir=options.kaldi_dir or options.out,
-        classifies=load_section("data", [Path(file) for file in own]).classes is not None,
+        recognisers=tuple(_choose_recognisers(options, own, systems)),
         notices=tuple(dict.fromkeys(notices)),
         changed=_say_change(options, preparation),
         options=options,
@@ -94,6 +94,14 @@ def check_settings(options: Options, recipe: Sequence[str], systems: Systems) ->
         files = [Path(file) for file in (*recipe, *filter(None, [system]), *options.config)]
         load(files, options.set)
         yield from describe_changes(files)
+
+
+def _choose_recognisers(options: Options, recipe: Sequence[str], systems: Systems) -> Iterator[str]:
+    """The verb of each system, by what its network learns."""
+    for system in systems.system_files or ("",):
+        files = [Path(file) for file in (*recipe, *filter(None, [system]), *options.config)]
+        data = load_section("data", files)
+        yield "classify" if data.classes else "generate" if data.sequences else "decode"
 
 
 def _say_change(options: Options, preparation: Preparation) -> str:

@@ -37,7 +37,7 @@ def plan_preparation(options: Options, recipe: Recipe, root: Path) -> Preparatio
     """Decide what stages 0 to 2 run: nothing with --kaldi-dir."""
     if options.kaldi_dir:
         return Preparation()
-    command = ["python", recipe.file("prepare.py"), "--out", options.out]
+    command = ["python", recipe.file("prepare.py"), "--out", options.out, *recipe.options]
     command += ["--corpus", options.corpus] if options.corpus else []
     command += ["--force"] if options.force and "force" in recipe.offers else []
     if not recipe.has(GMM_SETTINGS):

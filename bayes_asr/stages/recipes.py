@@ -20,7 +20,9 @@ def find_recipe(named: str, root: Path) -> Recipe:
     section = load_section("recipe", [config])
     built_on = tuple(map(str, find_recipe_folders(config)[1:]))
     source = section.source or ""
-    return replace(recipe, offers=section.offers, builds_on=built_on, source=source)
+    return replace(
+        recipe, offers=section.offers, options=section.options, builds_on=built_on, source=source
+    )
 
 
 def recognise_corpus(corpus: Path, chosen: Recipe, root: Path) -> Iterator[str]:

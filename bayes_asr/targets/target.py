@@ -11,14 +11,15 @@ import numpy as np
 class Target:
     """Labels of utterances, whole numbers from 0, or what else a criterion reads of them.
 
-    labels: of an utterance, one for each frame [T], one for all of it [1], or a value of any kind
-    that the criterion gets as it is, as `per` says; size: how many different labels there are;
+    labels: of an utterance, one for each frame [T], one for all of it [1], a sequence of any length
+    [L] that a decoder ends by the label 0, or a value of any kind that the criterion gets as it is,
+    as `per` says; size: how many different labels there are;
     names: what they are called, where they have names.
     """
 
     labels: Callable[[str], Any]
     size: int
-    per: Literal["frame", "utterance", "value"] = "frame"
+    per: Literal["frame", "utterance", "sequence", "value"] = "frame"
     names: tuple[str, ...] = ()
 
     def count(self, utterances: Iterable[str]) -> np.ndarray:

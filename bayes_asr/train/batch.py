@@ -1,7 +1,7 @@
 """Batches as tensors."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,12 @@ from bayes_asr.corpus.pieces import find_piece
 from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.features.perturbation import perturb
 from bayes_asr.features.spec_augment import Masks
+from bayes_asr.nn.decoder import END, Told
 from bayes_asr.nn.frames import Frames, pack
 from bayes_asr.processes import group
 
 CPU = torch.device("cpu")
+TOLD = 1  # tells these random numbers apart from those of the features
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,15 @@ class Batch:
     """Some utterances, packed.
 
     streams: features [N, F] by name; targets: labels by name, of frames [N] or of utterances [B],
-    or lists of values of utterances; keys_B: one integer for each utterance, from which its dropout
-    masks are made.
+    those that a decoder writes (`told`), or lists of values of utterances; keys_B: one integer for
+    each utterance, from which its dropout masks are made; told: what a decoder is told.
     """
 
     streams: Mapping[str, Tensor]
     frames: Frames
     targets: Mapping[str, Any]
     keys_B: Tensor
+    told: Told | None = None
 
     @property
     def labels(self) -> int:
@@ -56,6 +59,7 @@ class Loader:
     noise, tempo: see `perturb`; masks: what is hidden afterwards. What these do depends on (seed,
     epoch, utterance) only. shifts: of how many frames the network has outputs of one; where it is
     more than 1, an utterance is shifted by another number of frames in each epoch.
+    teacher_forcing: share of the labels that a decoder is told, drawn likewise.
     keep: what normalised features are held in memory as, if not `none`: float32 or float16.
     device: where the batch is to be; a GPU gets it while it computes another one.
     """
@@ -70,15 +74,18 @@ class Loader:
     tempo: float = 0.0
     masks: Masks | None = None
     shifts: int = 1
+    teacher_forcing: float = 1.0
     keep: str = "none"
     device: torch.device = CPU
 
     def __call__(self, utterances: list[str]) -> Batch:
         """The batch of these utterances, as far as they are this process'."""
         utterances = group.take_share(utterances, self.lengths or self.data.lengths)
+        written = [name for name in self.targets if self.data.targets[name].per == "sequence"]
         if not utterances:
             sizes = {name: self.front_ends[name].size for name in self.data.streams}
-            return empty_batch(sizes, self.targets, self.device)
+            empty = empty_batch(sizes, self.targets, self.device)
+            return replace(empty, told=Told(empty.keys_B, empty.frames, []) if written else None)
         keys = [key_of(self.seed, self.epoch, utt) for utt in utterances]
         read = [self._read(utt, key) for utt, key in zip(utterances, keys, strict=True)]
         packed = {name: pack([streams[name] for streams, _ in read]) for name in self.data.streams}
@@ -86,12 +93,18 @@ class Loader:
         targets = {
             name: self._pack_target(name, [labels[name] for _, labels in read], order)
             for name in self.targets
+            if name not in written
         }
+        told = None
+        for name in written:
+            told = self._tell([labels[name] for _, labels in read], order, keys)
+            targets[name] = told.labels_N
         return Batch(
             {name: _move(x_NF, self.device) for name, (x_NF, _, _) in packed.items()},
             Frames(frames.lengths, self.device),
             targets,
             _move(torch.tensor(keys)[order], self.device),
+            told,
         )
 
     def _read(self, name: str, key: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -146,6 +159,22 @@ class Loader:
         if per == "value":
             return [labels[place] for place in order]
         return _move(pack(labels)[0] if per == "frame" else torch.cat(labels)[order], self.device)
+
+    def _tell(self, labels: list[Tensor], order: list[int], keys: list[int]) -> Told:
+        """What a decoder is told of utterances whose places in the batch are `order`."""
+        end = torch.tensor([END])
+        packed, steps, by_length = pack([torch.cat((labels[place], end)) for place in order])
+        forced = None
+        if self.teacher_forcing < 1:
+            drawn = [self._draw(keys[place], len(labels[place]) + 1) for place in order]
+            forced = _move(pack(drawn)[0], self.device)
+        steps = Frames(steps.lengths, self.device)
+        return Told(_move(packed, self.device), steps, by_length, forced)
+
+    def _draw(self, key: int, count: int) -> Tensor:
+        """Which of so many labels are told."""
+        drawn = np.random.default_rng((key % 2**64, TOLD)).random(count)
+        return torch.from_numpy(drawn < self.teacher_forcing)
 
 
 def empty_batch(

@@ -18,18 +18,19 @@ from bayes_asr.nn.frames import say_stride
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.network import AcousticModel, describe_layers
 from bayes_asr.targets.classes import CLASSES
+from bayes_asr.targets.sequences import SEQUENCE
 from bayes_asr.train.optimizers import FACTOR, Optimizers
 from bayes_asr.train.shapes import check_heads, describe_stack
 
 XENT = "xent"
 """The head that lattice-free MMI trains by cross entropy."""
 
-NOT_OF_A_LAYER = ("layers", "units", "stack", "heads", "kinds")
+NOT_OF_A_LAYER = ("layers", "units", "stack", "heads", "decoder", "kinds")
 """Keys of `model` that no layer of the short form has."""
 
 
 def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
-    """The arguments of the AcousticModel that a configuration makes for a training set."""
+    """The arguments of `build_network` that a configuration makes for a training set."""
     first = data.prepare(min(data.lengths))
     streams = {name: matrix.shape[1] for name, matrix in first.items()}
     heads = {}
@@ -51,7 +52,7 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
 def architecture(
     config: ModelConfig, streams: Mapping[str, int], heads: Mapping[str, int], epoch: int = 1
 ) -> dict[str, Any]:
-    """The arguments of AcousticModel, as plain values for the checkpoint.
+    """The arguments of `build_network`, as plain values for the checkpoint.
 
     streams: size of what the network reads, by stream; heads: outputs by target; epoch: whose
     dropout its layers have.
@@ -69,6 +70,7 @@ def architecture(
         "heads": dict(heads),
         **({"head_reads": dict(config.heads)} if config.heads else {}),
         **({"of_utterances": [CLASSES]} if CLASSES in heads else {}),
+        **({"decoder": dict(vars(config.decoder))} if SEQUENCE in heads else {}),
     }
 
 
@@ -115,6 +117,8 @@ def target_weights(config: Config) -> dict[str, float]:
     """What a network learns, and how much the loss of each counts; the first one is decoded."""
     if config.data.classes:
         return {CLASSES: 1.0}
+    if config.data.sequences:
+        return {SEQUENCE: 1.0}
     if CRITERIA[config.train.criterion].chain:
         second = config.train.chain.xent_regularize
         return {"pdfs": 1.0, **({XENT: second} if second else {})}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.config import at_epoch
+from bayes_asr.config.epochs import between_epochs
 from bayes_asr.corpus.batches import batches_of, in_order, read_ahead
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.pieces import cut
@@ -17,6 +18,7 @@ from bayes_asr.errors import needing_memory
 from bayes_asr.features.spec_augment import Masks
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
+from bayes_asr.nn.encoder_decoder import EncoderDecoder
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.processes import group
 from bayes_asr.progress import Progress
@@ -26,6 +28,7 @@ from bayes_asr.train.components import plan_dropout
 from bayes_asr.train.step import NotFiniteError, Step
 from bayes_asr.train.totals import Totals, Validated
 from bayes_asr.train.training import DivergedError, Training
+from bayes_asr.train.writing import count_errors_of_writing
 
 DEV_SEQUENCES = 32  # utterances that a process validates at once
 
@@ -68,6 +71,7 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
         lengths=lengths,
         noise=options.noise,
         tempo=options.tempo,
+        teacher_forcing=between_epochs(options.teacher_forcing, epoch),
         masks=Masks(**vars(masks)) if masks.time_masks or masks.frequency_masks else None,
         shifts=options.output_stride,
     )
@@ -240,15 +244,19 @@ def _compute(
     """
     cost = criterion(_outputs(model, batch, step), batch.targets, labels)
     norm = step(cost.objective) if step else 0.0
+    if not step and isinstance(model, EncoderDecoder) and batch.told:
+        wrong = count_errors_of_writing(model, batch.streams, batch.frames, batch.told)
+        return cost.loss.item(), wrong, norm
     return cost.loss.item(), int(cost.errors), norm
 
 
 def _outputs(model: AcousticModel, batch: Batch, step: Step | None) -> dict[str, Tensor]:
     """Logits of the heads; only training has dropout, and products in bfloat16."""
+    told = () if batch.told is None else (batch.told,)
     if not step:
-        return model(batch.streams, batch.frames)
+        return model(batch.streams, batch.frames, None, *told)
     with torch.autocast(batch.device.type, torch.bfloat16, enabled=step.bfloat16):
-        return model(batch.streams, batch.frames, batch.keys_B)
+        return model(batch.streams, batch.frames, batch.keys_B, *told)
 
 
 def _show(progress: Progress, totals: Totals) -> None:

@@ -29,6 +29,7 @@ def adapt(
     in evaluation, and is left as it was. InputError where its activations have no parameters.
     """
     model = network.model
+    model.check_frames_labelled()
     parameters = model.activation_parameters
     if not parameters:
         raise InputError(

@@ -45,6 +45,7 @@ def measure_reach(
     of the middle.
     """
     model = network.model
+    model.check_frames_labelled()
     if model.output_stride > 1:
         raise InputError(
             f"this network has outputs of {say_stride(model.output_stride)}, and was trained"

@@ -20,7 +20,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import settle
 from bayes_asr.lock import Lock, alone_in
 from bayes_asr.log import LOGGER
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.network import build_network
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import note_signals
 from bayes_asr.runs import checkpoint, record, state, tensorboard
@@ -141,7 +141,7 @@ def _begin(
         _check_sizes(saved["architecture"], architecture, run)
     inputs, surveys = group.from_first(lambda: _look_at_data(saved, data, dev, index))
     torch.manual_seed(config.seed)
-    model = AcousticModel(**architecture).to(device)
+    model = build_network(architecture).to(device)
     group.pool_statistics(model)
     beginning = Beginning() if saved else begin_from(begin, model)
     begun = unpack_front_ends(saved["front_ends"]) if saved else beginning.front_ends

@@ -11,7 +11,7 @@ import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come whil
 # isort: split
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +45,7 @@ from bayes_asr.targets.marks import (
     write_alignments,
 )
 
-PER_SPEAKER = {"train": 24, "dev": 12, "test": 12}
+PER_SPEAKER = {"train": 24, "dev": 12, "test": 12}  # by default
 PHONE_IDS = {phone: number for number, phone in enumerate(PHONES, 1)}
 
 
@@ -63,11 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("exp/mini"), help="default %(default)s")
     parser.add_argument("--seed", type=int, default=1, help="of voices, sentences and noise")
     parser.add_argument("--dim", type=int, default=40, help="mel bands (default %(default)s)")
+    parser.add_argument(
+        "--per-speaker",
+        type=int,
+        default=PER_SPEAKER["train"],
+        help="training sentences of each of 20 speakers (default %(default)s)",
+    )
     parser.add_argument("--force", action="store_true", help="prepare again what is complete")
     args = parser.parse_args(argv)
-    recipe = {"seed": args.seed, "dim": args.dim, "version": version()}
+    counts = PER_SPEAKER | {"train": args.per_speaker}
+    recipe = {"seed": args.seed, "dim": args.dim, "sentences": counts, "version": version()}
     return prepare_once(
-        lambda: prepare(args.out, args.seed, args.dim),
+        lambda: prepare(args.out, args.seed, args.dim, counts),
         *(args.out, parser.prog, recipe),
         force=args.force,
     )
@@ -79,14 +86,17 @@ def version() -> int:
     return checksum(files)
 
 
-def prepare(out: Path, seed: int, bands: int) -> None:
-    """Write the whole corpus below `out`, with features of so many mel bands."""
+def prepare(out: Path, seed: int, bands: int, sentences: Mapping[str, int] = PER_SPEAKER) -> None:
+    """Write the whole corpus below `out`, with features of so many mel bands.
+
+    sentences: how many each speaker of a set says.
+    """
     missing = find_missing("mini")
     if missing:  # said before a minute of synthesis
         raise InputError(f"the recipe needs packages: pip install {' '.join(missing)}")
     synthesiser = Synthesiser(seed)
     sets = {}
-    for name, count in PER_SPEAKER.items():
+    for name, count in sentences.items():
         spoken = list(utterances(name, synthesiser, count, seed))
         directory = out.resolve() / "data" / name
         write_data(out.resolve() / "wav", directory, spoken)

@@ -88,6 +88,25 @@ def test_recipe_alone_prepares_all_that_it_offers(plan: Planner, root: Path) -> 
     assert (made.prepared, made.kaldi, made.gmm, made.without_kaldi) == ((), (), (), "")
 
 
+def test_each_system_is_recognised_with_by_the_verb_of_what_it_learns(
+    plan: Planner, root: Path
+) -> None:
+    pair = root / "conf/experiments/pair"
+    assert plan("--recipe=made", "--experiment=pair").recognisers == ("decode", "decode")
+    (pair / "lstm.yaml").write_text("data: {sequences: text}")
+    assert plan("--recipe=made", "--experiment=pair").recognisers == ("decode", "generate")
+    (root / "recipes/made/config.yaml").write_text("data: {classes: utt2lang}")
+    (pair / "lstm.yaml").write_text("data: {classes: null, sequences: text}")
+    assert plan("--recipe=made", "--experiment=pair").recognisers == ("classify", "generate")
+    assert plan("--recipe=made").recognisers == ("classify",)
+
+
+def test_options_of_a_recipe_go_to_what_prepares_it(plan: Planner, root: Path) -> None:
+    (root / "recipes/made/config.yaml").write_text("recipe: {options: [--per-speaker=9]}")
+    prepare = plan("--recipe=made", "--out=o").preparation.prepare
+    assert prepare[-2:] == (absolute("o"), "--per-speaker=9")
+
+
 def test_recipe_takes_what_it_lacks_from_one_that_it_builds_on(plan: Planner, root: Path) -> None:
     gmm, small = root / "recipes/gmm", root / "recipes/small"
     small.mkdir()

@@ -1,0 +1,117 @@
+"""bayes-asr generate: what a network with a decoder writes, by beam search."""
+
+import argparse
+from importlib.util import find_spec
+from pathlib import Path
+
+from bayes_asr.cli.arguments import key, share
+from bayes_asr.cli.sharing import add_stream_argument, gather_streams
+from bayes_asr.config import load
+from bayes_asr.decode.search_record import write_record
+from bayes_asr.errors import InputError
+from bayes_asr.features.streams import StoredStreams
+from bayes_asr.files import replacing, together
+from bayes_asr.forward.directory import find_streams, open_streams
+from bayes_asr.forward.written import Writer, load_writer, write_folder, write_sequences
+from bayes_asr.lock import alone_in
+from bayes_asr.log import LOGGER
+from bayes_asr.nn.beam_search import Hypothesis
+from bayes_asr.programs import open_pipe
+
+SEARCH = ("beam_width", "length_penalty")
+"""Options, and keys of `decode`."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="run that learns data.sequences")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
+    which.add_argument("--data", type=Path, help="any Kaldi data directory; no labels needed")
+    add_stream_argument(parser)
+    parser.add_argument("--out", type=Path, help="folder to write (default: RUN/decode_SET)")
+    parser.add_argument(
+        "--beam-width",
+        type=key("decode.beam_width"),
+        metavar="N",
+        help="beginnings of each length that go on (default: decode.beam_width of the run)",
+    )
+    parser.add_argument(
+        "--length-penalty",
+        type=key("decode.length_penalty"),
+        metavar="A",
+        help="divide log probabilities by this power of the number of labels (default: the run's)",
+    )
+    parser.add_argument(
+        "--attention",
+        action="store_true",
+        help="also write which frames each label was written of",
+    )
+    parser.add_argument(
+        "--draw",
+        nargs="+",
+        default=[],
+        metavar="UTTERANCE",
+        help="draw the attention of these above their features",
+    )
+    parser.add_argument(
+        "--max-skipped",
+        type=share,
+        default=0.0,
+        metavar="SHARE",
+        help="of the utterances may lack features (default 0: nothing is lost)",
+    )
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the hypotheses, which score reads, and perhaps what attention saw."""
+    if args.data and not args.out:
+        raise InputError("--data needs --out, the folder to write")
+    if args.draw and find_spec("matplotlib") is None:
+        raise InputError("--draw needs matplotlib: pip install matplotlib")
+    out = args.out or args.run / f"decode_{args.on}"
+    writer = load_writer(args.run)
+    if (args.attention or args.draw) and writer.decoder.attention is None:
+        raise InputError(f"{args.run}: its decoder has no attention; leave --attention and --draw")
+    configured = load([args.run / "config.yaml"]).decode
+    options = {name: getattr(args, name) for name in SEARCH}
+    options = {
+        name: getattr(configured, name) if given is None else given
+        for name, given in options.items()
+    }
+    features = _open_features(args, writer)
+    hypotheses = list(write_sequences(writer, features, **options))
+    with alone_in(out), together(out):
+        write_folder(writer, hypotheses, out, attention=args.attention)
+        write_record(options, out)
+    _draw(args.draw, dict(hypotheses), writer, features, out)
+    LOGGER.info("wrote the labels of %d utterances to %s", len(hypotheses), out / "words.txt")
+
+
+def _open_features(args: argparse.Namespace, writer: Writer) -> StoredStreams:
+    """What is written of; InputError for an utterance to draw that there is not."""
+    pipes = open_pipe if args.allow_pipes else None
+    streams = gather_streams(args)
+    directories = find_streams(args.run, [writer], args.data, streams, args.on or "", pipes)
+    features = open_streams(writer, directories, args.max_skipped, pipes)
+    for utt in args.draw:
+        if utt not in features.utterances:
+            raise InputError(f"--draw {utt}: there is no such utterance")
+    return features
+
+
+def _draw(
+    utterances: list[str],
+    hypotheses: dict[str, Hypothesis],
+    writer: Writer,
+    features: StoredStreams,
+    out: Path,
+) -> None:
+    for utt in utterances:
+        from bayes_asr.report.attention_figure import draw_alignment  # which wants matplotlib
+
+        labels, weights = writer.name_labels(hypotheses[utt]), hypotheses[utt].weights_LT
+        figure = draw_alignment(utt, features.first.read(utt), labels, weights.numpy())
+        with replacing(out / f"attention_{utt}.svg") as temporary:
+            figure.savefig(temporary, format="svg")

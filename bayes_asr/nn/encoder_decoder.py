@@ -1,0 +1,70 @@
+"""Networks that write sequences: layers from streams of features, and a decoder on them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from bayes_asr.nn.decoder import Decoder, Told
+from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.layer import Layer
+from bayes_asr.nn.network import AcousticModel, Streams
+
+
+class EncoderDecoder(AcousticModel):
+    """A network whose only head is a `Decoder`, which reads the frames that a layer computes.
+
+    streams, layers, head_reads: as of `AcousticModel`; heads: how many labels there are, by the
+    name of what is written; decoder: options of `Decoder`.
+    """
+
+    writes_sequences: ClassVar = True
+
+    def __init__(
+        self,
+        streams: Mapping[str, int],
+        layers: Sequence[Mapping[str, Any]],
+        heads: Mapping[str, int],
+        decoder: Mapping[str, Any],
+        head_reads: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(streams, layers, {})
+        ((name, size),) = heads.items()
+        self.outputs = (name,)
+        self.head_layers = [(head_reads or {}).get(name, self.names[-1])]
+        layer = cast(Layer, self.layers[self.names.index(self.top)])
+        number = len(self.layers)
+        self.decoder = Decoder(layer.outputs, layer.directions, number, size, **decoder)
+        self.heads = nn.ModuleList([self.decoder])
+        self.architecture |= {
+            "heads": dict(heads),
+            "decoder": dict(decoder),
+            **({"head_reads": dict(head_reads)} if head_reads else {}),
+        }
+
+    def forward(
+        self,
+        streams: Streams,
+        frames: Frames,
+        keys_B: Tensor | None = None,
+        told: Told | None = None,
+    ) -> dict[str, Tensor]:
+        """Return the logits of the labels that are `told`, by the name of the head [N, P].
+
+        keys_B: as of `AcousticModel`.
+        """
+        if told is None:
+            raise ValueError("a decoder is told the right labels, or searches for them")
+        encoded = self.hidden(streams, frames, keys_B)
+        with torch.autocast(encoded.device.type, enabled=False):
+            own = encoded.to(self.decoder.O.weight.dtype)
+            return {self.outputs[0]: self.decoder(own, self.steps(frames), told, keys_B)}
+
+    def hidden(self, streams: Streams, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+        """Return what the decoder reads, at `steps` of the frames [M, H]."""
+        return self._compute([self.top], streams, frames, keys_B)[self.top]
+
+    def steps(self, frames: Frames) -> Frames:
+        """The frames that the decoder looks at."""
+        return frames.every(self.strides[self.top])

@@ -1,0 +1,26 @@
+"""How many labels a decoder writes wrongly where nobody tells it the right ones."""
+
+from bayes_asr.nn.beam_search import write_greedily
+from bayes_asr.nn.decoder import Told
+from bayes_asr.nn.encoder_decoder import EncoderDecoder
+from bayes_asr.nn.frames import Frames, unpack
+from bayes_asr.nn.network import Streams
+from bayes_asr.score.counts import count_errors
+
+
+def count_errors_of_writing(
+    model: EncoderDecoder, streams: Streams, frames: Frames, told: Told
+) -> int:
+    """Substitutions, insertions and deletions of greedy search in a batch, the least there can be.
+
+    told: the right labels. A decoder writes up to one label for each frame of the features.
+    """
+    if not told.order:  # other processes have all utterances
+        return 0
+    encoded = model.hidden(streams, frames)
+    found = write_greedily(model.decoder, encoded, model.steps(frames), list(frames.lengths))
+    errors = 0
+    for place, right in enumerate(unpack(told.labels_N, told.steps, told.order)):
+        reference, written = map(str, right[:-1].tolist()), map(str, found[place])
+        errors += count_errors(list(reference), list(written), "levenshtein").errors
+    return errors
