@@ -13,7 +13,7 @@ import torch
 
 from bayes_asr.cli import main
 from bayes_asr.config import Config, load
-from bayes_asr.config.training_keys import between_epochs
+from bayes_asr.config.epochs import between_epochs
 from bayes_asr.corpus.sets import open_sets
 from bayes_asr.errors import InputError, StoppedError
 from bayes_asr.forward.written import load_writer
