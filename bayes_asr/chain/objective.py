@@ -58,8 +58,8 @@ def compute_lfmmi(
     xent_logits_NP: outputs of the second head before its softmax, which learns the posteriors of
     the numerators, taken as constants.
 
-    Sums over paths are in double precision, their derivatives exact. InputError
-    where the frames are not those of the numerators.
+    Sums over paths are in double precision, their derivatives exact. InputError where the frames
+    are not those of the numerators.
     """
     lengths = [len(one) for one in numerators]
     if sum(lengths) != len(outputs_NP):
@@ -85,8 +85,8 @@ def compute_lfmmi(
     if xent_logits_NP is not None:
         likely = xent_logits_NP.log_softmax(1) * _as(xent_logits_NP, posteriors)
         loss = loss - regularization.xent_regularize * likely.sum()
-    likely = posteriors[np.arange(len(scores)), scores.argmax(1)]
-    return LfMmi(loss, mmi, int((likely == 0).sum()))
+    of_largest = posteriors[np.arange(len(scores)), scores.argmax(1)]
+    return LfMmi(loss, mmi, int((of_largest == 0).sum()))
 
 
 def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:

@@ -142,6 +142,8 @@ class AcousticModel(nn.Module):
 
     def _check_output_stride(self) -> None:
         """InputError for a layer that has not all frames that its head wants."""
+        if self.output_stride < 1:
+            raise ValueError(f"outputs of one of {self.output_stride} frames")
         for head, name in zip(self.outputs, self.head_layers, strict=True):
             stride, wanted = self.strides[name], self.output_stride
             if stride != WHOLE and stride % wanted and wanted % stride:

@@ -132,8 +132,7 @@ def build_criterion(
 ) -> Criterion:
     """Return what is minimised, with the weights of its targets.
 
-    log_priors [P]: of the pdfs, which criteria on lattices want; graph: which
-    lattice-free MMI wants.
+    log_priors [P]: of the pdfs, which criteria on lattices want; graph: of lattice-free MMI.
     """
     kind = CRITERIA[config.train.criterion]
     more: tuple[Any, ...] = ()
