@@ -16,6 +16,7 @@ OF_ONE_RUN = {
     "export": ["--onnx=out"],
     "fold": ["--out=out"],
     "forward": ["--data=data", "--out=out"],
+    "generate": ["--on=dev"],
     "gradients": ["--out=out.svg"],
     "score": [],
     "train": ["--out=out"],
