@@ -22,7 +22,7 @@ from bayes_asr.tables.text import write_lines, write_text
 class Writer(LogLikelihoods):
     """A trained network with a decoder: features [T, F] -> what its decoder reads [M, H].
 
-    It computes in double precision, as `LogLikelihoods`.
+    Its decoder computes in double precision, as the heads of `LogLikelihoods`.
     """
 
     decoder: Decoder
@@ -33,7 +33,7 @@ class Writer(LogLikelihoods):
         self.decoder, self.vocabulary = model.decoder, network.classes
 
     def _read_out(self, hidden: Tensor) -> Tensor:
-        return hidden
+        return hidden.to(self.log_priors)
 
     def name_labels(self, hypothesis: Hypothesis) -> list[str]:
         """The labels of a hypothesis as they are called."""
