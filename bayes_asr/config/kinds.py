@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from bayes_asr.catalogue import FIXED, UNITS, check_trained
-from bayes_asr.config.ranges import Dropout, OneOf, Units, Within
+from bayes_asr.config.ranges import Dropout, Dropped, OneOf, Units, Within
 from bayes_asr.errors import InputError
 
 Fixed = Annotated[str, OneOf(dict.fromkeys(FIXED))]
@@ -141,7 +141,7 @@ class DecoderConfig:
     embedding: Units
     attention: Literal["none", "lecture", "dot", "additive", "location"]
     attention_units: Units
-    dropout: Dropout
+    dropout: Dropped
 
 
 @dataclass(frozen=True, kw_only=True)

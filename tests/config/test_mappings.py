@@ -171,6 +171,7 @@ def test_dropout_by_epoch_is_of_units_of_kinds_and_of_layers_of_a_stack(tmp_path
         ("model.dropout={1: 0.96}", r"model.dropout.1 is 0.96; it must be a number between 0 and"),
         ("model.dropout={x: 0.1}", "model.dropout names x; it must be a whole number"),
         ("model.kinds.dropout.dropout={2: 0}", "model.kinds.dropout.dropout says nothing of epoch"),
+        ("model.decoder.dropout={1: 0.1}", "model.decoder.dropout is one value"),
         ("train.max_frames={}", "train.max_frames says nothing of epoch 1"),
         (
             "model.stack=[{name: a, kind: mlp, dropout: {2: 0.1}}]",
