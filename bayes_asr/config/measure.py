@@ -9,7 +9,8 @@ from bayes_asr.config.schema import Config
 class Measure(NamedTuple):
     """Of an epoch, the less the better.
 
-    of: `dev_X` and `train_X` in the history; name: in words; is_share: whether it is in [0, 1].
+    of: `dev_X` and `train_X` in the history; name: in words; is_share: whether it is of all that
+    there are, and shown in per cent.
     """
 
     of: str
@@ -24,6 +25,7 @@ class Measure(NamedTuple):
 
 FRAMES = Measure("error", "frame error", True)
 UTTERANCES = Measure("error", "error of utterances", True)
+LABELS = Measure("error", "error of labels", True)
 LOSS = Measure("loss", "loss", False)
 
 
@@ -34,4 +36,6 @@ def measure_of(config: Config) -> Measure:
     """
     if CRITERIA[config.train.criterion].of_utterances:
         return LOSS
+    if config.data.sequences:
+        return LABELS
     return UTTERANCES if config.data.classes else FRAMES

@@ -85,6 +85,7 @@ def test_status_shows_every_state(
         ((), "frame error", "dev_error"),
         (("train.criterion=smbr", "data.train.lattices=[x]"), "loss", "dev_loss"),
         (("data.classes=utt2lang",), "error of utterances", "dev_error"),
+        (("data.sequences=text",), "error of labels", "dev_error"),
     ],
 )
 def test_status_names_what_a_run_is_judged_by(
