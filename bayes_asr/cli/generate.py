@@ -4,9 +4,8 @@ import argparse
 from importlib.util import find_spec
 from pathlib import Path
 
-from bayes_asr.cli.arguments import key, share
-from bayes_asr.cli.sharing import add_stream_argument, gather_streams
-from bayes_asr.config import load
+from bayes_asr.cli.arguments import key
+from bayes_asr.cli.sharing import add_set_arguments, gather_streams
 from bayes_asr.decode.search_record import write_record
 from bayes_asr.errors import InputError
 from bayes_asr.features.streams import StoredStreams
@@ -17,6 +16,7 @@ from bayes_asr.lock import alone_in
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.beam_search import Hypothesis
 from bayes_asr.programs import open_pipe
+from bayes_asr.runs.configuration import read_configuration
 
 SEARCH = ("beam_width", "length_penalty")
 """Options, and keys of `decode`."""
@@ -25,11 +25,7 @@ SEARCH = ("beam_width", "length_penalty")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="run that learns data.sequences")
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
-    which.add_argument("--data", type=Path, help="any Kaldi data directory; no labels needed")
-    add_stream_argument(parser)
-    parser.add_argument("--out", type=Path, help="folder to write (default: RUN/decode_SET)")
+    add_set_arguments(parser, "decode", "labels")
     parser.add_argument(
         "--beam-width",
         type=key("decode.beam_width"),
@@ -54,14 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="UTTERANCE",
         help="draw the attention of these above their features",
     )
-    parser.add_argument(
-        "--max-skipped",
-        type=share,
-        default=0.0,
-        metavar="SHARE",
-        help="of the utterances may lack features (default 0: nothing is lost)",
-    )
-    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -74,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     writer = load_writer(args.run)
     if (args.attention or args.draw) and writer.decoder.attention is None:
         raise InputError(f"{args.run}: its decoder has no attention; leave --attention and --draw")
-    configured = load([args.run / "config.yaml"]).decode
+    configured = read_configuration(args.run).decode
     options = {name: getattr(args, name) for name in SEARCH}
     options = {
         name: getattr(configured, name) if given is None else given
