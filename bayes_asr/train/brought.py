@@ -16,7 +16,7 @@ from bayes_asr.corpus.survey import survey_stream
 from bayes_asr.errors import InputError
 from bayes_asr.files import together
 from bayes_asr.lock import alone_in
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.network import build_network
 from bayes_asr.runs import checkpoint, record
 from bayes_asr.runs.configuration import CONFIG
 from bayes_asr.runs.trained_network import TrainedNetwork
@@ -62,7 +62,7 @@ def _build(
     config: Config, data: LabelledSet, states: States, index: Index, counts: Path | None
 ) -> TrainedNetwork:
     plan = plan_network(config, data)
-    model = AcousticModel(**plan).eval()
+    model = build_network(plan).eval()
     for name, part in model.parts.items():
         fill(name, part, states.get(name, {}))
     surveys = {
