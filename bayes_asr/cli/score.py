@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.run}: --scorer nist scores by time; set score.glm")
     decoded = [name for name in SETS if (args.run / f"decode_{name}").is_dir()]
     if "dev" not in decoded:
-        raise InputError(f"{args.run}: no decode_dev; run bayes-asr decode first")
+        verb = "generate" if config.data.sequences else "decode"
+        raise InputError(f"{args.run}: no decode_dev; run bayes-asr {verb} first")
     with (
         TemporaryDirectory() as scratch,
         sharing(args, args.run, partial(_list_inputs, args.run, config, decoded)) as way,

@@ -24,9 +24,10 @@ class TrainedNetwork:
 
     front_ends: of each stream that the model reads; log_priors: of the labels of its first head,
     the pdfs, float64 [P]; other_log_priors: those of the other heads, by name, which runs of
-    version 0.1 lack; speakers: the parameters of activations that each speaker has instead of the
-    model's own, by the names of `AcousticModel.activation_parameters`; classes: what the outputs of
-    the first head are called, where utterances are classified, or the vocabulary of a decoder.
+    version 0.1 and of lattice-free MMI lack; speakers: the parameters of activations that each
+    speaker has instead of the model's own, by the names of `AcousticModel.activation_parameters`;
+    classes: what the outputs of the first head are called, where utterances are classified, or the
+    vocabulary of a decoder.
     """
 
     model: AcousticModel
@@ -76,8 +77,8 @@ class TrainedNetwork:
         first = self.model.outputs[0]
         if head != first and head not in self.other_log_priors:
             raise InputError(
-                f"this run was trained when priors were kept of {first} alone: give --counts, a"
-                f" file of how often each of the labels of {head} occurs, or train it again"
+                f"in this run priors were kept of {first} alone: give --counts, a file of how"
+                f" often each of the labels of {head} occurs"
             )
         return self.log_priors if head == first else self.other_log_priors[head]
 
