@@ -87,6 +87,7 @@ class Epoch:
                 self.config,
                 Path(run),
                 torch.device("cpu"),
+                self.config.train.precision,
                 TrainedNetwork(model, self.front_ends, torch.from_numpy(self.log_priors)),
                 components.build_criterion(self.config),
                 components.build_optimizer(self.config.train, model),

@@ -58,7 +58,7 @@ def ways(args: argparse.Namespace, directions: int, folder: Path) -> dict[str, W
     features = made_up(ALONE)
     double, single = (network_of(args, directions, p) for p in ("double", "single"))
     found: dict[str, Way] = {
-        "load": lambda: double(features).numpy(),
+        "load in double": lambda: double(features).numpy(),
         "load in single": lambda: single(features).numpy(),
     }
     for quantize in (False, True):

@@ -1,8 +1,9 @@
 """How fast log-likelihoods are computed: one utterance alone, many together, one chunk by chunk.
 
-Networks are never trained, in double precision as `bayes-asr forward` computes, and in single as
-after `bayes_asr.load(RUN).float()`. In every round all ways are timed in turn; the medians over the
-rounds are printed, and the peak memory of a process of its own for one long utterance.
+Networks are never trained: as `bayes-asr forward` computes, and in double or single precision, as
+after `bayes_asr.load(RUN).double()` and `.float()`. In every round all ways are timed in turn; the
+medians over the rounds are printed, and the peak memory of a process of its own for one long
+utterance.
 
     python benchmarks/forward.py [--json FILE] [--unit li-bru] [--units 550] [--layers 4]
     [--rounds 5] [--minutes 10]
@@ -31,7 +32,7 @@ from bayes_asr.sound.spectrum import FRAME_SHIFT
 INPUTS, PDFS = 50, 1948
 ALONE, MANY = 200, 32  # frames of the utterance alone; how many others, half as long on average
 CHUNKS = (1, 10, 50, 200)
-PRECISIONS = {"double": torch.float64, "single": torch.float32}
+PRECISIONS = {"as loaded": None, "double": torch.float64, "single": torch.float32}
 Row = dict[str, Any]
 
 
@@ -44,7 +45,8 @@ def network_of(args: argparse.Namespace, directions: int, precision: str) -> Log
     nothing = Normalisation(np.zeros(INPUTS, np.float32), np.ones(INPUTS, np.float32))
     front_ends = {FEATURES: FrontEnd(normalisation=nothing)}
     network = TrainedNetwork(model, front_ends, torch.zeros(PDFS))
-    return LogLikelihoods(network).to(PRECISIONS[precision])
+    loaded = LogLikelihoods(network)
+    return loaded if (dtype := PRECISIONS[precision]) is None else loaded.to(dtype)
 
 
 def made_up(frames: int) -> np.ndarray:
@@ -69,7 +71,7 @@ def ways(network: LogLikelihoods) -> dict[str, tuple[int, Callable[[], object]]]
         "alone": (ALONE, lambda: network(alone)),
         f"{MANY} utterances": (
             int(lengths.sum()),
-            lambda: [*directory.in_batches(network, many)],
+            lambda: [*directory.in_batches(network, many, directory.BATCH_FRAMES)],
         ),
     }
     if not network.model.looks_ahead:
@@ -111,7 +113,7 @@ def speeds(args: argparse.Namespace) -> list[Row]:
 
 def peak(args: argparse.Namespace, directions: int, chunk: int) -> Row:
     """The most memory in MB that a process has held before and after one long utterance."""
-    network = network_of(args, directions, "double")
+    network = network_of(args, directions, "as loaded")
     features = made_up(round(60 * args.minutes / FRAME_SHIFT))
     network(features[:1])
     before = peak_megabytes()
