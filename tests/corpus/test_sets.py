@@ -147,7 +147,9 @@ def test_remedy_of_skipped_utterances_is_enough(
 def test_set_without_any_alignment_says_what_to_name(corpus: Path) -> None:
     _, alignments = made_up("other", 3)
     write_alignments(corpus / "exp/ali", alignments.items())
-    with pytest.raises(InputError, match=r"name those of these utterances as data.train.alignments$"):
+    with pytest.raises(
+        InputError, match=r"name those of these utterances as data.train.alignments$"
+    ):
         open_sets(config_of(corpus, "data.max_skipped=1"))
 
 

@@ -148,7 +148,9 @@ def test_runs_scored_differently(tmp_path: Path) -> None:
 
 
 def test_run_that_is_not_scored(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"score_test\.json: not there; run bayes-asr score first"):
+    with pytest.raises(
+        InputError, match=r"no scored run here \(score_test\.json\); run bayes-asr score first"
+    ):
         run_compare(str(tmp_path), str(tmp_path))
 
 
