@@ -40,7 +40,7 @@ def export_onnx(
         raise InputError(f"{', '.join(missing)}: not installed: pip install -e '.[export]'")
     import onnx
 
-    program = export_program(network, step=step)
+    program = export_program(network, step=step, exact_head=not quantize)
     states = _state_names(network) if step else []
     with _quiet():
         converted = torch.onnx.export(
@@ -81,10 +81,13 @@ def export_torchscript(network: LogLikelihoods, path: Path) -> None:
         torch.jit.save(traced, file, _extra_files=extra)
 
 
-def export_program(network: LogLikelihoods, *, step: bool = False) -> ExportedProgram:
-    """Return the program of torch.export, for any number of frames."""
+def export_program(
+    network: LogLikelihoods, *, step: bool = False, exact_head: bool = True
+) -> ExportedProgram:
+    """Return the program of torch.export, for any number of frames; exact_head: `PlainNetwork`."""
     frames = {0: Dim("frames", min=1)}
     plain: PlainNetwork = network.plain_step() if step else network.plain()
+    plain.exact_head = exact_head
     examples = _examples(network, step=step)
     one, *others = [frames] * len(examples)
     example: tuple[Any, ...] = tuple(examples)

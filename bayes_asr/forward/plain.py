@@ -15,13 +15,19 @@ from torch import Tensor, nn
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FrontEnd, regression_weights
 from bayes_asr.nn.frames import Frames, say_stride
+from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.network import AcousticModel
 
 
 class PlainNetwork(nn.Module):
-    """What the two forms of a plain network share: normalisation, the model, priors."""
+    """What the two forms of a plain network share: normalisation, the model, priors.
+
+    exact_head: whether the last product is in double precision, which most of the difference to
+    `LogLikelihoods` comes from; false where its weights are to be quantised.
+    """
 
     log_priors: Tensor
+    exact_head = True
 
     def __init__(
         self, model: AcousticModel, front_ends: Mapping[str, FrontEnd], log_priors: Tensor
@@ -60,7 +66,11 @@ class PlainNetwork(nn.Module):
 
     def _read_out(self, hidden_TH: Tensor) -> Tensor:
         """Log-likelihoods [T, P] by what the heads read."""
-        return self.model.log_posteriors(hidden_TH) - self.log_priors
+        if not self.exact_head:
+            return self.model.log_posteriors(hidden_TH) - self.log_priors
+        head = cast(Linear, self.model.heads[0])
+        logits_TP = hidden_TH.double() @ head.weight.double().T + head.bias.double()
+        return (logits_TP.log_softmax(1) - self.log_priors).float()
 
 
 def _name_buffer(name: str, number: int) -> str:
