@@ -1,6 +1,7 @@
 """What data directories say of utterances, not of frames, and their lengths by their features."""
 
 from collections.abc import Container, Sequence
+from pathlib import Path
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there
@@ -21,13 +22,7 @@ def open_classes(
     """
 
     def open_one(data: DataDir) -> Classes:
-        path = data.path / file
-        if not is_there(path):
-            raise InputError(
-                f"{path} is missing; write the class of each utterance into it, `utterance class` a"
-                " line, or name another file as data.classes"
-            )
-        given = read_mapping(path)
+        given = read_mapping(_find(data, file, "classes", "class", "utterance class"))
         return Classes(data.path, given, _count_frames(data, given, open_pipe), names)
 
     parts = [open_one(directory) for directory in directories]
@@ -43,16 +38,21 @@ def open_sequences(
     """
 
     def open_one(data: DataDir) -> Sequences:
-        path = data.path / file
-        if not is_there(path):
-            raise InputError(
-                f"{path} is missing; write the labels of each utterance into it, `utterance label"
-                " label ...` a line, or name another file as data.sequences"
-            )
-        given = read_text(path)
+        given = read_text(_find(data, file, "sequences", "labels", "utterance label label ..."))
         return Sequences(data.path, given, _count_frames(data, given, open_pipe), names)
 
     return join_sequences([open_one(directory) for directory in directories], names)
+
+
+def _find(data: DataDir, file: str, key: str, what: str, line: str) -> Path:
+    """Where a data directory has `data.KEY`; InputError where it has not."""
+    path = data.path / file
+    if not is_there(path):
+        raise InputError(
+            f"{path} is missing; write the {what} of each utterance into it, `{line}` a line, or"
+            f" name another file as data.{key}"
+        )
+    return path
 
 
 def _count_frames(
