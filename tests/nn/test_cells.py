@@ -11,7 +11,7 @@ from scipy.special import expit, log_expit
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.recurrent import RecurrentLayer
-from bayes_asr.nn.units.by_name import build_cell
+from bayes_asr.nn.units.by_name import build_cell, find_cell
 from tests.support.nn_units import UNITS, batch, layer, name
 
 Array = np.ndarray
@@ -278,6 +278,24 @@ def test_an_open_gate_leaves_the_simple_unit_and_a_closed_one_the_start(
     np.testing.assert_allclose(states(net, x), printed(net, x, start, ungated), atol=1e-12)
     gate_bias(net, -60.0)
     np.testing.assert_allclose(states(net, x), start, atol=1e-12)
+
+
+GATED = [u for u in UNITS if find_cell(**u).gates > 1 and find_cell(**u).fusible]
+
+
+@pytest.mark.parametrize("unit", GATED, ids=name)
+def test_single_precision_holds_a_state_behind_a_shut_gate(unit: dict[str, Any]) -> None:
+    cell = build_cell(unit["unit"], 64, 1, unit["options"])
+    torch.manual_seed(0)
+    a = torch.randn(500, 1, 1, cell.gates, 64)
+    a[..., 0, :] -= 10  # errors of one sign would add up over the frames
+    single, double = (
+        tuple(cell.start(torch.ones(1, 1, 64, dtype=dtype)) for _ in range(cell.states))
+        for dtype in (torch.float32, torch.float64)
+    )
+    for a_t in a:
+        single, double = (cell(a_t.to(s[0].dtype), s, None) for s in (single, double))
+    torch.testing.assert_close(single[0].double(), double[0], atol=3e-6, rtol=0)
 
 
 @pytest.mark.parametrize("form", ["prob", "log", "geometric"])

@@ -136,18 +136,17 @@ class LiBRU(LogProbability):
         """Return the state after a frame."""
         log_z, log_c = logsigmoid(a).unbind(-2)
         candidate = log_z + self.drop(log_c, mask)
-        # log(1 - z) = log z - a_z
-        return (torch.logaddexp(candidate, log_z - a.select(-2, 0) + state[0]),)
+        # log(1 - z); log z - a_z cancels where the gate is shut, with errors that the state adds up
+        return (torch.logaddexp(candidate, logsigmoid(-a.select(-2, 0)) + state[0]),)
 
     def partials(
         self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
     ) -> Partials:
         """Return the derivatives of `forward`."""
-        log_z = logsigmoid(a.select(-2, 0))
         z, c = a.sigmoid().unbind(-2)
         # The share of the old state in the new one, in [0, 1]; nothing is divided by a small
         # probability.
-        kept = torch.exp(log_z - a.select(-2, 0) + before[0] - after[0])
+        kept = torch.exp(logsigmoid(-a.select(-2, 0)) + before[0] - after[0])
         by_gate = torch.empty_like(a)
         torch.sub(1 - z, kept, out=by_gate.select(-2, 0))
         torch.mul(apply_mask(1 - kept, mask), 1 - c, out=by_gate.select(-2, 1))
