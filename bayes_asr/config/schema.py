@@ -184,6 +184,12 @@ class Config:
                 f"train.criterion is {self.train.criterion}, which wants data.train.lattices; make"
                 " them by bayes-asr denlats, and name their folder there"
             )
+        several = len(self.data.train.lattices) > 1
+        if self.train.sequence.lattices == "each-epoch" and several:
+            raise InputError(
+                "train.sequence.lattices is each-epoch, but data.train.lattices has"
+                f" {len(self.data.train.lattices)} folders; give one, as bayes-asr denlats makes it"
+            )
         if CRITERIA[self.train.criterion].chain and not self.data.chain:
             raise InputError(
                 f"train.criterion is {self.train.criterion}, which wants data.chain; make its tree"
