@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -20,7 +21,7 @@ from bayes_asr.denlats import write_weak_graph
 from bayes_asr.lattices.aligned import align_lattice
 from bayes_asr.tables.lattice import iter_lattices
 from bayes_asr.targets.alignments import Alignments
-from tests.support.places import CONF
+from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import settings
 from tests.support.spoken_corpus import write_spoken_experiment
 from tests.support.training_runs import (
@@ -31,6 +32,9 @@ from tests.support.training_runs import (
     kill,
     states,
 )
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import posteriors
 
 TRAINED = 9  # utterances
 EPOCH = 4  # batches, and one of validation
@@ -61,6 +65,21 @@ def test_lattices_have_the_frames_of_all_utterances(root: Path, denlats: Path) -
             for utt, lattice in iter_lattices(denlats / on / "lat.1.gz")
         }
         assert found == dict(aligned.lengths)
+
+
+@pytest.mark.kaldi
+@pytest.mark.skipif("KALDI_ROOT" not in os.environ, reason="KALDI_ROOT is not set")
+@pytest.mark.parametrize("one_class", [False, True])
+@pytest.mark.parametrize("criterion", posteriors.KALDIS)
+def test_their_posteriors_are_kaldis(
+    criterion: str, one_class: bool, root: Path, denlats: Path, tmp_path: Path
+) -> None:
+    ali = root / "exp" / "ali"
+    posteriors.lay_out(denlats / "train" / "lat.1.gz", ali, TRAINED, tmp_path)
+    found = posteriors.compare(criterion, tmp_path, ali, 0.2, "1", one_class)
+    assert found["utterances"] == TRAINED
+    assert found["posteriors"] > 200
+    assert found["largest_difference"] < 1e-4
 
 
 def test_a_run_learns_on_them(root: Path, denlats: Path) -> None:
