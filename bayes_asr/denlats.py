@@ -3,23 +3,31 @@
 Kaldi: steps/nnet/make_denlats.sh, whose search options these are.
 """
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
+from bayes_asr.config import Config
 from bayes_asr.corpus.sets import data_dir, locate_model
 from bayes_asr.decode.archive import write_folder
 from bayes_asr.decode.job import Job, Summary
 from bayes_asr.decode.loading import load_network
 from bayes_asr.decode.options import DecodeOptions
+from bayes_asr.decode.search_record import Record, read_search
 from bayes_asr.decode.workers import EmbeddedDecoder, decode_all
 from bayes_asr.errors import InputError
 from bayes_asr.forward.directory import find_streams, log_likelihoods
-from bayes_asr.forward.log_likelihoods import load
+from bayes_asr.forward.log_likelihoods import LogLikelihoods, load, take_output
 from bayes_asr.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.graph.lexicon import RESERVED
 from bayes_asr.graph.ngram import estimate_witten_bell
 from bayes_asr.log import LOGGER
+from bayes_asr.processes import group
 from bayes_asr.runs.configuration import read_configuration
+from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import read_symbols
@@ -67,11 +75,52 @@ def write_denlats(
     """
     config = read_configuration(run)
     options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
-    network = load(run)
+    job = Job(f"{run}, {on}", graph, locate_model(config), DecodeOptions(**options), (), nj)
+    return _decode(job, _compute(run, config, load(run), on, open_pipe), out, {})
+
+
+def write_denlats_of_epoch(
+    run: Path,
+    network: TrainedNetwork,
+    like: Path,
+    out: Path,
+    noted: Record,
+    before_each: Callable[[], object],
+    open_pipe: OpenPipe | None = None,
+) -> Summary:
+    """Decode the training set of a run by a network, as that of the folder `like` was decoded.
+
+    noted: what the record of `out` says besides; before_each: called before each utterance. What
+    stands in `out` stays until all is written. As many processes decode as the training has
+    threads, which is the same to the last bit.
+    """
+    graph, options = read_search(like)
+    config = read_configuration(run)
+    nj = torch.get_num_threads() * group.size()
+    job = Job(f"{run}, train", graph, locate_model(config), options, (), nj)
+    computing = LogLikelihoods(take_output(network))
+
+    def compute() -> Iterator[tuple[str, np.ndarray]]:
+        for item in _compute(run, config, computing, "train", open_pipe):
+            before_each()
+            yield item
+
+    return _decode(job, compute(), out, noted)
+
+
+def _compute(
+    run: Path, config: Config, network: LogLikelihoods, on: str, open_pipe: OpenPipe | None
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The log-likelihoods [T, P] of the utterances of a set of a run."""
     directories = find_streams(run, [network], None, {}, on, open_pipe)
-    loglikes = log_likelihoods(
+    return log_likelihoods(
         network, directories, config.data.max_skipped, open_pipe, "data.max_skipped"
     )
-    job = Job(f"{run}, {on}", graph, locate_model(config), DecodeOptions(**options), (), nj)
+
+
+def _decode(
+    job: Job, loglikes: Iterator[tuple[str, np.ndarray]], out: Path, noted: Record
+) -> Summary:
+    """Write the lattices of utterances, and with what they were made."""
     results = decode_all(load_network(job.graph, job.model), job, loglikes)
-    return write_folder(job, EmbeddedDecoder(results), out, None)
+    return write_folder(job, EmbeddedDecoder(results), out, noted)

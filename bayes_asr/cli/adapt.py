@@ -16,7 +16,7 @@ from bayes_asr.log import LOGGER
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.runs.trained_network import read_network
-from bayes_asr.train.own_activations import adapt
+from bayes_asr.train.own_activations import adapt, check_adaptable
 
 SETS = ("train", "dev", "test")
 rate = key("train.learning_rate")
@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out.exists() and any(args.out.iterdir()):
         raise InputError(f"{args.out}: is not empty; choose another folder")
     network = read_network(args.run)
+    check_adaptable(network.model)
     config = read_configuration(args.run)
     speakers: dict[str, Mapping[str, Tensor]] = dict(network.speakers)
     for name, path in args.ali:

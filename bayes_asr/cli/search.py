@@ -9,6 +9,7 @@ from typing import Any
 
 from bayes_asr.cli.arguments import key, positive, processes, real, seed
 from bayes_asr.config import Config, as_yaml, load
+from bayes_asr.denlats import write_denlats_of_epoch
 from bayes_asr.errors import InputError, printable
 from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.programs import open_pipe
@@ -66,7 +67,11 @@ def run(args: argparse.Namespace) -> None:
         "seed": None if args.grid else args.seed,
         "rungs": list(rungs),
     }
-    run_trial = partial(train, open_pipe=open_pipe if args.allow_pipes else None)
+    run_trial = partial(
+        train,
+        open_pipe=open_pipe if args.allow_pipes else None,
+        make_lattices=write_denlats_of_epoch,
+    )
     plan = Plan(run_trial, rungs, args.stop_at, args.nj)
     outcomes = search(trials, plan, args.out, about)
     if args.json:

@@ -10,6 +10,7 @@ from bayes_asr import log
 from bayes_asr.cli.arguments import whole
 from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes, describe_presets
+from bayes_asr.denlats import write_denlats_of_epoch
 from bayes_asr.installed import CONF
 from bayes_asr.log import LOGGER
 from bayes_asr.processes import group
@@ -54,7 +55,13 @@ def run(args: argparse.Namespace) -> None:
             said = (*describe_presets(files), *describe_changes(files))
             for line in said if group.is_first() else ():
                 LOGGER.info("%s", line)
-            train(config, args.out, new=args.new, open_pipe=open_pipe if args.allow_pipes else None)
+            train(
+                config,
+                args.out,
+                new=args.new,
+                open_pipe=open_pipe if args.allow_pipes else None,
+                make_lattices=write_denlats_of_epoch,
+            )
 
 
 def _read_runs(named: Sequence[Path]) -> tuple[list[Path], list[str]]:

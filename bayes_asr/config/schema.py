@@ -179,11 +179,8 @@ class Config:
                 f"train.pretrain.epochs is {self.train.pretrain.epochs}, but only model.layers"
                 " layers of one unit can be grown one by one; leave model.stack out"
             )
-        if CRITERIA[self.train.criterion].lattices and not self.data.train.lattices:
-            raise InputError(
-                f"train.criterion is {self.train.criterion}, which wants data.train.lattices; make"
-                " them by bayes-asr denlats, and name their folder there"
-            )
+        if CRITERIA[self.train.criterion].lattices:
+            self._check_lattices()
         if CRITERIA[self.train.criterion].chain and not self.data.chain:
             raise InputError(
                 f"train.criterion is {self.train.criterion}, which wants data.chain; make its tree"
@@ -204,6 +201,19 @@ class Config:
                     f" train.target_weights.{name}.pdfs a weight, or .monophones, or {name} where"
                     " the labels are whole numbers"
                 )
+
+    def _check_lattices(self) -> None:
+        folders = self.data.train.lattices
+        if not folders:
+            raise InputError(
+                f"train.criterion is {self.train.criterion}, which wants data.train.lattices; make"
+                " them by bayes-asr denlats, and name their folder there"
+            )
+        if self.train.sequence.lattices == "each-epoch" and len(folders) > 1:
+            raise InputError(
+                f"train.sequence.lattices is each-epoch, but data.train.lattices has {len(folders)}"
+                " folders; give one, as bayes-asr denlats makes it"
+            )
 
     def _refuse_labels_of_frames(self) -> None:
         key, file = "data.classes", self.data.classes

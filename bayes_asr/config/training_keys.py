@@ -68,6 +68,7 @@ class SpecAugmentConfig:
 class SequenceConfig:
     """How criteria of whole utterances compare what was said with what might have been said."""
 
+    lattices: Literal["once", "each-epoch"]
     acoustic_scale: Annotated[float, Within(1e-6, 1e3)] | None
     lm_scale: Annotated[float, Within(0, 1e3)]
     silence_phones: tuple[Count, ...] | None

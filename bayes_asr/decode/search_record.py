@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bayes_asr.corpus.index import content_hash, sample_file
+from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, replacing
 from bayes_asr.tables.side_files import read_json
@@ -56,6 +57,36 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     except (InputError, ValueError, TypeError):
         raise InputError(f"{path}: not a record of a decoding; decode the set again") from None
     return record
+
+
+def read_search(folder: Path) -> tuple[Path, DecodeOptions]:
+    """Read with which graph and options a folder was decoded, to decode likewise.
+
+    InputError where that is not noted, or the graph is gone or another one by now.
+    """
+    record = read_record(folder)
+    if record is None:
+        raise InputError(
+            f"{folder / NAME}: missing, so nothing says how these lattices were made; make them by"
+            " bayes-asr denlats"
+        )
+    try:
+        graph = Path(record["graph"])
+        options = DecodeOptions(**{name: record[name] for name in SEARCH})
+    except (LookupError, TypeError, ValueError):
+        raise InputError(
+            f"{folder / NAME}: does not say how lattices were made; make them by bayes-asr denlats"
+        ) from None
+    if not is_there(graph / "HCLG.fst"):
+        raise InputError(
+            f"{graph / 'HCLG.fst'}: gone, but the lattices of {folder} were made with it"
+        )
+    if not has_same_graph(record, describe_search(graph, options)):
+        raise InputError(
+            f"{graph / 'HCLG.fst'}: has changed since the lattices of {folder} were made; make them"
+            " anew by bayes-asr denlats"
+        )
+    return graph, options
 
 
 def has_same_graph(one: Record, other: Record) -> bool:

@@ -219,7 +219,7 @@ def load(run: Path | str, counts: Path | None = None, output: Output = DECODED) 
     counts: a file of pdf counts, as Kaldi's analyze-counts writes it, instead of the training ones;
     output: what it computes.
     """
-    return LogLikelihoods(_take(read_network(Path(run)), output, counts), output.kind)
+    return LogLikelihoods(take_output(read_network(Path(run)), output, counts), output.kind)
 
 
 def load_members(
@@ -232,7 +232,7 @@ def load_members(
             " combine was given; ask each of them"
         )
     asked = Output(head=combination.head, kind=output.kind)
-    parts = [_take(read_network(run), asked, counts) for run in combination.runs]
+    parts = [take_output(read_network(run), asked, counts) for run in combination.runs]
     return [LogLikelihoods(part, "log-posteriors") for part in parts]
 
 
@@ -244,7 +244,9 @@ def load_any(run: Path | str, output: Output) -> LogLikelihoods | Averaged:
     return Averaged(load_members(combination, output), combination, output.kind)
 
 
-def _take(network: TrainedNetwork, output: Output, counts: Path | None) -> TrainedNetwork:
+def take_output(
+    network: TrainedNetwork, output: Output = DECODED, counts: Path | None = None
+) -> TrainedNetwork:
     """The part of a network that computes an output."""
     if output.layer:
         return network.of_part(take_layer(network.model, output.layer), torch.empty(0))

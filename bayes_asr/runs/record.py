@@ -25,6 +25,7 @@ from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.tables import side_files
 
 HISTORY = side_files.HISTORY
+LATTICES = "lattices"  # folder of those that the network of the last complete epoch made
 RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
     *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST),
     *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
@@ -98,7 +99,8 @@ def discard(run: Path) -> None:
         (run / name).unlink(missing_ok=True)
     for damaged in run.glob("*.damaged"):
         damaged.unlink()
-    shutil.rmtree(run / tensorboard.FOLDER, ignore_errors=True)
+    for folder in (tensorboard.FOLDER, LATTICES):
+        shutil.rmtree(run / folder, ignore_errors=True)
 
 
 def remove_leftovers(run: Path) -> None:

@@ -33,15 +33,22 @@ from bayes_asr.train.writing import count_errors_of_writing
 DEV_SEQUENCES = 32  # utterances that a process validates at once
 
 
-def run_epochs(training: Training, train_set: LabelledSet, dev_set: LabelledSet) -> None:
+def run_epochs(
+    training: Training,
+    train_set: LabelledSet,
+    dev_set: LabelledSet,
+    renew: Callable[[Training], LabelledSet] | None = None,
+) -> None:
     """Train the epochs that are left; where one diverges, go back and train it more slowly.
 
+    renew: the training set of an epoch that is not the first, where it is another one in each.
     StoppedError, with everything saved, once a signal is noticed.
     """
     while training.left:
         scheduled = training.begin_epoch()
+        data = renew(training) if renew and training.epoch > 1 else train_set
         try:
-            train_epoch(training, train_set)
+            train_epoch(training, data)
             validated = validate(training, dev_set)
         except DivergedError as error:
             training.go_back(error)

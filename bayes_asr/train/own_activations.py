@@ -20,28 +20,32 @@ from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.batch import Batch, Loader
 
 
+def check_adaptable(model: AcousticModel) -> None:
+    """InputError for a network that learns no labels of frames, or has no such parameters."""
+    model.check_frames_labelled()
+    if model.output_stride > 1:
+        raise InputError(
+            f"this network has outputs of {say_stride(model.output_stride)}, and no labels of"
+            " frames to adapt to; take one of cross entropy"
+        )
+    if not model.activation_parameters:
+        raise InputError(
+            "the activations of this network have no parameters that a speaker could have of his"
+            " own; train one with model.activation p-sigmoid or p-relu"
+        )
+
+
 def adapt(
     network: TrainedNetwork, data: LabelledSet, *, steps: int, learning_rate: float
 ) -> dict[str, dict[str, Tensor]]:
     """Values of the network's activation parameters for each speaker of a set, by their names.
 
     steps: of Adam, each on all utterances of the speaker that have labels. The network computes as
-    in evaluation, and is left as it was. InputError where its activations have no parameters.
+    in evaluation, and is left as it was; it is one that `check_adaptable` lets pass.
     """
     model = network.model
-    model.check_frames_labelled()
     parameters = model.activation_parameters
-    if not parameters:
-        raise InputError(
-            "the activations of this network have no parameters that a speaker could have of his"
-            " own; train one with model.activation p-sigmoid or p-relu"
-        )
     own = {name: parameter.detach().clone() for name, parameter in parameters.items()}
-    if model.output_stride > 1:
-        raise InputError(
-            f"this network has outputs of {say_stride(model.output_stride)}, and no labels of"
-            " frames to adapt to; take one of cross entropy"
-        )
     model.eval().requires_grad_(False)
     utterances = defaultdict(list)
     for utt in data.lengths:

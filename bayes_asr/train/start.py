@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,18 @@ from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.measured import complete_front_ends, count_log_priors
 from bayes_asr.train.numerators import read_chain, supervise
 from bayes_asr.train.pretraining import plan_pretraining
+from bayes_asr.train.renewal import MakeLattices, Renewal, find_first_lattices
 from bayes_asr.train.training import Progress, Training
 from bayes_asr.train.transfer import Beginning, begin_from
 
 
 def train(
-    config: Config, run: Path, *, new: bool = False, open_pipe: OpenPipe | None = None
+    config: Config,
+    run: Path,
+    *,
+    new: bool = False,
+    open_pipe: OpenPipe | None = None,
+    make_lattices: MakeLattices | None = None,
 ) -> None:
     """Train into `run`, or go on with the run that is there.
 
@@ -47,16 +54,19 @@ def train(
     dev frame error, or what else the run is judged by (`config.measure`). `new` discards what is
     there, once the data are found to be usable. InputError where the run there has another
     configuration or other data, or is being trained by another process. StoppedError after SIGTERM,
-    SIGINT or SIGHUP: all is saved, and the same call goes on.
+    SIGINT or SIGHUP: all is saved, and the same call goes on. make_lattices: wanted by
+    `train.sequence.lattices: each-epoch`.
     """
     with _occupied(run) as lock:
         begin: tuple[Transfer, ...] = ()
         if new or not group.from_first(lambda: checkpoint.has_begun(run)):
             for shallow in plan_pretraining(config, run):
                 with _occupied(shallow.run) as own_lock:
-                    _train(shallow.config, shallow.run, new, open_pipe, own_lock, begin)
+                    _train(
+                        shallow.config, shallow.run, new, open_pipe, own_lock, begin, make_lattices
+                    )
                 begin = (shallow.as_beginning,)
-        _train(config, run, new, open_pipe, lock, begin)
+        _train(config, run, new, open_pipe, lock, begin, make_lattices)
 
 
 @contextmanager
@@ -78,6 +88,7 @@ def _train(
     open_pipe: OpenPipe | None,
     lock: Lock | None,
     begin: Sequence[Transfer],
+    make_lattices: MakeLattices | None,
 ) -> None:
     config = complete_options(record.locate(config))
     device = components.choose_device(config.train.device)
@@ -91,7 +102,9 @@ def _train(
     if not new:
         group.from_first(lambda: record.check_same_configuration(config, run))
     index = Index(run.absolute().parent / config.data.index, run / "index")
-    train_set, dev_set = group.after_first(lambda: _open_sets(config, open_pipe, index))
+    train_set, dev_set, renewal = group.after_first(
+        lambda: _open_sets(config, open_pipe, index, make_lattices)
+    )
     if lock:
         lock.check()
     begin = (*begin, *config.train.init_from)
@@ -105,7 +118,7 @@ def _train(
         with note_signals() as training.notice:
             if config.train.tensorboard and group.is_first():
                 training.curves = tensorboard.Board(run, record.read_history(run))
-            run_epochs(training, train_set, dev_set)
+            run_epochs(training, train_set, dev_set, renewal.renew if renewal else None)
     best = int(training.progress.dev_errors.argmin())
     error = training.progress.dev_errors[best]
     what = measure_of(config).name
@@ -113,13 +126,26 @@ def _train(
 
 
 def _open_sets(
-    config: Config, open_pipe: OpenPipe | None, index: Index
-) -> tuple[LabelledSet, LabelledSet]:
-    """Training and dev set, with the lattices or numerators that the criterion may want."""
+    config: Config,
+    open_pipe: OpenPipe | None,
+    index: Index,
+    make_lattices: MakeLattices | None,
+) -> tuple[LabelledSet, LabelledSet, Renewal | None]:
+    """Training and dev set, with the lattices or numerators that the criterion may want, and what
+    makes lattices anew, where they are.
+    """
     kind = CRITERIA[config.train.criterion]
     complete = supervise if kind.chain else compare_with_lattices
-    train_set, dev_set = open_sets(config, open_pipe, index)
-    return complete(config, "train", train_set, index), complete(config, "dev", dev_set, index)
+    plain, dev_set = open_sets(config, open_pipe, index)
+    renewal = None
+    if kind.lattices and config.train.sequence.lattices == "each-epoch":
+        if make_lattices is None:
+            raise ValueError("lattices of each epoch need what makes them")
+        find_first_lattices(config)
+        read = partial(compare_with_lattices, name="train", data=plain, index=index)
+        renewal = Renewal(make_lattices, read, open_pipe)
+    train_set = complete(config, "train", plain, index)
+    return train_set, complete(config, "dev", dev_set, index), renewal
 
 
 def _begin(

@@ -42,7 +42,8 @@ class Progress:
 
     rate: the schedule's, of the last complete epoch; returns: how often the run went back; totals:
     of the epoch that is not complete; dev_errors: what complete epochs are judged by [E]; entry:
-    what the history says of the last of them; batches: of all of them.
+    what the history says of the last of them; batches: of all of them; lattices: a hash of those
+    that were made for the epoch that is not complete.
     """
 
     rate: float
@@ -51,6 +52,7 @@ class Progress:
     dev_errors: np.ndarray = field(default_factory=lambda: np.empty(0))
     entry: dict[str, Any] | None = None
     batches: int = 0
+    lattices: str = ""
 
     def content(self) -> dict[str, Any]:
         """It as tensors and plain values."""
@@ -67,6 +69,7 @@ class Progress:
             content["dev_errors"].numpy(),
             content["entry"],
             content.get("batches", 0),
+            content.get("lattices", ""),
         )
 
 

@@ -1,0 +1,106 @@
+"""Lattices of the training set that are made anew by the network of each epoch."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from bayes_asr.config import Config
+from bayes_asr.corpus.fingerprints import hash_labels
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.decode.search_record import read_record, read_search
+from bayes_asr.errors import InputError
+from bayes_asr.log import LOGGER
+from bayes_asr.processes import group
+from bayes_asr.runs import checkpoint
+from bayes_asr.runs.record import LATTICES
+from bayes_asr.runs.trained_network import TrainedNetwork
+from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.train.training import Training
+
+EPOCH = "epoch"
+"""In the record of lattices: of which epoch the network was that made them."""
+
+
+def find_first_lattices(config: Config) -> Path:
+    """The folder of the lattices of the first epoch, as which those of all others are made.
+
+    InputError unless it says how that was.
+    """
+    (folder,) = config.data.train.lattices
+    read_search(Path(config.data.dir) / folder)
+    return Path(config.data.dir) / folder
+
+
+class MakeLattices(Protocol):
+    """What decodes the training set of a run, as the room `denlats` does."""
+
+    def __call__(
+        self,
+        run: Path,
+        network: TrainedNetwork,
+        like: Path,
+        out: Path,
+        noted: Mapping[str, Any],
+        before_each: Callable[[], object],
+        open_pipe: OpenPipe | None = None,
+    ) -> object: ...
+
+
+class _AskedToEndError(Exception):
+    """A signal has come while lattices are made."""
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """How the lattices of an epoch are made, those of the first one aside.
+
+    make: decodes the training set; read: opens it with the lattices of a configuration.
+    """
+
+    make: MakeLattices
+    read: Callable[[Config], LabelledSet]
+    open_pipe: OpenPipe | None = None
+
+    def renew(self, training: Training) -> LabelledSet:
+        """The training set with the lattices of the network of the epoch before.
+
+        They replace those of another epoch once all are there; a run that goes on finds its own.
+        StoppedError, with everything saved, once a signal is noticed.
+        """
+        folder = training.run.absolute() / LATTICES
+        if not group.from_first(lambda: self._make(training, folder)):
+            training.stop_if_asked()
+        data = training.config.data
+        here = replace(data, train=replace(data.train, lattices=(str(folder),)))
+        config = replace(training.config, data=here)
+        renewed = group.after_first(lambda: self.read(config))
+        digest = hash_labels(renewed)[str(folder)]
+        begun = training.progress
+        if begun.totals.position and begun.lattices != digest:
+            raise InputError(
+                f"{folder}: has changed since epoch {training.epoch} was begun; remove it, and the"
+                " same command makes it again"
+            )
+        begun.lattices = digest
+        return renewed
+
+    def _make(self, training: Training, folder: Path) -> bool:
+        """Make lattices, unless they are there; false: a signal asks for an end."""
+        done = training.epoch - 1
+        if (read_record(folder) or {}).get(EPOCH) == done:
+            return True
+        complete = checkpoint.newest(training.run, (checkpoint.LAST, checkpoint.PREVIOUS))
+        network = TrainedNetwork.of_content(complete)
+
+        def look() -> None:
+            if training.notice.number:
+                raise _AskedToEndError
+
+        LOGGER.info("epoch %d: lattices by the network of epoch %d", done + 1, done)
+        like = find_first_lattices(training.config)
+        try:
+            self.make(training.run, network, like, folder, {EPOCH: done}, look, self.open_pipe)
+        except _AskedToEndError:
+            return False
+        return True
