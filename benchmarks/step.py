@@ -96,7 +96,7 @@ class Variant:
 
 
 def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
-    """A unit of this toolkit, perhaps with options of its own, trained as `bayes-asr train` does."""
+    """A unit of this toolkit, perhaps with options, trained as `bayes-asr train` does."""
     name, *given = unit.split(",")
     options: dict[str, Any] = {"dropout": DROPOUT, "tied_directions": tied}
     options |= dict(option.split("=") for option in given)

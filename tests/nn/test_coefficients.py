@@ -71,7 +71,11 @@ def test_what_a_unit_does_not_read_is_refused(
 
 @pytest.mark.parametrize(
     ("unit", "options"),
-    [("lstm", {"peepholes": True}), ("ubru", {"smooth": True}), ("li-gru", {"activation": "p-relu"})],
+    [
+        ("lstm", {"peepholes": True}),
+        ("ubru", {"smooth": True}),
+        ("li-gru", {"activation": "p-relu"}),
+    ],
 )
 def test_many_units_and_any_number_of_threads(
     unit: str, options: dict[str, object], monkeypatch: pytest.MonkeyPatch

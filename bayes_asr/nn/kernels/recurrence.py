@@ -86,7 +86,7 @@ class CompiledRecurrence(torch.autograd.Function):
         initial = tuple(library.require("initial", s, sizes) for s in initial_BDH)
         h = torch.empty(N, D, H, dtype=storage)
         job = _job(kernel, frames, backwards, storage, sets=sets, H=H, P=P)
-        kept = _kept(job, unit, N, storage) if keep else {}
+        kept: dict[str, Any] = _kept(job, unit, N, storage) if keep else {}
         for name in {"slopes", "before"} & kept.keys():
             job[f"{name}_frame"], job[f"{name}_direction"] = kept[name].stride()[:2]
         library.call(
@@ -102,7 +102,7 @@ class CompiledRecurrence(torch.autograd.Function):
             initial=initial,
             h=h,
         )
-        ctx.save_for_backward(V, coefficients, *kept.values())
+        ctx.save_for_backward(V, coefficients, *kept.values())  # type: ignore[arg-type]
         ctx.job, ctx.kept, ctx.shares_terms = job, list(kept), S < D  # type: ignore[attr-defined]
         ctx.states = unit.states  # type: ignore[attr-defined]
         return h

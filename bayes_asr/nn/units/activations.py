@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +78,7 @@ class PSigmoid(nn.Module):
 
     def coefficients(self) -> Tensor:
         """Return eta, gamma and theta [sets, 3, H]."""
-        eta = _kept_at_0(self.eta) if self.only_scales else self.eta
+        eta = _kept_at_0(cast(Tensor, self.eta)) if self.only_scales else self.eta
         return _side_by_side((eta, self.gamma, self.theta), self.shape)
 
 
@@ -111,7 +111,7 @@ class PReLU(nn.Module):
 
     def coefficients(self) -> Tensor:
         """Return alpha and beta [sets, 2, H]."""
-        alpha = _kept_at_0(self.alpha) if self.only_scales else self.alpha
+        alpha = _kept_at_0(cast(Tensor, self.alpha)) if self.only_scales else self.alpha
         return _side_by_side((alpha, self.beta), self.shape)
 
 
@@ -154,7 +154,9 @@ def _kept_at_0(scale: Tensor) -> Tensor:
 
 def _side_by_side(parameters: Sequence[Tensor | float], shape: tuple[int, int]) -> Tensor:
     """Parameters [sets, H], or one number for all of them, as [sets, P, H]."""
-    return torch.stack([p if isinstance(p, Tensor) else torch.full(shape, p) for p in parameters], 1)
+    return torch.stack(
+        [p if isinstance(p, Tensor) else torch.full(shape, p) for p in parameters], 1
+    )
 
 
 def _refuse_slope(a: Tensor) -> Tensor:

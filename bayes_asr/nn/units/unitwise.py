@@ -79,8 +79,9 @@ class Later(Cell):
         self.stay, self.enter = stay, enter
 
     def coefficients(self) -> Tensor:
-        """Return u, v and w [sets, 3, H] of d_t = w + softplus(x + u) - softplus(x + v) with the x of
-        the next step.
+        """Return u, v and w [sets, 3, H] of d_t = w + softplus(x + u) - softplus(x + v).
+
+        x is the second state.
         """
         w = logsigmoid(-self.stay) - logsigmoid(-self.enter)
         return torch.stack((self.stay, self.enter, w), 1)
