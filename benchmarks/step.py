@@ -5,9 +5,11 @@ clipping, optimizer. The reference is a loop over frames in the manner of pytorc
 (`peers.py`). In every round all variants take some steps in turn, so that what else the machine
 does meets all of them; ratios are within a round, and the medians over the rounds are printed. The
 first step of a turn is not timed: caches are full of what was there before, and `bayes-asr train`
-starts what reads batches ahead once an epoch.
+starts what reads batches ahead once an epoch. On a machine that has other work too, `--clock
+processor` with one thread counts the processor time that a variant takes, not what it waits for.
 
     python benchmarks/step.py [--json FILE] [--record] [--unit li-bru ...] [--frames 300]
+    python benchmarks/step.py --unit lstm,peepholes=true li-gru,activation=p-relu
     python benchmarks/step.py --ragged
     python benchmarks/step.py --sweep frames
 """
@@ -28,7 +30,7 @@ import record
 import torch
 from networks import HEADS, make_network
 from peers import DROPOUT, LSTM, PEERS, REFERENCE, WITHOUT_ONEDNN, Network
-from roofline import fastest, multiply_adds, products, timed
+from roofline import Clock, fastest, multiply_adds, products, timed
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
@@ -66,6 +68,8 @@ Turn = Sequence[Lengths]
 
 Taken = Callable[[int], None]
 """What is told, after each step, how many were skipped."""
+Steps = Callable[[Taken], None]
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "processor": time.process_time}
 
 
 @dataclass(frozen=True)
@@ -86,16 +90,17 @@ class Variant:
     unit: str
     tied: bool
     dtype: str
-    prepared: Callable[[Turn], Callable[[], float]]
-    """Makes random batches of such lengths, and what steps on them and returns the seconds."""
+    prepared: Callable[[Turn], Steps]
+    """Makes random batches of such lengths, and what steps on them."""
     model: AcousticModel | None = None
 
 
 def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
-    """A unit of this toolkit, trained as `bayes-asr train` does."""
-    model = make_network(
-        INPUTS, OUTPUTS, unit, size.layers, size.units, dropout=DROPOUT, tied_directions=tied
-    )
+    """A unit of this toolkit, perhaps with options, trained as `bayes-asr train` does."""
+    name, *given = unit.split(",")
+    options: dict[str, Any] = {"dropout": DROPOUT, "tied_directions": tied}
+    options |= dict(option.split("=") for option in given)
+    model = make_network(INPUTS, OUTPUTS, name, size.layers, size.units, **options)
     settings = [f"train.optimizer={kind}", f"train.learning_rate={LEARNING_RATE}"]
     optimizer = components.build_optimizer(load([], settings).train, model)
     step = Step(model, optimizer, max_gradient_norm=MAX_NORM, bfloat16=dtype == "bfloat16")
@@ -109,7 +114,7 @@ def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
         keys = torch.arange(len(lengths))
         return Batch({FEATURES: torch.randn(n, INPUTS)}, Frames(lengths), labels, keys)
 
-    def prepared(turn: Turn) -> Callable[[], float]:
+    def prepared(turn: Turn) -> Steps:
         batches = {str(i): batch_of(lengths) for i, lengths in enumerate(turn)}
 
         def steps(taken: Taken) -> None:
@@ -123,7 +128,7 @@ def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
                 after_batch=lambda totals: taken(len(totals.skipped)),
             )
 
-        return timed_steps(steps)
+        return steps
 
     return Variant(size, unit, tied, dtype, prepared, model)
 
@@ -142,7 +147,7 @@ def theirs(size: Size, name: str, kind: str) -> Variant:
         ]
         return pad_sequence([torch.randn(n, INPUTS) for n in lengths]), labels
 
-    def prepared(turn: Turn) -> Callable[[], float]:
+    def prepared(turn: Turn) -> Steps:
         batches = [batch_of(lengths) for lengths in turn]
 
         def steps(taken: Taken) -> None:
@@ -155,26 +160,22 @@ def theirs(size: Size, name: str, kind: str) -> Variant:
                     optimizer.step()
                 taken(0)
 
-        return timed_steps(steps)
+        return steps
 
     return Variant(size, name, tied, "float32", prepared)
 
 
-def timed_steps(steps: Callable[[Taken], None]) -> Callable[[], float]:
-    """Return what takes the steps of a turn and returns the seconds from the end of the first."""
+def timed_steps(steps: Steps, clock: Clock) -> float:
+    """Take the steps of a turn; returns the seconds from the end of the first."""
+    ends: list[float] = []
 
-    def seconds() -> float:
-        ends: list[float] = []
+    def taken(skipped: int) -> None:
+        if skipped:
+            raise SystemExit(f"{skipped} of {1 + STEPS} steps were skipped")
+        ends.append(clock())
 
-        def taken(skipped: int) -> None:
-            if skipped:
-                raise SystemExit(f"{skipped} of {1 + STEPS} steps were skipped")
-            ends.append(time.perf_counter())
-
-        steps(taken)
-        return ends[-1] - ends[0]
-
-    return seconds
+    steps(taken)
+    return ends[-1] - ends[0]
 
 
 def variants(args: argparse.Namespace, size: Size) -> list[Variant]:
@@ -190,23 +191,23 @@ def variants(args: argparse.Namespace, size: Size) -> list[Variant]:
 
 def measured(args: argparse.Namespace, runs: Sequence[Variant]) -> list[Row]:
     """Let all variants take some steps in each of `rounds` rounds, after some to warm up."""
-    rng = np.random.default_rng(args.seed)
+    rng, clock = np.random.default_rng(args.seed), CLOCKS[args.clock]
     spoken = spoken_lengths(args.data) if args.ragged else None
     counts = [products(run.model, frames_of(run.size)) if run.model else Counter() for run in runs]
     wanted = {(s, run.dtype) for run, shapes in zip(runs, counts, strict=True) for s in shapes}
-    alone = {} if args.sweep else {(s, dtype): fastest(s, DTYPES[dtype]) for s, dtype in wanted}
+    alone = {key: fastest(key[0], DTYPES[key[1]], clock) for key in wanted if not args.sweep}
     products_alone: dict[Any, list[float]] = {key: [] for key in alone}
     speeds: list[list[float]] = [[] for _ in runs]
     for round_ in range(WARM_UP + args.rounds):
         for key, computed in alone.items():
             computed()  # not timed, like the first step of a turn
-            products_alone[key].append(timed(computed))
+            products_alone[key].append(timed(computed, clock))
         turns = {
             size: [lengths_of(size, spoken, rng) for _ in range(1 + STEPS)]
             for size in dict.fromkeys(run.size for run in runs)
         }
         for run, speed in zip(runs, speeds, strict=True):
-            seconds = run.prepared(turns[run.size])()
+            seconds = timed_steps(run.prepared(turns[run.size]), clock)
             if round_ >= WARM_UP:
                 speed.append(sum(map(sum, turns[run.size][1:])) / seconds)
     seconds_alone = {key: statistics.median(times) for key, times in products_alone.items()}
@@ -341,6 +342,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="where AN4 and TIMIT are")
     parser.add_argument("--seed", type=int, default=1, help="of the lengths, default 1")
     parser.add_argument("--optimizer", choices=("adam", "rmsprop"), default="adam")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="default wall")
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds, default 5")
     parser.add_argument("--sweep", choices=SWEEPS, help="many sizes; without roofline")
     parser.add_argument("--values", type=int, nargs="+", help="of the sweep")

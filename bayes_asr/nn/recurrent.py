@@ -112,11 +112,15 @@ class RecurrentLayer(Layer):
         return self.cell.states > 0
 
     @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        """Whether compiled code computes its recurrence."""
+        return self.fused and kernel_of(self.cell, self.W.weight) is not None
+
+    @property
     def steady(self) -> bool:  # type: ignore[override]
         """Whether compiled code computes all of it, and in chunks where nothing looks ahead."""
-        by_kernel = self.fused and kernel_of(self.cell, self.W.weight) is not None
         return (
-            by_kernel
+            self.compiled
             and library.multiplies(torch.float32)
             and (self.looks_ahead or self.cell.states == 1)
         )
@@ -163,8 +167,7 @@ class RecurrentLayer(Layer):
     def _terms(self, x_NF: Tensor) -> Tensor:
         """The normalised feed-forward terms [N, S, G*H], in the type of factors for a kernel."""
         like = self.W.weight
-        has_kernel = self.fused and kernel_of(self.cell, like)
-        dtype = factor_type(like.device.type) if has_kernel else like.dtype
+        dtype = factor_type(like.device.type) if self.compiled else like.dtype
         terms = self.norm(self.W(x_NF)).to(dtype)
         return terms.unflatten(1, (-1, self.cell.gates * self.cell.gate_size))
 

@@ -33,12 +33,14 @@ def unroll(
     `scan`, against which both are tested.
     """
     fused = fused and not torch.compiler.is_exporting()
-    if fused and V is not None and (kernel := kernel_of(cell, V)):
+    if fused and (kernel := kernel_of(cell, initial[0])):
         shift = cell.instead(mask_BDH)
-        if shift is not None:
+        if shift is not None and V is not None:
             terms_NSX, initial = _shift(shift, terms_NSX, V, frames, initial)
+        found = cell.coefficients()
+        rest = initial if found is None else (*initial, found)
         h = CompiledRecurrence.apply(
-            kernel, frames, backwards, torch.is_grad_enabled(), terms_NSX, V, mask_BDH, *initial
+            kernel, frames, backwards, torch.is_grad_enabled(), terms_NSX, V, mask_BDH, *rest
         )
         return h if shift is None else (h + shift[frames.sequence]).to(h.dtype)
     if fused and cell.fusible:

@@ -32,16 +32,20 @@ PRODUCTS = {  # the paths that have the vectors for them
     torch.bfloat16: ("avx512_bf16",),
 }
 LINE = 64  # bytes of a cache line
-COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGE", "sets")
+COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGPE", "sets")
+SIZES = ("gates", "states", "extras", "coefficients", "resets", "recurs")
 
 
 class Unit(c.Structure):
     """The struct Unit of kernels.h."""
 
-    _fields_ = (
-        ("name", c.c_char_p),
-        *((name, c.c_int64) for name in ("gates", "states", "extras", "resets")),
-    )
+    _fields_ = (("name", c.c_char_p), *((name, c.c_int64) for name in SIZES))
+
+
+class Activation(c.Structure):
+    """The struct Activation of kernels.h."""
+
+    _fields_ = (("name", c.c_char_p), ("coefficients", c.c_int64))
 
 
 class Job(c.Structure):
@@ -49,7 +53,8 @@ class Job(c.Structure):
 
     _fields_ = (
         *((name, c.c_int64) for name in COUNTS),
-        *((name, c.c_void_p) for name in ("sizes", "starts", "lengths", "backwards", "V", "terms")),
+        *((name, c.c_void_p) for name in ("sizes", "starts", "lengths", "backwards")),
+        *((name, c.c_void_p) for name in ("V", "coefficients", "terms")),
         *((name, c.c_int64) for name in ("terms_frame", "terms_direction")),
         ("mask", c.c_void_p),
         ("initial", c.c_void_p * 2),
@@ -59,6 +64,7 @@ class Job(c.Structure):
         *((name, c.c_int64) for name in ("before_frame", "before_direction")),
         ("arriving", c.c_void_p),
         ("by_initial", c.c_void_p * 2),
+        ("by_coefficients", c.c_void_p),
     )
 
 
@@ -95,7 +101,7 @@ ON_STRUCTS = {
 FUNCTIONS: interface.Functions = {
     **{name: (c.c_int64, [c.c_int64, c.POINTER(struct)]) for name, struct in ON_STRUCTS.items()},
     "units": (c.POINTER(Unit), []),
-    "activations": (c.POINTER(c.c_char_p), []),
+    "activations": (c.POINTER(Activation), []),
     "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
     "keep_mask": (None, [c.c_void_p, *[c.c_int64] * 4, c.c_void_p]),
     "meet": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
@@ -103,7 +109,7 @@ FUNCTIONS: interface.Functions = {
     "use_openmp": (None, [c.c_void_p, c.c_void_p]),
 }
 INTERFACE: tuple[str, interface.Structs, interface.Functions]
-INTERFACE = "kernels", (Unit, Job, Product, CrossEntropy), FUNCTIONS
+INTERFACE = "kernels", (Unit, Activation, Job, Product, CrossEntropy), FUNCTIONS
 
 
 @cache
@@ -140,17 +146,19 @@ def paths() -> dict[str, int]:
 def units() -> dict[str, Unit]:
     """Return the compiled units by their names, in the order of their numbers."""
     loaded = library()
-    rows = takewhile(lambda unit: unit.name, loaded.kernels_units()) if loaded else ()
-    return {unit.name.decode(): unit for unit in rows}
+    return _by_name(loaded.kernels_units()) if loaded else {}
 
 
 @cache
-def activations() -> tuple[str, ...]:
-    """Return the names of the compiled activations, in the order of their numbers."""
+def activations() -> dict[str, Activation]:
+    """Return the compiled activations by their names, in the order of their numbers."""
     loaded = library()
-    return tuple(
-        n.decode() for n in takewhile(bool, loaded.kernels_activations() if loaded else ())
-    )
+    return _by_name(loaded.kernels_activations()) if loaded else {}
+
+
+def _by_name(rows: Any) -> dict[str, Any]:
+    """The rows of a table, behind whose last one is a row without a name."""
+    return {row.name.decode(): row for row in takewhile(lambda row: row.name, rows)}
 
 
 def path() -> str:

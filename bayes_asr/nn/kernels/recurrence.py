@@ -16,10 +16,11 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.linear import product
-from bayes_asr.nn.units.activations import FIXED
+from bayes_asr.nn.units.activations import FIXED, name_of
 from bayes_asr.nn.units.cell import Cell
 
 WORK = 2**17  # multiplications of a time step that are worth a thread
+AS_ROWS = 32  # rows of weights that take as long as what is done to a unit without any
 
 
 class Kernel(NamedTuple):
@@ -34,21 +35,23 @@ def kernel_of(cell: Cell, weights: Tensor) -> Kernel | None:
     unit = vars(type(cell)).get("kernel")  # who inherits a cell has an equation of its own
     if unit is None or weights.device.type != "cpu" or weights.dtype != torch.float32:
         return None
-    if library.path() == "torch" or getattr(cell, "peepholes", False):
+    if library.path() == "torch":
         return None
-    function = getattr(cell, "activation", FIXED["tanh"])
-    known = (name for name in library.activations() if FIXED[name] == function)
-    activation = next(known, None)
-    return None if activation is None else Kernel(unit, activation)
+    if getattr(cell, "peepholes", False):
+        unit += "-peepholes"
+    activation = name_of(getattr(cell, "activation", FIXED["tanh"]))
+    return Kernel(unit, activation) if activation in library.activations() else None
 
 
 class CompiledRecurrence(torch.autograd.Function):
-    """`apply(kernel, frames, backwards, keep, terms_NSX, V, mask_BDH, *initial_BDH)` -> states h
-    [N, D, H], as `FusedRecurrence`.
+    """`apply(kernel, frames, backwards, keep, terms_NSX, V, mask_BDH, *initial_BDH,
+    coefficients_SPH)` -> states h [N, D, H], as `FusedRecurrence`.
 
     keep: whether there will be a way back.
+    V: None for a unit that feeds nothing back.
+    coefficients_SPH: `Cell.coefficients`, left out where the cell has none; S is 1 or D.
     The terms are float32 or bfloat16, and so are the factors of products, h and its gradient, and
-    what the way back reads; V, mask and initial states are float32.
+    what the way back reads; V, mask, initial states and coefficients are float32.
     """
 
     @staticmethod
@@ -59,32 +62,39 @@ class CompiledRecurrence(torch.autograd.Function):
         backwards: Sequence[bool],
         keep: bool,
         terms_NSX: Tensor,
-        V: Tensor,
+        V: Tensor | None,
         mask_BDH: Tensor | None,
-        *initial_BDH: Tensor,
+        *tensors: Tensor,
     ) -> Tensor:
         (N, S, X), D, storage = terms_NSX.shape, len(backwards), terms_NSX.dtype
         unit = library.units()[kernel.unit]
-        sizes = (len(frames.lengths), D, X // unit.gates)
-        if not frames.lengths:
+        P = unit.coefficients + library.activations()[kernel.activation].coefficients
+        sizes = B, D, H = len(frames.lengths), D, X // unit.gates
+        initial_BDH, given = tensors[: unit.states], tensors[unit.states :]
+        if not B:
             raise ValueError("there are no sequences")
-        for sets, what in ((V.shape[0], "weights"), (S, "terms")):
-            if sets not in (1, D):
-                raise ValueError(f"there are {sets} sets of {what} for {D} directions")
-        V = library.require("V", V, (V.shape[0], sizes[2], X))
+        if (V is not None, len(given)) != (unit.recurs, bool(P)):
+            raise ValueError(f"{kernel} has {unit.recurs} V and {P} coefficients")
+        sets = len(given[0] if V is None else V)
+        for number, what in ((sets, "weights"), (S, "terms")):
+            if number not in (1, D):
+                raise ValueError(f"there are {number} sets of {what} for {D} directions")
+        V = None if V is None else library.require("V", V, (sets, H, X))
+        coefficients = library.require("coefficients", given[0], (sets, P, H)) if P else None
         terms = library.require("terms", terms_NSX, (sum(frames.lengths), S, X), *library.STORAGES)
         mask = None if mask_BDH is None else library.require("mask", mask_BDH, sizes)
         initial = tuple(library.require("initial", s, sizes) for s in initial_BDH)
-        h = torch.empty(N, D, sizes[2], dtype=storage)
-        job = _job(kernel, frames, backwards, storage, V)
-        kept: dict[str, Any] = _kept(kernel, N, D, V, storage) if keep else {}
-        for name in ("slopes", "before") if keep else ():
+        h = torch.empty(N, D, H, dtype=storage)
+        job = _job(kernel, frames, backwards, storage, sets=sets, H=H, P=P)
+        kept: dict[str, Any] = _kept(job, unit, N, storage) if keep else {}
+        for name in {"slopes", "before"} & kept.keys():
             job[f"{name}_frame"], job[f"{name}_direction"] = kept[name].stride()[:2]
         library.call(
             "forward",
             **job,
             **kept,
             V=V,
+            coefficients=coefficients,
             terms=terms,
             terms_frame=terms.stride(0),
             terms_direction=terms.stride(1) if S == D else 0,
@@ -92,7 +102,7 @@ class CompiledRecurrence(torch.autograd.Function):
             initial=initial,
             h=h,
         )
-        ctx.save_for_backward(V, *kept.values())
+        ctx.save_for_backward(V, coefficients, *kept.values())  # type: ignore[arg-type]
         ctx.job, ctx.kept, ctx.shares_terms = job, list(kept), S < D  # type: ignore[attr-defined]
         ctx.states = unit.states  # type: ignore[attr-defined]
         return h
@@ -101,22 +111,31 @@ class CompiledRecurrence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, grad_NDH: Tensor) -> tuple[Tensor | None, ...]:
         job: dict[str, Any] = ctx.job  # type: ignore[attr-defined]
-        V, *tensors = ctx.saved_tensors  # type: ignore[attr-defined]
+        V, coefficients, *tensors = ctx.saved_tensors  # type: ignore[attr-defined]
         kept = dict(zip(ctx.kept, tensors, strict=True))  # type: ignore[attr-defined]
         if not job:
             raise RuntimeError("gradients overwrote what they were computed from: run forward anew")
         ctx.job = {}  # type: ignore[attr-defined]
-        da, before, H = kept["slopes"], kept["before"], job["H"]
-        by_initial = [V.new_empty(job["B"], job["D"], H) for _ in range(ctx.states)]  # type: ignore[attr-defined]
-        arriving = library.require("gradient", grad_NDH, tuple(before.shape), before.dtype)
+        da, (B, D, P, H) = kept["slopes"], (job[name] for name in "BDPH")
+        by_initial = [torch.empty(B, D, H) for _ in range(ctx.states)]  # type: ignore[attr-defined]
+        by_row = torch.zeros(B, D, P, H)
         library.call(
-            "backward", **job, **kept, V=V, arriving=arriving, by_initial=tuple(by_initial)
+            "backward",
+            **job,
+            **kept,
+            V=V,
+            coefficients=coefficients,
+            arriving=library.require("gradient", grad_NDH, (len(da), D, H), da.dtype),
+            by_initial=tuple(by_initial),
+            by_coefficients=by_row,
         )
         is_trained = ctx.needs_input_grad[5]  # type: ignore[attr-defined]
         by_V = _by_weights(kept, H, job["sets"]) if is_trained else None
         shares_terms = ctx.shares_terms  # type: ignore[attr-defined]
         by_terms = reduce(torch.add, da.split(1, 1)) if shares_terms else da.contiguous()
-        return None, None, None, None, by_terms, by_V, None, *by_initial
+        shape = (job["sets"], -1, P, H)
+        by_coefficients = [by_row.sum(0).view(shape).sum(1)] if P else []
+        return None, None, None, None, by_terms, by_V, None, *by_initial, *by_coefficients
 
 
 def _job(
@@ -124,40 +143,47 @@ def _job(
     frames: Frames,
     backwards: Sequence[bool],
     storage: torch.dtype,
-    V: Tensor,
+    *,
+    sets: int,
+    H: int,
+    P: int,
 ) -> dict[str, Any]:
     """What both ways tell the library: the path, and members of `library.Job`."""
-    sets, H, X = V.shape
     B, D = len(frames.lengths), len(backwards)
     unit = library.units()[kernel.unit]
+    work = B * D * H * unit.gates * (H if unit.recurs else AS_ROWS)
     members = {name: getattr(frames, name) for name in ("sizes", "starts", "lengths")}
     return {
         "path": library.path(),
         "unit": list(library.units()).index(kernel.unit),
-        "activation": library.activations().index(kernel.activation),
+        "activation": list(library.activations()).index(kernel.activation),
         "storage": library.STORAGES.index(storage),
-        "threads": min(torch.get_num_threads(), 1 + B * D * H * X // WORK),
+        "threads": min(torch.get_num_threads(), 1 + work // WORK),
         "B": B,
         "T": len(frames.sizes),
         "D": D,
         "H": H,
         "G": unit.gates,
-        "E": unit.extras,
+        "P": P,
+        "E": P + unit.extras,
         "sets": sets,
         "backwards": library.indices(backwards),
         **{name: library.indices(values) for name, values in members.items()},
     }
 
 
-def _kept(kernel: Kernel, N: int, D: int, V: Tensor, storage: torch.dtype) -> dict[str, Tensor]:
+def _kept(
+    job: dict[str, Any], unit: library.Unit, N: int, storage: torch.dtype
+) -> dict[str, Tensor]:
     """What the way forward keeps for the way back."""
-    sets, H, X = V.shape
-    unit = library.units()[kernel.unit]
-    widths = {"slopes": X, "before": H}
+    D, H, sets = (job[name] for name in ("D", "H", "sets"))
+    widths = {"slopes": unit.gates * H}
+    if unit.recurs:
+        widths["before"] = H
     if unit.resets:
         widths["restored"] = H
     kept = {name: _rows(N, D, width, sets, storage) for name, width in widths.items()}
-    return {**kept, "extras": torch.empty(N, D, unit.extras, H, dtype=storage)}
+    return {**kept, "extras": torch.empty(N, D, job["E"], H, dtype=storage)}
 
 
 def _rows(N: int, D: int, width: int, sets: int, dtype: torch.dtype) -> Tensor:

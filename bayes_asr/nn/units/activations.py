@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ class Activation(Protocol):
     def derivative(self, a: Tensor) -> Tensor:
         """Return the derivative by `a`."""
 
+    def coefficients(self) -> Tensor | None:
+        """Return its parameters [sets, P, H], trained or not; None where there are none."""
+
 
 @dataclass(frozen=True)
 class Fixed:
@@ -38,6 +41,9 @@ class Fixed:
     def derivative(self, a: Tensor) -> Tensor:
         """Return the derivative by `a`."""
         return self.slope(a)
+
+    def coefficients(self) -> None:
+        """Return None."""
 
 
 def softplus(a: Tensor) -> Tensor:
@@ -56,6 +62,7 @@ class PSigmoid(nn.Module):
     def __init__(self, units: int, sets: int, trains: Sequence[str]) -> None:
         super().__init__()
         self.eta, self.gamma, self.theta = _parameters(self.initial, units, sets, trains)
+        self.shape = (sets, units)
         self.only_scales = tuple(trains) == ("eta",)
 
     def forward(self, a: Tensor) -> Tensor:
@@ -68,6 +75,11 @@ class PSigmoid(nn.Module):
         """Return the derivative by `a`."""
         s = torch.sigmoid(self.gamma * a - self.theta)
         return self.eta * self.gamma * s * (1 - s)
+
+    def coefficients(self) -> Tensor:
+        """Return eta, gamma and theta [sets, 3, H]."""
+        eta = _kept_at_0(cast(Tensor, self.eta)) if self.only_scales else self.eta
+        return _side_by_side((eta, self.gamma, self.theta), self.shape)
 
 
 class PReLU(nn.Module):
@@ -84,6 +96,7 @@ class PReLU(nn.Module):
         self.alpha, self.beta = _parameters(self.initial, units, sets, trains)
         if "beta" not in trains:
             self.beta = 0.0
+        self.shape = (sets, units)
         self.only_scales = tuple(trains) == ("alpha",)
 
     def forward(self, a: Tensor) -> Tensor:
@@ -95,6 +108,11 @@ class PReLU(nn.Module):
     def derivative(self, a: Tensor) -> Tensor:
         """Return the derivative by `a`."""
         return torch.where(a > 0, self.alpha * torch.ones_like(a), self.beta)
+
+    def coefficients(self) -> Tensor:
+        """Return alpha and beta [sets, 2, H]."""
+        alpha = _kept_at_0(cast(Tensor, self.alpha)) if self.only_scales else self.alpha
+        return _side_by_side((alpha, self.beta), self.shape)
 
 
 class Scaled(torch.autograd.Function):
@@ -129,6 +147,18 @@ def _parameters(
     ]
 
 
+def _kept_at_0(scale: Tensor) -> Tensor:
+    """A scale that has no gradient where it is 0, as that of `Scaled`."""
+    return torch.where(scale == 0, scale.detach(), scale)
+
+
+def _side_by_side(parameters: Sequence[Tensor | float], shape: tuple[int, int]) -> Tensor:
+    """Parameters [sets, H], or one number for all of them, as [sets, P, H]."""
+    return torch.stack(
+        [p if isinstance(p, Tensor) else torch.full(shape, p) for p in parameters], 1
+    )
+
+
 def _refuse_slope(a: Tensor) -> Tensor:
     """What is no function of one number has no derivative that recurrences could use."""
     raise NotImplementedError
@@ -148,6 +178,12 @@ FIXED = {
     "log-sigmoid": Fixed(logsigmoid, lambda a: (-a).sigmoid()),
 }
 PARAMETERISED: dict[str, type[PSigmoid] | type[PReLU]] = {"p-sigmoid": PSigmoid, "p-relu": PReLU}
+
+
+def name_of(activation: Activation) -> str | None:
+    """Return what an activation is called here; None where it is not of here."""
+    known: dict[str, object] = {**FIXED, **PARAMETERISED}
+    return next((name for name, f in known.items() if f in (activation, type(activation))), None)
 
 
 def build_activation(

@@ -84,6 +84,13 @@ class Cell(nn.Module):
         """Return the probabilities that h stands for, in probabilistic cells."""
         raise NotImplementedError
 
+    def coefficients(self) -> Tensor | None:
+        """Return the trained numbers of each unit that a kernel reads [sets, P, H], perhaps none.
+
+        They stand in the order of `csrc/cells.h`.
+        """
+        return None
+
     def hand_on(self, h: Tensor) -> Tensor:
         """Return what the next layer reads by default."""
         return h
@@ -128,6 +135,10 @@ class ActivatedCell(Cell):
     ) -> None:
         super().__init__(units, sets)
         self.activation = build_activation(activation, units, sets, activation_trains)
+
+    def coefficients(self) -> Tensor | None:
+        """Return those of the activation."""
+        return self.activation.coefficients()
 
 
 class MixingCell(ActivatedCell):

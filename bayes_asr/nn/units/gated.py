@@ -19,7 +19,7 @@ class LSTM(Cell):
     an LSTM without them. The gates are in torch's order i, f, c, o.
     """
 
-    kernel: ClassVar = "lstm"
+    kernel: ClassVar = "lstm"  # lstm-peepholes, where there are any
     gates = 4
     states = 2
 
@@ -28,6 +28,10 @@ class LSTM(Cell):
         self.peepholes = peepholes
         if peepholes:
             self.p_i, self.p_f, self.p_o = (nn.Parameter(torch.zeros(sets, units)) for _ in "ifo")
+
+    def coefficients(self) -> Tensor | None:
+        """Return the peepholes of i, f and o."""
+        return torch.stack((self.p_i, self.p_f, self.p_o), 1) if self.peepholes else None
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return h and c after a frame."""
@@ -159,6 +163,7 @@ class MGU(MixingCell):
     f = \sigma(a_f), \tilde h = \tanh(W x + V (f h_{t-1}) + b), h_t = (1 - f) h_{t-1} + f \tilde h.
     """
 
+    kernel: ClassVar = "mgu"
     gates = 2
     resets = True
 
@@ -174,6 +179,7 @@ class MinimalGRU(MGU):
     It is another model than `MGU`: no change of weights turns one into the other.
     """
 
+    kernel: ClassVar = "minimal-gru"
     partials = Cell.partials
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:

@@ -6,6 +6,8 @@ p(x|present) / p(x|absent). Everything is computed with log-odds: no probability
 and inputs of any size are exact.
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
@@ -23,6 +25,7 @@ class UBRU(Cell):
     Dropout multiplies a: a dropped frame tells nothing about the feature.
     """
 
+    kernel: ClassVar = "ubru"
     recurrent = False
     probabilistic = True
 
@@ -31,6 +34,14 @@ class UBRU(Cell):
         self.stay = nn.Parameter(torch.full((sets, units), 2.0))
         self.enter = nn.Parameter(torch.full((sets, units), -2.0))
         self.smooth = smooth
+
+    def coefficients(self) -> Tensor:
+        r"""Return u, v and w [sets, 3, H] of h_t = a + w + softplus(h_{t-1} + u) - softplus(h_{t-1}
+        + v).
+        """
+        u = logsigmoid(self.stay) - logsigmoid(self.enter)
+        v = logsigmoid(-self.stay) - logsigmoid(-self.enter)
+        return torch.stack((u, v, self.enter), 1)
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the log-odds after a frame."""
@@ -59,12 +70,21 @@ class Later(Cell):
     states are d and the u of the next step.
     """
 
+    kernel: ClassVar = "ubru-later"
     states = 2
     recurrent = False
 
     def __init__(self, stay: nn.Parameter, enter: nn.Parameter) -> None:
         super().__init__(stay.shape[-1], stay.shape[0])
         self.stay, self.enter = stay, enter
+
+    def coefficients(self) -> Tensor:
+        """Return u, v and w [sets, 3, H] of d_t = w + softplus(x + u) - softplus(x + v).
+
+        x is the second state.
+        """
+        w = logsigmoid(-self.stay) - logsigmoid(-self.enter)
+        return torch.stack((self.stay, self.enter, w), 1)
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return d and u after a frame."""

@@ -13,7 +13,7 @@ struct BackwardPlace {
   Number *slopes;
   const Number *extras, *arriving;
   Number *fed, *inner;  // to the product of the step before, and to that of the last gate
-  float *carry;
+  float *carry, *by_coefficients;
   int64_t row;
 };
 
@@ -46,6 +46,7 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
     Place place{};
     place.row = row;
     place.carry = carry_.get() + row * width_;
+    place.by_coefficients = job_.by_coefficients + row * job_.P * job_.H;
     if (t < 0) return place;
     const int64_t frame = FrameOf(job_, t, b, d);
     place.slopes = SlopesAt(frame, d);
@@ -67,16 +68,26 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
   // V^T of some gates.
   static Source WeightsOf(const Job &job, int64_t first_gate, int64_t gates) {
     const int64_t X = job.G * job.H;
-    return {job.V + first_gate * job.H, kFloat32, gates * job.H, 1, job.H, 1, 0, X, job.H * X};
+    const int64_t K = job.V ? gates * job.H : 0;
+    return {job.V + first_gate * job.H, kFloat32, K, 1, job.H, 1, 0, X, job.H * X};
   }
 
   // The gradient of a pre-activation: kept, and fed to the product of the step before.
   void Emit(const Place &at, int64_t unit, int gate, Number *fed, int fed_gate, Vec da) const {
     Put(at.slopes, gate, unit, da);
-    Put(fed, fed_gate, unit, da);
+    if (job_.V) Put(fed, fed_gate, unit, da);
+  }
+  // The gradient of coefficient k, for that of the state it acts on.
+  void AddUp(const Place &at, int64_t unit, int64_t k, Vec g) const {
+    float *sum = at.by_coefficients + k * job_.H + unit;
+    const Vec old = LoadSome<Vec>(sum, Left(unit));
+    StoreSome(sum, old + Get(at.extras, k, unit) * g, Left(unit));
+  }
+  void AddUpAll(const Place &at, int64_t unit, Vec g) const {
+    for (int64_t k = 0; k < job_.P; ++k) AddUp(at, unit, k, g);
   }
   Vec Slope(const Place &at, int64_t unit, int gate) const { return Get(at.slopes, gate, unit); }
-  Vec Extra(const Place &at, int64_t unit, int i) const { return Get(at.extras, i, unit); }
+  Vec Extra(const Place &at, int64_t unit, int i) const { return Get(at.extras, job_.P + i, unit); }
   Vec Arriving(const Place &at, int64_t unit) const { return Get(at.arriving, 0, unit); }
   static Vec Carry(const Place &at, int64_t unit) { return LoadSome<Vec>(at.carry + unit, LANES); }
   static void SetCarry(const Place &at, int64_t unit, Vec value) {
@@ -87,20 +98,25 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
   // it has one, the gradient of what V multiplied for the last gate.
   struct RnnBack {
     static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
-      f.Emit(at, unit, 0, at.fed, 0, f.Slope(at, unit, 0) * (through + f.Arriving(at, unit)));
+      const Vec g = through + f.Arriving(at, unit);
+      f.Emit(at, unit, 0, at.fed, 0, f.Slope(at, unit, 0) * g);
+      f.AddUpAll(at, unit, g);
     }
   };
 
+  template <int kGates>
   struct MixingBack {
     static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
       const Vec g = through + Carry(at, unit) + f.Arriving(at, unit);
-      for (int gate = 0; gate < 2; ++gate) {
+      for (int gate = 0; gate < kGates; ++gate) {
         f.Emit(at, unit, gate, at.fed, gate, f.Slope(at, unit, gate) * g);
       }
       SetCarry(at, unit, f.Extra(at, unit, 0) * g);
+      f.AddUpAll(at, unit, g);
     }
   };
 
+  template <bool kPeeps>
   struct LstmBack {
     static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
       const Vec by_h = through + f.Arriving(at, unit);
@@ -109,6 +125,17 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
         f.Emit(at, unit, gate, at.fed, gate, f.Slope(at, unit, gate) * (gate < 3 ? by_c : by_h));
       }
       SetCarry(at, unit, f.Extra(at, unit, 1) * by_c);
+      for (int k = 0; kPeeps && k < 3; ++k) f.AddUp(at, unit, k, k < 2 ? by_c : by_h);
+    }
+  };
+
+  // The outputs are the first of two states, and the carry is the gradient of the second.
+  struct LaterBack {
+    static void At(const Backward &f, const Place &at, int64_t unit, Vec) {
+      const Vec carry = Carry(at, unit), g = carry + f.Arriving(at, unit);
+      f.Emit(at, unit, 0, at.fed, 0, f.Slope(at, unit, 0) * carry);
+      SetCarry(at, unit, f.Extra(at, unit, 0) * g);
+      f.AddUpAll(at, unit, g);
     }
   };
 
@@ -118,11 +145,31 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
       f.Emit(at, unit, 0, at.fed, 0, f.Slope(at, unit, 0) * g);
       f.Emit(at, unit, 2, at.inner, 0, f.Slope(at, unit, 2) * g);
       SetCarry(at, unit, f.Extra(at, unit, 0) * g);
+      f.AddUpAll(at, unit, g);
     }
 
     struct Reset {
       static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
         f.Emit(at, unit, 1, at.fed, 1, f.Slope(at, unit, 1) * through);
+        SetCarry(at, unit, Carry(at, unit) + f.Extra(at, unit, 1) * through);
+      }
+    };
+  };
+
+  // What the gate's gradient owes to mixing waits among the slopes for what it owes to the reset.
+  struct OneGateBack {
+    static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
+      const Vec g = through + Carry(at, unit) + f.Arriving(at, unit);
+      f.Put(at.slopes, 0, unit, f.Slope(at, unit, 0) * g);
+      f.Emit(at, unit, 1, at.inner, 0, f.Slope(at, unit, 1) * g);
+      SetCarry(at, unit, f.Extra(at, unit, 0) * g);
+      f.AddUpAll(at, unit, g);
+    }
+
+    struct Reset {
+      static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
+        const Vec by_reset = f.Extra(at, unit, 2) * through;
+        f.Emit(at, unit, 0, at.fed, 0, f.Slope(at, unit, 0) + by_reset);
         SetCarry(at, unit, Carry(at, unit) + f.Extra(at, unit, 1) * through);
       }
     };

@@ -3,8 +3,12 @@
 //
 // kSummed: pre-activations whose sums came with the last product, the first kSummed of `a`.
 // Next: a[g] pre-activations; s[i] the old states, turned into the new ones; m dropout mask of the
-// candidate.  Returns in `slopes` the derivative by each pre-activation of the state it acts on,
-// and in `extras` those by the old state at fixed pre-activations.
+// candidate; p[k] coefficients.  Returns in `slopes` the derivative by each pre-activation of the
+// state it acts on, and in `extras` those by each coefficient, then those by the old state, all at
+// fixed pre-activations.
+//
+// kCoefficients: trained numbers of each unit, those of the activation among them.
+// kRecurs: whether V feeds h back.
 //
 // For the last gate of a cell with a Reset, V multiplies h times a factor, in a product of its own.
 // Reset comes before that product and is given the other gates; it leaves behind the states kInner
@@ -16,8 +20,10 @@
 
 namespace {
 
+// Of: f(a) with its derivative by a, and those by each coefficient p[k] in by[k].
 struct TanhOf {
-  static INLINE Vec Of(Vec a, Vec *slope) {
+  static constexpr int kCoefficients = 0;
+  static INLINE Vec Of(Vec a, const Vec *, Vec *slope, Vec *) {
     const Vec t = Tanh(a);
     *slope = 1.0f - t * t;
     return t;
@@ -25,7 +31,8 @@ struct TanhOf {
 };
 
 struct SigmoidOf {
-  static INLINE Vec Of(Vec a, Vec *slope) {
+  static constexpr int kCoefficients = 0;
+  static INLINE Vec Of(Vec a, const Vec *, Vec *slope, Vec *) {
     const Logistic s(a);
     *slope = s.of * s.of_minus;
     return s.of;
@@ -33,14 +40,16 @@ struct SigmoidOf {
 };
 
 struct ReluOf {
-  static INLINE Vec Of(Vec a, Vec *slope) {
+  static constexpr int kCoefficients = 0;
+  static INLINE Vec Of(Vec a, const Vec *, Vec *slope, Vec *) {
     *slope = a > 0 ? Vec{} + 1.0f : Vec{};
     return Above0(a);
   }
 };
 
 struct SoftplusOf {
-  static INLINE Vec Of(Vec a, Vec *slope) {
+  static constexpr int kCoefficients = 0;
+  static INLINE Vec Of(Vec a, const Vec *, Vec *slope, Vec *) {
     const Logistic s(a);
     *slope = s.of;
     return Above0(a) + Log1p(s.exp);
@@ -48,19 +57,55 @@ struct SoftplusOf {
 };
 
 struct LogSigmoidOf {
-  static INLINE Vec Of(Vec a, Vec *slope) {
+  static constexpr int kCoefficients = 0;
+  static INLINE Vec Of(Vec a, const Vec *, Vec *slope, Vec *) {
     const Logistic s(a);
     *slope = s.of_minus;
     return Below0(a) - Log1p(s.exp);
   }
 };
 
+// eta sigma(gamma a - theta).
+struct PSigmoidOf {
+  static constexpr int kCoefficients = 3;
+  static INLINE Vec Of(Vec a, const Vec *p, Vec *slope, Vec *by) {
+    const Logistic s(p[1] * a - p[2]);
+    const Vec inner = p[0] * s.of * s.of_minus;
+    *slope = inner * p[1];
+    by[0] = s.of;
+    by[1] = inner * a;
+    by[2] = -inner;
+    return p[0] * s.of;
+  }
+};
+
+// alpha a above 0, beta a below.
+struct PReluOf {
+  static constexpr int kCoefficients = 2;
+  static INLINE Vec Of(Vec a, const Vec *p, Vec *slope, Vec *by) {
+    *slope = a > 0 ? p[0] : p[1];
+    by[0] = Above0(a);
+    by[1] = Below0(a);
+    return p[0] * by[0] + p[1] * by[1];
+  }
+};
+
+// Candidates with dropout: of all derivatives of f, those of what it is multiplied by.
+template <class F>
+INLINE Vec Candidate(Vec a, Vec factor, const Vec *p, Vec *slope, Vec *by) {
+  const Vec f = F::Of(a, p, slope, by);
+  *slope *= factor;
+  for (int k = 0; k < F::kCoefficients; ++k) by[k] *= factor;
+  return f;
+}
+
 template <class F>
 struct Rnn {
   static constexpr int kGates = 1, kSummed = 1, kStates = 1, kInner = 0, kExtras = 0;
-  static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *) {
-    s[0] = F::Of(a[0], &slopes[0]) * m;
-    slopes[0] *= m;
+  static constexpr int kCoefficients = F::kCoefficients;
+  static constexpr bool kRecurs = true;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *p, Vec *slopes, Vec *extras) {
+    s[0] = Candidate<F>(a[0], m, p, &slopes[0], extras) * m;
   }
 };
 
@@ -68,12 +113,13 @@ struct Rnn {
 template <class F>
 struct Mixing {
   static constexpr int kGates = 2, kSummed = 2, kStates = 1, kInner = 0, kExtras = 1;
-  static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
+  static constexpr int kCoefficients = F::kCoefficients;
+  static constexpr bool kRecurs = true;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *p, Vec *slopes, Vec *extras) {
     const Logistic z(a[0]);
-    const Vec step = F::Of(a[1], &slopes[1]) * m - s[0];
+    const Vec step = Candidate<F>(a[1], z.of * m, p, &slopes[1], extras) * m - s[0];
     slopes[0] = z.of * z.of_minus * step;
-    slopes[1] *= z.of * m;
-    extras[0] = z.of_minus;
+    extras[kCoefficients] = z.of_minus;
     s[0] += z.of * step;
   }
 };
@@ -82,7 +128,9 @@ struct Mixing {
 template <int kSign>
 struct LogMixing {
   static constexpr int kGates = 2, kSummed = 2, kStates = 1, kInner = 0, kExtras = 1;
-  static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
+  static constexpr int kCoefficients = 0;
+  static constexpr bool kRecurs = true;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *, Vec *slopes, Vec *extras) {
     constexpr float sign = kSign;
     const Logistic z(a[0]), c(-sign * a[1]);
     const Vec log1p_z = Log1p(z.exp);
@@ -98,28 +146,45 @@ struct LogMixing {
 };
 
 // The states are h and c; extras: the derivatives of h by the new c and of the new c by the old.
+// The coefficients are the peepholes of i, f and o: the first two act on c, the last one on h.
+template <bool kPeeps>
 struct Lstm {
   static constexpr int kGates = 4, kSummed = 4, kStates = 2, kInner = 0, kExtras = 2;
-  static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
-    const Logistic i(a[0]), f(a[1]), o(a[3]);
+  static constexpr int kCoefficients = kPeeps ? 3 : 0;
+  static constexpr bool kRecurs = true;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *p, Vec *slopes, Vec *extras) {
+    const Logistic i(kPeeps ? a[0] + p[0] * s[1] : a[0]), f(kPeeps ? a[1] + p[1] * s[1] : a[1]);
     const Vec g = Tanh(a[2]), c = f.of * s[1] + i.of * (g * m), t = Tanh(c);
+    const Logistic o(kPeeps ? a[3] + p[2] * c : a[3]);
     slopes[0] = i.of * i.of_minus * (g * m);
     slopes[1] = f.of * f.of_minus * s[1];
     slopes[2] = i.of * m * (1.0f - g * g);
     slopes[3] = o.of * o.of_minus * t;
-    extras[0] = o.of * (1.0f - t * t);
-    extras[1] = f.of;
+    Vec *own = extras + kCoefficients;
+    own[0] = o.of * (1.0f - t * t);
+    own[1] = f.of;
+    if constexpr (kPeeps) {
+      own[0] += p[2] * slopes[3];
+      own[1] += p[0] * slopes[0] + p[1] * slopes[1];
+      extras[0] = slopes[0] * s[1];
+      extras[1] = slopes[1] * s[1];
+      extras[2] = slopes[3] * c;
+    }
     s[0] = o.of * t;
     s[1] = c;
   }
 };
 
-// The vectors behind h are a_z, and r, to which Gru gives back r h.
-struct GruReset {
-  static constexpr int kGates = 2, kSummed = 2, kStates = 1, kInner = 2, kExtras = 0;
-  static INLINE void Next(const Vec *a, Vec *s, Vec, Vec *, Vec *) {
+// The last of some gates resets.  The vectors behind h are a of the first one, and r, to which a
+// cell gives back r h.
+template <int kAllGates>
+struct GateReset {
+  static constexpr int kGates = kAllGates, kSummed = kAllGates, kStates = 1, kInner = 2;
+  static constexpr int kExtras = 0, kCoefficients = 0;
+  static constexpr bool kRecurs = true;
+  static INLINE void Next(const Vec *a, Vec *s, Vec, const Vec *, Vec *, Vec *) {
     s[1] = a[0];
-    s[2] = Logistic(a[1]).of;
+    s[2] = Logistic(a[kGates - 1]).of;
   }
 };
 
@@ -127,27 +192,91 @@ struct GruReset {
 template <class F>
 struct Gru {
   static constexpr int kGates = 3, kSummed = 1, kStates = 1, kInner = 2, kExtras = 2;
-  using Reset = GruReset;
-  static INLINE void Next(const Vec *a, Vec *s, Vec m, Vec *slopes, Vec *extras) {
+  static constexpr int kCoefficients = F::kCoefficients;
+  static constexpr bool kRecurs = true;
+  using Reset = GateReset<2>;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *p, Vec *slopes, Vec *extras) {
     const Vec of_mixing[] = {s[1], a[0]}, h = s[0], r = s[2];
     Vec by[2];
-    Mixing<F>::Next(of_mixing, s, m, by, extras);
+    Mixing<F>::Next(of_mixing, s, m, p, by, extras);
     slopes[0] = by[0];
     slopes[1] = h * r * (1.0f - r);
     slopes[2] = by[1];
-    extras[1] = r;
+    extras[kCoefficients + 1] = r;
     s[2] = r * h;
   }
 };
 
+// A gate that resets by r = sigma(a), and mixes by sigma(kSign * a).  extras: the derivatives of the
+// new h by the old one, and of r h by h and by a.
+template <class F, int kSign>
+struct OneGate {
+  static constexpr int kGates = 2, kSummed = 1, kStates = 1, kInner = 2, kExtras = 3;
+  static constexpr int kCoefficients = F::kCoefficients;
+  static constexpr bool kRecurs = true;
+  using Reset = GateReset<1>;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *p, Vec *slopes, Vec *extras) {
+    constexpr float sign = kSign;
+    const Vec of_mixing[] = {sign * s[1], a[0]}, h = s[0], r = s[2];
+    Mixing<F>::Next(of_mixing, s, m, p, slopes, extras);
+    slopes[0] *= sign;
+    extras[kCoefficients + 1] = r;
+    extras[kCoefficients + 2] = h * r * (1.0f - r);
+    s[2] = r * h;
+  }
+};
+template <class F>
+using Mgu = OneGate<F, 1>;
+template <class F>
+using MinimalGru = OneGate<F, -1>;
+
+// The log-odds of a Markov chain of two states after a frame by those before it,
+// p[2] + softplus(l + p[0]) - softplus(l + p[1]), and their derivatives by each p and by l.
+INLINE Vec ChainStep(Vec l, const Vec *p, Vec *extras) {
+  Vec by;
+  const Vec present = SoftplusOf::Of(l + p[0], nullptr, &extras[0], nullptr);
+  const Vec absent = SoftplusOf::Of(l + p[1], nullptr, &by, nullptr);
+  extras[1] = -by;
+  extras[2] = Vec{} + 1.0f;
+  extras[3] = extras[0] - by;
+  return p[2] + present - absent;
+}
+
+struct Chain {
+  static constexpr int kGates = 1, kSummed = 1, kStates = 1, kInner = 0, kExtras = 1;
+  static constexpr int kCoefficients = 3;
+  static constexpr bool kRecurs = false;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *p, Vec *slopes, Vec *extras) {
+    s[0] = a[0] * m + ChainStep(s[0], p, extras);
+    slopes[0] = m;
+  }
+};
+
+// What later frames tell: the states are that, and with it the evidence of the frame.
+struct ChainLater {
+  static constexpr int kGates = 1, kSummed = 1, kStates = 2, kInner = 0, kExtras = 1;
+  static constexpr int kCoefficients = 3;
+  static constexpr bool kRecurs = false;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *p, Vec *slopes, Vec *extras) {
+    s[0] = ChainStep(s[1], p, extras);
+    s[1] = a[0] * m + s[0];
+    slopes[0] = m;
+  }
+};
+
 // The units: name for Python, cell with the activation F, way back (backward.h).
-#define FOR_UNITS(ROW)                            \
-  ROW("rnn", Rnn<F>, RnnBack)                     \
-  ROW("mixing", Mixing<F>, MixingBack)            \
-  ROW("li-bru", LogMixing<-1>, MixingBack)        \
-  ROW("log-li-bru", LogMixing<1>, MixingBack)     \
-  ROW("lstm", Lstm, LstmBack)                     \
-  ROW("gru", Gru<F>, GruBack)
+#define FOR_UNITS(ROW)                                 \
+  ROW("rnn", Rnn<F>, RnnBack)                          \
+  ROW("mixing", Mixing<F>, MixingBack<2>)              \
+  ROW("li-bru", LogMixing<-1>, MixingBack<2>)          \
+  ROW("log-li-bru", LogMixing<1>, MixingBack<2>)       \
+  ROW("lstm", Lstm<false>, LstmBack<false>)            \
+  ROW("lstm-peepholes", Lstm<true>, LstmBack<true>)    \
+  ROW("gru", Gru<F>, GruBack)                          \
+  ROW("mgu", Mgu<F>, OneGateBack)                      \
+  ROW("minimal-gru", MinimalGru<F>, OneGateBack)       \
+  ROW("ubru", Chain, MixingBack<1>)                    \
+  ROW("ubru-later", ChainLater, LaterBack)
 
 // The activations: name for Python, function.
 #define FOR_ACTIVATIONS(ROW)         \
@@ -155,7 +284,9 @@ struct Gru {
   ROW("sigmoid", SigmoidOf)          \
   ROW("relu", ReluOf)                \
   ROW("softplus", SoftplusOf)        \
-  ROW("log-sigmoid", LogSigmoidOf)
+  ROW("log-sigmoid", LogSigmoidOf)   \
+  ROW("p-sigmoid", PSigmoidOf)       \
+  ROW("p-relu", PReluOf)
 
 // Whether a cell, or its way back, has a Reset.
 template <class Cell, class = void>
@@ -172,7 +303,8 @@ constexpr Unit UnitOf(const char *name) {
   constexpr int kTogether = Cell::kGates - kResets<Cell>;  // gates of a product
   static_assert(kTogether == 1 || kTogether == 2 || kTogether == kMaxGates, "a panel has pairs");
   static_assert(Cell::kStates <= kMaxStates && kHeld<Cell> <= kMaxHeld, "");
-  return {name, Cell::kGates, Cell::kStates, Cell::kExtras, kResets<Cell>};
+  return {name,          Cell::kGates,         Cell::kStates,
+          Cell::kExtras, Cell::kCoefficients, kResets<Cell>, Cell::kRecurs};
 }
 
 // The rows of the tables, with an empty one behind the last.
@@ -180,10 +312,11 @@ constexpr Unit UnitOf(const char *name) {
 template <class F>
 constexpr Unit kUnitsWith[] = {FOR_UNITS(ROW){}};
 #undef ROW
-constexpr const Unit *kUnits = kUnitsWith<TanhOf>;  // sizes are the same with each activation
+// Other activations have coefficients, other sizes are the same with each.
+constexpr const Unit *kUnits = kUnitsWith<TanhOf>;
 
-#define ROW(name, Function) name,
-constexpr const char *kActivations[] = {FOR_ACTIVATIONS(ROW) nullptr};
+#define ROW(name, Function) {name, Function::kCoefficients},
+constexpr Activation kActivations[] = {FOR_ACTIVATIONS(ROW){}};
 #undef ROW
 
 // The gates whose pre-activations come with the first product of a step.

@@ -11,6 +11,7 @@ struct ForwardPlace {
   using Number = typename Store::Number;
   const Number *terms;
   const float *mask;         // or null
+  const float *coefficients;
   float *states;             // [kMaxHeld, width]
   Number *h;
   Number *fed, *inner;  // to the product of the next step, and to that of the last gate
@@ -41,7 +42,7 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
           StoreSome(StatesAt(row) + i * width_ + unit, initial, LANES);
         }
         const Vec h = LoadSome<Vec>(StatesAt(row) + unit, LANES);
-        Put(fed_[0].at(row), 0, unit, h);
+        if (job.V) Put(fed_[0].at(row), 0, unit, h);
         if (before) Put(before, 0, unit, h);
       }
     }
@@ -62,6 +63,7 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
     place.terms = static_cast<const Number *>(job_.terms) + frame * job_.terms_frame +
                   d * job_.terms_direction;
     place.mask = job_.mask ? job_.mask + row * job_.H : nullptr;
+    place.coefficients = job_.coefficients + d % job_.sets * job_.P * job_.H;
     place.states = StatesAt(row);
     place.h = static_cast<Number *>(job_.h) + (frame * job_.D + d) * job_.H;
     place.fed = fed_[(t + 1) % 2].at(row);
@@ -70,7 +72,7 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
       place.slopes = SlopesAt(frame, d);
       place.extras = ExtrasAt(frame, d);
       if (last_) place.restored = BeforeAt(job_.restored, frame, d);
-      if (t + 1 < job_.lengths[b]) {
+      if (job_.before && t + 1 < job_.lengths[b]) {
         place.before = BeforeAt(job_.before, FrameOf(job_, t + 1, b, d), d);
       }
     }
@@ -88,8 +90,8 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
 
  private:
   static Source WeightsOf(const Job &job, int64_t first_gate, int64_t gates) {
-    const int64_t X = job.G * job.H;
-    return {job.V + first_gate * job.H, kFloat32, job.H, gates, job.H, X, job.H, 1, job.H * X};
+    const int64_t X = job.G * job.H, K = job.V ? job.H : 0;
+    return {job.V + first_gate * job.H, kFloat32, K, gates, job.H, X, job.H, 1, job.H * X};
   }
 
   Number *BeforeAt(void *first, int64_t frame, int64_t d) const {
@@ -108,14 +110,18 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
       const Place &place = places[tile.first + r * tile.step];
       for (int64_t unit = first; unit < behind && unit < job_.H; unit += LANES) {
         const Vec *sum = sums + r * matrix.vectors() + (unit - first) / LANES * gates;
-        Vec a[kMaxGates], s[kHeld<Cell>], slopes[Cell::kGates] = {}, extras[Cell::kExtras + 1];
+        Vec a[kMaxGates], s[kHeld<Cell>], p[Cell::kCoefficients + 1];
+        Vec slopes[Cell::kGates] = {}, extras[Cell::kCoefficients + Cell::kExtras + 1];
         for (int g = 0; g < Cell::kSummed; ++g) {
           a[g] = Get(place.terms, first_gate + g, unit) + sum[g];
         }
         float *states = place.states + unit;
         for (int k = 0; k < kHeld<Cell>; ++k) s[k] = LoadSome<Vec>(states + k * width_, LANES);
         const Vec m = place.mask ? Some(place.mask, unit) : Vec{} + 1.0f;
-        Cell::Next(a, s, m, slopes, extras);
+        for (int k = 0; k < Cell::kCoefficients; ++k) {
+          p[k] = Some(place.coefficients + k * job_.H, unit);
+        }
+        Cell::Next(a, s, m, p, slopes, extras);
         for (int k = 0; k < kHeld<Cell>; ++k) StoreSome(states + k * width_, s[k], LANES);
         rest(place, unit, s, slopes, extras);
       }
@@ -131,12 +137,14 @@ class Forward : public Sweep<Store, ForwardPlace<Store>, Forward<Store>> {
     f.template Advance<Cell>(
         places, tile, resets ? *f.last_ : f.first_, resets ? Cell::kGates - 1 : 0, sums,
         [&f](const Place &place, int64_t unit, const Vec *s, const Vec *slopes, const Vec *extras) {
-          f.Put(place.fed, 0, unit, s[0]);
+          if constexpr (Cell::kRecurs) f.Put(place.fed, 0, unit, s[0]);
           f.Put(place.h, 0, unit, s[0]);
           if (!place.slopes) return;
           if (place.before) f.Put(place.before, 0, unit, s[0]);
           for (int g = 0; g < Cell::kGates; ++g) f.Put(place.slopes, g, unit, slopes[g]);
-          for (int e = 0; e < Cell::kExtras; ++e) f.Put(place.extras, e, unit, extras[e]);
+          for (int e = 0; e < Cell::kCoefficients + Cell::kExtras; ++e) {
+            f.Put(place.extras, e, unit, extras[e]);
+          }
           if constexpr (resets) f.Put(place.restored, 0, unit, s[kHeld<Cell> - 1]);
         });
   }

@@ -58,7 +58,7 @@ const char *kernels_path(int64_t i, int64_t *usable) {
 
 // The rows of the tables of units and activations, behind the last one a row without a name.
 const Unit *kernels_units() { return kUnits; }
-const char *const *kernels_activations() { return kActivations; }
+const Activation *kernels_activations() { return kActivations; }
 
 // All return 0, or 1 where memory does not suffice.
 int64_t kernels_forward(int64_t path, const Job *job) {
@@ -84,6 +84,7 @@ int64_t kernels_cross_entropy(int64_t path, const CrossEntropy *job) {
 const char *kernels_description() {
   static const std::string text = Interface()
                                       .Struct<UnitFields>()
+                                      .Struct<ActivationFields>()
                                       .Struct<JobFields>()
                                       .Struct<ProductFields>()
                                       .Struct<CrossEntropyFields>()

@@ -1,8 +1,8 @@
 // What Python hands to recurrences, products and losses: sizes, strides in elements and plain
 // pointers.  library.py repeats the structs, and compares them when it loads the library.
 //
-// Legend: B sequences, T time steps, N frames, D directions, H units, G gates, X = G * H, E further
-// derivatives ("extras" in cells.h).
+// Legend: B sequences, T time steps, N frames, D directions, H units, G gates, X = G * H, P coefficients
+// (cells.h), E further derivatives ("extras" there).
 
 #pragma once
 
@@ -20,20 +20,29 @@ enum Storage : int64_t { kFloat32, kBfloat16 };  // of factors and of all that h
 struct Unit {
   const char *name;
   int64_t gates, states, extras;
-  int64_t resets;  // whether V multiplies something else than h for the last gate
+  int64_t coefficients;  // but for those of its activation
+  int64_t resets;        // whether V multiplies something else than h for the last gate
+  int64_t recurs;        // whether there is a V
 };
-DESCRIBE(Unit, name, gates, states, extras, resets);
+DESCRIBE(Unit, name, gates, states, extras, coefficients, resets, recurs);
+
+struct Activation {
+  const char *name;
+  int64_t coefficients;
+};
+DESCRIBE(Activation, name, coefficients);
 
 struct Job {
   int64_t unit, activation;  // numbers of rows of the tables in cells.h
   int64_t storage, threads;
-  int64_t B, T, D, H, G, E;
-  int64_t sets;  // of recurrent weights: D, or 1 where the directions share them
+  int64_t B, T, D, H, G, P, E;
+  int64_t sets;  // of recurrent weights and coefficients: D, or 1 where the directions share them
   const int64_t *sizes;               // [T] sequences alive
   const int64_t *starts;              // [T] first frame
   const int64_t *lengths;             // [B]
   const int64_t *backwards;           // [D] whether a direction reads time backwards
-  const float *V;                     // [sets, H, X]
+  const float *V;                     // [sets, H, X], null where a unit has none
+  const float *coefficients;          // [sets, P, H]
   const void *terms;                  // [N, D or 1, X]
   int64_t terms_frame;                // stride of a frame
   int64_t terms_direction;            // of a direction, 0 where they share terms
@@ -42,7 +51,7 @@ struct Job {
   void *h;                            // [N, D, H]
   // What the way back reads; null where there will be none.  Each frame has, for each gate, the
   // derivative by its pre-activation, which becomes the gradient of that; and E further
-  // derivatives.
+  // derivatives, those by the P coefficients before the others.
   void *slopes;    // [N, D, X]
   void *extras;    // [N, D, E, H]
   void *before;    // [N, D, H] the old h, which V multiplied
@@ -50,11 +59,12 @@ struct Job {
   int64_t slopes_frame, slopes_direction, before_frame, before_direction;
   const void *arriving;            // [N, D, H] gradient of h
   float *by_initial[kMaxStates];  // [B, D, H] gradients of the initial states
+  float *by_coefficients;          // [B, D, P, H] gradients of the coefficients, added to zeros
 };
-DESCRIBE(Job, unit, activation, storage, threads, B, T, D, H, G, E, sets, sizes, starts, lengths,
-         backwards, V, terms, terms_frame, terms_direction, mask, initial, h, slopes, extras,
-         before, restored, slopes_frame, slopes_direction, before_frame, before_direction,
-         arriving, by_initial);
+DESCRIBE(Job, unit, activation, storage, threads, B, T, D, H, G, P, E, sets, sizes, starts, lengths,
+         backwards, V, coefficients, terms, terms_frame, terms_direction, mask, initial, h, slopes,
+         extras, before, restored, slopes_frame, slopes_direction, before_frame, before_direction,
+         arriving, by_initial, by_coefficients);
 
 // left * right + bias: [rows, inner] x [inner, columns].  Strides are of a row and of a column; one
 // of the two is 1, that of a column where the right side is bfloat16, unless it has one element.

@@ -52,7 +52,7 @@ class Packed {
 
   // Fill the share of one thread.
   void Fill(int thread, int threads) {
-    const int64_t all = sets_ * panels_;
+    const int64_t all = source_.K ? sets_ * panels_ : 0;
     for (int64_t i = all * thread / threads; i < all * (thread + 1) / threads; ++i) {
       FillPanel(i / panels_, i % panels_);
     }
