@@ -156,7 +156,7 @@ def test_networks_of_other_strides_are_named(corpus: Path, tmp_path: Path) -> No
     averaged = bayes_asr.load(tmp_path / "avg")
     averaged.networks[1].model.output_stride = 3
     width = averaged.networks[0].front_ends["features"].stored_size
-    with pytest.raises(InputError, match="a has 7 frames, but .*b has 3; average networks"):
+    with pytest.raises(InputError, match=r"a has 7 frames, but .*b has 3; average networks"):
         averaged(np.zeros((7, width), np.float32), np.ones((2, width + 1)))
 
 
