@@ -11,8 +11,9 @@ from bayes_asr.features.streams import StoredStreams
 from bayes_asr.forward.directory import choose_batch_frames, in_batches
 from bayes_asr.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.beam_search import Hypothesis, search
-from bayes_asr.nn.decoder import Decoder
+from bayes_asr.nn.decoder import END, Decoder, Told
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
+from bayes_asr.nn.frames import Frames
 from bayes_asr.progress import follow
 from bayes_asr.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.tables.ark import write_matrices
@@ -34,6 +35,14 @@ class Writer(LogLikelihoods):
 
     def _read_out(self, hidden: Tensor) -> Tensor:
         return hidden.to(self.log_priors)
+
+    @torch.no_grad()
+    def rate_labels(self, encoded_MH: Tensor, labels: Sequence[int]) -> list[float]:
+        """The probability of each label after those before, by what the decoder reads."""
+        told = Told(torch.tensor([*labels, END]), Frames((len(labels) + 1,)), [0])
+        logits_NP = self.decoder(encoded_MH, Frames((len(encoded_MH),)), told)
+        found = logits_NP.softmax(1).gather(1, told.labels_N[:, None]).flatten()
+        return [float(one) for one in found[:-1]]
 
     def name_labels(self, hypothesis: Hypothesis) -> list[str]:
         """The labels of a hypothesis as they are called."""
