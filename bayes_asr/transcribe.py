@@ -26,7 +26,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES, statistics
 from bayes_asr.files import is_there
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
-from bayes_asr.forward.written import Writer, load_writer
+from bayes_asr.forward.writer import Writer, load_writer
 from bayes_asr.lattices.mbr import decode_risk
 from bayes_asr.lattices.paths import Weights, pair_weights
 from bayes_asr.log import LOGGER

@@ -18,7 +18,6 @@ from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_matrices
 from bayes_asr.tables.mdl import STATES, build_monophone_model
 from bayes_asr.targets.marks import find_frames, spread_states, write_alignments
-from bayes_asr.transcribe import _find_span
 from tests.sound.test_audio import riff, sphere, written
 from tests.support.places import CONF
 
@@ -167,62 +166,6 @@ def test_words_and_times_are_those_spoken(
     first = (tmp_path / "ctm").read_text().splitlines()[0].split()
     assert first[:2] == ["sound", "1"]
     assert first[4] == "six"
-
-
-@pytest.fixture(scope="module")
-def writing(run: Path) -> Path:
-    """A run with a decoder on the same words."""
-    stack = [
-        {"name": "half", "kind": "conv1d", "channels": 24, "kernel": 5, "stride": 2},
-        {"name": "top", "kind": "recurrent", "unit": "gru", "units": 24},
-    ]
-    sizes = {"units": 24, "embedding": 8, "attention_units": 24, "attention": "location"}
-    chosen = {
-        "data.dir": run.parent,
-        "data.sequences": "text",
-        "features.cmvn": "mean-variance",
-        "model.stack": stack,
-        **{f"model.decoder.{key}": value for key, value in sizes.items()},
-        "train.epochs": 25,
-        "train.learning_rate": 0.01,
-        "train.batch_sequences": 4,
-        "score.metric": "wer",
-    }
-    out = run.parent / "writing"
-    given = [f"--set={key}={value}" for key, value in chosen.items()]
-    command("train", CONF / "base.yaml", *given, "--out", out)
-    return out
-
-
-def test_a_decoder_writes_of_sound_what_it_writes_of_features(
-    writing: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its words are those of `generate`, and lie where their attention does."""
-    data = writing.parent / "data/test"
-    command("generate", writing, "--on", "test", "--beam-width", 8)
-    written = (
-        line.split() for line in (writing / "decode_test/words.txt").read_text().splitlines()
-    )
-    expected = {utt: words for utt, *words in written}
-    assert any(expected.values())
-    capsys.readouterr()
-    # By speaker, as the features were normalised.
-    files = {utt: data / f"{utt}.wav" for utt in expected}
-    for speaker in ("s0", "s1"):
-        own = [utt for utt in files if utt.startswith(speaker)]
-        command("transcribe", writing, *(files[utt] for utt in own), "--one-speaker", "--json")
-        for utt, heard in zip(own, json.loads(capsys.readouterr().out), strict=True):
-            assert [word["word"] for word in heard["words"]] == expected[utt]
-            for word in heard["words"]:
-                assert 0 <= word["start"] < word["end"] <= heard["seconds"]
-                assert 0 < word["confidence"] <= 1
-    assert main(["transcribe", str(writing), str(files[own[0]]), "--lmwt", "3"]) == 1
-    assert "writes without a graph and an LM weight" in capsys.readouterr().err
-
-
-def test_a_label_is_where_nine_tenths_of_the_attention_lie() -> None:
-    assert _find_span(np.array([0.02, 0.5, 0.46, 0.02]), 2.0) == (0.5, 1.5)
-    assert _find_span(np.array([0.0, 0.0, 1.0]), 3.0) == (2.0, 3.0)
 
 
 def test_files_of_one_speaker_are_normalised_together(
