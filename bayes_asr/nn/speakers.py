@@ -28,7 +28,7 @@ class SpeakerActivations:
         self.numbers = {name: number for number, name in enumerate(names)}
         self._model = model
         for layer in model.layers:
-            for activation in _parameterised(layer):
+            for activation in _find_activations(layer):
                 layer.fused = False
                 for key, parameter in list(activation.named_parameters()):
                     own = parameter.detach().repeat(len(names), 1, 1)
@@ -78,9 +78,9 @@ def tell_speakers(model: AcousticModel, speakers_B: Tensor | None, frames: Frame
         told = speakers_B
         if speakers_B is not None and not layer.unrolled:
             told = speakers_B[frames.every(model.read_stride(number)).sequence]
-        for activation in _parameterised(layer):
+        for activation in _find_activations(layer):
             activation.speakers = told
 
 
-def _parameterised(layer: nn.Module) -> list[Parameterised]:
+def _find_activations(layer: nn.Module) -> list[Parameterised]:
     return [part for part in layer.modules() if isinstance(part, Parameterised)]

@@ -1,7 +1,6 @@
 """Training with activations of each speaker: steps, checkpoints, going on, applying, refusals."""
 
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ import kaldiio
 import pytest
 import torch
 
-import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.corpus.sets import open_set
 from bayes_asr.errors import InputError
+from bayes_asr.forward.log_likelihoods import load
 from bayes_asr.nn.network import build_network
 from bayes_asr.runs import checkpoint
 from bayes_asr.runs.trained_network import read_network
@@ -61,7 +60,7 @@ def learnt(run: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def run(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def run(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("adaptive") / "run"
     train(config_of(small_corpus, *OPTIONS, *ADAPTIVE), path)
     return path
@@ -133,7 +132,7 @@ def test_forward_computes_training_speakers_by_their_own_and_others_by_the_mean(
         assert main(["forward", str(run), "--on", part, "--out", str(tmp_path / part)]) == 0
         data = open_set(config_of(small_corpus, *ADAPTIVE), part)
         for utt, matrix in kaldiio.load_scp(str(tmp_path / part / "loglikes.scp")).items():
-            alone = bayes_asr.load(run)
+            alone = load(run)
             if part == "train":
                 alone.model.take_activations(network.speakers[data.features.speakers[utt]])
             expected = alone(data.read(utt, "features"))
