@@ -1,4 +1,4 @@
-"""From sound to words with times: front end, network and decoder of a run in a row."""
+"""From sound to words with times: front end, network and search of a run in a row."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,14 +26,18 @@ from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES, statistics
 from bayes_asr.files import is_there
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load
+from bayes_asr.forward.writer import Writer, load_writer
 from bayes_asr.lattices.mbr import decode_risk
 from bayes_asr.lattices.paths import Weights, pair_weights
 from bayes_asr.log import LOGGER
+from bayes_asr.nn import beam_search
 from bayes_asr.runs.configuration import read_configuration
 from bayes_asr.score.scores import read_scores
 from bayes_asr.sound.audio import Channel, bring_to_rate, load_library, read_audio
 from bayes_asr.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.tables.text import read_symbols
+
+UNSEEN = 0.05  # of what was looked at for a label, the share before its begin, and after its end
 
 Streams = Mapping[str, np.ndarray]
 """Features, or statistics of a speaker, by stream."""
@@ -112,6 +116,50 @@ class Recogniser:
             return None
 
 
+@dataclass(frozen=True)
+class WritingRecogniser:
+    """A run with a decoder, ready to hear: features to the labels that it writes."""
+
+    writer: Writer
+    beam_width: int
+    length_penalty: float
+
+    def hear(self, name: str, features: Streams, cmvn: Streams) -> list[HeardWord]:
+        """As of `Recogniser`: the probability of a label is that after the labels before, its time
+        where nine tenths of the attention for it lie.
+        """
+        encoded_MH = self.writer(features, cmvn)
+        frames = len(next(iter(features.values())))
+        found = beam_search.search(
+            self.writer.decoder,
+            encoded_MH,
+            width=self.beam_width,
+            longest=frames,
+            length_penalty=self.length_penalty,
+        )
+        rated = self.writer.rate_labels(encoded_MH, found.labels)
+        whole = FRAME_SHIFT * frames
+        if self.writer.decoder.attention is None:
+            LOGGER.warning("%s: a decoder without attention knows no times; those are of all", name)
+            spans = [(0.0, whole)] * len(rated)
+        else:
+            spans = [_find_span(weights.numpy(), whole) for weights in found.weights_LT[:-1]]
+        return [
+            HeardWord(label, round(start, 3), round(end, 3), round(probability, 4))
+            for label, (start, end), probability in zip(
+                self.writer.name_labels(found), spans, rated, strict=True
+            )
+        ]
+
+
+def _find_span(weights_M: np.ndarray, seconds: float) -> tuple[float, float]:
+    """Begin and end of what was looked at, by the weights of frames that so many seconds have."""
+    seen = weights_M.cumsum()
+    first, last = np.searchsorted(seen, [UNSEEN, 1 - UNSEEN])
+    step = seconds / len(weights_M)
+    return step * int(first), step * (min(int(last), len(weights_M) - 1) + 1)
+
+
 def transcribe(
     run: Path,
     files: Sequence[Path],
@@ -127,12 +175,13 @@ def transcribe(
     rate than the front end's is resampled, with a warning. Where the run normalises by speaker,
     each file is one, or all are if `one_speaker`. channel: of several, counted from 0, or their
     mean. `graph`: another folder than the run's. `weights`: LM weight and insertion penalty,
-    otherwise those that dev chose with this graph, or those of the search where it did not. Raises
-    InputError for a run that is not complete, or whose features the front end cannot make.
+    otherwise those that dev chose with this graph, or those of the search where it did not. Runs
+    with a decoder have neither. InputError for a run that is not complete, or whose features the
+    front end cannot make.
     """
     load_library()
     config = read_configuration(run)
-    network = load(run)
+    network = load_writer(run) if config.data.sequences else load(run)
     analyses = {name: _analysis(run, name, network, config) for name in network.front_ends}
     recogniser = _recogniser(run, network, config, weights, graph)
     refused: list[str] = []
@@ -240,7 +289,14 @@ def _recogniser(
     config: Config,
     weights: Weights | None,
     other_graph: Path | None,
-) -> Recogniser:
+) -> Recogniser | WritingRecogniser:
+    if isinstance(network, Writer):
+        if weights or other_graph:
+            raise InputError(
+                f"{run}: its decoder writes without a graph and an LM weight; leave --lmwt, --wip"
+                " and --graph"
+            )
+        return WritingRecogniser(network, config.decode.beam_width, config.decode.length_penalty)
     graph = other_graph or locate(config.data.graph, config.data, "graph")
     model = locate_model(config)
     options = config.decode

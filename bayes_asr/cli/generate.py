@@ -11,7 +11,8 @@ from bayes_asr.errors import InputError
 from bayes_asr.features.streams import StoredStreams
 from bayes_asr.files import replacing, together
 from bayes_asr.forward.directory import find_streams, open_streams
-from bayes_asr.forward.written import Writer, load_writer, write_folder, write_sequences
+from bayes_asr.forward.writer import Writer, load_writer
+from bayes_asr.forward.written import write_folder, write_sequences
 from bayes_asr.lock import alone_in
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.beam_search import Hypothesis

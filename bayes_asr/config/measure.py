@@ -10,12 +10,15 @@ class Measure(NamedTuple):
     """Of an epoch, the less the better.
 
     of: `dev_X` and `train_X` in the history; name: in words; is_share: whether it is of all that
-    there are, and shown in per cent.
+    there are, and shown in per cent; parts: of which data the history has it. Of training data it
+    lacks errors that compare with those of a decoder on dev: there the decoder is told the labels
+    before the next one, on dev it writes them itself.
     """
 
     of: str
     name: str
     is_share: bool
+    parts: tuple[str, ...] = ("train", "dev")
 
     @property
     def on_dev(self) -> str:
@@ -25,7 +28,7 @@ class Measure(NamedTuple):
 
 FRAMES = Measure("error", "frame error", True)
 UTTERANCES = Measure("error", "error of utterances", True)
-LABELS = Measure("error", "error of labels", True)
+LABELS = Measure("error", "error of labels", True, ("dev",))
 LOSS = Measure("loss", "loss", False)
 
 

@@ -139,6 +139,7 @@ class TrainConfig:
     target_weights: Mapping[str, Weight]
     teacher_forcing: Share | Mapping[Count, Share]
     freeze_activations: Annotated[int, Within(0, 100_000)]
+    speaker_adaptive: bool
     noise: Annotated[float, Within(0, 10)]
     tempo: Annotated[float, Within(0, 0.5)]
     spec_augment: SpecAugmentConfig

@@ -55,12 +55,16 @@ class Averaged(nn.Module):
     ) -> Tensor:
         """Log-likelihoods [T, P] of one utterance [T, F], which all networks read.
 
-        Of several streams, as in `LogLikelihoods.forward`, each network reads its own.
+        Of several streams, as in `LogLikelihoods.forward`, each network reads its own. InputError
+        where they have outputs of other frames.
         """
         known = dict.fromkeys(chain.from_iterable(self.reads))
         given = name_streams(known, features, streams)
         pairs = zip(self.networks, self.reads, strict=True)
-        return self.combine([net({name: given[name] for name in own}, cmvn) for net, own in pairs])
+        computed = [net({name: given[name] for name in own}, cmvn) for net, own in pairs]
+        for run, one in zip(self.runs, computed, strict=True):
+            self._check_same("frames", len(computed[0]), len(one), run)
+        return self.combine(computed)
 
     def combine(self, computed: Sequence[Tensor]) -> Tensor:
         """Log-likelihoods [T, P] by the log-posteriors of each network, each [T, P]."""

@@ -94,9 +94,11 @@ class LogLikelihoods(nn.Module):
     def prepare(self, features: Mapping[str, Matrix], cmvn: Statistics = None) -> np.ndarray:
         """What front ends make of an utterance, side by side [T, F'], as `of_prepared` takes it.
 
-        ValueError where a stream is of another length than the first, or of another width.
+        ValueError where a stream is of another length than the first, or of another width;
+        InputError where one has no frames.
         """
         stats = self._name_statistics(cmvn)
+        _check_frames([features[name] for name in self.front_ends])
         prepared = {
             name: front_end.prepare(self._check_features(name, features[name]), stats.get(name))
             for name, front_end in self.front_ends.items()
@@ -141,7 +143,10 @@ class LogLikelihoods(nn.Module):
 
     @torch.no_grad()
     def of_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:
-        """Log-likelihoods [T, P] of utterances [T, F'] that `prepare` has prepared."""
+        """Log-likelihoods [T, P] of utterances [T, F'] that `prepare` has prepared; InputError for
+        one of no frames.
+        """
+        _check_frames(matrices)
         inputs = [self._inputs(matrix) for matrix in matrices]
         packed = {name: pack([one[name] for one in inputs]) for name in self.front_ends}
         _, frames, order = next(iter(packed.values()))
@@ -211,6 +216,11 @@ class LogLikelihoods(nn.Module):
         posteriors = (self.model.log_posteriors(block.to(self.log_priors)) for block in blocks)
         computed = (make(of_block, self.log_priors).float() for of_block in posteriors)
         return torch.cat(list(computed))
+
+
+def _check_frames(matrices: Sequence[Matrix]) -> None:
+    if not all(map(len, matrices)):
+        raise InputError("an utterance has 0 frames; give at least one, or leave it out")
 
 
 def load(run: Path | str, counts: Path | None = None, output: Output = DECODED) -> LogLikelihoods:

@@ -4,51 +4,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from bayes_asr.errors import InputError
 from bayes_asr.features.streams import StoredStreams
 from bayes_asr.forward.directory import choose_batch_frames, in_batches
-from bayes_asr.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.forward.writer import Writer
 from bayes_asr.nn.beam_search import Hypothesis, search
-from bayes_asr.nn.decoder import Decoder
-from bayes_asr.nn.encoder_decoder import EncoderDecoder
 from bayes_asr.progress import follow
-from bayes_asr.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.tables.ark import write_matrices
 from bayes_asr.tables.text import write_lines, write_text
-
-
-class Writer(LogLikelihoods):
-    """A trained network with a decoder: features [T, F] -> what its decoder reads [M, H].
-
-    Its decoder computes in double precision, as the heads of `LogLikelihoods`.
-    """
-
-    decoder: Decoder
-
-    def __init__(self, network: TrainedNetwork, model: EncoderDecoder) -> None:
-        """Take the network of a run, and its model."""
-        super().__init__(network)
-        self.decoder, self.vocabulary = model.decoder, network.classes
-
-    def _read_out(self, hidden: Tensor) -> Tensor:
-        return hidden.to(self.log_priors)
-
-    def name_labels(self, hypothesis: Hypothesis) -> list[str]:
-        """The labels of a hypothesis as they are called."""
-        return [self.vocabulary[label] for label in hypothesis.labels]
-
-
-def load_writer(run: Path) -> Writer:
-    """The best network of a run; InputError for one without a decoder."""
-    network = read_network(run)
-    if not isinstance(network.model, EncoderDecoder):
-        raise InputError(
-            f"{run}: this run has no decoder; generate is for runs that were trained with"
-            " data.sequences"
-        )
-    return Writer(network, network.model)
 
 
 def write_sequences(

@@ -20,7 +20,7 @@ from bayes_asr.tables.side_files import HISTORY, take
 MOST_TICKS = 5
 
 Curves = Mapping[str, np.ndarray]
-"""Values by epoch [E] on `train` and `dev`."""
+"""Values by epoch [E] on the `parts` of a measure, `train` and `dev`."""
 
 
 class Axis(NamedTuple):
@@ -70,9 +70,10 @@ class Curve(NamedTuple):
 
 
 class CurveChart(NamedTuple):
-    """Curves of training data and of dev, on one pair of axes; title: what they show."""
+    """Curves on one pair of axes; title: what they show; parts: the data that each has them of."""
 
     title: str
+    parts: Sequence[str]
     epochs: int
     axis: Axis
     curves: Sequence[Curve]
@@ -166,7 +167,7 @@ def _chart_measure(measure: Measure, found: Mapping[str, Curves]) -> CurveChart:
         }
         curves.append(Curve(name, points, _describe_curve(name, measure, parts["dev"])))
     title = f"{measure.name.capitalize()}{' in per cent' * measure.is_share}"
-    return CurveChart(title, longest, axis, curves)
+    return CurveChart(title, measure.parts, longest, axis, curves)
 
 
 def _describe_curve(name: str, measure: Measure, dev: np.ndarray) -> str:
@@ -196,7 +197,7 @@ def average_curves(systems: Sequence[System]) -> dict[Measure, dict[str, Curves]
                     [_list_values(run, f"{part}_{measure.of}")[:epochs] for run in system.runs],
                     axis=0,
                 )
-                for part in ("train", "dev")
+                for part in measure.parts
             }
     return found
 
@@ -219,11 +220,12 @@ def chart_confusions(table: pd.DataFrame) -> Matrix:
         for row, column in np.argwhere(counts)
         for said in [_say_pair(names[row], names[column], int(counts[row, column]))]
     ]
-    right = np.array([name != NOTHING for name in names]) * np.diag(counts)
+    said = np.array([name != NOTHING for name in names])
     return Matrix(
         names,
         cells,
-        f"{len(names) - 1} tokens; {right.sum()} of {counts[:-1].sum()} were recognised as said.",
+        f"{said.sum()} tokens; {np.diag(counts)[said].sum()} of {counts[said].sum()} were"
+        " recognised as said.",
     )
 
 

@@ -44,10 +44,12 @@ def iter_edits(scores: Iterable[Score]) -> Iterator[Edit]:
 def count_confusions(edits: Iterable[Edit]) -> pd.DataFrame:
     """How often each reference token (row) was recognised as each token (column).
 
-    The last column counts deletions, the last row insertions. Tokens are in alphabetical order.
+    Tokens are in alphabetical order. Where there are deletions or insertions, these are the last
+    column and row.
     """
     pairs = Counter((e.ref or NOTHING, e.hyp or NOTHING) for e in edits)
-    tokens = [*sorted({token for pair in pairs for token in pair} - {NOTHING}), NOTHING]
+    found = {token for pair in pairs for token in pair}
+    tokens = sorted(found, key=lambda token: (token == NOTHING, token))
     table = pd.DataFrame(0, index=tokens, columns=tokens)
     for (ref, hyp), number in pairs.items():
         table.loc[ref, hyp] = number

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from bayes_asr.errors import printable
 from bayes_asr.report.charts import average_curves
-from bayes_asr.report.details import Key
+from bayes_asr.report.details import NOTHING, Key
 from bayes_asr.report.runs import System
 
 BLUE = "#4477aa"
@@ -71,30 +71,36 @@ def _draw_interval(axes: Axes, x: int, system: System, key: Key) -> float:
 
 def draw_learning_curves(systems: Sequence[System]) -> Figure | None:
     """What trainings were judged by, by epoch on training data and on dev, mean over seeds; a row
-    of panels for each measure. None without a history.
+    of panels for each measure, less those that it lacks. None without a history.
     """
     measured = average_curves(systems)
     if not measured:
         return None
     height = sum(3.6 + 0.12 * len(found) for found in measured.values())
-    figure = Figure(figsize=(9, height), layout="constrained")
-    rows = figure.subplots(len(measured), 2, sharey="row", squeeze=False)
+    columns = [part for part in ("train", "dev") if any(part in one.parts for one in measured)]
+    figure = Figure(figsize=(1 + 4 * len(columns), height), layout="constrained")
+    rows = figure.subplots(len(measured), len(columns), sharey="row", squeeze=False)
     numbers = iter(range(len(systems)))
     for panels, (measure, found) in zip(rows, measured.items(), strict=True):
+        drawn = dict(zip(columns, panels, strict=True))
+        for lacking in drawn.keys() - set(measure.parts):
+            drawn.pop(lacking).remove()
         for name, parts in found.items():
             i = next(numbers)
             style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
-            for axes, part in zip(panels, ("train", "dev"), strict=True):
+            for part, axes in drawn.items():
                 label = name if part == "dev" else None
                 axes.plot(
                     range(1, len(parts[part]) + 1), parts[part], label=label, linewidth=1.4, **style
                 )
-        for axes, title in zip(panels, ("training data", "dev"), strict=True):
-            axes.set_title(title, fontsize=10)
+        for part, axes in drawn.items():
+            axes.set_title("training data" if part == "train" else part, fontsize=10)
             axes.set_xlabel("epoch")
             axes.xaxis.get_major_locator().set_params(integer=True)
             axes.grid(alpha=0.3)
-        panels[0].set_ylabel(f"{measure.name}{' / %' * measure.is_share}")
+        first = next(iter(drawn.values()))
+        first.set_ylabel(f"{measure.name}{' / %' * measure.is_share}")
+        first.tick_params(labelleft=True)
     figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     return figure
 
@@ -102,7 +108,7 @@ def draw_learning_curves(systems: Sequence[System]) -> Figure | None:
 def draw_confusions(table: pd.DataFrame, title: str) -> Figure:
     """Share of each reference token (row) that was recognised as each token (column).
 
-    The last column is deletions; the last row, insertions, as shares of all insertions.
+    Where there are any, the last column is deletions; the last row, insertions, as shares of all.
     """
     counts = table.to_numpy(dtype=float)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -114,7 +120,8 @@ def draw_confusions(table: pd.DataFrame, title: str) -> Figure:
     names = [printable(name) for name in table.columns]
     axes.set_xticks(range(len(table)), names, rotation=90, fontsize=7)
     axes.set_yticks(range(len(table)), names, fontsize=7)
-    axes.set_xlabel("recognised (last: deleted)")
-    axes.set_ylabel("said (last: inserted)")
+    ends = names[-1:] == [NOTHING]
+    axes.set_xlabel("recognised" + " (last: deleted)" * ends)
+    axes.set_ylabel("said" + " (last: inserted)" * ends)
     axes.set_title(printable(title), fontsize=10)
     return figure

@@ -15,8 +15,9 @@ def draw_gradients(log_norms: Mapping[str, Sequence[float]]) -> Figure:
     """
     figure = Figure(figsize=(9, 4), layout="constrained")
     norms, derivative = figure.subplots(1, 2, width_ratios=(3, 1))
-    for name, logs in log_norms.items():
-        norms.semilogy(np.exp(np.subtract(logs, logs[0])), label=printable(name))
+    for i, (name, logs) in enumerate(log_norms.items()):
+        style = ("-", "--", ":")[i // 10 % 3]  # there are ten colours
+        norms.semilogy(np.exp(np.subtract(logs, logs[0])), style, label=printable(name))
     norms.axhline(1, color="grey", linewidth=0.5)
     norms.set_xlabel("frames between the state and the loss")
     norms.set_ylabel("norm of the gradient, relative")
@@ -26,6 +27,7 @@ def draw_gradients(log_norms: Mapping[str, Sequence[float]]) -> Figure:
     derivative.plot(a, sigmoid, color="grey", label="sigmoid")
     derivative.plot(a, sigmoid * (1 - sigmoid), label="its derivative")
     derivative.axhline(0.25, color="grey", linewidth=0.5)
+    derivative.set_xlabel("pre-activation")
     derivative.legend(fontsize=8)
     for axes in (norms, derivative):
         axes.spines[["top", "right"]].set_visible(False)

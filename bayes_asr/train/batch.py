@@ -1,7 +1,7 @@
 """Batches as tensors."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ class Batch:
 
     streams: features [N, F] by name; targets: labels by name, of frames [N] or of utterances [B],
     those that a decoder writes (`told`), or lists of values of utterances; keys_B: one integer for
-    each utterance, from which its dropout masks are made; told: what a decoder is told.
+    each utterance, from which its dropout masks are made; told: what a decoder is told; speakers_B:
+    the number of each utterance's speaker, where these have activations of their own.
     """
 
     streams: Mapping[str, Tensor]
@@ -36,6 +37,7 @@ class Batch:
     targets: Mapping[str, Any]
     keys_B: Tensor
     told: Told | None = None
+    speakers_B: Tensor | None = None
 
     @property
     def labels(self) -> int:
@@ -60,6 +62,7 @@ class Loader:
     epoch, utterance) only. shifts: of how many frames the network has outputs of one; where it is
     more than 1, an utterance is shifted by another number of frames in each epoch.
     teacher_forcing: share of the labels that a decoder is told, drawn likewise.
+    speakers: numbers of those who have activations of their own, by name, or nothing.
     keep: what normalised features are held in memory as, if not `none`: float32 or float16.
     device: where the batch is to be; a GPU gets it while it computes another one.
     """
@@ -75,6 +78,7 @@ class Loader:
     masks: Masks | None = None
     shifts: int = 1
     teacher_forcing: float = 1.0
+    speakers: Mapping[str, int] = field(default_factory=dict)
     keep: str = "none"
     device: torch.device = CPU
 
@@ -105,7 +109,13 @@ class Loader:
             targets,
             _move(torch.tensor(keys)[order], self.device),
             told,
+            _move(self._number_speakers(utterances)[order], self.device) if self.speakers else None,
         )
+
+    def _number_speakers(self, names: list[str]) -> Tensor:
+        """The number of the speaker of each utterance or piece."""
+        spoken = self.data.features.speakers
+        return torch.tensor([self.speakers[spoken[find_piece(name)[0]]] for name in names])
 
     def _read(self, name: str, key: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Perturbed features [T, F] and labels [T] or [1] of an utterance or piece, by name."""

@@ -20,6 +20,7 @@ from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.speakers import tell_speakers
 from bayes_asr.processes import group
 from bayes_asr.progress import Progress
 from bayes_asr.runs import state
@@ -81,6 +82,7 @@ def train_epoch(training: Training, data: LabelledSet) -> None:
         teacher_forcing=between_epochs(options.teacher_forcing, epoch),
         masks=Masks(**vars(masks)) if masks.time_masks or masks.frequency_masks else None,
         shifts=options.output_stride,
+        speakers=training.speakers.numbers if training.speakers else {},
     )
     step = Step(
         training.model,
@@ -260,6 +262,7 @@ def _compute(
 def _outputs(model: AcousticModel, batch: Batch, step: Step | None) -> dict[str, Tensor]:
     """Logits of the heads; only training has dropout, and products in bfloat16."""
     told = () if batch.told is None else (batch.told,)
+    tell_speakers(model, batch.speakers_B, batch.frames)
     if not step:
         return model(batch.streams, batch.frames, None, *told)
     with torch.autocast(batch.device.type, torch.bfloat16, enabled=step.bfloat16):

@@ -1,8 +1,9 @@
 """Activations of each speaker: what a trained network may adapt of itself to a voice.
 
 Zhang & Woodland (2015) have their parameters speaker-independent and dependent. Here the network is
-trained for all; then the parameters of its activations, and nothing else, go on to be trained on
-the utterances of one speaker, with labels that may come of a first pass over them.
+trained for all, or with parameters of each training speaker (`nn/speakers.py`); then the parameters
+of its activations, and nothing else, go on to be trained on the utterances of one speaker, with
+labels that may come of a first pass over them.
 """
 
 from collections import defaultdict
@@ -16,6 +17,7 @@ from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import cross_entropy
 from bayes_asr.nn.frames import say_stride
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.speakers import SpeakerActivations
 from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.batch import Batch, Loader
 
@@ -28,11 +30,18 @@ def check_adaptable(model: AcousticModel) -> None:
             f"this network has outputs of {say_stride(model.output_stride)}, and no labels of"
             " frames to adapt to; take one of cross entropy"
         )
-    if not model.activation_parameters:
-        raise InputError(
-            "the activations of this network have no parameters that a speaker could have of his"
-            " own; train one with model.activation p-sigmoid or p-relu"
-        )
+    _check_parameters(model)
+
+
+def begin_speakers(model: AcousticModel, data: LabelledSet) -> SpeakerActivations:
+    """Give each speaker of a training set activations of his own, in place of the model's.
+
+    InputError where activations have no parameters. Who has no utterance to train on is named.
+    """
+    _check_parameters(model)
+    utterances = _by_speaker(data)
+    LOGGER.info("speaker-adaptive: %d speakers have activations of their own", len(utterances))
+    return SpeakerActivations(model, sorted(utterances))
 
 
 def adapt(
@@ -47,12 +56,9 @@ def adapt(
     parameters = model.activation_parameters
     own = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     model.eval().requires_grad_(False)
-    utterances = defaultdict(list)
-    for utt in data.lengths:
-        utterances[data.features.speakers[utt]].append(utt)
     load = Loader(data, network.front_ends, model.outputs[:1], seed=0, epoch=1)
     found = {}
-    for speaker, some in utterances.items():
+    for speaker, some in _by_speaker(data).items():
         losses = _descend(model, load(some), steps, learning_rate)
         found[speaker] = {name: p.detach().clone() for name, p in parameters.items()}
         model.take_activations(own)
@@ -60,6 +66,29 @@ def adapt(
         LOGGER.info("%s: %d utterances; in %d steps the loss went from %.3f to %.3f", *said)
     model.requires_grad_(True)
     return found
+
+
+def _check_parameters(model: AcousticModel) -> None:
+    if not model.activation_parameters:
+        raise InputError(
+            "the activations of this network have no parameters that a speaker could have of his"
+            " own; train one with model.activation p-sigmoid or p-relu"
+        )
+
+
+def _by_speaker(data: LabelledSet) -> dict[str, list[str]]:
+    """The labelled utterances of each speaker; speakers of the tables who have none are named."""
+    spoken = data.features.speakers
+    utterances: dict[str, list[str]] = defaultdict(list)
+    for utt in data.lengths:
+        utterances[spoken[utt]].append(utt)
+    if silent := sorted(set(spoken.values()) - utterances.keys()):
+        LOGGER.warning(
+            "%d of %d speakers have no utterance with labels, and so no activations of their"
+            " own: %s",
+            *(len(silent), len(silent) + len(utterances), ", ".join(silent)),
+        )
+    return utterances
 
 
 def _descend(model: AcousticModel, batch: Batch, steps: int, learning_rate: float) -> list[float]:

@@ -58,6 +58,7 @@ def _options(train: TrainConfig, absent: Collection[str]) -> TrainConfig:
         schedule="list",
         learning_rates={1: plan.learning_rate or train.learning_rate},
         freeze_activations=plan.epochs if plan.activations == "frozen" else 0,
+        speaker_adaptive=False,
         layers={name: each for name, each in train.layers.items() if name not in absent},
         pretrain=PretrainConfig(epochs=0, learning_rate=None, activations="frozen"),
     )

@@ -33,6 +33,7 @@ from bayes_asr.train.denominators import compare_with_lattices, complete_options
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.measured import complete_front_ends, count_log_priors
 from bayes_asr.train.numerators import read_chain, supervise
+from bayes_asr.train.own_activations import begin_speakers
 from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.renewal import MakeLattices, Renewal, find_first_lattices
 from bayes_asr.train.training import Progress, Training
@@ -170,6 +171,7 @@ def _begin(
     model = build_network(architecture).to(device)
     group.pool_statistics(model)
     beginning = Beginning() if saved else begin_from(begin, model)
+    speakers = begin_speakers(model, data) if config.train.speaker_adaptive else None
     begun = unpack_front_ends(saved["front_ends"]) if saved else beginning.front_ends
     first, others = group.from_first(lambda: count_log_priors(data, list(architecture["heads"])))
     if CRITERIA[config.train.criterion].lattices:  # whose network goes on, with its priors
@@ -194,6 +196,7 @@ def _begin(
         inputs,
         Progress(config.train.learning_rate),
         begun_from=saved.get("begun_from", {}) if saved else beginning.hashes,
+        speakers=speakers,
     )
     components.describe(config.model, model)
     if saved:

@@ -19,6 +19,7 @@ from bayes_asr.lock import Lock
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.speakers import SpeakerActivations
 from bayes_asr.processes import group
 from bayes_asr.processes.signals import Notice
 from bayes_asr.progress import format_seconds
@@ -79,7 +80,8 @@ class Training:
 
     precision: of products, as the device computes them; inputs: hashes of the data that it was
     started on; lock: of the folder, in the first process; begun_from: hashes of the networks of
-    other runs that it began with, by file; notice: of a signal that asks for an end; curves: for
+    other runs that it began with, by file; speakers: the activations that training speakers have of
+    their own, in speaker-adaptive training; notice: of a signal that asks for an end; curves: for
     TensorBoard, where they are wanted; rate: of the epoch that is not complete, once a warm-up is
     over.
     """
@@ -94,6 +96,7 @@ class Training:
     inputs: dict[str, str]
     progress: Progress
     begun_from: dict[str, str] = field(default_factory=dict)
+    speakers: SpeakerActivations | None = None
     notice: Notice = field(default_factory=Notice)
     lock: Lock | None = None
     curves: Board | None = None
@@ -181,7 +184,7 @@ class Training:
         """
         self._check_alone()
         if is_best:
-            checkpoint.save(self.run / checkpoint.BEST, self.network.content())
+            checkpoint.save(self.run / checkpoint.BEST, self._network_content())
         self._save_epoch()
         record.add_to_history(self.run, entry)
 
@@ -250,12 +253,15 @@ class Training:
     def content(self) -> dict[str, Any]:
         """What a checkpoint holds."""
         return {
-            **self.network.content(),
+            **self._network_content(),
             **self.progress.content(),
             "optimizer": self.optimizer.state_dict(),
             "random": torch.get_rng_state(),
             **self._origin,
         }
+
+    def _network_content(self) -> dict[str, Any]:
+        return self.network.content() | (self.speakers.content() if self.speakers else {})
 
     @cached_property
     def _origin(self) -> dict[str, Any]:
@@ -270,7 +276,10 @@ class Training:
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from the content of a checkpoint."""
-        self.model.load_state_dict(saved["model"])
+        if self.speakers:
+            self.speakers.restore(saved)
+        else:
+            self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.progress = Progress.of_content(saved)
         torch.set_rng_state(saved.get("random", torch.get_rng_state()))

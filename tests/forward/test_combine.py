@@ -151,6 +151,22 @@ def test_an_average_is_decoded_scored_and_reported_as_a_run(
     assert json.loads((tmp_path / "avg/env.json").read_text())["parameters"] == sum(numbers)
 
 
+def test_networks_of_other_strides_are_named(corpus: Path, tmp_path: Path) -> None:
+    assert combine(corpus, tmp_path / "avg") == 0
+    averaged = bayes_asr.load(tmp_path / "avg")
+    averaged.networks[1].model.output_stride = 3
+    width = averaged.networks[0].front_ends["features"].stored_size
+    with pytest.raises(InputError, match=r"a has 7 frames, but .*b has 3; average networks"):
+        averaged(np.zeros((7, width), np.float32), np.ones((2, width + 1)))
+
+
+def test_no_frames_are_refused(corpus: Path) -> None:
+    network = bayes_asr.load(corpus / "a")
+    width = network.front_ends["features"].stored_size
+    with pytest.raises(InputError, match="an utterance has 0 frames; give at least one"):
+        network(np.empty((0, width), np.float32))
+
+
 def test_runs_may_move_with_their_average(corpus: Path, tmp_path: Path) -> None:
     first = tmp_path / "first"
     for run in "ab":

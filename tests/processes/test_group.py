@@ -19,6 +19,7 @@ from bayes_asr.nn.criteria import Cost, CrossEntropy
 from bayes_asr.nn.frames import pack
 from bayes_asr.nn.norm import NORMS
 from bayes_asr.processes import group, launch
+from bayes_asr.runs import checkpoint
 from bayes_asr.tables.text import write_mapping
 from bayes_asr.train.batch import Batch, empty_batch
 from bayes_asr.train.loop import run_batches
@@ -199,6 +200,22 @@ def test_two_processes_learn_two_streams_and_label_sets_as_one_does(tmp_path: Pa
     statuses, said = made.together("both", "nothing", *more)
     assert statuses == [0, 0], said
     assert_close(states(tmp_path / "both"), states(tmp_path / "alone"))
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_speakers_have_as_one_does(tmp_path: Path) -> None:
+    made = Trainings(tmp_path)
+    more = ("model.unit=mlp", "model.activation=p-sigmoid", "model.norm=none")
+    more = (*more, "train.speaker_adaptive=true")
+    assert main(made.arguments("alone", *more)) == 0
+    statuses, said = made.together("both", "nothing", *more)
+    assert statuses == [0, 0], said
+    assert_close(states(tmp_path / "both"), states(tmp_path / "alone"))
+    found, expected = (
+        checkpoint.read(tmp_path / run / "best.pt")["speakers"] for run in ("both", "alone")
+    )
+    for speaker, values in expected.items():
+        assert_close(found[speaker], values)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 
 from bayes_asr.config import Config, load
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.stages.systems import state_hypotheses
 from bayes_asr.train.components import architecture
 from bayes_asr.train.pretraining import plan_pretraining
 from tests.support.places import CONF, RECIPES
@@ -46,6 +47,13 @@ def trained(config: Config, epoch: int) -> set[str]:
 
 def test_all_systems_of_the_table_are_there() -> None:
     assert {system.stem for system in SYSTEMS} == set(TABLE_1)
+
+
+def test_all_systems_are_in_hypotheses() -> None:
+    names = {name: name for name in TABLE_1}
+    stated = list(state_hypotheses(SYSTEMS[0].with_name("hypotheses.txt"), names))
+    assert {word.rpartition("=")[2] for word in stated if word[:2] != "--"} == set(TABLE_1)
+    assert stated[:4] == ["--group", "eta=S1", "--against", "sigmoid=S0"]
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.stem)

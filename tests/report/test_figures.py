@@ -12,8 +12,11 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from bayes_asr.config import load
+from bayes_asr.report.charts import chart_confusions, chart_curves
+from bayes_asr.report.details import count_confusions
 from bayes_asr.report.figures import draw_bars, draw_confusions, draw_learning_curves
 from bayes_asr.report.runs import System, find_systems
+from bayes_asr.score.counts import Edit
 from tests.support.report_runs import make_run
 
 KEY = ("test", "strict")
@@ -98,6 +101,20 @@ def test_each_measure_has_panels_of_its_own(tmp_path: Path) -> None:
     assert first != second
 
 
+def test_what_a_decoder_is_told_stands_beside_nothing_that_it_writes(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a")
+    load([], ["data.sequences=text"]).save(run / "config.yaml")
+    systems = find_systems([tmp_path])
+    figure = draw_learning_curves(systems)
+    assert figure
+    (dev,) = figure.axes
+    assert (dev.get_title(), dev.get_ylabel()) == ("dev", "error of labels / %")
+    errors = [100 * entry["dev_error"] for entry in systems[0].runs[0].history]
+    assert dev.lines[0].get_ydata() == pytest.approx(errors)
+    (chart,) = chart_curves(systems)
+    assert list(chart.parts) == list(chart.curves[0].points) == ["dev"]
+
+
 def test_no_curves_without_a_history(tmp_path: Path) -> None:
     (make_run(tmp_path) / "history.jsonl").unlink()
     assert draw_learning_curves(find_systems([tmp_path])) is None
@@ -108,6 +125,14 @@ def test_matrix_shows_shares_of_rows() -> None:
     axes = draw_confusions(table, "title").axes[0]
     assert axes.images[0].get_array().tolist() == [[80, 20], [0, 0]]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["aa", "–"]
+
+
+def test_classes_have_no_deletions_to_draw() -> None:
+    edits = [Edit("substitution", "fi", "et"), Edit("correct", "fi", "fi")]
+    axes = draw_confusions(count_confusions(edits), "title").axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["et", "fi"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("recognised", "said")
+    assert chart_confusions(count_confusions(edits)).alt.startswith("2 tokens; 1 of 2 were")
 
 
 def test_names_of_a_matrix_of_phones_do_not_overlap() -> None:

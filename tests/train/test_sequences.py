@@ -16,7 +16,7 @@ from bayes_asr.config import Config, load
 from bayes_asr.config.epochs import between_epochs
 from bayes_asr.corpus.sets import open_sets
 from bayes_asr.errors import InputError, StoppedError
-from bayes_asr.forward.written import load_writer
+from bayes_asr.forward.writer import load_writer
 from bayes_asr.nn.beam_search import search
 from bayes_asr.nn.frames import Frames
 from bayes_asr.runs.trained_network import read_network

@@ -51,7 +51,25 @@ def softplus(a: Tensor) -> Tensor:
     return -logsigmoid(-a)
 
 
-class PSigmoid(nn.Module):
+class Parameterised(nn.Module):
+    """A function with parameters [sets, H]; or [S, sets, H], where S speakers have theirs each.
+
+    speakers: where they have, who speaks each sequence or frame that is computed, in order [n];
+    None: nobody who has any, who is computed by the mean of all.
+    """
+
+    speakers: Tensor | None = None
+
+    def _of(self, parameter: Tensor | float, a: Tensor) -> Tensor | float:
+        """A parameter as it multiplies pre-activations [n, D, H], or is added to them."""
+        if not isinstance(parameter, Tensor) or parameter.dim() == 2:
+            return parameter
+        if self.speakers is None:
+            return parameter.mean(0)
+        return parameter.index_select(0, self.speakers[: len(a)])
+
+
+class PSigmoid(Parameterised):
     r"""Parameterised sigmoid (Zhang & Woodland 2015): \eta \sigma(\gamma a - \theta).
 
     eta, gamma, theta: one number for each unit, initially 1, 1, 0; those not in `trains` stay so.
@@ -67,14 +85,19 @@ class PSigmoid(nn.Module):
 
     def forward(self, a: Tensor) -> Tensor:
         """Return the value."""
+        eta, gamma, theta = self._values(a)
         if self.only_scales:
-            return Scaled.apply("sigmoid", self.eta, a)
-        return self.eta * torch.sigmoid(self.gamma * a - self.theta)
+            return Scaled.apply("sigmoid", eta, a)
+        return eta * torch.sigmoid(gamma * a - theta)
 
     def derivative(self, a: Tensor) -> Tensor:
         """Return the derivative by `a`."""
-        s = torch.sigmoid(self.gamma * a - self.theta)
-        return self.eta * self.gamma * s * (1 - s)
+        eta, gamma, theta = self._values(a)
+        s = torch.sigmoid(gamma * a - theta)
+        return eta * gamma * s * (1 - s)
+
+    def _values(self, a: Tensor) -> tuple[Tensor | float, ...]:
+        return tuple(self._of(value, a) for value in (self.eta, self.gamma, self.theta))
 
     def coefficients(self) -> Tensor:
         """Return eta, gamma and theta [sets, 3, H]."""
@@ -82,7 +105,7 @@ class PSigmoid(nn.Module):
         return _side_by_side((eta, self.gamma, self.theta), self.shape)
 
 
-class PReLU(nn.Module):
+class PReLU(Parameterised):
     r"""Parameterised ReLU (Zhang & Woodland 2015): \alpha a for a > 0, otherwise \beta a.
 
     alpha, beta: one number for each unit, initially 1 and 0.25; where `trains` lacks one, it is 1
@@ -102,12 +125,13 @@ class PReLU(nn.Module):
     def forward(self, a: Tensor) -> Tensor:
         """Return the value."""
         if self.only_scales:
-            return Scaled.apply("relu", self.alpha, a)
-        return self.alpha * a.relu() - self.beta * (-a).relu()
+            return Scaled.apply("relu", self._of(self.alpha, a), a)
+        return self._of(self.alpha, a) * a.relu() - self._of(self.beta, a) * (-a).relu()
 
     def derivative(self, a: Tensor) -> Tensor:
         """Return the derivative by `a`."""
-        return torch.where(a > 0, self.alpha * torch.ones_like(a), self.beta)
+        alpha, beta = self._of(self.alpha, a), self._of(self.beta, a)
+        return torch.where(a > 0, alpha * torch.ones_like(a), beta)
 
     def coefficients(self) -> Tensor:
         """Return alpha and beta [sets, 2, H]."""
