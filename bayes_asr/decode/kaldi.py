@@ -41,7 +41,12 @@ class KaldiDecoder:
     def decode(self, job: Job, folder: Path) -> Iterator[Decoded]:
         """Decode every utterance, in order, and write lattices as `folder`/lat.N.gz."""
         programs = {name: find_program(name) for name in PROGRAMS}
-        network = load_network(job.graph, job.model)
+        network = load_network(job.graph, job.model, job.lm)
+        if network.grammar is not None:
+            raise InputError(
+                f"{network.name}: Kaldi's decoder does not compose with a grammar; take the embedded"
+                " backend, or build the graph with its language model"
+            )
         frames, errors = check_utterances(job, network)
         inputs, jobs = split_input(job, set(errors), folder)
         self.make_lattices(programs, job, inputs, jobs, folder)

@@ -4,37 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.decode.search_graph import Arcs, Network
+from bayes_asr.decode.graph_dir import graph_files
+from bayes_asr.decode.on_the_fly import attach_grammar, read_grammar, read_words
+from bayes_asr.decode.search_graph import Network, has_cycle, select_arcs
 from bayes_asr.errors import InputError
+from bayes_asr.graph.symbols import BACKOFF
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.openfst import LARGEST
-
-
-def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
-    """Return the arcs of `fst` selected by the mask `chosen`, their order kept."""
-    counts = np.bincount(source[chosen], minlength=len(fst.final))
-    return Arcs(
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        np.ascontiguousarray(fst.ilabel[chosen], np.int32),
-        np.ascontiguousarray(fst.olabel[chosen], np.int32),
-        np.ascontiguousarray(fst.weight[chosen], np.float32),
-        np.ascontiguousarray(fst.nextstate[chosen], np.int32),
-    )
-
-
-def has_cycle(arcs: Arcs) -> bool:
-    """Tell whether these arcs form a cycle: can states without incoming arcs be peeled off?"""
-    num_states = len(arcs.offsets) - 1
-    indegree = np.bincount(arcs.nextstate, minlength=num_states)
-    ready = np.flatnonzero(indegree == 0)
-    removed = 0
-    while len(ready):
-        removed += len(ready)
-        target = arcs.nextstate[arcs.leaving(ready)[1]]
-        np.subtract.at(indegree, target, 1)
-        ready = np.unique(target[indegree[target] == 0])
-    return removed < num_states
 
 
 def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Network:
@@ -70,10 +47,16 @@ def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Netw
     return network
 
 
-def load_network(graph_dir: Path, model: Path) -> Network:
-    """Read `graph_dir`/HCLG.fst and the transition model of `model`."""
-    path = Path(graph_dir) / "HCLG.fst"
-    return build_network(read_fst(path), read_transition_model(Path(model)), str(path))
+def load_network(graph_dir: Path, model: Path, lm: Path | None = None) -> Network:
+    """Read the files of a graph (`graph_files`) and the transition model of `model`."""
+    path, *grammar = graph_files(graph_dir, lm)
+    transitions = read_transition_model(Path(model))
+    network = build_network(read_fst(path), transitions, str(path))
+    if not grammar:
+        return network
+    words = read_words(Path(graph_dir) / "words.txt")
+    fst = read_grammar(grammar[0], words)
+    return attach_grammar(network, fst, words[BACKOFF], str(grammar[0]))
 
 
 def check_loglikes(network: Network, name: str, loglikes: np.ndarray | InputError) -> np.ndarray:

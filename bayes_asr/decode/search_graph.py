@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayes_asr.tables.fst import Fst
+
 
 @dataclass(frozen=True)
 class Arcs:
@@ -24,10 +26,41 @@ class Arcs:
 
 
 @dataclass(frozen=True)
+class Grammar:
+    """G, with which HCL is composed during the search, and what it says ahead of its labels.
+
+    Its arcs are in compressed rows, sorted by label. Labels are those of HCL, renumbered: `emitting`
+    and `epsilon` hold the one of each arc of HCL, 0 for none. `set` holds for each state of HCL
+    which labels may be read next, those of set s being first[i] .. last[i] for i in
+    spans[s]:spans[s + 1]; ends[s]: whether a path may end before any. `everything` is the set of all
+    of them, -1 where no state has it. `ahead` is what taking an arc adds at least, and `least` the
+    least of that over the arcs and the end of a state.
+    """
+
+    start: int
+    everything: int
+    final: np.ndarray
+    offsets: np.ndarray
+    label: np.ndarray
+    weight: np.ndarray
+    nextstate: np.ndarray
+    ahead: np.ndarray
+    least: np.ndarray
+    emitting: np.ndarray
+    epsilon: np.ndarray
+    set: np.ndarray
+    spans: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    ends: np.ndarray
+
+
+@dataclass(frozen=True)
 class Network:
     """A checked HCLG: `column` holds the pdf of each emitting arc, the column of its likelihood.
 
     `phone_start` [transition-ids + 1] holds the phone that a transition-id begins, otherwise 0.
+    With a `grammar` it is HCL, which is composed with that on the way.
     """
 
     start: int
@@ -38,8 +71,35 @@ class Network:
     phone_start: np.ndarray
     num_pdfs: int
     name: str
+    grammar: Grammar | None = None
 
     @property
     def num_states(self) -> int:
         """Number of graph states."""
         return len(self.final)
+
+
+def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
+    """Return the arcs of `fst` selected by the mask `chosen`, their order kept."""
+    counts = np.bincount(source[chosen], minlength=len(fst.final))
+    return Arcs(
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.ascontiguousarray(fst.ilabel[chosen], np.int32),
+        np.ascontiguousarray(fst.olabel[chosen], np.int32),
+        np.ascontiguousarray(fst.weight[chosen], np.float32),
+        np.ascontiguousarray(fst.nextstate[chosen], np.int32),
+    )
+
+
+def has_cycle(arcs: Arcs) -> bool:
+    """Tell whether these arcs form a cycle: can states without incoming arcs be peeled off?"""
+    num_states = len(arcs.offsets) - 1
+    indegree = np.bincount(arcs.nextstate, minlength=num_states)
+    ready = np.flatnonzero(indegree == 0)
+    removed = 0
+    while len(ready):
+        removed += len(ready)
+        target = arcs.nextstate[arcs.leaving(ready)[1]]
+        np.subtract.at(indegree, target, 1)
+        ready = np.unique(target[indegree[target] == 0])
+    return removed < num_states
