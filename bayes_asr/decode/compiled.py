@@ -20,8 +20,9 @@ from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice, Lattice
 
 LIBRARY = Path(__file__).with_name("_decoder.so")
-FLOATS, INTS, LONGS = (c.POINTER(kind) for kind in (c.c_float, c.c_int32, c.c_int64))
-DTYPES = {FLOATS: np.float32, INTS: np.int32, LONGS: np.int64}
+FLOATS, DOUBLES = (c.POINTER(kind) for kind in (c.c_float, c.c_double))
+INTS, LONGS = (c.POINTER(kind) for kind in (c.c_int32, c.c_int64))
+DTYPES = {FLOATS: np.float32, DOUBLES: np.float64, INTS: np.int32, LONGS: np.int64}
 
 
 class ArcsView(c.Structure):
@@ -59,8 +60,8 @@ class GrammarView(c.Structure):
         ("label", INTS),
         ("weight", FLOATS),
         ("nextstate", INTS),
+        ("chance", DOUBLES),
         ("ahead", FLOATS),
-        ("least", FLOATS),
         ("emitting", INTS),
         ("epsilon", INTS),
         ("set", INTS),

@@ -2,9 +2,9 @@
 
 HCL writes #0 where G may back off, as L_disambig.fst of Kaldi does, but once for all steps of a
 backoff. So a path through pairs of states is one through the graph that is composed in advance, with
-the same words and costs. What the search compares with its beam is a cost and the least that G adds
-until the next word, over all words that can still follow (label look-ahead as in OpenFst, with the
-minimum in place of the sum). Nothing leads to a pair whose words to come G does not have.
+the same words and costs. What the search compares with its beam is a cost and what G will add until
+the next word, -log of the sum over all words that can still follow (Allauzen, Riley & Schalkwyk
+2009). Nothing leads to a pair whose words to come G does not have.
 """
 
 from dataclasses import replace
@@ -88,7 +88,7 @@ def attach_grammar(network: Network, fst: Fst, backoff: int, name: str) -> Netwo
     order = order[label[order] > 0]
     if not len(order):
         raise InputError(f"{name}: has no word of {network.name}")
-    ahead, least = look_ahead(closed, order, backoff)
+    chance, ahead = look_ahead(closed, order, backoff)
     counts = np.bincount(rows[order], minlength=closed.num_states)
     grammar = Grammar(
         start=int(closed.start),
@@ -98,8 +98,8 @@ def attach_grammar(network: Network, fst: Fst, backoff: int, name: str) -> Netwo
         label=label[order],
         weight=closed.weight[order],
         nextstate=closed.nextstate[order],
+        chance=chance,
         ahead=ahead,
-        least=least,
         emitting=number[network.emitting.olabel],
         epsilon=number[network.epsilon.olabel],
         **found,
@@ -137,17 +137,18 @@ def close_backoffs(fst: Fst, backoff: int) -> Fst:
 
 
 def look_ahead(fst: Fst, order: np.ndarray, backoff: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the arcs `order` of G add at least until a word or the end, and the least of each state.
+    """The probability of the arcs `order` of G, and -log of the sums over the arcs of its states.
 
-    That of a backoff is its weight and the least word or end of the state that it leads to.
+    That of a backoff is its own, times the sum over words and end of the state that it leads to.
     """
-    rows, ahead = sources(fst)[order], fst.weight[order].copy()
+    rows, chance = sources(fst)[order], np.exp(-fst.weight[order].astype(np.float64))
     backs_off = fst.ilabel[order] == backoff
-    least = fst.final.copy()
-    np.minimum.at(least, rows[~backs_off], ahead[~backs_off])
-    ahead[backs_off] += least[fst.nextstate[order][backs_off]]
-    np.minimum.at(least, rows[backs_off], ahead[backs_off])
-    return ahead, least
+    total = np.exp(-fst.final.astype(np.float64))
+    np.add.at(total, rows[~backs_off], chance[~backs_off])
+    chance[backs_off] *= total[fst.nextstate[order][backs_off]]
+    np.add.at(total, rows[backs_off], chance[backs_off])
+    least = np.finfo(np.float64).tiny  # the logarithm of 0 would be that of a dead end
+    return chance, -np.log(np.maximum(total, least)).astype(np.float32)
 
 
 def find_everything(found: dict[str, np.ndarray], labels: int) -> int:

@@ -33,8 +33,8 @@ class Grammar:
     and `epsilon` hold the one of each arc of HCL, 0 for none. `set` holds for each state of HCL
     which labels may be read next, those of set s being first[i] .. last[i] for i in
     spans[s]:spans[s + 1]; ends[s]: whether a path may end before any. `everything` is the set of all
-    of them, -1 where no state has it. `ahead` is what taking an arc adds at least, and `least` the
-    least of that over the arcs and the end of a state.
+    of them, -1 where no state has it. `chance` is the probability of an arc, for a backoff with that
+    of the words behind it; `ahead` holds -log of the sum over the arcs and the end of each state.
     """
 
     start: int
@@ -44,8 +44,8 @@ class Grammar:
     label: np.ndarray
     weight: np.ndarray
     nextstate: np.ndarray
+    chance: np.ndarray
     ahead: np.ndarray
-    least: np.ndarray
     emitting: np.ndarray
     epsilon: np.ndarray
     set: np.ndarray

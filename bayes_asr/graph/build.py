@@ -163,13 +163,15 @@ def compose_graph(
         lg = to_kaldifst(back_off_once(lexicon, disambiguation), "olabel")
     else:
         lg = kaldifst.compose(to_kaldifst(lexicon, "olabel"), to_kaldifst(grammar, "ilabel"))
-    kaldifst.determinize_star(lg, use_log=True)
+    # Sums over words would be their number where no grammar makes them probabilities.
+    sums = {"use_log": grammar is not None}
+    kaldifst.determinize_star(lg, **sums)
     kaldifst.minimize_encoded(lg)
     clg, windows = kaldifst.compose_context(list(disambiguation), tree.width, tree.center, lg)
     kaldifst.arcsort(clg, "ilabel")
     hmms, stand_ins = build_hmm_fst(windows, model, tree, transition_scale)
     hclg = kaldifst.compose(to_kaldifst(hmms, "olabel"), clg)
-    kaldifst.determinize_star(hclg, use_log=True)
+    kaldifst.determinize_star(hclg, **sums)
     hclg = to_kaldifst(drop_labels(from_kaldifst(hclg), stand_ins), "ilabel")
     kaldifst.minimize_encoded(hclg)
     return add_self_loops(from_kaldifst(hclg), model, self_loop_scale), stand_ins

@@ -40,8 +40,8 @@ struct GrammarView {
   const int32_t *label;
   const float *weight;
   const int32_t *nextstate;
-  const float *ahead;       // of each arc: its weight, and what is ahead of it if it is a backoff
-  const float *least;       // of each state: the least of its arcs and its end
+  const double *chance;     // of each arc: its probability; of backoffs, with the words behind them
+  const float *ahead;       // of each state: -log of the sum over its arcs and its end
   const int32_t *emitting;  // label of each emitting arc of the graph, 0: none
   const int32_t *epsilon;   // of each epsilon arc
   const int32_t *set;       // of each state of the graph: the labels that may be read next
@@ -50,7 +50,7 @@ struct GrammarView {
   const int32_t *last;
   const int32_t *ends;  // of each set: whether a path may end without a label
 };
-DESCRIBE(GrammarView, start, everything, final, offsets, label, weight, nextstate, ahead, least,
+DESCRIBE(GrammarView, start, everything, final, offsets, label, weight, nextstate, chance, ahead,
          emitting, epsilon, set, spans, first, last, ends);
 
 // What may be read next in a graph, as in GrammarView; `number` holds the new label of each old one.

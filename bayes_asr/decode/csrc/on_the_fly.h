@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "frame.h"
@@ -102,16 +103,16 @@ class OnTheFly {
     return graph_.epsilon.offsets[state.place] < graph_.epsilon.offsets[state.place + 1];
   }
 
-  // The least that G adds until the next label is read or the path ends: infinite where no label
-  // that can be read has an arc in G.
+  // What G will add until the next label is read or the path ends: -log of the sum over all that
+  // can be; infinite where G has no arc of them.
   float Ahead(State state) {
     const int32_t set = grammar_.set[state.place];
-    if (set == grammar_.everything) return grammar_.least[state.history];
+    if (set == grammar_.everything) return grammar_.ahead[state.history];
     const uint64_t key = Pair{set, state.history}.key();
     Known *known = &known_[Place(key)];
     if (known->key != key) {
       if (2 * ++count_ > known_.size()) known = Grow(key);
-      *known = {key, Least(set, state.history)};
+      *known = {key, Sum(set, state.history)};
     }
     return known->ahead;
   }
@@ -159,17 +160,21 @@ class OnTheFly {
     return std::lower_bound(grammar_.label + begin, end, label) - grammar_.label;
   }
 
-  float Least(int32_t set, int32_t history) const {
-    float least = grammar_.ends[set] ? grammar_.final[history] : kInfinity;
+  float Sum(int32_t set, int32_t history) const {
+    const bool ends = grammar_.ends[set] && grammar_.final[history] < kInfinity;
+    double chance = ends ? std::exp(-static_cast<double>(grammar_.final[history])) : 0;
+    bool any = ends;
     int64_t arc = grammar_.offsets[history];
     const int64_t end = grammar_.offsets[history + 1];
     for (int64_t span = grammar_.spans[set]; span < grammar_.spans[set + 1]; ++span) {
       arc = Find(grammar_.first[span], arc, history);
       if (arc == end) break;
-      for (; arc < end && grammar_.label[arc] <= grammar_.last[span]; ++arc)
-        least = std::min(least, grammar_.ahead[arc]);
+      for (; arc < end && grammar_.label[arc] <= grammar_.last[span]; ++arc) {
+        chance += grammar_.chance[arc];
+        any = true;
+      }
     }
-    return least;
+    return any ? -std::log(std::max(chance, std::numeric_limits<double>::min())) : kInfinity;
   }
 
   size_t Place(uint64_t key) const {

@@ -1,7 +1,7 @@
 // Token passing, the twin of tokens.py and search.py: same rules, same order, same results.
 //
-// Over a graph that looks ahead, what is compared with the beam is the cost of a token and the least
-// that the words to come will add; what is kept is the cost.
+// Over a graph that looks ahead, what is compared with the beam is the cost of a token with what the
+// words to come may add; what is kept is the cost.
 
 #pragma once
 
