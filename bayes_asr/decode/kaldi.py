@@ -44,8 +44,8 @@ class KaldiDecoder:
         network = load_network(job.graph, job.model, job.lm)
         if network.grammar is not None:
             raise InputError(
-                f"{network.name}: Kaldi's decoder does not compose with a grammar; take the embedded"
-                " backend, or build the graph with its language model"
+                f"{network.name}: Kaldi's decoder does not compose with a grammar; take the"
+                " embedded backend, or build the graph with its language model"
             )
         frames, errors = check_utterances(job, network)
         inputs, jobs = split_input(job, set(errors), folder)

@@ -1,10 +1,10 @@
 """HCL and G, composed while they are searched: for language models whose HCLG would be too large.
 
 HCL writes #0 where G may back off, as L_disambig.fst of Kaldi does, but once for all steps of a
-backoff. So a path through pairs of states is one through the graph that is composed in advance, with
-the same words and costs. What the search compares with its beam is a cost and what G will add until
-the next word, -log of the sum over all words that can still follow (Allauzen, Riley & Schalkwyk
-2009). Nothing leads to a pair whose words to come G does not have.
+backoff. So a path through pairs of states is one through the graph that is composed in advance,
+with the same words and costs. What the search compares with its beam is a cost and what G will add
+until the next word, -log of the sum over all words that can still follow (Allauzen, Riley &
+Schalkwyk 2009). Nothing leads to a pair whose words to come G does not have.
 """
 
 from dataclasses import replace
@@ -69,7 +69,7 @@ def check_grammar(grammar: Fst, words: dict[str, int], name: str) -> None:
 
 
 def attach_grammar(network: Network, fst: Fst, backoff: int, name: str) -> Network:
-    """Return HCL with G as its grammar; backoff: the word-id of #0, which the result does not write.
+    """Return HCL with G as its grammar; backoff: the word-id of #0, which is not written any more.
 
     Words of G that HCL lacks are left out. InputError where that leaves nothing, and without the
     compiled decoder.

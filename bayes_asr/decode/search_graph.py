@@ -29,12 +29,12 @@ class Arcs:
 class Grammar:
     """G, with which HCL is composed during the search, and what it says ahead of its labels.
 
-    Its arcs are in compressed rows, sorted by label. Labels are those of HCL, renumbered: `emitting`
-    and `epsilon` hold the one of each arc of HCL, 0 for none. `set` holds for each state of HCL
-    which labels may be read next, those of set s being first[i] .. last[i] for i in
-    spans[s]:spans[s + 1]; ends[s]: whether a path may end before any. `everything` is the set of all
-    of them, -1 where no state has it. `chance` is the probability of an arc, for a backoff with that
-    of the words behind it; `ahead` holds -log of the sum over the arcs and the end of each state.
+    Its arcs are in compressed rows, sorted by label. Labels are those of HCL, numbered anew:
+    `emitting` and `epsilon` hold the one of each arc of HCL, 0 for none. `set` holds for each state
+    of HCL which labels may be read next: those of set s are first[i] .. last[i] for i in
+    spans[s]:spans[s + 1]; ends[s]: whether a path may end before any. `everything` is the set of
+    all of them, -1 where no state has it. `chance` is the probability of an arc, of a backoff with
+    that of the words behind it; `ahead` holds -log of the sum over the arcs and the end of a state.
     """
 
     start: int
