@@ -63,7 +63,7 @@ PARTS = {
     "products": Part("products", "--rounds 7", 0.03),
     "convolution": Part("convolution", "--rounds 5", 0.02),
     "recurrence": Part("recurrence", "--rounds 1", 0.06),
-    "step": Part("step", f"{STEP} {PEER}", 0.18),
+    "step": Part("step", f"{STEP} {PEER}", 0.16),
     "step 100": Part("step", f"{STEP} {PEER} --frames 100", 0.07),
     "step ragged": Part("step", f"{STEP} torch.nn.LSTM --ragged --data {{data}}", 0.08, ("data",)),
     "pytorch-kaldi": Part(
@@ -85,6 +85,12 @@ PARTS = {
     "classify": Part("classify", "--rounds 1 --frames 1000", 0.03),
     "decode": Part("decode", "--data {data} --rounds 2 --only golden", 0.05, ("data",)),
     "decode long": Part("decode", "--only long --seconds 20", 0.02),
+    "apart": Part(
+        "apart",
+        "{composed} {apart} --model {model} --loglikes {loglikes} --every 10 --beams 13",
+        0.02,
+        ("composed", "apart", "model", "loglikes"),
+    ),
     "gmm": Part("gmm", "{experiment} --hours 0.2 --nj 1", 0.04, ("experiment",)),
     "sequence": Part(
         "sequence",
@@ -97,6 +103,10 @@ PARTS = {
 PLACES = {
     "data": "the shared data",
     "kaldi_dir": "AN4, as its recipe reads it",
+    "composed": "decoding graph",
+    "apart": "the same by bayes-asr graph --apart",
+    "model": "final.mdl of both",
+    "loglikes": "archive to decode with both",
     "experiment": "OUT of a recipe whose GMMs are trained",
     "timit": "the sample of TIMIT, as its recipe reads it",
     "lattices": "of its training set, by bayes-asr denlats",

@@ -36,6 +36,7 @@ SMALLEST = {
     "step": f"{TOY} --batch 2 --frames 4 --unit li-bru --dtype float32 --directions tied",
 }
 ELSEWHERE = {
+    "apart": "tests/decode/test_on_the_fly.py, which has the graphs",
     "all": "the tests of its parts below",
     "ddp": "two processes, which take long to start",
     "decode": "tests/decode/test_memory.py",

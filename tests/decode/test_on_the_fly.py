@@ -1,7 +1,10 @@
 """HCL and G, composed by the search, beside their composition in advance and all paths."""
 
 import argparse
+import importlib
+import json
 import pickle
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +35,7 @@ from bayes_asr.tables.mdl import (
 from bayes_asr.tables.text import read_symbols, read_text, write_mapping
 from bayes_asr.tables.tree import build_monophone_tree, write_tree
 from tests.support.decode_cases import assert_same_arrays, word_paths
+from tests.support.places import ROOT
 
 pytest.importorskip("kaldifst", reason="kaldifst is not installed")
 pytestmark = pytest.mark.skipif(
@@ -211,6 +215,19 @@ def test_a_folder_holds_one_kind_of_graph(folder: Path, tmp_path: Path) -> None:
     for more, names in (((), ["HCLG.fst"]), (("--apart",), ["G.fst", "HCL.fst"])):
         run_graph(*common, "--out", tmp_path / "graph", *more)
         assert sorted(path.name for path in (tmp_path / "graph").glob("*.fst")) == names
+
+
+def test_the_benchmark_compares_both(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    write_matrices([("u", loglikes(0, 9)), ("v", loglikes(1, 9))], tmp_path / "x.ark")
+    words = [folder / "composed", folder / "apart", "--model", folder / "final.mdl"]
+    words += ["--loglikes", tmp_path / "x.ark", "--beams", "50", "--json", tmp_path / "rows.json"]
+    monkeypatch.setattr(sys, "argv", ["apart.py", *map(str, words)])
+    importlib.import_module("apart").main()
+    (row,) = json.loads((tmp_path / "rows.json").read_text())
+    assert (row["utterances"], row["differing_words"]) == (2, 0)
 
 
 BACK = 6  # the word-id of #0, behind six words
