@@ -16,8 +16,7 @@ from typing import Any
 import record
 
 from bayes_asr.decode.embedded import DecodeResult, choose_engine, decode_utterance
-from bayes_asr.decode.graph_dir import graph_files
-from bayes_asr.decode.loading import load_network
+from bayes_asr.decode.graph_dir import graph_files, load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.sound.spectrum import FRAME_SHIFT
 from bayes_asr.tables.ark import iter_matrices

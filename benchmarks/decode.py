@@ -27,7 +27,7 @@ import record
 
 from bayes_asr.decode import compiled
 from bayes_asr.decode.embedded import ENGINES, decode_utterance
-from bayes_asr.decode.loading import load_network
+from bayes_asr.decode.graph_dir import load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Arcs, Network
 from bayes_asr.programs import find_program, run_jobs

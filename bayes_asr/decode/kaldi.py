@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.decode.graph_dir import load_network
 from bayes_asr.decode.job import Decoded, Job, record_without_words
-from bayes_asr.decode.loading import check_loglikes, load_network
+from bayes_asr.decode.loading import check_loglikes
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.decode.utterances import is_index, read_utterances
 from bayes_asr.errors import InputError

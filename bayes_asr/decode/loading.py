@@ -1,17 +1,24 @@
-"""From HCLG to what the search walks: read, checked against the transition model, taken apart."""
-
-from pathlib import Path
+"""From HCLG to what the search walks: checked against the transition model, taken apart."""
 
 import numpy as np
 
-from bayes_asr.decode.graph_dir import graph_files
-from bayes_asr.decode.on_the_fly import attach_grammar, read_grammar, read_words
-from bayes_asr.decode.search_graph import Network, has_cycle, select_arcs
+from bayes_asr.decode.search_graph import Arcs, Network, has_cycle
 from bayes_asr.errors import InputError
-from bayes_asr.graph.symbols import BACKOFF
-from bayes_asr.tables.fst import Fst, read_fst
-from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+from bayes_asr.tables.fst import Fst
+from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.openfst import LARGEST
+
+
+def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
+    """Return the arcs of `fst` selected by the mask `chosen`, their order kept."""
+    counts = np.bincount(source[chosen], minlength=len(fst.final))
+    return Arcs(
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.ascontiguousarray(fst.ilabel[chosen], np.int32),
+        np.ascontiguousarray(fst.olabel[chosen], np.int32),
+        np.ascontiguousarray(fst.weight[chosen], np.float32),
+        np.ascontiguousarray(fst.nextstate[chosen], np.int32),
+    )
 
 
 def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Network:
@@ -45,18 +52,6 @@ def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Netw
     if has_cycle(network.epsilon):
         raise InputError(f"{name}: epsilon arcs form a cycle; a decoding graph must have none")
     return network
-
-
-def load_network(graph_dir: Path, model: Path, lm: Path | None = None) -> Network:
-    """Read the files of a graph (`graph_files`) and the transition model of `model`."""
-    path, *grammar = graph_files(graph_dir, lm)
-    transitions = read_transition_model(Path(model))
-    network = build_network(read_fst(path), transitions, str(path))
-    if not grammar:
-        return network
-    words = read_words(Path(graph_dir) / "words.txt")
-    fst = read_grammar(grammar[0], words)
-    return attach_grammar(network, fst, words[BACKOFF], str(grammar[0]))
 
 
 def check_loglikes(network: Network, name: str, loglikes: np.ndarray | InputError) -> np.ndarray:

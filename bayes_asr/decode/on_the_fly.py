@@ -8,36 +8,16 @@ Schalkwyk 2009). Nothing leads to a pair whose words to come G does not have.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from bayes_asr.decode import compiled
-from bayes_asr.decode.search_graph import Arcs, Grammar, Network, has_cycle, select_arcs
+from bayes_asr.decode.loading import select_arcs
+from bayes_asr.decode.search_graph import Arcs, Grammar, Network, has_cycle
 from bayes_asr.errors import InputError
-from bayes_asr.graph.ngram import build_grammar_fst, read_arpa
 from bayes_asr.graph.symbols import BACKOFF
 from bayes_asr.graph.transducers import sort_arcs, sources
-from bayes_asr.tables.fst import Fst, read_fst
-from bayes_asr.tables.text import read_symbols
-
-
-def read_words(path: Path) -> dict[str, int]:
-    """Read words.txt; InputError where it has no #0, without which G could not back off."""
-    words = read_symbols(path)
-    if BACKOFF not in words:
-        raise InputError(f"{path}: lacks {BACKOFF}, by which a grammar backs off")
-    return words
-
-
-def read_grammar(path: Path, words: dict[str, int]) -> Fst:
-    """Read G: an FST where the name ends in .fst, else an ARPA file; InputError if none is G."""
-    if path.suffix == ".fst":
-        grammar = read_fst(path)
-    else:
-        grammar, _ = build_grammar_fst(read_arpa(path), words, words[BACKOFF])
-    check_grammar(grammar, words, str(path))
-    return grammar
+from bayes_asr.tables.fst import Fst
 
 
 def check_grammar(grammar: Fst, words: dict[str, int], name: str) -> None:
@@ -104,8 +84,12 @@ def attach_grammar(network: Network, fst: Fst, backoff: int, name: str) -> Netwo
         epsilon=number[network.epsilon.olabel],
         **found,
     )
-    written = {kind: _silence(getattr(network, kind), backoff) for kind in ("emitting", "epsilon")}
-    return replace(network, grammar=grammar, **written)
+    return replace(
+        network,
+        emitting=_silence(network.emitting, backoff),
+        epsilon=_silence(network.epsilon, backoff),
+        grammar=grammar,
+    )
 
 
 def _silence(arcs: Arcs, label: int) -> Arcs:

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_asr.tables.fst import Fst
-
 
 @dataclass(frozen=True)
 class Arcs:
@@ -77,18 +75,6 @@ class Network:
     def num_states(self) -> int:
         """Number of graph states."""
         return len(self.final)
-
-
-def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
-    """Return the arcs of `fst` selected by the mask `chosen`, their order kept."""
-    counts = np.bincount(source[chosen], minlength=len(fst.final))
-    return Arcs(
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        np.ascontiguousarray(fst.ilabel[chosen], np.int32),
-        np.ascontiguousarray(fst.olabel[chosen], np.int32),
-        np.ascontiguousarray(fst.weight[chosen], np.float32),
-        np.ascontiguousarray(fst.nextstate[chosen], np.int32),
-    )
 
 
 def has_cycle(arcs: Arcs) -> bool:

@@ -6,9 +6,10 @@ from functools import cache, partial
 from pathlib import Path
 
 from bayes_asr.decode.embedded import ENGINES, DecodeResult, choose_engine, decode_utterance
+from bayes_asr.decode.graph_dir import load_network
 from bayes_asr.decode.job import Decoded, Job, record_without_words
 from bayes_asr.decode.lending import Lent, borrow, lend
-from bayes_asr.decode.loading import check_loglikes, load_network
+from bayes_asr.decode.loading import check_loglikes
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.decode.utterances import Loglikes, read_utterances
 from bayes_asr.errors import InputError

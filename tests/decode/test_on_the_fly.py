@@ -17,9 +17,8 @@ from bayes_asr.cli import decode as decode_verb
 from bayes_asr.cli import graph as graph_verb
 from bayes_asr.decode import compiled, kaldi
 from bayes_asr.decode.embedded import ENGINES, decode_utterance
+from bayes_asr.decode.graph_dir import load_network, read_grammar
 from bayes_asr.decode.job import Job
-from bayes_asr.decode.loading import load_network
-from bayes_asr.decode.on_the_fly import read_grammar
 from bayes_asr.decode.options import UNLIMITED, DecodeOptions
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
