@@ -13,8 +13,8 @@ import torch
 from bayes_asr.config import Config
 from bayes_asr.corpus.sets import data_dir, locate_model
 from bayes_asr.decode.archive import write_folder
+from bayes_asr.decode.graph_dir import load_network
 from bayes_asr.decode.job import Job, Summary
-from bayes_asr.decode.loading import load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_record import Record, read_search
 from bayes_asr.decode.workers import EmbeddedDecoder, decode_all

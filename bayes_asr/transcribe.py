@@ -14,7 +14,8 @@ from bayes_asr.config import Config
 from bayes_asr.corpus.sets import locate, locate_model
 from bayes_asr.decode.embedded import choose_engine, decode_utterance
 from bayes_asr.decode.engine import Engine
-from bayes_asr.decode.loading import check_loglikes, load_network
+from bayes_asr.decode.graph_dir import load_network
+from bayes_asr.decode.loading import check_loglikes
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.decode.search_record import (

@@ -22,7 +22,7 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.components import architecture
 
-FILES, FRAMES, BANDS, LANGUAGES = 10, 3000, 80, 14
+FILES, BANDS, LANGUAGES = 10, 80, 14
 STACKS = Path(__file__).resolve().parent.parent / "conf" / "stacks"
 SYSTEMS = ("hierarchical-gru", "lstm-attention")
 
@@ -48,11 +48,12 @@ def main() -> None:
     """Print a line for each network."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3, help="default 3; the fastest counts")
+    parser.add_argument("--frames", type=int, default=3000, help="of each file, default 3000")
     record.add_options(parser)
     args = parser.parse_args()
     torch.manual_seed(1)
     rng = np.random.default_rng(1)
-    files = [rng.standard_normal((FRAMES, BANDS)).astype(np.float32) for _ in range(FILES)]
+    files = [rng.standard_normal((args.frames, BANDS)).astype(np.float32) for _ in range(FILES)]
     rows = []
     for system in SYSTEMS:
         network = build(system)

@@ -27,8 +27,8 @@ Case = tuple[str, Callable[[Tensor], Tensor], Tensor, Callable[[Tensor], Tensor]
 
 def in_time(inputs: int, channels: int, kernel: int, dilation: int) -> Case:
     """A convolution over time, and torch's."""
-    options = {"channels": channels, "kernel": kernel, "dilation": dilation, "stride": 1}
-    ours, frames = Convolution1d(inputs, 0, **options, **PLAIN), Frames(LENGTHS)
+    options = PLAIN | {"channels": channels, "kernel": kernel, "dilation": dilation, "stride": 1}
+    ours, frames = Convolution1d(inputs, 0, **options), Frames(LENGTHS)
     padding = (kernel - 1) * dilation // 2
     theirs = nn.Conv1d(inputs, channels, kernel, padding=padding, dilation=dilation)
     packed = torch.randn(frames.count, inputs, requires_grad=True)
@@ -39,9 +39,9 @@ def in_time(inputs: int, channels: int, kernel: int, dilation: int) -> Case:
 
 def in_time_and_frequency(maps: int, frequencies: int, channels: int) -> Case:
     """A convolution over time and frequency with pooling, and torch's."""
-    options = {"kernel": (3, 3), "dilation": 1, "stride": 1, "padding": 1, "pooling": 2}
+    options = PLAIN | {"kernel": (3, 3), "dilation": 1, "stride": 1, "padding": 1, "pooling": 2}
     size, frames = maps * frequencies, Frames(LENGTHS)
-    ours = Convolution2d(size, 0, channels=channels, input_channels=maps, **options, **PLAIN)
+    ours = Convolution2d(size, 0, channels=channels, input_channels=maps, **options)
     theirs = nn.Sequential(nn.Conv2d(maps, channels, 3, padding=1), nn.MaxPool2d((1, 2)))
     packed = torch.randn(frames.count, size, requires_grad=True)
     padded = torch.randn(len(LENGTHS), maps, max(LENGTHS), frequencies, requires_grad=True)

@@ -12,6 +12,8 @@ import argparse
 import os
 import socket
 import time
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ import torch
 from networks import HEADS, make_network
 from peers import DROPOUT
 from torch import multiprocessing
+from torch.multiprocessing.spawn import spawn
 
 from bayes_asr.config import load
 from bayes_asr.features.front_end import FEATURES
@@ -92,7 +95,7 @@ def train(
                         model,
                         criterion,
                         [[""]] * STEPS,
-                        lambda _, left=left: next(left),
+                        partial(take_next, left),
                         title="",
                         step=step,
                     )
@@ -101,13 +104,18 @@ def train(
             results.put((number, rounds[1:]))  # the first warms up
 
 
+def take_next(left: Iterator[Batch], _: object) -> Batch:
+    """The next batch, whatever it is asked by."""
+    return next(left)
+
+
 def measured(args: argparse.Namespace, sequences: int) -> dict[str, Any]:
     """Train with one process and with several in turn."""
     context = multiprocessing.get_context("spawn")
     turns, results = context.Barrier(PROCESSES + 1), context.SimpleQueue()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    multiprocessing.spawn(train, (args, sequences, port, turns, results), nprocs=PROCESSES + 1)
+    spawn(train, (args, sequences, port, turns, results), nprocs=PROCESSES + 1)
     found = dict(results.get() for _ in range(2))
     frames, seconds, losses = np.array(found[0]).T
     _, seconds_alone, losses_alone = np.array(found[ALONE]).T

@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ import record
 
 from bayes_asr.decode import compiled
 from bayes_asr.decode.embedded import ENGINES, decode_utterance
-from bayes_asr.decode.loading import load_network
+from bayes_asr.decode.graph_dir import load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Arcs, Network
 from bayes_asr.programs import find_program, run_jobs
@@ -63,7 +64,7 @@ def time_golden(corpus: str, kind: str, data: Path, rounds: int) -> list[Row]:
             decode_utterance(network, utt, matrix, options, ENGINES[engine])
 
     variants: dict[str, Callable[[], None]] = {
-        engine: lambda engine=engine: run(engine) for engine in engine_names()
+        engine: partial(run, engine) for engine in engine_names()
     }
     if "KALDI_ROOT" in os.environ:
         variants["latgen-faster-mapped"] = lambda: run_latgen(graph, model, loglikes, options)
@@ -100,8 +101,8 @@ def run_latgen(graph: Path, model: Path, loglikes: Path, options: DecodeOptions)
     chosen = [f"--{name.replace('_', '-')}={getattr(options, name)}" for name in names]
     program = [find_program("latgen-faster-mapped"), *chosen, "--allow-partial=true"]
     with tempfile.TemporaryDirectory() as folder:
-        command = [*program, model, graph / "HCLG.fst", f"ark:{loglikes}", "ark:/dev/null"]
-        run_jobs(command, 1, Path(folder) / "log")
+        files = [str(model), str(graph / "HCLG.fst"), f"ark:{loglikes}", "ark:/dev/null"]
+        run_jobs([*program, *files], 1, Path(folder) / "log")
 
 
 def made_up_graph(rng: np.random.Generator) -> tuple[Network, np.ndarray]:

@@ -24,7 +24,8 @@ from bayes_asr.config import Config, at_epoch, load
 from bayes_asr.corpus.batches import batches_of
 from bayes_asr.corpus.fingerprints import hash_stream
 from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.sets import LabelledSet, open_sets
+from bayes_asr.corpus.labelled import LabelledSet
+from bayes_asr.corpus.sets import open_sets
 from bayes_asr.corpus.survey import Survey, survey_stream
 from bayes_asr.features.front_end import FEATURES
 from bayes_asr.nn.network import AcousticModel

@@ -13,6 +13,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,12 @@ def made_up(frames: int) -> np.ndarray:
     return np.random.default_rng(frames).standard_normal((frames, INPUTS)).astype(np.float32)
 
 
-def in_chunks(network: LogLikelihoods, features: np.ndarray, chunk: int) -> None:
-    """Compute the log-likelihoods of one utterance chunk by chunk."""
+def in_chunks(network: LogLikelihoods, features: np.ndarray, chunk: int) -> np.ndarray:
+    """Log-likelihoods of one utterance, computed chunk by chunk."""
     stream = network.stream()
-    for start in range(0, len(features), chunk):
-        stream(features[start : start + chunk])
-    stream.finish()
+    starts = range(0, len(features), chunk)
+    found = [stream(features[start : start + chunk]) for start in starts]
+    return np.concatenate([*found, stream.finish()])
 
 
 def ways(network: LogLikelihoods) -> dict[str, tuple[int, Callable[[], object]]]:
@@ -76,7 +77,7 @@ def ways(network: LogLikelihoods) -> dict[str, tuple[int, Callable[[], object]]]
     }
     if not network.model.looks_ahead:
         for chunk in CHUNKS:
-            found[f"chunks of {chunk}"] = (ALONE, lambda n=chunk: in_chunks(network, alone, n))
+            found[f"chunks of {chunk}"] = (ALONE, partial(in_chunks, network, alone, chunk))
     return found
 
 

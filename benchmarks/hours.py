@@ -23,6 +23,7 @@ from bayes_asr.config import load
 from bayes_asr.corpus.sets import training_and_dev
 from bayes_asr.tables.integers import SIZED_INT
 from bayes_asr.tables.text import read_data_dir, write_mapping
+from bayes_asr.targets.alignments import Alignments
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE, BASE = ROOT / "recipes/an4/config.yaml", ROOT / "conf/base.yaml"
@@ -47,18 +48,20 @@ sys.exit(main(sys.argv[2:]))
 def lay_out(kaldi_dir: Path, out: Path, hours: float) -> None:
     """Write about `hours` of speech below `out`."""
     train, dev = training_and_dev(load([RECIPE], [f"data.dir={kaldi_dir}"]))
+    (spoken,) = train.features.directories
     ali, data = out / "exp/ali", out / "data/train"
     ali.mkdir(parents=True)
     data.mkdir(parents=True)
-    for there, name in ((dev.features, "data/dev"), (dev.alignments, "exp/ali_dev")):
-        (out / name).symlink_to(there.directory.absolute())
+    (dev_spoken,) = dev.features.directories
+    for there, name in ((dev_spoken, "data/dev"), (dev.alignments.directory, "exp/ali_dev")):
+        (out / name).symlink_to(there.absolute())
     (ali / "final.mdl").symlink_to((train.alignments.directory / "final.mdl").absolute())
     repeats = round(hours * FRAMES_PER_HOUR / sum(train.lengths.values()))
     names = [(f"{n:05}-", utt) for n in range(repeats) for utt in train.lengths]
-    source = read_data_dir(train.features.directory)
+    source = read_data_dir(spoken)
     write_mapping(((p + utt, p + source.utt2spk[utt]) for p, utt in names), data / "utt2spk")
     write_mapping(((p + utt, train.features.where(utt)) for p, utt in names), data / "feats.scp")
-    aligned = dict(train.alignments.items())
+    aligned = dict(Alignments(train.alignments.directory).items())
     records = {utt: encode_alignment(aligned[utt]) for utt in train.lengths}
     for job in range(JOBS):
         with gzip.open(ali / f"ali.{job + 1}.gz", "wb", 1) as file:
@@ -76,7 +79,7 @@ def encode_alignment(transition_ids: np.ndarray) -> bytes:
 def start(folder: Path, run: Path) -> tuple[float, float]:
     """Start a training; seconds to its first batch, and the most bytes that it held till then."""
     where = [f"--set=data.dir={folder}", f"--set=data.index={(folder / INDEX).absolute()}"]
-    words = ["train", BASE, *where, "--out", run]
+    words = ["train", str(BASE), *where, "--out", str(run)]
     command = [sys.executable, "-c", UNTIL_THE_FIRST_BATCH, repr(time.time()), *words]
     done = subprocess.run(  # noqa: S603 - the command is our own
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True

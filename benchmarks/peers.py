@@ -1,13 +1,16 @@
 """What training is compared with: a loop over frames in the manner of pytorch-kaldi, torch's own
-units, and SpeechBrain's Li-GRU where it is installed.
+units, SpeechBrain's Li-GRU where it is installed, and pytorch-kaldi's own from a clone.
 
 All are stacks of layers in both directions with a linear head for each kind of label: features
 [T, B, F] -> logits [T*B, outputs] of each head.
 """
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import Tensor, nn
@@ -81,7 +84,7 @@ def time_step_loop(inputs: int, units: int, layers: int) -> nn.Module:
     return nn.Sequential(*(TimeStepLoop(size, units) for size in sizes))
 
 
-def torchs(kind: type[nn.RNNBase]) -> Callable[[int, int, int], nn.Module]:
+def torchs(kind: Callable[..., nn.RNNBase]) -> Callable[[int, int, int], nn.Module]:
     """torch's own unit, without normalisation and dropout."""
     return lambda inputs, units, layers: FirstOutput(
         kind(inputs, units, layers, bidirectional=True)
@@ -102,6 +105,31 @@ def speechbrains(inputs: int, units: int, layers: int) -> nn.Module:
     return TimeFirst(units, an_input, num_layers=layers, bidirectional=True, dropout=DROPOUT)
 
 
+def pytorch_kaldis(clone: Path) -> Callable[[int, int, int], nn.Module]:
+    """pytorch-kaldi's own `liGRU`, imported from a clone; SystemExit where there is none."""
+    spec = spec_from_file_location("neural_networks", clone / "neural_networks.py")
+    if spec is None or spec.loader is None or not (clone / "neural_networks.py").exists():
+        raise SystemExit(f"{clone}: no clone of pytorch-kaldi, which has neural_networks.py")
+    if not find_spec("distutils"):  # gone with Python 3.12
+        stand_in = ModuleType("distutils.util")
+        vars(stand_in)["strtobool"] = lambda text: text == "True"
+        sys.modules |= {"distutils": ModuleType("distutils"), "distutils.util": stand_in}
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def ligru(inputs: int, units: int, layers: int) -> nn.Module:
+        each = {"lay": str(units), "drop": str(DROPOUT), "act": "relu"}
+        each |= {"use_batchnorm": "True", "use_laynorm": "False"}
+        options = {f"ligru_{name}": ",".join([value] * layers) for name, value in each.items()}
+        once = {"use_laynorm_inp": "False", "use_batchnorm_inp": "False", "orthinit": "True"}
+        options |= {f"ligru_{name}": value for name, value in (once | {"bidir": "True"}).items()}
+        made: nn.Module = module.liGRU(options | {"use_cuda": "False", "to_do": "train"}, inputs)
+        return made
+
+    return ligru
+
+
+PYTORCH_KALDI = "pytorch-kaldi liGRU"
 REFERENCE, LSTM, GRU = "reference loop", "torch.nn.LSTM", "torch.nn.GRU"
 WITHOUT_ONEDNN = ", no oneDNN"
 PEERS: dict[str, tuple[bool, Callable[[int, int, int], nn.Module]]] = {

@@ -43,10 +43,12 @@ def variants(args: argparse.Namespace) -> dict[tuple[str, bool], Callable[[], No
     x = torch.randn(args.frames, args.batch, INPUTS)
     frames = Frames((args.frames,) * args.batch)
 
-    def training(run: Callable[[], Tensor], net: nn.Module) -> Callable[[], None]:
+    def training(net: nn.Module, *inputs: object) -> Callable[[], None]:
         def once() -> None:
             net.zero_grad()
-            run().square().mean().backward()
+            heads = net(*inputs)
+            first: Tensor = heads["pdfs"] if isinstance(heads, dict) else heads[0]
+            first.square().mean().backward()
 
         return once
 
@@ -54,7 +56,7 @@ def variants(args: argparse.Namespace) -> dict[tuple[str, bool], Callable[[], No
     for name in (REFERENCE, LSTM, GRU):
         tied, layers = PEERS[name]
         net = Network(layers(INPUTS, args.units, args.layers), args.units, [OUTPUTS])
-        found[name, tied] = training(lambda net=net: net(x)[0], net)
+        found[name, tied] = training(net, x)
     streams, keys = {FEATURES: x.flatten(0, 1)}, torch.arange(args.batch)
     for unit, options in OURS:
         if args.unit and unit not in args.unit:
@@ -63,7 +65,7 @@ def variants(args: argparse.Namespace) -> dict[tuple[str, bool], Callable[[], No
             INPUTS, [OUTPUTS], unit, args.layers, args.units, dropout=DROPOUT, **options
         )
         tied = bool(options.get("tied_directions"))
-        found[unit, tied] = training(lambda net=ours: net(streams, frames, keys)["pdfs"], ours)
+        found[unit, tied] = training(ours, streams, frames, keys)
     return found
 
 

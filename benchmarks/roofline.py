@@ -8,15 +8,17 @@ to wait for the one before it.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import product as combinations
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayes_asr.nn.linear import HAS_ONEDNN, by_onednn, product
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.recurrent import RecurrentLayer
 
 Shape = tuple[int, int, int]
 """n, k, m of a product [n, k] x [k, m]."""
@@ -27,14 +29,14 @@ LINE = 16  # numbers to whose multiple rows are padded
 def products(model: AcousticModel, frames: int) -> Counter[Shape]:
     """How often a training step computes each product, forward and backward."""
     found: Counter[Shape] = Counter()
-    for number, layer in enumerate(model.layers):
+    for number, layer in enumerate(cast(Iterable[RecurrentLayer], model.layers)):
         outputs, inputs = layer.W.weight.shape
         found.update(_of_linear(frames, inputs, outputs, by_input=number > 0))
         if layer.V is not None:
             sets, units, width = layer.V.shape
             for _ in range(sets):
                 found.update(_of_linear(frames * layer.directions // sets, units, width))
-    for head in model.heads:
+    for head in cast(Iterable[nn.Linear], model.heads):
         found.update(_of_linear(frames, head.in_features, head.out_features))
     return found
 

@@ -29,7 +29,16 @@ import numpy as np
 import record
 import torch
 from networks import HEADS, make_network
-from peers import DROPOUT, LSTM, PEERS, REFERENCE, WITHOUT_ONEDNN, Network
+from peers import (
+    DROPOUT,
+    LSTM,
+    PEERS,
+    PYTORCH_KALDI,
+    REFERENCE,
+    WITHOUT_ONEDNN,
+    Network,
+    pytorch_kaldis,
+)
 from roofline import Clock, fastest, multiply_adds, products, timed
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -334,8 +343,12 @@ def main() -> None:
     parser.add_argument("--directions", choices=("tied", "untied", "both"), default="both")
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=list(DTYPES))
     parser.add_argument(
-        "--peers", nargs="*", choices=PEERS, help="default: all, or none for a sweep"
+        "--peers",
+        nargs="*",
+        choices=[*PEERS, PYTORCH_KALDI],
+        help="default: all, or none for a sweep",
     )
+    parser.add_argument("--peer-path", type=Path, help="clone of pytorch-kaldi, a further peer")
     for name, default in (("units", 550), ("layers", 4), ("batch", 8), ("frames", 300)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     parser.add_argument("--ragged", action="store_true", help="lengths of real utterances")
@@ -351,6 +364,10 @@ def main() -> None:
         parser.error(
             f"{args.data}: no utterances to take lengths from; name their folder by --data"
         )
+    if args.peer_path:
+        PEERS[PYTORCH_KALDI] = (True, pytorch_kaldis(args.peer_path))
+    elif PYTORCH_KALDI in (args.peers or ()):
+        parser.error(f"{PYTORCH_KALDI}: name a clone by --peer-path")
     keep_freed_memory()
     if args.peers is None:
         args.peers = [] if args.sweep else list(PEERS)

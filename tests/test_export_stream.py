@@ -10,7 +10,7 @@ import pytest
 
 import bayes_asr
 from bayes_asr.decode.embedded import choose_engine, decode_utterance
-from bayes_asr.decode.loading import load_network
+from bayes_asr.decode.graph_dir import load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.sound.spectrum import Analysis
 from bayes_asr.tables.text import read_symbols

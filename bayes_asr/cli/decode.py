@@ -13,6 +13,7 @@ from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.corpus.sets import locate, locate_model
 from bayes_asr.decode.archive import BACKENDS, decode_archive
+from bayes_asr.decode.graph_dir import graph_files
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_record import (
     SEARCH,
@@ -33,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
     parser.add_argument("--loglikes", metavar="SCP|ARK", help="log-likelihoods")
     parser.add_argument("--graph", type=Path, help="folder of HCLG.fst, words.txt")
+    parser.add_argument(
+        "--lm", type=Path, help="ARPA file or .fst to compose with HCL.fst of the graph"
+    )
     parser.add_argument("--model", type=Path, help="final.mdl of the graph")
     parser.add_argument("--out", type=Path, help="folder for the results")
     for name in SEARCH:
@@ -95,6 +99,7 @@ def run(args: argparse.Namespace) -> None:
             cmd=cmd,
             way=way,
             recorded=bool(args.run),
+            lm=args.lm,
         )
         if args.run:
             _compare_with_dev(args.run, args.on, filled["out"])
@@ -110,7 +115,7 @@ def run(args: argparse.Namespace) -> None:
 def _list_inputs(run: Path | None, filled: Mapping[str, Any]) -> Inputs:
     match = RSPECIFIER.fullmatch(filled["loglikes"])
     source = Path(match["name"] if match else filled["loglikes"])
-    graph = [filled["graph"] / name for name in ("HCLG.fst", "words.txt")]
+    graph = [*graph_files(filled["graph"], filled.get("lm")), filled["graph"] / "words.txt"]
     config = [run / CONFIG] if run else []
     return Inputs([source, *graph, filled["model"], *config])
 

@@ -66,6 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help=f"of a pause between words (default {SILENCE_PROBABILITY}; 0 if each word is a phone)",
     )
+    parser.add_argument(
+        "--apart",
+        action="store_true",
+        help="write HCL.fst and G.fst, which decode composes while it searches, for a large --lm",
+    )
     parser.add_argument("--transition-scale", type=SCALE, default=1.0, help="default %(default)s")
     parser.add_argument("--self-loop-scale", type=SCALE, default=0.1, help="default %(default)s")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -114,6 +119,7 @@ def _build_of_lexicon(args: argparse.Namespace) -> tuple[Graph, dict[str, float]
         silence_probability=probability,
         transition_scale=args.transition_scale,
         self_loop_scale=args.self_loop_scale,
+        apart=args.apart,
     )
     with together(args.out):
         if args.text:
@@ -139,6 +145,7 @@ def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
         read_tree(args.tree or args.model.parent / "tree"),
         transition_scale=args.transition_scale,
         self_loop_scale=args.self_loop_scale,
+        apart=args.apart,
     )
     with together(args.out):
         if args.text:

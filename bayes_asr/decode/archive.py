@@ -50,10 +50,12 @@ def decode_archive(
     cmd: str = "",
     way: Way | None = None,
     recorded: bool = False,
+    lm: Path | None = None,
 ) -> Summary:
     """Decode every utterance of an ark or scp of log-likelihoods [T, num_pdfs], unscaled.
 
-    Reads `graph`/HCLG.fst, `graph`/words.txt and the transition model of `model`.  Writes in `out`
+    Reads `graph`/HCLG.fst or HCL.fst and G.fst, `graph`/words.txt and the transition model of
+    `model`; with `lm` that in the place of G.fst (`loading.graph_files`).  Writes in `out`
     words.txt, costs.txt (graph cost, unscaled acoustic cost), lat.N.gz (word lattices with unscaled
     acoustic costs) and a words.lmwtW.wipP.txt for each pair of weights.  Every utterance appears in
     every text file; one without a surviving path has no words and infinite costs.  Raises
@@ -63,7 +65,7 @@ def decode_archive(
     beside the words.
     """
     out, grid = Path(out), tuple(pair_weights(lmwts, wips))
-    job = Job(str(loglikes), Path(graph), Path(model), options, grid, nj)
+    job = Job(str(loglikes), Path(graph), Path(model), options, grid, nj, lm)
     decoder = choose_decoder(backend, out / "log", cmd)
     if way:
         decoder = EmbeddedDecoder(start_decoding(job, way))
@@ -85,7 +87,7 @@ def write_folder(job: Job, decoder: Decoder, out: Path, noted: Record | None) ->
         with together(out):
             discard(out / NAME)  # what it says is not of these words
             if noted is not None:
-                write_record({**describe_search(job.graph, job.options), **noted}, out)
+                write_record({**describe_search(job.graph, job.options, job.lm), **noted}, out)
             write_hypotheses(done, job, symbols, out)
             put_files(folder, out)
     if summary.failed:

@@ -15,13 +15,14 @@ import numpy as np
 from bayes_asr import interface
 from bayes_asr.decode import options as defaults
 from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.search_graph import Arcs, Network
+from bayes_asr.decode.search_graph import Arcs, Grammar, Network
 from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import CompactLattice, Lattice
 
 LIBRARY = Path(__file__).with_name("_decoder.so")
-FLOATS, INTS, LONGS = (c.POINTER(kind) for kind in (c.c_float, c.c_int32, c.c_int64))
-DTYPES = {FLOATS: np.float32, INTS: np.int32, LONGS: np.int64}
+FLOATS, DOUBLES = (c.POINTER(kind) for kind in (c.c_float, c.c_double))
+INTS, LONGS = (c.POINTER(kind) for kind in (c.c_int32, c.c_int64))
+DTYPES = {FLOATS: np.float32, DOUBLES: np.float64, INTS: np.int32, LONGS: np.int64}
 
 
 class ArcsView(c.Structure):
@@ -46,6 +47,42 @@ class GraphView(c.Structure):
         ("emitting", ArcsView),
         ("epsilon", ArcsView),
         ("column", INTS),
+    )
+
+
+class GrammarView(c.Structure):
+    """The struct of this name in lattice.h: the columns of `Grammar`."""
+
+    _fields_ = (
+        *((name, c.c_int32) for name in ("start", "everything")),
+        ("final", FLOATS),
+        ("offsets", LONGS),
+        ("label", INTS),
+        ("weight", FLOATS),
+        ("nextstate", INTS),
+        ("chance", DOUBLES),
+        ("ahead", FLOATS),
+        ("emitting", INTS),
+        ("epsilon", INTS),
+        ("set", INTS),
+        ("spans", LONGS),
+        ("first", INTS),
+        ("last", INTS),
+        ("ends", INTS),
+    )
+
+
+class LabelsView(c.Structure):
+    """The struct of this name in lattice.h."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in ("num_labels", "num_states", "num_sets", "num_spans")),
+        ("number", INTS),
+        ("set", INTS),
+        ("spans", LONGS),
+        ("first", INTS),
+        ("last", INTS),
+        ("ends", INTS),
     )
 
 
@@ -97,13 +134,15 @@ class CompactView(c.Structure):
 P = c.c_void_p
 INTERFACE: tuple[str, interface.Structs, interface.Functions] = (
     "decoder",
-    (ArcsView, GraphView, OptionsView, LatticeView, CompactView),
+    (ArcsView, GraphView, GrammarView, LabelsView, OptionsView, LatticeView, CompactView),
     {
-        "search": (P, [P, P, P, c.c_int64, c.c_int64, P, P]),
+        "search": (P, [P, P, P, P, c.c_int64, c.c_int64, P, P]),
         "free_lattice": (None, [P]),
         "best_arcs": (c.c_int64, [P, P, P]),
         "determinize": (P, [P, P, c.c_double, c.c_int64, P]),
         "free_words": (None, [P]),
+        "number_labels": (P, [P, c.c_int32, P]),
+        "free_labels": (None, [P]),
     },
 )
 
@@ -134,10 +173,10 @@ def columns(view: type[c.Structure]) -> dict[str, Any]:
     return {name: kind for name, kind, *_ in view._fields_ if kind in DTYPES}
 
 
-View = TypeVar("View", ArcsView, LatticeView)
+View = TypeVar("View", ArcsView, GrammarView, LatticeView)
 
 
-def view_of(table: Arcs | Lattice, view: type[View], **sizes: int) -> View:
+def view_of(table: Arcs | Grammar | Lattice, view: type[View], **sizes: int) -> View:
     """Return a view of sizes and of the columns of a table, each found by its name."""
     found = {name: pointer(getattr(table, name), kind) for name, kind in columns(view).items()}
     return view(**sizes, **found)
@@ -149,7 +188,9 @@ def lattice_view(lattice: Lattice) -> LatticeView:
     return view_of(lattice, LatticeView, num_states=lattice.num_states, num_arcs=arcs)
 
 
-def copy_array(view: LatticeView | CompactView, counts: dict[str, int]) -> dict[str, np.ndarray]:
+def copy_array(
+    view: LatticeView | CompactView | LabelsView, counts: dict[str, int]
+) -> dict[str, np.ndarray]:
     """Return copies of the columns, which belong to the library; `counts` elements of each."""
     return {
         name: np.ctypeslib.as_array(getattr(view, name), (counts[name],)).copy()
@@ -159,11 +200,9 @@ def copy_array(view: LatticeView | CompactView, counts: dict[str, int]) -> dict[
     }
 
 
-def search(
-    network: Network, loglikes: np.ndarray, options: DecodeOptions
-) -> tuple[Lattice | None, bool]:
-    """Do what `lattice.search` does: scaled log-likelihoods [T, num_pdfs] float32 to a lattice."""
-    graph = GraphView(
+def graph_view(network: Network) -> GraphView:
+    """Return the pointers to the columns of a graph."""
+    return GraphView(
         num_states=network.num_states,
         start=network.start,
         final=pointer(network.final, FLOATS),
@@ -171,11 +210,47 @@ def search(
         epsilon=view_of(network.epsilon, ArcsView),
         column=pointer(network.column, INTS),
     )
+
+
+def number_labels(network: Network, num_labels: int) -> dict[str, np.ndarray]:
+    """Number the output labels of a graph anew, so that few spans of numbers can follow a state.
+
+    Returns `number` [num_labels], the new label of each old one, and the columns set, spans, first,
+    last and ends of `Grammar`.
+    """
+    view = LabelsView()
+    held = require_library().decoder_number_labels(
+        c.byref(graph_view(network)), num_labels, c.byref(view)
+    )
+    if not held:
+        raise MemoryError("looking ahead for the labels of a graph ran out of memory")
+    counts = dict.fromkeys(("first", "last"), view.num_spans) | {
+        "number": view.num_labels,
+        "set": view.num_states,
+        "spans": view.num_sets + 1,
+        "ends": view.num_sets,
+    }
+    try:
+        return copy_array(view, counts)
+    finally:
+        require_library().decoder_free_labels(held)
+
+
+def search(
+    network: Network, loglikes: np.ndarray, options: DecodeOptions
+) -> tuple[Lattice | None, bool]:
+    """Do what `lattice.search` does: scaled log-likelihoods [T, num_pdfs] float32 to a lattice."""
+    graph, grammar = graph_view(network), network.grammar
+    if grammar is not None:
+        grammar_view = view_of(
+            grammar, GrammarView, start=grammar.start, everything=grammar.everything
+        )
     chosen = OptionsView(**{name: getattr(options, name) for name, *_ in OptionsView._fields_})
     frames = np.ascontiguousarray(loglikes, np.float32)
     reached, view = c.c_int32(), LatticeView()
     held = require_library().decoder_search(
         c.byref(graph),
+        None if grammar is None else c.byref(grammar_view),
         c.byref(chosen),
         pointer(frames, FLOATS),
         *frames.shape,

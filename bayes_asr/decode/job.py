@@ -13,7 +13,10 @@ from bayes_asr.lattices.paths import Weights
 
 @dataclass(frozen=True)
 class Job:
-    """What all utterances share: files, options, the weights to try, and how many processes."""
+    """What all utterances share: files, options, the weights to try, and how many processes.
+
+    lm: what a graph without language model is composed with, in place of its G.fst.
+    """
 
     loglikes: str
     graph: Path
@@ -21,6 +24,7 @@ class Job:
     options: DecodeOptions
     grid: tuple[Weights, ...]
     nj: int
+    lm: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.decode.graph_dir import load_network
 from bayes_asr.decode.job import Decoded, Job, record_without_words
-from bayes_asr.decode.loading import check_loglikes, load_network
+from bayes_asr.decode.loading import check_loglikes
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.decode.utterances import is_index, read_utterances
 from bayes_asr.errors import InputError
@@ -41,7 +42,12 @@ class KaldiDecoder:
     def decode(self, job: Job, folder: Path) -> Iterator[Decoded]:
         """Decode every utterance, in order, and write lattices as `folder`/lat.N.gz."""
         programs = {name: find_program(name) for name in PROGRAMS}
-        network = load_network(job.graph, job.model)
+        network = load_network(job.graph, job.model, job.lm)
+        if network.grammar is not None:
+            raise InputError(
+                f"{network.name}: Kaldi's decoder does not compose with a grammar; take the"
+                " embedded backend, or build the graph with its language model"
+            )
         frames, errors = check_utterances(job, network)
         inputs, jobs = split_input(job, set(errors), folder)
         self.make_lattices(programs, job, inputs, jobs, folder)

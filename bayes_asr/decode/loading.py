@@ -1,13 +1,11 @@
-"""From HCLG to what the search walks: read, checked against the transition model, taken apart."""
-
-from pathlib import Path
+"""From HCLG to what the search walks: checked against the transition model, taken apart."""
 
 import numpy as np
 
-from bayes_asr.decode.search_graph import Arcs, Network
+from bayes_asr.decode.search_graph import Arcs, Network, has_cycle
 from bayes_asr.errors import InputError
-from bayes_asr.tables.fst import Fst, read_fst
-from bayes_asr.tables.mdl import TransitionModel, read_transition_model
+from bayes_asr.tables.fst import Fst
+from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.openfst import LARGEST
 
 
@@ -21,20 +19,6 @@ def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
         np.ascontiguousarray(fst.weight[chosen], np.float32),
         np.ascontiguousarray(fst.nextstate[chosen], np.int32),
     )
-
-
-def has_cycle(arcs: Arcs) -> bool:
-    """Tell whether these arcs form a cycle: can states without incoming arcs be peeled off?"""
-    num_states = len(arcs.offsets) - 1
-    indegree = np.bincount(arcs.nextstate, minlength=num_states)
-    ready = np.flatnonzero(indegree == 0)
-    removed = 0
-    while len(ready):
-        removed += len(ready)
-        target = arcs.nextstate[arcs.leaving(ready)[1]]
-        np.subtract.at(indegree, target, 1)
-        ready = np.unique(target[indegree[target] == 0])
-    return removed < num_states
 
 
 def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Network:
@@ -68,12 +52,6 @@ def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Netw
     if has_cycle(network.epsilon):
         raise InputError(f"{name}: epsilon arcs form a cycle; a decoding graph must have none")
     return network
-
-
-def load_network(graph_dir: Path, model: Path) -> Network:
-    """Read `graph_dir`/HCLG.fst and the transition model of `model`."""
-    path = Path(graph_dir) / "HCLG.fst"
-    return build_network(read_fst(path), read_transition_model(Path(model)), str(path))
 
 
 def check_loglikes(network: Network, name: str, loglikes: np.ndarray | InputError) -> np.ndarray:

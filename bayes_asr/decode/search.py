@@ -5,6 +5,7 @@ import numpy as np
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.decode.tokens import Frame, Search, finish, no_links
+from bayes_asr.errors import InputError
 from bayes_asr.tables.lattice import Lattice
 
 
@@ -15,6 +16,11 @@ def search(
 
     Where no token survives a frame, the lattice ends before it with allow_partial, else is None.
     """
+    if network.grammar is not None:
+        raise InputError(
+            f"{network.name}: only the compiled decoder composes with a grammar; unset"
+            " BAYES_ASR_DECODER, or build the graph with its language model"
+        )
     passing = Search(network, options)
     for frame in loglikes:
         passing.advance(frame)

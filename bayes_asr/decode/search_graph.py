@@ -24,10 +24,41 @@ class Arcs:
 
 
 @dataclass(frozen=True)
+class Grammar:
+    """G, with which HCL is composed during the search, and what it says ahead of its labels.
+
+    Its arcs are in compressed rows, sorted by label. Labels are those of HCL, numbered anew:
+    `emitting` and `epsilon` hold the one of each arc of HCL, 0 for none. `set` holds for each state
+    of HCL which labels may be read next: those of set s are first[i] .. last[i] for i in
+    spans[s]:spans[s + 1]; ends[s]: whether a path may end before any. `everything` is the set of
+    all of them, -1 where no state has it. `chance` is the probability of an arc, of a backoff with
+    that of the words behind it; `ahead` holds -log of the sum over the arcs and the end of a state.
+    """
+
+    start: int
+    everything: int
+    final: np.ndarray
+    offsets: np.ndarray
+    label: np.ndarray
+    weight: np.ndarray
+    nextstate: np.ndarray
+    chance: np.ndarray
+    ahead: np.ndarray
+    emitting: np.ndarray
+    epsilon: np.ndarray
+    set: np.ndarray
+    spans: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    ends: np.ndarray
+
+
+@dataclass(frozen=True)
 class Network:
     """A checked HCLG: `column` holds the pdf of each emitting arc, the column of its likelihood.
 
     `phone_start` [transition-ids + 1] holds the phone that a transition-id begins, otherwise 0.
+    With a `grammar` it is HCL, which is composed with that on the way.
     """
 
     start: int
@@ -38,8 +69,23 @@ class Network:
     phone_start: np.ndarray
     num_pdfs: int
     name: str
+    grammar: Grammar | None = None
 
     @property
     def num_states(self) -> int:
         """Number of graph states."""
         return len(self.final)
+
+
+def has_cycle(arcs: Arcs) -> bool:
+    """Tell whether these arcs form a cycle: can states without incoming arcs be peeled off?"""
+    num_states = len(arcs.offsets) - 1
+    indegree = np.bincount(arcs.nextstate, minlength=num_states)
+    ready = np.flatnonzero(indegree == 0)
+    removed = 0
+    while len(ready):
+        removed += len(ready)
+        target = arcs.nextstate[arcs.leaving(ready)[1]]
+        np.subtract.at(indegree, target, 1)
+        ready = np.unique(target[indegree[target] == 0])
+    return removed < num_states

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
 from bayes_asr.corpus.index import content_hash, sample_file
+from bayes_asr.decode.graph_dir import graph_files
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, replacing
@@ -16,7 +18,7 @@ DIGEST = "graph_digest"
 SEARCH = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")
 
 Record = Mapping[str, Any]
-"""The folder of the graph, a digest of its HCLG.fst, and the options of the search."""
+"""The folder of the graph, a digest of its files, and the options of the search."""
 
 
 class Options(Protocol):
@@ -34,9 +36,12 @@ class Options(Protocol):
     def min_active(self) -> int: ...
 
 
-def describe_search(graph: Path, options: Options) -> dict[str, Any]:
-    """What the best LM weight and insertion penalty depend on, beside the log-likelihoods."""
-    digest = content_hash(sample_file(graph / "HCLG.fst"))
+def describe_search(graph: Path, options: Options, lm: Path | None = None) -> dict[str, Any]:
+    """What the best LM weight and insertion penalty depend on, beside the log-likelihoods.
+
+    lm: what a graph is composed with in place of its G.fst (`graph_files`).
+    """
+    digest = content_hash(chain.from_iterable(map(sample_file, graph_files(graph, lm))))
     found = {"graph": str(graph.absolute()), DIGEST: digest}
     return found | {name: getattr(options, name) for name in SEARCH}
 

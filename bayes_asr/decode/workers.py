@@ -6,9 +6,10 @@ from functools import cache, partial
 from pathlib import Path
 
 from bayes_asr.decode.embedded import ENGINES, DecodeResult, choose_engine, decode_utterance
+from bayes_asr.decode.graph_dir import load_network
 from bayes_asr.decode.job import Decoded, Job, record_without_words
 from bayes_asr.decode.lending import Lent, borrow, lend
-from bayes_asr.decode.loading import check_loglikes, load_network
+from bayes_asr.decode.loading import check_loglikes
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.decode.utterances import Loglikes, read_utterances
 from bayes_asr.errors import InputError
@@ -53,7 +54,7 @@ class EmbeddedDecoder:
 
 def start_decoding(job: Job, way: Way | None = None) -> Iterator[Result]:
     """Decode every utterance, in order, here or in shards; what does not fit is refused at once."""
-    network = load_network(job.graph, job.model)
+    network = load_network(job.graph, job.model, job.lm)
     utterances = read_utterances(job.loglikes, network)
     if way:
         return way(partial(decode_one, network, job, choose_engine().name), utterances)
@@ -88,7 +89,7 @@ def decode_elsewhere(
 @cache
 def load_job_network(job: Job) -> Network:
     """Load the decoding graph of the one job that a worker process has, once."""
-    return load_network(job.graph, job.model)
+    return load_network(job.graph, job.model, job.lm)
 
 
 def decode_one(network: Network, job: Job, engine: str, utt: str, loglikes: Loglikes) -> Result:

@@ -24,6 +24,7 @@ from bayes_asr.corpus.sets import (
     stream_dirs,
 )
 from bayes_asr.decode.archive import choose_decoder
+from bayes_asr.decode.graph_dir import graph_files
 from bayes_asr.doctor.check import (
     CHECKPOINTS,
     HERE,
@@ -77,11 +78,12 @@ def _check_graph(config: Config) -> str:
     """
     folder = locate(config.data.graph, config.data, "decoding graph")
     aligned, model = _read_model(config)
-    graph = read_fst(folder / "HCLG.fst")
+    file = graph_files(folder)[0]
+    graph = read_fst(file)
     last = int(graph.ilabel.max(initial=0))
     if last > model.num_transition_ids:
         raise InputError(
-            f"{folder / 'HCLG.fst'} has transition-id {last}, but {aligned} has 1 to"
+            f"{file} has transition-id {last}, but {aligned} has 1 to"
             f" {model.num_transition_ids}; build the graph with that model"
         )
     recorded = folder / "num_pdfs"  # written by Kaldi's mkgraph.sh
@@ -105,7 +107,7 @@ def _check_graph(config: Config) -> str:
     unnamed = np.setdiff1d(graph.olabel, [0, *read_symbols(words).values()])
     if len(unnamed):
         raise InputError(
-            f"{words} lacks the word-id {unnamed[0]} of {folder / 'HCLG.fst'}; copy it from the"
+            f"{words} lacks the word-id {unnamed[0]} of {file}; copy it from the"
             " language directory that the graph was made with"
         )
     return f"{len(graph.final)} states, {len(graph.ilabel)} arcs, {model.num_pdfs} pdfs"

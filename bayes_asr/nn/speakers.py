@@ -6,7 +6,7 @@ among these speakers is computed by the mean of their sets.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import Parameterised
 
 
@@ -29,7 +30,7 @@ class SpeakerActivations:
         self._model = model
         for layer in model.layers:
             for activation in _find_activations(layer):
-                layer.fused = False
+                cast(RecurrentLayer, layer).fused = False
                 for key, parameter in list(activation.named_parameters()):
                     own = parameter.detach().repeat(len(names), 1, 1)
                     setattr(activation, key, nn.Parameter(own))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.decode.loading import load_network
+from bayes_asr.decode.graph_dir import load_network
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_graph import Arcs, Network
 from bayes_asr.tables.ark import iter_matrices

@@ -2,7 +2,10 @@
 
 #pragma once
 
-#include "frame.h"
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace search {
 
@@ -18,21 +21,21 @@ class Arrivals {
     if (buckets > last_.size()) last_.resize(buckets, -1);
   }
 
-  size_t buckets() const { return last_.size(); }
+  const std::vector<int32_t> &states() const { return states_; }
 
-  void Clear(Frame *frame) {
-    for (int32_t state : frame->state) {
+  void Clear() {
+    for (int32_t state : states_) {
       place_[state] = -1;
       last_[Bucket(state)] = -1;
     }
+    states_.clear();
   }
 
   int32_t Find(int32_t state) const { return place_[state]; }
 
-  int32_t Add(Frame *frame, int32_t state, float cost) {
-    const int32_t token = static_cast<int32_t>(frame->size());
-    frame->state.push_back(state);
-    frame->cost.push_back(cost);
+  int32_t Add(int32_t state) {
+    const int32_t token = static_cast<int32_t>(states_.size());
+    states_.push_back(state);
     place_[state] = token;
     int32_t &last = last_[Bucket(state)];
     if (token == 0) {
@@ -50,9 +53,9 @@ class Arrivals {
   }
 
   // The tokens in list order.
-  void List(size_t count, std::vector<int32_t> *order) const {
+  void List(std::vector<int32_t> *order) const {
     order->clear();
-    for (int32_t token = count ? head_ : -1; token >= 0; token = next_[token])
+    for (int32_t token = states_.empty() ? -1 : head_; token >= 0; token = next_[token])
       order->push_back(token);
   }
 
@@ -61,6 +64,7 @@ class Arrivals {
     return static_cast<size_t>(state) < last_.size() ? state : state % last_.size();
   }
 
+  std::vector<int32_t> states_;
   std::vector<int32_t> place_;  // of each graph state: its token, or -1
   std::vector<int32_t> last_;   // of each bucket: the token inserted last, or -1
   std::vector<int32_t> next_;   // of each token: the one after it in the list

@@ -3,28 +3,48 @@
 #include <memory>
 #include <new>
 
+#include "composed.h"
+#include "on_the_fly.h"
 #include "search.h"
+
+namespace {
+
+template <class Graph>
+std::unique_ptr<search::RawLattice> SearchFrames(Graph graph, const OptionsView &options,
+                                                 const float *loglikes, int64_t num_frames,
+                                                 int64_t num_pdfs, int32_t *reached) {
+  search::Search<Graph> tokens(&graph, options);
+  for (int64_t t = 0; t < num_frames; ++t) {
+    if (tokens.Advance(loglikes + t * num_pdfs)) continue;
+    if (t == 0 || !options.allow_partial) return nullptr;
+    tokens.DropLast();
+    break;
+  }
+  std::vector<float> ending;
+  *reached = tokens.Finish(tokens.num_frames() == static_cast<size_t>(num_frames), &ending);
+  auto lattice = std::make_unique<search::RawLattice>();
+  search::BuildLattice(graph.graph(), tokens.frames(), ending, lattice.get());
+  return lattice;
+}
+
+}  // namespace
 
 extern "C" {
 
-// Searches scaled log-likelihoods [num_frames, num_pdfs].  Returns a lattice to be given back to
-// decoder_free_lattice, or null where no token survives or memory is short (*reached: -1).
-void *decoder_search(const GraphView *graph, const OptionsView *options, const float *loglikes,
-                     int64_t num_frames, int64_t num_pdfs, int32_t *reached, LatticeView *view) {
+// Searches scaled log-likelihoods [num_frames, num_pdfs]; grammar: null, or what the graph is
+// composed with on the way.  Returns a lattice to be given back to decoder_free_lattice, or null
+// where no token survives or memory is short (*reached: -1).
+void *decoder_search(const GraphView *graph, const GrammarView *grammar, const OptionsView *options,
+                     const float *loglikes, int64_t num_frames, int64_t num_pdfs, int32_t *reached,
+                     LatticeView *view) {
   *reached = 0;
   try {
-    search::Search tokens(*graph, *options);
-    for (int64_t t = 0; t < num_frames; ++t) {
-      if (tokens.Advance(loglikes + t * num_pdfs)) continue;
-      if (t == 0 || !options->allow_partial) return nullptr;
-      tokens.DropLast();
-      break;
-    }
-    std::vector<float> ending;
-    const bool complete = tokens.num_frames() == static_cast<size_t>(num_frames);
-    *reached = tokens.Finish(complete, &ending);
-    auto lattice = std::make_unique<search::RawLattice>();
-    search::BuildLattice(*graph, tokens.frames(), ending, lattice.get());
+    auto over = [&](auto walked) {
+      return SearchFrames(std::move(walked), *options, loglikes, num_frames, num_pdfs, reached);
+    };
+    auto lattice = grammar ? over(search::OnTheFly(*graph, *grammar))
+                           : over(search::Composed(*graph));
+    if (!lattice) return nullptr;
     *view = {static_cast<int64_t>(lattice->final_graph.size()),
              static_cast<int64_t>(lattice->nextstate.size()),
              lattice->offsets.data(),

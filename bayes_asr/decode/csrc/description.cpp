@@ -6,6 +6,8 @@ extern "C" const char *decoder_description() {
   static const std::string text = Interface()
                                       .Struct<ArcsViewFields>()
                                       .Struct<GraphViewFields>()
+                                      .Struct<GrammarViewFields>()
+                                      .Struct<LabelsViewFields>()
                                       .Struct<OptionsViewFields>()
                                       .Struct<LatticeViewFields>()
                                       .Struct<CompactViewFields>()
@@ -14,6 +16,8 @@ extern "C" const char *decoder_description() {
                                       .Function(NAMED(decoder_best_arcs))
                                       .Function(NAMED(decoder_determinize))
                                       .Function(NAMED(decoder_free_words))
+                                      .Function(NAMED(decoder_number_labels))
+                                      .Function(NAMED(decoder_free_labels))
                                       .text();
   return text.c_str();
 }

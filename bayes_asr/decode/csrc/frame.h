@@ -15,27 +15,26 @@ struct Link {
   int32_t source;
   int32_t target;
   int32_t arc;
+  float graph;
   float acoustic;
 };
 
 // The tokens alive before a frame.  Inner links (epsilon arcs) stay within the frame, outer links
 // (emitting arcs, whose acoustic costs contain offset) lead to the next.
 struct Frame {
-  std::vector<int32_t> state;
   std::vector<float> cost;
   std::vector<float> extra;
   std::vector<Link> inner;
   std::vector<Link> outer;
   float offset = 0;
 
-  size_t size() const { return state.size(); }
+  size_t size() const { return cost.size(); }
 
   // Gives memory back once half of it is free.
   void Shrink() {
     auto shrink = [](auto *column) {
       if (column->capacity() > 2 * column->size()) column->shrink_to_fit();
     };
-    shrink(&state);
     shrink(&cost);
     shrink(&extra);
     shrink(&inner);

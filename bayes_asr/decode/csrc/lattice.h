@@ -30,6 +30,45 @@ struct GraphView {
 };
 DESCRIBE(GraphView, num_states, start, final, emitting, epsilon, column);
 
+// A grammar that is composed with a graph during the search: an acceptor whose arcs are sorted by
+// label within a state.  Labels are numbered by decoder_number_labels.
+struct GrammarView {
+  int32_t start;
+  int32_t everything;  // the set of all labels and the end; -1: of no state
+  const float *final;
+  const int64_t *offsets;
+  const int32_t *label;
+  const float *weight;
+  const int32_t *nextstate;
+  const double *chance;     // of each arc: its probability; of backoffs, with the words behind them
+  const float *ahead;       // of each state: -log of the sum over its arcs and its end
+  const int32_t *emitting;  // label of each emitting arc of the graph, 0: none
+  const int32_t *epsilon;   // of each epsilon arc
+  const int32_t *set;       // of each state of the graph: the labels that may be read next
+  const int64_t *spans;     // those of set s are first[i] .. last[i] for i = spans[s] .. spans[s + 1]
+  const int32_t *first;
+  const int32_t *last;
+  const int32_t *ends;  // of each set: whether a path may end without a label
+};
+DESCRIBE(GrammarView, start, everything, final, offsets, label, weight, nextstate, chance, ahead,
+         emitting, epsilon, set, spans, first, last, ends);
+
+// What may be read next in a graph, as in GrammarView; `number` holds the new label of each old one.
+struct LabelsView {
+  int64_t num_labels;
+  int64_t num_states;
+  int64_t num_sets;
+  int64_t num_spans;
+  const int32_t *number;
+  const int32_t *set;
+  const int64_t *spans;
+  const int32_t *first;
+  const int32_t *last;
+  const int32_t *ends;
+};
+DESCRIBE(LabelsView, num_labels, num_states, num_sets, num_spans, number, set, spans, first, last,
+         ends);
+
 struct OptionsView {
   float beam;
   float lattice_beam;
@@ -82,13 +121,16 @@ DESCRIBE(CompactView, num_states, num_arcs, num_tids, num_final_tids, offsets, w
          final_tids);
 
 // What Python calls; each is explained where it is defined.
-void *decoder_search(const GraphView *graph, const OptionsView *options, const float *loglikes,
-                     int64_t num_frames, int64_t num_pdfs, int32_t *reached, LatticeView *view);
+void *decoder_search(const GraphView *graph, const GrammarView *grammar, const OptionsView *options,
+                     const float *loglikes, int64_t num_frames, int64_t num_pdfs, int32_t *reached,
+                     LatticeView *view);
 void decoder_free_lattice(void *lattice);
 int64_t decoder_best_arcs(const LatticeView *lattice, int64_t *arcs, int64_t *last);
 void *decoder_determinize(const LatticeView *lattice, const int32_t *phone_start, double beam,
                           int64_t max_bytes, CompactView *view);
 void decoder_free_words(void *words);
+void *decoder_number_labels(const GraphView *graph, int32_t num_labels, LabelsView *view);
+void decoder_free_labels(void *labels);
 
 }  // extern "C"
 

@@ -1,59 +1,54 @@
 // What no path within the lattice beam uses is dropped, every few frames and at the end.
 
-#include "search.h"
+#include "trellis.h"
 
 #include <cmath>
 
 namespace search {
 
 // Sets the least excess over all ways on; `least` comes with what ending here costs.
-void Search::UpdateExtra(Frame *frame, const Frame *after, std::vector<float> *least) {
+void Trellis::UpdateExtra(Frame *frame, const Frame *after, std::vector<float> *least) {
   if (after)
     for (const Link &link : frame->outer)
       (*least)[link.source] =
-          std::min((*least)[link.source],
-                   Excess(link, graph_.emitting.weight[link.arc], *frame, *after));
+          std::min((*least)[link.source], Excess(link, *frame, *after));
   frame->extra = *least;
   for (bool changed = !frame->inner.empty(); changed;) {
     scratch_ = *least;
     for (const Link &link : frame->inner)
       scratch_[link.source] =
-          std::min(scratch_[link.source],
-                   Excess(link, graph_.epsilon.weight[link.arc], *frame, *frame));
+          std::min(scratch_[link.source], Excess(link, *frame, *frame));
     changed = scratch_ != frame->extra;
     frame->extra.swap(scratch_);
   }
 }
 
-void Search::DropLinks(Frame *frame, const Frame *after) {
-  auto drop = [&](std::vector<Link> *links, const float *weight, const Frame &there) {
+void Trellis::DropLinks(Frame *frame, const Frame *after) {
+  auto drop = [&](std::vector<Link> *links, const Frame &there) {
     links->erase(std::remove_if(links->begin(), links->end(),
                                 [&](const Link &link) {
-                                  return !(Excess(link, weight[link.arc], *frame, there) <=
-                                           options_.lattice_beam);
+                                  return !(Excess(link, *frame, there) <= options_.lattice_beam);
                                 }),
                  links->end());
   };
-  drop(&frame->inner, graph_.epsilon.weight, *frame);
-  if (after) drop(&frame->outer, graph_.emitting.weight, *after);
+  drop(&frame->inner, *frame);
+  if (after) drop(&frame->outer, *after);
 }
 
 // Removes the tokens that are on no way on, and renumbers the links that touch them.
-void Search::DropTokens(Frame *frame, Frame *before, std::vector<float> *ending) {
+void Trellis::DropTokens(Frame *frame, Frame *before, std::vector<float> *ending) {
   const int32_t count = static_cast<int32_t>(frame->size());
   rank_.assign(count, -1);
   int32_t kept = 0;
   for (int32_t token = 0; token < count; ++token) {
     if (!(frame->extra[token] <= options_.lattice_beam)) continue;
     rank_[token] = kept;
-    frame->state[kept] = frame->state[token];
     frame->cost[kept] = frame->cost[token];
     frame->extra[kept] = frame->extra[token];
     if (ending) (*ending)[kept] = (*ending)[token];
     ++kept;
   }
   if (kept == count) return;
-  frame->state.resize(kept);
   frame->cost.resize(kept);
   frame->extra.resize(kept);
   if (ending) ending->resize(kept);
@@ -71,7 +66,7 @@ void Search::DropTokens(Frame *frame, Frame *before, std::vector<float> *ending)
   if (before) renumber(&before->outer, false, true);
 }
 
-void Search::Prune() {
+void Trellis::Prune() {
   const int64_t last = static_cast<int64_t>(frames_.size()) - 1;
   std::vector<float> least;
   for (int64_t t = last - 1; t >= 0; --t) {
@@ -90,15 +85,8 @@ void Search::Prune() {
   }
 }
 
-bool Search::Finish(bool complete, std::vector<float> *ending) {
+void Trellis::PruneToEnds(std::vector<float> *ending) {
   Frame &last = frames_.back();
-  bool reached = false;
-  ending->resize(last.size());
-  for (size_t token = 0; token < last.size(); ++token) {
-    (*ending)[token] = graph_.final[last.state[token]];
-    reached = reached || (complete && (*ending)[token] < kInfinity);
-  }
-  if (!reached) std::fill(ending->begin(), ending->end(), 0);
   std::vector<float> least(last.size());
   float best = kInfinity;
   for (size_t token = 0; token < last.size(); ++token) {
@@ -116,7 +104,6 @@ bool Search::Finish(bool complete, std::vector<float> *ending) {
     DropLinks(&frame, &frames_[t + 1]);
     DropTokens(&frame, t ? &frames_[t - 1] : nullptr, nullptr);
   }
-  return reached;
 }
 
 }  // namespace search

@@ -1,6 +1,6 @@
 // The tokens and links that are left, as a lattice.
 
-#include "search.h"
+#include "trellis.h"
 
 namespace search {
 
@@ -57,7 +57,7 @@ void BuildLattice(const GraphView &graph, const std::vector<Frame> &frames,
     const bool emits = after != t;
     lattice->ilabel[arc] = emits ? from.ilabel[link.arc] : 0;
     lattice->olabel[arc] = from.olabel[link.arc];
-    lattice->graph[arc] = from.weight[link.arc];
+    lattice->graph[arc] = link.graph;
     lattice->acoustic[arc] = emits ? link.acoustic - frames[t].offset : 0;
     lattice->nextstate[arc] = number[after][link.target];
   });

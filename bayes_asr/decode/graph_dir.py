@@ -1,0 +1,60 @@
+"""The decoding graph of a folder: which files it is, and the network that the search walks."""
+
+from pathlib import Path
+
+from bayes_asr.decode.loading import build_network
+from bayes_asr.decode.on_the_fly import attach_grammar, check_grammar
+from bayes_asr.decode.search_graph import Network
+from bayes_asr.errors import InputError
+from bayes_asr.files import is_there
+from bayes_asr.graph.ngram import build_grammar_fst, read_arpa
+from bayes_asr.graph.symbols import BACKOFF
+from bayes_asr.tables.fst import Fst, read_fst
+from bayes_asr.tables.mdl import read_transition_model
+from bayes_asr.tables.text import read_symbols
+
+
+def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
+    """The files of a graph: HCLG.fst, or HCL.fst and what it is composed with during the search.
+
+    lm: an ARPA file or an FST in place of the G.fst in the folder. InputError where it is given to
+    a graph that is composed already.
+    """
+    composed, apart = (Path(graph_dir) / name for name in ("HCLG.fst", "HCL.fst"))
+    if is_there(apart) and (lm or not is_there(composed)):
+        return [apart, lm or Path(graph_dir) / "G.fst"]
+    if lm:
+        raise InputError(
+            f"{graph_dir}: has no HCL.fst to compose with {lm}; bayes-asr graph --apart writes it"
+        )
+    return [composed]
+
+
+def load_network(graph_dir: Path, model: Path, lm: Path | None = None) -> Network:
+    """Read the files of a graph (`graph_files`) and the transition model of `model`."""
+    path, *grammar = graph_files(graph_dir, lm)
+    transitions = read_transition_model(Path(model))
+    network = build_network(read_fst(path), transitions, str(path))
+    if not grammar:
+        return network
+    words = read_words(Path(graph_dir) / "words.txt")
+    fst = read_grammar(grammar[0], words)
+    return attach_grammar(network, fst, words[BACKOFF], str(grammar[0]))
+
+
+def read_words(path: Path) -> dict[str, int]:
+    """Read words.txt; InputError where it has no #0, without which G could not back off."""
+    words = read_symbols(path)
+    if BACKOFF not in words:
+        raise InputError(f"{path}: lacks {BACKOFF}, by which a grammar backs off")
+    return words
+
+
+def read_grammar(path: Path, words: dict[str, int]) -> Fst:
+    """Read G: an FST where the name ends in .fst, else an ARPA file; InputError if none is G."""
+    if path.suffix == ".fst":
+        grammar = read_fst(path)
+    else:
+        grammar, _ = build_grammar_fst(read_arpa(path), words, words[BACKOFF])
+    check_grammar(grammar, words, str(path))
+    return grammar
