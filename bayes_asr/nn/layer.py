@@ -27,6 +27,7 @@ class Layer(nn.Module):
     looks_ahead: bool = False  # whether it needs whole sequences, so that it cannot `advance`
     unrolled: bool = False  # whether it computes one frame after the other
     compiled: bool = False  # whether compiled code computes its recurrence
+    fused: bool = False  # whether faster code than the equations may compute it
     steady: bool = False  # whether it can compute the same bits in any company: `Linear.steady`
     frozen_at_first: ClassVar[tuple[str, ...]] = ()
     """Prefixes of parameters that `train.freeze_activations` keeps as they are."""

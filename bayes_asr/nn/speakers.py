@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import Parameterised
 
 
@@ -30,7 +30,7 @@ class SpeakerActivations:
         self._model = model
         for layer in model.layers:
             for activation in _find_activations(layer):
-                cast(RecurrentLayer, layer).fused = False
+                cast(Layer, layer).fused = False
                 for key, parameter in list(activation.named_parameters()):
                     own = parameter.detach().repeat(len(names), 1, 1)
                     setattr(activation, key, nn.Parameter(own))
