@@ -208,8 +208,11 @@ def describe(config: ModelConfig, model: AcousticModel) -> None:
         )
     whole = _count(model)
     LOGGER.info("%s: %d parameters (%d without the heads)", shape, whole, _count(model.layers))
-    if model.unrolled:
-        LOGGER.info("recurrences run in %s", _describe_recurrences(model))
+    layers = zip(model.names, model.layers, strict=True)
+    if plain := [name for name, layer in layers if layer.unrolled and not layer.compiled]:
+        LOGGER.info(
+            "no compiled code here for the recurrence of %s: torch runs it", ", ".join(plain)
+        )
     own = sum(parameter.numel() for parameter in model.activation_parameters.values())
     if own:
         share = 100 * own / (whole - own)
@@ -219,16 +222,6 @@ def describe(config: ModelConfig, model: AcousticModel) -> None:
 def _count(part: nn.Module) -> int:
     """How many numbers are trained."""
     return sum(p.numel() for p in part.parameters())
-
-
-def _describe_recurrences(model: AcousticModel) -> str:
-    """What code computes them."""
-    recurrent = {n: la for n, la in zip(model.names, model.layers, strict=True) if la.unrolled}
-    plain = [name for name, layer in recurrent.items() if not layer.compiled]
-    if len(plain) == len(recurrent):
-        return "torch"
-    compiled = f"compiled code ({library.path()})"
-    return f"{compiled}, those of {', '.join(plain)} in torch" if plain else compiled
 
 
 def describe_each_layer(model: AcousticModel) -> list[str]:
