@@ -125,6 +125,9 @@ def test_lattices_of_an_epoch_are_those_of_its_network(
     (two / "best.pt").write_bytes((two / "last.pt").read_bytes())
     words = ["denlats", str(two), f"--graph={root / 'graph'}", "--on", "train"]
     assert main([*words, f"--out={tmp_path / 'made'}"]) == 0
+    indexed = {path.parent for path in root.rglob("lattices-*.npz")}
+    assert indexed == {root / "index", renewed / "lattices" / "index"}
+    assert len(list((root / "index").glob("lattices-*.npz"))) == 2  # of train and dev
     found = read_lattices(renewed / "lattices")
     assert found == read_lattices(tmp_path / "made" / "train")
     assert found != read_lattices(denlats / "train")

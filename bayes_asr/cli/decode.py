@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", type=Path, help="run that fills in what is not given")
     parser.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
     parser.add_argument("--loglikes", metavar="SCP|ARK", help="log-likelihoods")
-    parser.add_argument("--graph", type=Path, help="folder of HCLG.fst, words.txt")
+    parser.add_argument(
+        "--graph", type=Path, help="folder of HCLG.fst, or HCL.fst and G.fst, and words.txt"
+    )
     parser.add_argument(
         "--lm", type=Path, help="ARPA file or .fst to compose with HCL.fst of the graph"
     )

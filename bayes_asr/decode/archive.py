@@ -55,7 +55,7 @@ def decode_archive(
     """Decode every utterance of an ark or scp of log-likelihoods [T, num_pdfs], unscaled.
 
     Reads `graph`/HCLG.fst or HCL.fst and G.fst, `graph`/words.txt and the transition model of
-    `model`; with `lm` that in the place of G.fst (`loading.graph_files`).  Writes in `out`
+    `model`; with `lm` that in the place of G.fst (`graph_dir.graph_files`).  Writes in `out`
     words.txt, costs.txt (graph cost, unscaled acoustic cost), lat.N.gz (word lattices with unscaled
     acoustic costs) and a words.lmwtW.wipP.txt for each pair of weights.  Every utterance appears in
     every text file; one without a surviving path has no words and infinite costs.  Raises

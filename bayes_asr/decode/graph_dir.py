@@ -5,13 +5,16 @@ from pathlib import Path
 from bayes_asr.decode.loading import build_network
 from bayes_asr.decode.on_the_fly import attach_grammar, check_grammar
 from bayes_asr.decode.search_graph import Network
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, printable
 from bayes_asr.files import is_there
 from bayes_asr.graph.ngram import build_grammar_fst, read_arpa
 from bayes_asr.graph.symbols import BACKOFF
+from bayes_asr.log import LOGGER
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import read_symbols
+
+MOST_NAMED = 5  # words that a graph lacks
 
 
 def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
@@ -46,7 +49,10 @@ def read_words(path: Path) -> dict[str, int]:
     """Read words.txt; InputError where it has no #0, without which G could not back off."""
     words = read_symbols(path)
     if BACKOFF not in words:
-        raise InputError(f"{path}: lacks {BACKOFF}, by which a grammar backs off")
+        raise InputError(
+            f"{path}: lacks {BACKOFF}, by which a grammar backs off; take the words.txt of the"
+            " graph"
+        )
     return words
 
 
@@ -55,6 +61,11 @@ def read_grammar(path: Path, words: dict[str, int]) -> Fst:
     if path.suffix == ".fst":
         grammar = read_fst(path)
     else:
-        grammar, _ = build_grammar_fst(read_arpa(path), words, words[BACKOFF])
+        grammar, foreign = build_grammar_fst(read_arpa(path), words, words[BACKOFF])
+        if foreign:
+            LOGGER.warning(
+                "%s: left out are %d words that words.txt of the graph lacks: %s",
+                *(path, len(foreign), printable(", ".join(sorted(foreign)[:MOST_NAMED]))),
+            )
     check_grammar(grammar, words, str(path))
     return grammar

@@ -14,11 +14,12 @@ from bayes_asr.files import is_there, replacing
 from bayes_asr.tables.side_files import read_json
 
 NAME = "decode.json"
-DIGEST = "graph_digest"
+DIGEST, LM = "graph_digest", "lm"
 SEARCH = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")
 
 Record = Mapping[str, Any]
-"""The folder of the graph, a digest of its files, and the options of the search."""
+"""The folder of the graph, a digest of its files, the language model that was given to it, if one
+was, and the options of the search."""
 
 
 class Options(Protocol):
@@ -43,6 +44,8 @@ def describe_search(graph: Path, options: Options, lm: Path | None = None) -> di
     """
     digest = content_hash(chain.from_iterable(map(sample_file, graph_files(graph, lm))))
     found = {"graph": str(graph.absolute()), DIGEST: digest}
+    if lm:
+        found[LM] = str(lm.absolute())
     return found | {name: getattr(options, name) for name in SEARCH}
 
 
@@ -82,14 +85,17 @@ def read_search(folder: Path) -> tuple[Path, DecodeOptions]:
         raise InputError(
             f"{folder / NAME}: does not say how lattices were made; make them by bayes-asr denlats"
         ) from None
-    if not is_there(graph / "HCLG.fst"):
-        raise InputError(
-            f"{graph / 'HCLG.fst'}: gone, but the lattices of {folder} were made with it"
-        )
+    files = graph_files(graph)
+    for file in files:
+        if not is_there(file):
+            raise InputError(
+                f"{file}: gone, but the lattices of {folder} were made with it; put it back, or"
+                " make them anew by bayes-asr denlats"
+            )
     if not has_same_graph(record, describe_search(graph, options)):
         raise InputError(
-            f"{graph / 'HCLG.fst'}: has changed since the lattices of {folder} were made; make them"
-            " anew by bayes-asr denlats"
+            f"{' or '.join(map(str, files))}: has changed since the lattices of {folder} were made;"
+            " make them anew by bayes-asr denlats"
         )
     return graph, options
 
@@ -102,5 +108,6 @@ def has_same_graph(one: Record, other: Record) -> bool:
 def describe_differences(one: Record, other: Record) -> str:
     """In what two records differ: "graph A and B, beam 13 and 10"; empty: in nothing."""
     keys = [key for key in SEARCH if one.get(key) != other.get(key)]
-    keys = keys if has_same_graph(one, other) else ["graph", *keys]
+    if not has_same_graph(one, other):
+        keys = ["graph", *([LM] if LM in {*one, *other} else []), *keys]
     return ", ".join(f"{key} {one.get(key)} and {other.get(key)}" for key in keys)

@@ -24,7 +24,7 @@ from bayes_asr.corpus.sets import (
     stream_dirs,
 )
 from bayes_asr.decode.archive import choose_decoder
-from bayes_asr.decode.graph_dir import graph_files
+from bayes_asr.decode.graph_dir import graph_files, read_grammar, read_words
 from bayes_asr.doctor.check import (
     CHECKPOINTS,
     HERE,
@@ -78,7 +78,7 @@ def _check_graph(config: Config) -> str:
     """
     folder = locate(config.data.graph, config.data, "decoding graph")
     aligned, model = _read_model(config)
-    file = graph_files(folder)[0]
+    file, *grammars = graph_files(folder)
     graph = read_fst(file)
     last = int(graph.ilabel.max(initial=0))
     if last > model.num_transition_ids:
@@ -110,6 +110,8 @@ def _check_graph(config: Config) -> str:
             f"{words} lacks the word-id {unnamed[0]} of {file}; copy it from the"
             " language directory that the graph was made with"
         )
+    for grammar in grammars:
+        read_grammar(grammar, read_words(words))
     return f"{len(graph.final)} states, {len(graph.ilabel)} arcs, {model.num_pdfs} pdfs"
 
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from bayes_asr.decode.embedded import ENGINES
 from bayes_asr.decode.engine import Engine
+from bayes_asr.decode.graph_dir import load_network
 from bayes_asr.decode.job import Job
-from bayes_asr.decode.loading import build_network, check_loglikes
+from bayes_asr.decode.loading import check_loglikes
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.mixtures import Mixtures
@@ -43,8 +43,7 @@ class Models:
     ) -> "Models":
         """Read them; InputError where they do not fit each other."""
         transitions, mixtures = read_gmm(job.model)
-        fst = job.graph / "HCLG.fst"
-        network = build_network(read_fst(fst), transitions, str(fst))
+        network = load_network(job.graph, job.model)
         pipeline = read_pipeline(job.model.parent)
         features = SpeakerFeatures(
             read_data_dir(data, open_pipe=open_pipe), pipeline, open_pipe=open_pipe

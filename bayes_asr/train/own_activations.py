@@ -84,8 +84,8 @@ def _by_speaker(data: LabelledSet) -> dict[str, list[str]]:
         utterances[spoken[utt]].append(utt)
     if silent := sorted(set(spoken.values()) - utterances.keys()):
         LOGGER.warning(
-            "%d of %d speakers have no utterance with labels, and so no activations of their"
-            " own: %s",
+            "%d of %d speakers have no utterance with labels to train on, and so no activations of"
+            " their own: %s",
             *(len(silent), len(silent) + len(utterances), ", ".join(silent)),
         )
     return utterances

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from bayes_asr.config import Config
 from bayes_asr.corpus.fingerprints import hash_labels
+from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.decode.search_record import read_record, read_search
 from bayes_asr.errors import InputError
@@ -55,11 +56,12 @@ class _AskedToEndError(Exception):
 class Renewal:
     """How the lattices of an epoch are made, those of the first one aside.
 
-    make: decodes the training set; read: opens it with the lattices of a configuration.
+    make: decodes the training set; read: opens it with the lattices of a configuration, of which an
+    index keeps what was read.
     """
 
     make: MakeLattices
-    read: Callable[[Config], LabelledSet]
+    read: Callable[[Config, Index], LabelledSet]
     open_pipe: OpenPipe | None = None
 
     def renew(self, training: Training) -> LabelledSet:
@@ -74,7 +76,8 @@ class Renewal:
         data = training.config.data
         here = replace(data, train=replace(data.train, lattices=(str(folder),)))
         config = replace(training.config, data=here)
-        renewed = group.after_first(lambda: self.read(config))
+        index = Index(folder / "index")  # which goes with the lattices
+        renewed = group.after_first(lambda: self.read(config, index))
         digest = hash_labels(renewed)[str(folder)]
         begun = training.progress
         if begun.totals.position and begun.lattices != digest:

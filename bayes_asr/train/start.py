@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +142,10 @@ def _open_sets(
         if make_lattices is None:
             raise ValueError("lattices of each epoch need what makes them")
         find_first_lattices(config)
-        read = partial(compare_with_lattices, name="train", data=plain, index=index)
+
+        def read(with_lattices: Config, own_index: Index) -> LabelledSet:
+            return compare_with_lattices(with_lattices, "train", plain, own_index)
+
         renewal = Renewal(make_lattices, read, open_pipe)
     train_set = complete(config, "train", plain, index)
     return train_set, complete(config, "dev", dev_set, index), renewal

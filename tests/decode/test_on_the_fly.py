@@ -21,6 +21,12 @@ from bayes_asr.decode.graph_dir import load_network, read_grammar
 from bayes_asr.decode.job import Job
 from bayes_asr.decode.options import UNLIMITED, DecodeOptions
 from bayes_asr.decode.search_graph import Network
+from bayes_asr.decode.search_record import (
+    describe_differences,
+    describe_search,
+    read_search,
+    write_record,
+)
 from bayes_asr.errors import InputError
 from bayes_asr.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.graph.transducers import build_fst
@@ -267,6 +273,34 @@ def test_words_without_backoff_are_refused(folder: Path, tmp_path: Path) -> None
     (tmp_path / "words.txt").write_text("<eps> 0\nab 1\n")
     with pytest.raises(InputError, match=r"words\.txt: lacks #0"):
         load_network(tmp_path, folder / "final.mdl")
+
+
+def test_lattices_say_with_what_they_were_composed(folder: Path, tmp_path: Path) -> None:
+    graph = tmp_path / "graph"
+    graph.mkdir()
+    for name in ("HCL.fst", "G.fst"):
+        (graph / name).write_bytes((folder / "apart" / name).read_bytes())
+    noted = describe_search(graph, WIDE)
+    write_record(noted, tmp_path)
+    found, options = read_search(tmp_path)
+    assert (found, options.beam) == (graph, WIDE.beam)
+    other = describe_search(graph, WIDE, folder / "lm.arpa")
+    said = f"graph {graph} and {graph}, lm None and {folder / 'lm.arpa'}"
+    assert describe_differences(noted, other) == said
+    (graph / "G.fst").write_bytes((graph / "G.fst").read_bytes() + b" ")
+    with pytest.raises(InputError, match=r"G\.fst: has changed since the lattices"):
+        read_search(tmp_path)
+    (graph / "G.fst").unlink()
+    with pytest.raises(InputError, match=r"G\.fst: gone, but the lattices"):
+        read_search(tmp_path)
+
+
+def test_words_of_a_language_model_that_the_graph_lacks_are_named(
+    folder: Path, tmp_path: Path, messages: Any
+) -> None:
+    write_arpa(estimate_witten_bell([["be", "bee"]], 1, ["be", "bee"]), tmp_path / "lm.arpa")
+    read_grammar(tmp_path / "lm.arpa", read_symbols(folder / "apart/words.txt"))
+    assert "lm.arpa: left out are 1 words that words.txt of the graph lacks: bee\n" in messages()
 
 
 def test_decoders_that_do_not_compose_say_so(

@@ -16,6 +16,7 @@ from bayes_asr.decode import compiled as decoder
 from bayes_asr.decode import kaldi
 from bayes_asr.decode.kaldi import PROGRAMS
 from bayes_asr.doctor import environment, extras, training_data
+from bayes_asr.graph.transducers import build_fst
 from bayes_asr.lattices import native as lattices
 from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.tables.fst import Fst, write_fst
@@ -248,6 +249,16 @@ def test_graph_of_other_pdfs_is_named(
     (root / "num_pdfs").write_bytes(said)
     _, found = checks_of(capsys, *settings(root, f"data.graph={root}"))
     assert re.search(r"num_pdfs says '.', but .*final.mdl has 6 pdfs", found["graph"][-1][1])
+
+
+def test_graph_without_its_grammar_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_corpus(tmp_path)
+    write_fst(build_fst([(0, 0, 0, 0.0, 1)], {1: 0.0}), root / "HCL.fst")
+    (root / "words.txt").write_text("<eps> 0\n#0 1\n")
+    _, found = checks_of(capsys, *settings(root, f"data.graph={root}"))
+    assert f"{root / 'G.fst'}: No such file" in found["graph"][-1][1]
 
 
 def test_lines_are_printed_and_the_unit_is_checked(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayes_asr.decode import compiled
 from bayes_asr.decode.archive import decode_archive
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.adaptation import Adaptation, read_silence
@@ -15,9 +16,11 @@ from bayes_asr.gmm.affine import apply_transform, identity
 from bayes_asr.gmm.decoding import SEARCH, decode_data
 from bayes_asr.gmm.features import is_adapted, read_transforms
 from bayes_asr.gmm.likelihood import log_likelihoods
+from bayes_asr.graph.transducers import build_fst
 from bayes_asr.processes.pool import open_pool
 from bayes_asr.shards import Cluster, Shard, ShardWrittenError
 from bayes_asr.tables.ark import write_matrices
+from bayes_asr.tables.fst import write_fst
 from bayes_asr.tables.lattice import iter_lattices
 from bayes_asr.tables.text import read_text
 from tests.support.archives import one_line
@@ -67,6 +70,21 @@ def test_folder_is_that_of_log_likelihoods(spoken: Spoken, tmp_path: Path) -> No
     decode(spoken, tmp_path / "out", None)
     assert_same(tmp_path / "archive", tmp_path / "out")
     assert (tmp_path / "out" / "num_jobs").read_text() == "1\n"
+
+
+@pytest.mark.skipif(compiled.library() is None, reason="the compiled decoder is not built")
+def test_a_graph_is_composed_with_its_grammar(spoken: Spoken, tmp_path: Path) -> None:
+    """G of one state adds nothing to what is composed in advance."""
+    apart = replace(spoken, graph=tmp_path / "graph")
+    apart.graph.mkdir()
+    (apart.graph / "HCL.fst").write_bytes((spoken.graph / "HCLG.fst").read_bytes())
+    (apart.graph / "words.txt").write_text("<eps> 0\nyes 1\nno 2\n#0 3\n")
+    loop = build_fst([(0, word, word, 0.0, 0) for word in (1, 2)], {0: 0.0})
+    write_fst(loop, apart.graph / "G.fst")
+    for name, one in (("composed", spoken), ("apart", apart)):
+        decode(one, tmp_path / name, None)
+    found, expected = (read_text(tmp_path / n / "words.txt") for n in ("apart", "composed"))
+    assert found == expected
 
 
 def test_transforms_bring_the_words(spoken: Spoken, adapted: Path) -> None:

@@ -23,7 +23,12 @@ ADAPTING = {  # of the Adaptation: what reads each, and what it is
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the folders and the options; names and defaults are those of Kaldi's scripts."""
     parser.add_argument("data", type=Path, metavar="DATA", help="data directory with feats.scp")
-    parser.add_argument("graph", type=Path, metavar="GRAPH", help="folder of HCLG.fst, words.txt")
+    parser.add_argument(
+        "graph",
+        type=Path,
+        metavar="GRAPH",
+        help="folder of HCLG.fst, or HCL.fst and G.fst, and words.txt",
+    )
     parser.add_argument("model", type=Path, metavar="MODEL_DIR", help="folder of final.mdl")
     parser.add_argument("out", type=Path, metavar="OUT", help="folder for the results")
     for name in OPTIONS:
