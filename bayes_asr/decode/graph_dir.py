@@ -1,6 +1,9 @@
 """The decoding graph of a folder: which files it is, and the network that the search walks."""
 
+from collections.abc import Collection
 from pathlib import Path
+
+import numpy as np
 
 from bayes_asr.decode.loading import build_network
 from bayes_asr.decode.on_the_fly import attach_grammar, check_grammar
@@ -42,6 +45,9 @@ def load_network(graph_dir: Path, model: Path, lm: Path | None = None) -> Networ
         return network
     words = read_words(Path(graph_dir) / "words.txt")
     fst = read_grammar(grammar[0], words)
+    known = np.concatenate([network.emitting.olabel, network.epsilon.olabel, [words[BACKOFF]]])
+    foreign = set(np.setdiff1d(fst.ilabel, known).tolist())
+    _say_left_out(grammar[0], path, [word for word, number in words.items() if number in foreign])
     return attach_grammar(network, fst, words[BACKOFF], str(grammar[0]))
 
 
@@ -62,10 +68,14 @@ def read_grammar(path: Path, words: dict[str, int]) -> Fst:
         grammar = read_fst(path)
     else:
         grammar, foreign = build_grammar_fst(read_arpa(path), words, words[BACKOFF])
-        if foreign:
-            LOGGER.warning(
-                "%s: left out are %d words that words.txt of the graph lacks: %s",
-                *(path, len(foreign), printable(", ".join(sorted(foreign)[:MOST_NAMED]))),
-            )
+        _say_left_out(path, "words.txt of the graph", foreign)
     check_grammar(grammar, words, str(path))
     return grammar
+
+
+def _say_left_out(grammar: Path, lacking: object, words: Collection[str]) -> None:
+    if words:
+        LOGGER.warning(
+            "%s: left out are %d words that %s lacks: %s",
+            *(grammar, len(words), lacking, printable(", ".join(sorted(words)[:MOST_NAMED]))),
+        )

@@ -195,6 +195,8 @@ def open_streams(
     for name, missing in opened.missing.items():
         why = f"no {say_stream(name)} in {directories[name].path}"
         report_skipped(why, missing, len(opened.first.speakers), max_skipped, limited_by)
+    if isinstance(network, LogLikelihoods):
+        network.name_strangers(opened.first.speakers.values())
     return opened
 
 

@@ -1,6 +1,6 @@
 """What a trained network computes of features: log-likelihoods, unless another output is asked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -67,9 +67,18 @@ class LogLikelihoods(nn.Module):
 
     def speak_as(self, speaker: str | None) -> None:
         """Compute as for a speaker whose activations were adapted; None: as for anybody."""
-        if speaker is not None and speaker not in self.speakers:
-            LOGGER.warning("%s: has no activations of his own in this run", speaker)
         self.model.take_activations(self.speakers.get(speaker or "", self._own))
+
+    def name_strangers(self, speakers: Iterable[str]) -> None:
+        """Say who is computed as anybody where others have activations of their own."""
+        everybody = set(speakers)
+        strangers = sorted(everybody - self.speakers.keys())
+        if self.speakers and strangers:
+            LOGGER.warning(
+                "%d of %d speakers have no activations of their own in this run, and are computed"
+                " as anybody: %s",
+                *(len(strangers), len(everybody), ", ".join(strangers)),
+            )
 
     @property
     def size(self) -> int:

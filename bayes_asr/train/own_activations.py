@@ -30,7 +30,7 @@ def check_adaptable(model: AcousticModel) -> None:
             f"this network has outputs of {say_stride(model.output_stride)}, and no labels of"
             " frames to adapt to; take one of cross entropy"
         )
-    _check_parameters(model)
+    _check_parameters(model, "adapt")
 
 
 def begin_speakers(model: AcousticModel, data: LabelledSet) -> SpeakerActivations:
@@ -38,7 +38,7 @@ def begin_speakers(model: AcousticModel, data: LabelledSet) -> SpeakerActivation
 
     InputError where activations have no parameters. Who has no utterance to train on is named.
     """
-    _check_parameters(model)
+    _check_parameters(model, "train.speaker_adaptive")
     utterances = _by_speaker(data)
     LOGGER.info("speaker-adaptive: %d speakers have activations of their own", len(utterances))
     return SpeakerActivations(model, sorted(utterances))
@@ -68,11 +68,11 @@ def adapt(
     return found
 
 
-def _check_parameters(model: AcousticModel) -> None:
+def _check_parameters(model: AcousticModel, wanted: str) -> None:
     if not model.activation_parameters:
         raise InputError(
-            "the activations of this network have no parameters that a speaker could have of his"
-            " own; train one with model.activation p-sigmoid or p-relu"
+            f"{wanted}: the activations of this network have no parameters that a speaker could"
+            " have of his own; train one with model.activation p-sigmoid or p-relu"
         )
 
 

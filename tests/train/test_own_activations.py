@@ -81,7 +81,8 @@ def test_who_has_none_of_his_own_is_named(
     adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["forward", str(adapted), "--on", "train", "--out", str(tmp_path)]) == 0
-    assert "has no activations of his own in this run" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.count("have no activations of their own in this run, and are computed as") == 1
 
 
 def test_one_speaker_is_folded_into_a_plain_network(

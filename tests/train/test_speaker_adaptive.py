@@ -174,8 +174,14 @@ def test_recurrent_units_learn_so_too(small_corpus: Path, tmp_path: Path) -> Non
 
 
 def test_activations_without_parameters_are_refused(small_corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="have no parameters that a speaker could have"):
+    with pytest.raises(InputError, match=r"train\.speaker_adaptive: .* have no parameters that a"):
         train(config_of(small_corpus, "train.speaker_adaptive=true"), tmp_path)
+
+
+def test_lattices_of_each_epoch_could_bring_speakers(small_corpus: Path) -> None:
+    anew = ("train.sequence.lattices=each-epoch", "data.train.lattices=[den]")
+    with pytest.raises(InputError, match="may bring a speaker who has no activations"):
+        config_of(small_corpus, *ADAPTIVE, "train.criterion=smbr", *anew)
 
 
 def test_a_speaker_without_labels_is_named(
