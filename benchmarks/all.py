@@ -62,8 +62,8 @@ PEER = "'reference loop' torch.nn.LSTM"
 PARTS = {
     "products": Part("products", "--rounds 7", 0.03),
     "convolution": Part("convolution", "--rounds 5", 0.02),
-    "recurrence": Part("recurrence", "--rounds 1", 0.06),
-    "step": Part("step", f"{STEP} {PEER}", 0.16),
+    "recurrence": Part("recurrence", "--rounds 1", 0.04),
+    "step": Part("step", f"{STEP} {PEER}", 0.13),
     "step 100": Part("step", f"{STEP} {PEER} --frames 100", 0.07),
     "step ragged": Part("step", f"{STEP} torch.nn.LSTM --ragged --data {{data}}", 0.08, ("data",)),
     "pytorch-kaldi": Part(
@@ -78,12 +78,12 @@ PARTS = {
     "ddp": Part("ddp", "--rounds 2 --batch 8", 0.06),
     "epoch": Part("epoch", "--kaldi-dir {kaldi_dir} --share 0.1 --rounds 1", 0.05, ("kaldi_dir",)),
     "hours": Part(
-        "hours", "{scratch}/hours --kaldi-dir {kaldi_dir} --hours 10", 0.05, ("kaldi_dir",)
+        "hours", "{scratch}/hours --kaldi-dir {kaldi_dir} --hours 10", 0.04, ("kaldi_dir",)
     ),
     "forward": Part("forward", "--minutes 0 --rounds 2", 0.04),
     "export": Part("export", "--rounds 2", 0.04, (), "onnxruntime"),
     "classify": Part("classify", "--rounds 1 --frames 1000", 0.03),
-    "decode": Part("decode", "--data {data} --rounds 2 --only golden", 0.05, ("data",)),
+    "decode": Part("decode", "--data {data} --rounds 1 --only golden", 0.12, ("data",)),
     "decode long": Part("decode", "--only long --seconds 20", 0.02),
     "apart": Part(
         "apart",
@@ -95,7 +95,7 @@ PARTS = {
     "sequence": Part(
         "sequence",
         "--kaldi-dir {timit} --lattices {lattices} --rounds 1",
-        0.04,
+        0.03,
         ("timit", "lattices"),
     ),
     "denominator": Part("denominator", "--chain {chain}", 0.02, ("chain",)),
