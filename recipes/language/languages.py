@@ -1,7 +1,8 @@
 """Who says what in which language: numbers, which eSpeak NG reads out in all of them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
 
 import numpy as np
 from corpus import SAMPLE_RATE, in_noise, resample
@@ -24,14 +25,30 @@ VARIANTS = {
     "dev": "f3 m5 paul Reed quincy anika",
     "test": "m3 m6 f5 robert shelby travis david Alicia john zac",
 }
-PER_VOICE = {"train": 2, "dev": 2, "test": 1}
-"""Recordings of each voice in each language."""
 
-SECONDS = {"train": (3.0, 10.0), "dev": (3.0, 10.0), "test": (30.0, 30.0)}
-"""How long a recording is."""
 
-CUTS = {3: 2, 10: 2, 30: 1}
-"""Of a recording of the test set: how many parts of so many seconds are scored."""
+@dataclass(frozen=True)
+class Kind:
+    """What the recordings of a set are like.
+
+    voices: the set of `VARIANTS` whose they are; seconds: the range of their lengths; each: how
+    many of each voice in each language; together: how many voices take turns in one; cuts: how many
+    parts of so many seconds are utterances, without any the whole is.
+    """
+
+    voices: str
+    seconds: tuple[float, float]
+    each: int = 1
+    together: int = 1
+    cuts: Mapping[int, int] = field(default_factory=dict)
+
+
+SETS = {
+    "train": Kind("train", (3.0, 10.0), each=2),
+    "dev": Kind("dev", (3.0, 10.0), each=2),
+    "test": Kind("test", (30.0, 30.0), cuts={3: 2, 10: 2, 30: 1}),
+    "test_several": Kind("test", (30.0, 30.0), together=3, cuts={30: 1}),
+}
 
 DECIBELS = (-5.0, 10.0)
 """How far speech is above its noise."""
@@ -70,36 +87,53 @@ class Part:
 def recordings(
     set_name: str, synthesiser: Synthesiser, seed: int, voices: int | None = None
 ) -> Iterator[Recording]:
-    """The recordings of a set: each voice, or the first few, in each language."""
+    """The recordings of a set: each voice, or the first few, in each language.
+
+    Where several take turns, each begins once, and those who come next in `VARIANTS` answer.
+    """
+    kind = SETS[set_name]
     rng = np.random.default_rng([seed, *set_name.encode()])
-    for number, variant in enumerate(VARIANTS[set_name].split()[:voices]):
-        for language, called in LANGUAGES.items():
-            for index in range(PER_VOICE[set_name]):
-                speaker = Speaker(
-                    name=f"{set_name}{number:02d}",
-                    variant=variant,
-                    rate=int(rng.integers(130, 230)),
-                    pitch=int(rng.integers(20, 81)),
-                    pitch_range=int(rng.integers(20, 81)),
-                    language=called,
-                )
-                yield Recording(
-                    f"{speaker.name}_{language}_{index}",
-                    speaker.name,
-                    language,
-                    speak(synthesiser, speaker, rng.uniform(*SECONDS[set_name]), rng),
-                )
+    variants = VARIANTS[kind.voices].split()[:voices]
+    for first in range(len(variants)):
+        turns = [(first + turn) % len(variants) for turn in range(kind.together)]
+        for language in LANGUAGES:
+            for index in range(kind.each):
+                speakers = [
+                    draw(f"{kind.voices}{number:02d}", variants[number], language, rng)
+                    for number in turns
+                ]
+                name = "+".join(speaker.name for speaker in speakers)
+                samples = speak(synthesiser, speakers, rng.uniform(*kind.seconds), rng)
+                yield Recording(f"{name}_{language}_{index}", name, language, samples)
+
+
+def draw(name: str, variant: str, language: str, rng: np.random.Generator) -> Speaker:
+    """A voice as it speaks in one recording."""
+    return Speaker(
+        name=name,
+        variant=variant,
+        rate=int(rng.integers(130, 230)),
+        pitch=int(rng.integers(20, 81)),
+        pitch_range=int(rng.integers(20, 81)),
+        language=LANGUAGES[language],
+    )
 
 
 def speak(
-    synthesiser: Synthesiser, speaker: Speaker, seconds: float, rng: np.random.Generator
+    synthesiser: Synthesiser,
+    speakers: Sequence[Speaker],
+    seconds: float,
+    rng: np.random.Generator,
 ) -> np.ndarray:
-    """So many seconds of numbers in noise, int16 [N] at 16 kHz; they begin inside a number."""
+    """So many seconds of numbers in noise, some by each speaker in turn, int16 [N] at 16 kHz; they
+    begin inside a number.
+    """
     wanted = int(seconds * SAMPLE_RATE)
     skipped = int(rng.uniform(0.0, 1.0) * SAMPLE_RATE)
     parts: list[np.ndarray] = []
+    turns = cycle(speakers)
     while sum(map(len, parts)) < skipped + wanted:
-        speech = synthesiser.speak(numbers(rng), speaker)
+        speech = synthesiser.speak(numbers(rng), next(turns))
         samples, _ = resample(speech.samples.astype(float), np.zeros(1), speech.sample_rate)
         parts.append(samples)
     return in_noise(np.concatenate(parts)[skipped : skipped + wanted], rng, DECIBELS)
@@ -112,9 +146,11 @@ def numbers(rng: np.random.Generator) -> str:
     )
 
 
-def cut(recording: Recording, rng: np.random.Generator) -> Iterator[Part]:
-    """Parts of a recording; those of one length do not overlap."""
-    for seconds, count in CUTS.items():
+def cut(recording: Recording, cuts: Mapping[int, int], rng: np.random.Generator) -> Iterator[Part]:
+    """Parts of a recording, or the whole without `cuts`; those of one length do not overlap."""
+    if not cuts:
+        yield take(recording, "", 0.0, recording.seconds)
+    for seconds, count in cuts.items():
         room = recording.seconds / count - seconds
         for index in range(count):
             start = round(index * recording.seconds / count + rng.uniform(0.0, room), 2)

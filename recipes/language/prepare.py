@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Prepare the language recipe: numbers in twelve languages, spoken by eSpeak NG in noise.
 
-Writes below OUT wav/ and data/{train,dev,test} as Kaldi lays them out, with features and the
-language of each utterance (utt2lang). No voice is in two sets. The utterances of test are parts of
-3, 10 and 30 seconds of its recordings. The same seed gives the same files.
+Writes below OUT wav/ and data/{train,dev,test,test_several} as Kaldi lays them out, with features
+and the language of each utterance (utt2lang). No voice of test is in train or dev. The utterances
+of test are parts of 3, 10 and 30 seconds of its recordings; in those of test_several three of its
+voices take turns. The same seed gives the same files.
 """
 
 import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
@@ -20,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from corpus import SAMPLE_RATE, write_wav
 from espeak import Synthesiser
-from languages import VARIANTS, Part, cut, recordings, take
+from languages import SETS, Part, cut, recordings
 from once import checksum, prepare_once
 
 from bayes_asr.doctor.extras import find_missing
@@ -59,12 +60,12 @@ def prepare(out: Path, seed: int, voices: int | None = None) -> None:
     if missing:
         raise InputError(f"the recipe needs packages: pip install {' '.join(missing)}")
     synthesiser = Synthesiser(seed)
-    for name in VARIANTS:
+    for name, kind in SETS.items():
         rng = np.random.default_rng([seed, *b"cuts"])
         parts: list[Part] = []
         for one in recordings(name, synthesiser, seed, voices):
             write_wav(one.samples, wav_of(out, one.name))
-            parts += cut(one, rng) if name == "test" else [take(one, "", 0.0, one.seconds)]
+            parts += cut(one, kind.cuts, rng)
         directory = out / "data" / name
         write_data(out, directory, parts)
         write_features(directory, Analysis("fbank", SAMPLE_RATE, BANDS))

@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,8 @@ def corpus(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recipe("prepare"), "Synthesiser", lambda seed: synthesiser)
         patch.setattr(recipe("languages"), "LANGUAGES", {"fi": "fi", "pt-br": "pt-br"})
-        patch.setitem(recipe("languages").SECONDS, "train", (1.0, 2.0))
+        sets = recipe("languages").SETS
+        patch.setitem(sets, "train", replace(sets["train"], seconds=(1.0, 2.0)))
         folder = tmp_path_factory.mktemp("language")
         recipe("prepare").prepare(folder, seed=1, voices=1)
     return folder
@@ -93,6 +95,30 @@ def test_cuts_have_their_lengths_and_do_not_overlap(corpus: Path) -> None:
     for parts in spans.values():
         for (_, end), (start, _) in zip(sorted(parts), sorted(parts)[1:], strict=False):
             assert end <= start
+
+
+def test_several_voices_take_turns(corpus: Path) -> None:
+    data = read_data_dir(corpus / "data/test_several")
+    assert set(data.utt2spk.values()) == {"test00+test00+test00"}
+    assert set(read_mapping(corpus / "data/test_several/utt2dur").values()) == {"30.00"}
+
+
+def test_those_who_take_turns_are_of_one_set(
+    recipe: Callable[[str], ModuleType], synthesiser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    languages = recipe("languages")
+    heard: list[str] = []
+
+    def speak(text: str, speaker: Any) -> Any:
+        heard.append(speaker.name)
+        return synthesiser.speak(text, speaker)
+
+    monkeypatch.setattr(languages, "LANGUAGES", {"fi": "fi"})
+    said = list(
+        languages.recordings("test_several", SimpleNamespace(speak=speak), seed=1, voices=4)
+    )
+    assert [one.speaker for one in said][1:3] == ["test01+test02+test03", "test02+test03+test00"]
+    assert heard[:3] == ["test00", "test01", "test02"]
 
 
 def test_the_same_seed_draws_the_same_numbers(recipe: Callable[[str], ModuleType]) -> None:
