@@ -73,7 +73,11 @@ PARTS = {
         ("peer_path",),
     ),
     "speechbrain": Part(
-        "step", f"{STEP} 'SpeechBrain Li-GRU' --dtype float32", 0.05, (), "speechbrain"
+        "step",
+        f"{STEP} 'SpeechBrain Li-GRU' --frames 100 --directions tied --dtype float32",
+        0.05,
+        (),
+        "speechbrain",
     ),
     "ddp": Part("ddp", "--rounds 2 --batch 8", 0.06),
     "epoch": Part("epoch", "--kaldi-dir {kaldi_dir} --share 0.1 --rounds 1", 0.05, ("kaldi_dir",)),
