@@ -264,7 +264,7 @@ def test_hypotheses_that_cannot_be_tested_are_refused_before_training(
 
 
 def test_figures_state_what_the_paper_finds(plan: Planner) -> None:
-    for name in ("figure1", "figure2"):
+    for name in ("figure1", "figure2", "variants"):
         folder = CONF / "experiments" / name
         compared = plan("--recipe=made", "--out=/out", f"--experiment={folder}").systems.compared
         words = " ".join(compared).replace("/out/", "")
@@ -274,6 +274,7 @@ def test_figures_state_what_the_paper_finds(plan: Planner) -> None:
                 " --against probabilities=rnn rnn-sigmoid",
                 "figure2": "--group softplus=li-bru li-gru-softplus"
                 " --against others=lstm gru li-gru",
+                "variants": "--group state=li-bru --against gate=li-bru-own-gate",
             }[name]
         )
 
