@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 REMEDIES = {
@@ -24,7 +24,13 @@ REMEDIES = {
 NO_MEMORY = re.compile("allocate memory|not enough memory|out of memory|bad_alloc")
 ASKED = re.compile(r"(?:[Tt]ried to|Unable to) allocate (\d[\d.]* \w+)")
 LONGEST = 1000  # characters of a message
+NAMED = 5  # how many of many names a message has
 JOINERS = "\u200c\u200d"  # without width, but letters of some scripts need them
+
+
+def name_some(names: Sequence[str]) -> str:
+    """The first few of some names, for a message."""
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def printable(text: str) -> str:

@@ -14,9 +14,9 @@ import numpy as np
 from bayes_asr.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.align.transcript import Speech, align_evenly, read_speech
 from bayes_asr.align.utterance import Source, align_one
-from bayes_asr.corpus.sets import NAMED, locate, locate_model, report_skipped
+from bayes_asr.corpus.sets import locate, locate_model, report_skipped
 from bayes_asr.decode.embedded import choose_engine
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, name_some
 from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.stored import Features
 from bayes_asr.files import replacing, settle, together
@@ -171,7 +171,7 @@ def _read_transcripts(data: DataDir, text: Path | None, speech: Speech) -> dict[
         LOGGER.warning(
             "%s: %d of %d words are not in the lexicon and are aligned as %s: %s",
             *(text or data.path / "text", sum(words[word] for word in foreign), words.total()),
-            *(speech.lang.unknown, ", ".join(foreign[:NAMED])),
+            *(speech.lang.unknown, name_some(foreign)),
         )
     return transcripts
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayes_asr.cli.arguments import real, whole
-from bayes_asr.errors import InputError, printable
+from bayes_asr.errors import InputError, name_some, printable
 from bayes_asr.files import together
 from bayes_asr.graph.build import (
     Graph,
@@ -91,10 +91,10 @@ def run(args: argparse.Namespace) -> None:
         return
     print(f"{args.out}: " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in summary.items()))
     if graph.foreign_words:
-        some = ", ".join(sorted(graph.foreign_words)[:5])
+        some = name_some(sorted(graph.foreign_words))
         print(
             "left out of the language model, because the lexicon has no such word: "
-            f"{printable(some)} ..."
+            f"{printable(some)}"
         )
 
 

@@ -214,11 +214,6 @@ class Config:
                 f"train.sequence.lattices is each-epoch, but data.train.lattices has {len(folders)}"
                 " folders; give one, as bayes-asr denlats makes it"
             )
-        if self.train.sequence.lattices == "each-epoch" and self.train.speaker_adaptive:
-            raise InputError(
-                "train.speaker_adaptive: the lattices of a later epoch may bring a speaker who has"
-                " no activations of his own; set train.sequence.lattices to once"
-            )
 
     def _refuse_labels_of_frames(self) -> None:
         key, file = "data.classes", self.data.classes

@@ -15,7 +15,7 @@ from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.label_sets import check_labels, check_lengths, join_labels, name_targets
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.listing import Listing, index_utterances, join_listings, list_utterances
-from bayes_asr.errors import InputError, least_share
+from bayes_asr.errors import InputError, least_share, name_some
 from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.stored import Features
 from bayes_asr.features.streams import check_dimensions, check_speakers, say_stream
@@ -29,7 +29,6 @@ from bayes_asr.targets.labels import Labels
 
 CHAIN = "tree and graph of LF-MMI"
 MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
-NAMED = 5  # how many utterances a message names
 
 
 def locate(candidates: Sequence[str], data: DataConfig, what: str, several: str = "") -> Path:
@@ -314,8 +313,7 @@ def report_skipped(
     """
     if not skipped:
         return
-    names = ", ".join(skipped[:NAMED]) + (", ..." if len(skipped) > NAMED else "")
-    message = f"{why} for {len(skipped)} of {total} utterances: {names}"
+    message = f"{why} for {len(skipped)} of {total} utterances: {name_some(skipped)}"
     if len(skipped) / total > limit:
         enough = least_share(len(skipped), total)
         remedy = f"{key} {enough:g}" if key.startswith("--") else f"--set {key}={enough:g}"
@@ -368,7 +366,7 @@ def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSe
         " %s",
         count,
         len(speakers),
-        ", ".join(sorted(held)[:NAMED]) + (", ..." if count > NAMED else ""),
+        name_some(sorted(held)),
     )
     remaining, out = (
         {u: n for u, n in train.lengths.items() if (utt2spk[u] in held) == chosen}

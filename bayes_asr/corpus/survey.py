@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of, state_of
+from bayes_asr.corpus.index import Arrays, Index, NotKeptError, hash_choice, name_of, state_of
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.features.front_end import Normalisation
 from bayes_asr.log import LOGGER
@@ -40,7 +40,7 @@ def survey_stream(
     made_from = {
         **noted,
         **{f"{path} (times)": state_of(path) for path in features.archives},
-        "choice of utterances": content_hash(["\n".join(data.lengths).encode()]),
+        **hash_choice(data.lengths),
         "preparation": features.front_end.preparation,
     }
 

@@ -1,23 +1,17 @@
 """The decoding graph of a folder: which files it is, and the network that the search walks."""
 
-from collections.abc import Collection
 from pathlib import Path
 
-import numpy as np
-
 from bayes_asr.decode.loading import build_network
-from bayes_asr.decode.on_the_fly import attach_grammar, check_grammar
+from bayes_asr.decode.on_the_fly import attach_grammar, check_grammar, say_left_out
 from bayes_asr.decode.search_graph import Network
-from bayes_asr.errors import InputError, printable
+from bayes_asr.errors import InputError
 from bayes_asr.files import is_there
 from bayes_asr.graph.ngram import build_grammar_fst, read_arpa
 from bayes_asr.graph.symbols import BACKOFF
-from bayes_asr.log import LOGGER
 from bayes_asr.tables.fst import Fst, read_fst
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import read_symbols
-
-MOST_NAMED = 5  # words that a graph lacks
 
 
 def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
@@ -45,10 +39,7 @@ def load_network(graph_dir: Path, model: Path, lm: Path | None = None) -> Networ
         return network
     words = read_words(Path(graph_dir) / "words.txt")
     fst = read_grammar(grammar[0], words)
-    known = np.concatenate([network.emitting.olabel, network.epsilon.olabel, [words[BACKOFF]]])
-    foreign = set(np.setdiff1d(fst.ilabel, known).tolist())
-    _say_left_out(grammar[0], path, [word for word, number in words.items() if number in foreign])
-    return attach_grammar(network, fst, words[BACKOFF], str(grammar[0]))
+    return attach_grammar(network, fst, words, str(grammar[0]))
 
 
 def read_words(path: Path) -> dict[str, int]:
@@ -68,14 +59,6 @@ def read_grammar(path: Path, words: dict[str, int]) -> Fst:
         grammar = read_fst(path)
     else:
         grammar, foreign = build_grammar_fst(read_arpa(path), words, words[BACKOFF])
-        _say_left_out(path, "words.txt of the graph", foreign)
+        say_left_out(str(path), "words.txt of the graph", foreign)
     check_grammar(grammar, words, str(path))
     return grammar
-
-
-def _say_left_out(grammar: Path, lacking: object, words: Collection[str]) -> None:
-    if words:
-        LOGGER.warning(
-            "%s: left out are %d words that %s lacks: %s",
-            *(grammar, len(words), lacking, printable(", ".join(sorted(words)[:MOST_NAMED]))),
-        )

@@ -7,6 +7,7 @@ until the next word, -log of the sum over all words that can still follow (Allau
 Schalkwyk 2009). Nothing leads to a pair whose words to come G does not have.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -14,9 +15,10 @@ import numpy as np
 from bayes_asr.decode import compiled
 from bayes_asr.decode.loading import select_arcs
 from bayes_asr.decode.search_graph import Arcs, Grammar, Network, has_cycle
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, name_some, printable
 from bayes_asr.graph.symbols import BACKOFF
 from bayes_asr.graph.transducers import sort_arcs, sources
+from bayes_asr.log import LOGGER
 from bayes_asr.tables.fst import Fst
 
 
@@ -48,12 +50,13 @@ def check_grammar(grammar: Fst, words: dict[str, int], name: str) -> None:
         raise InputError(f"{name}: arcs {BACKOFF} form a cycle; the search would not end")
 
 
-def attach_grammar(network: Network, fst: Fst, backoff: int, name: str) -> Network:
-    """Return HCL with G as its grammar; backoff: the word-id of #0, which is not written any more.
+def attach_grammar(network: Network, fst: Fst, words: Mapping[str, int], name: str) -> Network:
+    """Return HCL with G as its grammar; words: of both, with #0, which is not written any more.
 
-    Words of G that HCL lacks are left out. InputError where that leaves nothing, and without the
-    compiled decoder.
+    Words of G that HCL lacks are named and left out. InputError where that leaves nothing, and
+    without the compiled decoder.
     """
+    backoff = words[BACKOFF]
     if compiled.library() is None:
         raise InputError(
             f"{network.name}: only the compiled decoder composes with a grammar; reinstall with a"
@@ -64,6 +67,9 @@ def attach_grammar(network: Network, fst: Fst, backoff: int, name: str) -> Netwo
     number = found.pop("number")
     closed = close_backoffs(fst, backoff)
     label, rows = number[closed.ilabel], sources(closed)
+    if len(foreign := np.unique(closed.ilabel[label == 0])):
+        spelled = {number: word for word, number in words.items()}
+        say_left_out(name, network.name, [spelled.get(int(one), str(one)) for one in foreign])
     order = np.lexsort((label, rows))
     order = order[label[order] > 0]
     if not len(order):
@@ -90,6 +96,15 @@ def attach_grammar(network: Network, fst: Fst, backoff: int, name: str) -> Netwo
         epsilon=_silence(network.epsilon, backoff),
         grammar=grammar,
     )
+
+
+def say_left_out(grammar: str, lacking: str, words: Collection[str]) -> None:
+    """Name the words of a grammar that something lacks, where there are any."""
+    if words:
+        LOGGER.warning(
+            "%s: left out are %d words that %s lacks: %s",
+            *(grammar, len(words), lacking, printable(name_some(sorted(words)))),
+        )
 
 
 def _silence(arcs: Arcs, label: int) -> Arcs:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bayes_asr.corpus.sets import NAMED
-from bayes_asr.errors import InputError, explain
+from bayes_asr.errors import InputError, explain, name_some
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.text import DataDir
 
@@ -59,5 +58,4 @@ def format_gib(size: int) -> str:
 
 def describe_lacking(data: DataDir, missing: list[str], what: str) -> str:
     """How many utterances of a set lack something, and which."""
-    names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
-    return f"{data.path}: {len(missing)} of {len(data.utt2spk)} lack {what}: {names}"
+    return f"{data.path}: {len(missing)} of {len(data.utt2spk)} lack {what}: {name_some(missing)}"

@@ -196,7 +196,10 @@ def open_streams(
         why = f"no {say_stream(name)} in {directories[name].path}"
         report_skipped(why, missing, len(opened.first.speakers), max_skipped, limited_by)
     if isinstance(network, LogLikelihoods):
-        network.name_strangers(opened.first.speakers.values())
+        spoken = opened.first.speakers
+        network.name_strangers(
+            opened.first.directories[0], (spoken[utt] for utt in opened.utterances)
+        )
     return opened
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, name_some
 from bayes_asr.features.arriving import ArrivingStreams
 from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.features.streams import lay_side_by_side, take_apart
@@ -66,18 +66,18 @@ class LogLikelihoods(nn.Module):
         self._own = {name: p.clone() for name, p in self.model.activation_parameters.items()}
 
     def speak_as(self, speaker: str | None) -> None:
-        """Compute as for a speaker whose activations were adapted; None: as for anybody."""
+        """Compute as for a speaker whose activations were adapted, or else as for anybody."""
         self.model.take_activations(self.speakers.get(speaker or "", self._own))
 
-    def name_strangers(self, speakers: Iterable[str]) -> None:
+    def name_strangers(self, directory: Path, speakers: Iterable[str]) -> None:
         """Say who is computed as anybody where others have activations of their own."""
         everybody = set(speakers)
         strangers = sorted(everybody - self.speakers.keys())
         if self.speakers and strangers:
             LOGGER.warning(
-                "%d of %d speakers have no activations of their own in this run, and are computed"
-                " as anybody: %s",
-                *(len(strangers), len(everybody), ", ".join(strangers)),
+                "%s: %d of %d speakers have no activations of their own in this run, and are"
+                " computed as anybody: %s",
+                *(directory, len(strangers), len(everybody), name_some(strangers)),
             )
 
     @property

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, name_some
 from bayes_asr.files import find_files
 from bayes_asr.score.conventions import CONVENTIONS, Convention
 from bayes_asr.score.counts import Costs, count_errors
@@ -62,7 +62,7 @@ def check_same_utterances(reference: Text, hypothesis: Text, name: str | Path) -
     ):
         missing = all_of.keys() - others.keys()
         if missing:
-            some = ", ".join(sorted(missing)[:5]) + (", ..." if len(missing) > 5 else "")
+            some = name_some(sorted(missing))
             raise InputError(f"{name}: {len(missing)} of {len(all_of)} utterances {what}: {some}")
 
 

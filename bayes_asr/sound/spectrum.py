@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from bayes_asr.errors import InputError, least_share
+from bayes_asr.errors import InputError, least_share, name_some
 from bayes_asr.features.front_end import statistics
 from bayes_asr.files import replacing, settle, together
 from bayes_asr.log import LOGGER
@@ -45,7 +45,6 @@ MAX_SKIPPED = 0.05  # share of utterances without sound: as data.max_skipped of 
 FIRST_SIDES = ("A", "a", "0", "1")
 MOST_BANDS = 200
 SAMPLE_RATES = (1000, 1_000_000)  # Hz
-NAMED = 5  # how many utterances a message names
 
 
 @dataclass(frozen=True)
@@ -184,10 +183,9 @@ def write_features(
 
 def _report_left(data_dir: Path, left: list[str], total: int, limit: float) -> None:
     """Name the utterances that get no features; InputError if they are too many, or all."""
-    names = ", ".join(left[:NAMED]) + (", ..." if len(left) > NAMED else "")
     message = (
         f"{data_dir}: {len(left)} of {total} utterances have too little sound, or none, and get no"
-        f" features: {names}"
+        f" features: {name_some(left)}"
     )
     if len(left) == total:
         raise InputError(f"{message}; nothing is left to write")

@@ -70,7 +70,7 @@ def _build(
         for stream in data.streams
     }
     first, *_ = heads = list(plan["heads"])
-    priors, others = count_log_priors(data, heads)
+    priors, others = count_log_priors(data, heads, index)
     if counts:
         priors = torch.from_numpy(log_priors(read_counts(counts, plan["heads"][first])))
     return TrainedNetwork(model, complete_front_ends(data, surveys), priors, others)

@@ -2,14 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from bayes_asr.corpus.index import (
+    Arrays,
+    Index,
+    NotKeptError,
+    content_hash,
+    hash_choice,
+    name_of,
+)
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.survey import Survey
 from bayes_asr.features.front_end import FrontEnd
 from bayes_asr.targets.alignments import log_priors
+from bayes_asr.targets.target import Target
 
 
 def complete_front_ends(
@@ -30,7 +40,9 @@ def complete_front_ends(
     }
 
 
-def count_log_priors(data: LabelledSet, heads: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+def count_log_priors(
+    data: LabelledSet, heads: Sequence[str], index: Index
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Log priors of the labels of the first head, and of those of the others by name.
 
     Where the first learns values, its outputs stand for log-likelihoods, and its log priors are 0;
@@ -39,6 +51,29 @@ def count_log_priors(data: LabelledSet, heads: Sequence[str]) -> tuple[Tensor, d
     first = data.targets[heads[0]]
     if first.per == "value":
         return torch.zeros(first.size, dtype=torch.float64), {}
-    counts = {name: data.targets[name].count(data.lengths) for name in heads}
+    counts = _count_labels(data, heads, index)
     priors = {name: torch.from_numpy(log_priors(some)) for name, some in counts.items()}
     return priors.pop(heads[0]), priors
+
+
+def _count_labels(data: LabelledSet, heads: Sequence[str], index: Index) -> Arrays:
+    """How often each label of some heads occurs, as the index has it or by reading all labels."""
+    parts = [part for labels in (data.alignments, *data.labels.values()) for part in labels.parts]
+    made_from = {
+        **{str(part.directory): part.digest for part in parts},
+        **{f"{name} (labels)": _describe(data.targets[name]) for name in heads},
+        **hash_choice(data.lengths),
+    }
+
+    def count(_: Path | None = None) -> Arrays:
+        return {name: data.targets[name].count(data.lengths) for name in heads}
+
+    of = name_of(*(part.directory for part in parts), *heads)
+    try:
+        return index.of(f"counts-{of}", made_from, count, lambda _, found: found)
+    except NotKeptError:
+        return count()
+
+
+def _describe(target: Target) -> str:
+    return f"{target.size} {content_hash([repr(target.names).encode()])}"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, name_some
 from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import cross_entropy
 from bayes_asr.nn.frames import say_stride
@@ -86,7 +86,7 @@ def _by_speaker(data: LabelledSet) -> dict[str, list[str]]:
         LOGGER.warning(
             "%d of %d speakers have no utterance with labels to train on, and so no activations of"
             " their own: %s",
-            *(len(silent), len(silent) + len(utterances), ", ".join(silent)),
+            *(len(silent), len(silent) + len(utterances), name_some(silent)),
         )
     return utterances
 

@@ -26,8 +26,14 @@ EPOCH = "epoch"
 def find_first_lattices(config: Config) -> Path:
     """The folder of the lattices of the first epoch, as which those of all others are made.
 
-    InputError unless it says how that was.
+    InputError unless it says how that was, and where later ones could bring other speakers than
+    those that have activations of their own.
     """
+    if config.train.speaker_adaptive:
+        raise InputError(
+            "train.sequence.lattices is each-epoch, but lattices of a later epoch may bring a"
+            " speaker to whom train.speaker_adaptive has given no activations; set it to once"
+        )
     (folder,) = config.data.train.lattices
     read_search(Path(config.data.dir) / folder)
     return Path(config.data.dir) / folder

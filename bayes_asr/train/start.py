@@ -175,7 +175,8 @@ def _begin(
     beginning = Beginning() if saved else begin_from(begin, model)
     speakers = begin_speakers(model, data) if config.train.speaker_adaptive else None
     begun = unpack_front_ends(saved["front_ends"]) if saved else beginning.front_ends
-    first, others = group.from_first(lambda: count_log_priors(data, list(architecture["heads"])))
+    heads = list(architecture["heads"])
+    first, others = group.from_first(lambda: count_log_priors(data, heads, index))
     if CRITERIA[config.train.criterion].lattices:  # whose network goes on, with its priors
         first = saved["log_priors"] if saved else beginning.log_priors.get(model.outputs[0], first)
     network = TrainedNetwork(
@@ -183,7 +184,7 @@ def _begin(
         complete_front_ends(data, {**surveys, **begun}),
         first,
         others,
-        classes=data.targets[next(iter(architecture["heads"]))].names,
+        classes=data.targets[heads[0]].names,
     )
     chain = CRITERIA[config.train.criterion].chain
     graph = read_chain(config).graph if chain else None

@@ -31,15 +31,16 @@ VARIANTS = {
 class Kind:
     """What the recordings of a set are like.
 
-    voices: the set of `VARIANTS` whose they are; seconds: the range of their lengths; each: how
-    many of each voice in each language; together: how many voices take turns in one; cuts: how many
-    parts of so many seconds are utterances, without any the whole is.
+    voices: a key of `VARIANTS`; seconds: the range of their lengths; each: how many of each voice
+    in each language; together: how many voices take turns in one; numbers: what a voice says in a
+    turn; cuts: how many parts of so many seconds are utterances; without them the recording is one.
     """
 
     voices: str
     seconds: tuple[float, float]
     each: int = 1
     together: int = 1
+    numbers: int = 8
     cuts: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -47,14 +48,13 @@ SETS = {
     "train": Kind("train", (3.0, 10.0), each=2),
     "dev": Kind("dev", (3.0, 10.0), each=2),
     "test": Kind("test", (30.0, 30.0), cuts={3: 2, 10: 2, 30: 1}),
-    "test_several": Kind("test", (30.0, 30.0), together=3, cuts={30: 1}),
+    "test_several": Kind("test", (30.0, 30.0), together=3, numbers=3, cuts={30: 1}),
 }
 
 DECIBELS = (-5.0, 10.0)
 """How far speech is above its noise."""
 
 LARGEST = (20, 100, 1000, 10_000)
-NUMBERS_A_CALL = 8
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def recordings(
     rng = np.random.default_rng([seed, *set_name.encode()])
     variants = VARIANTS[kind.voices].split()[:voices]
     for first in range(len(variants)):
-        turns = [(first + turn) % len(variants) for turn in range(kind.together)]
+        together = min(kind.together, len(variants))
+        turns = [(first + turn) % len(variants) for turn in range(together)]
         for language in LANGUAGES:
             for index in range(kind.each):
                 speakers = [
@@ -103,7 +104,8 @@ def recordings(
                     for number in turns
                 ]
                 name = "+".join(speaker.name for speaker in speakers)
-                samples = speak(synthesiser, speakers, rng.uniform(*kind.seconds), rng)
+                seconds = rng.uniform(*kind.seconds)
+                samples = speak(synthesiser, speakers, seconds, rng, kind.numbers)
                 yield Recording(f"{name}_{language}_{index}", name, language, samples)
 
 
@@ -124,25 +126,26 @@ def speak(
     speakers: Sequence[Speaker],
     seconds: float,
     rng: np.random.Generator,
+    each: int,
 ) -> np.ndarray:
-    """So many seconds of numbers in noise, some by each speaker in turn, int16 [N] at 16 kHz; they
-    begin inside a number.
+    """So many seconds of numbers in noise, `each` by one speaker after the other, int16 [N] at 16
+    kHz; they begin inside a number.
     """
     wanted = int(seconds * SAMPLE_RATE)
     skipped = int(rng.uniform(0.0, 1.0) * SAMPLE_RATE)
     parts: list[np.ndarray] = []
     turns = cycle(speakers)
     while sum(map(len, parts)) < skipped + wanted:
-        speech = synthesiser.speak(numbers(rng), next(turns))
+        speech = synthesiser.speak(numbers(rng, each), next(turns))
         samples, _ = resample(speech.samples.astype(float), np.zeros(1), speech.sample_rate)
         parts.append(samples)
     return in_noise(np.concatenate(parts)[skipped : skipped + wanted], rng, DECIBELS)
 
 
-def numbers(rng: np.random.Generator) -> str:
-    """Some numbers in digits, small ones as often as large ones."""
+def numbers(rng: np.random.Generator, count: int) -> str:
+    """So many numbers in digits, small ones as often as large ones."""
     return ", ".join(
-        str(rng.integers(0, LARGEST[rng.integers(len(LARGEST))])) for _ in range(NUMBERS_A_CALL)
+        str(rng.integers(0, LARGEST[rng.integers(len(LARGEST))])) for _ in range(count)
     )
 
 

@@ -2,7 +2,7 @@
 """Prepare the language recipe: numbers in twelve languages, spoken by eSpeak NG in noise.
 
 Writes below OUT wav/ and data/{train,dev,test,test_several} as Kaldi lays them out, with features
-and the language of each utterance (utt2lang). No voice of test is in train or dev. The utterances
+and the language of each utterance (utt2lang). Train, dev and test share no voice. The utterances
 of test are parts of 3, 10 and 30 seconds of its recordings; in those of test_several three of its
 voices take turns. The same seed gives the same files.
 """

@@ -25,6 +25,7 @@ from bayes_asr.features.front_end import FEATURES, Normalisation
 from bayes_asr.tables.ark import iter_int_vectors, write_matrices
 from bayes_asr.tables.vectors import StoredVectors, write_vectors
 from bayes_asr.targets.alignments import Alignments
+from bayes_asr.targets.target import Target
 from bayes_asr.train.start import train
 from tests.attacks.breakages import unprivileged
 from tests.support.processes import FORKED
@@ -120,7 +121,8 @@ def test_second_training_reads_nothing_to_start_and_learns_the_same(
 ) -> None:
     train(config_of(corpus), tmp_path / "first")
     assert surveys == ["dev", "train"]
-    monkeypatch.setattr(alignments_index, "iter_alignments", lambda *_: pytest.fail("read again"))
+    for module, name in (alignments_index, "iter_alignments"), (Target, "count"):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("read again"))
     train(config_of(corpus), tmp_path / "second")
     assert surveys == ["dev", "train"]
     assert_same(states(tmp_path / "second"), states(tmp_path / "first"))
@@ -283,7 +285,9 @@ def test_archive_that_was_moved_is_found_again(
 # --- damage, and folders that cannot be written to
 
 
-@pytest.mark.parametrize("name", ["ali-*.npz", "ali-*.ark", "train-*.npz", "utterances-*.npz"])
+@pytest.mark.parametrize(
+    "name", ["ali-*.npz", "ali-*.ark", "counts-*.npz", "train-*.npz", "utterances-*.npz"]
+)
 @pytest.mark.parametrize("damage", ["removed", "empty", "cut", "other"])
 def test_damaged_index_is_made_again(
     name: str, damage: str, corpus: Path, tmp_path: Path, messages: Any
@@ -345,7 +349,7 @@ def test_index_is_in_the_run_where_nothing_can_be_written_beside_it(
         train(config_of(corpus, "train.epochs=1"), run)
         train(config_of(corpus, "train.epochs=1"), run, new=True)
     assert surveys == ["dev", "train"]
-    assert len(list((run / "index").glob("*.npz"))) == 6
+    assert len(list((run / "index").glob("*.npz"))) == 7
     assert not (run.parent / "index").exists()
 
 

@@ -18,6 +18,7 @@ from bayes_asr.runs import checkpoint
 from bayes_asr.runs.trained_network import read_network
 from bayes_asr.tables.text import write_mapping
 from bayes_asr.train.batch import Loader
+from bayes_asr.train.renewal import find_first_lattices
 from bayes_asr.train.start import train
 from tests.support.training_runs import (
     OPTIONS,
@@ -179,9 +180,8 @@ def test_activations_without_parameters_are_refused(small_corpus: Path, tmp_path
 
 
 def test_lattices_of_each_epoch_could_bring_speakers(small_corpus: Path) -> None:
-    anew = ("train.sequence.lattices=each-epoch", "data.train.lattices=[den]")
-    with pytest.raises(InputError, match="may bring a speaker who has no activations"):
-        config_of(small_corpus, *ADAPTIVE, "train.criterion=smbr", *anew)
+    with pytest.raises(InputError, match="may bring a speaker to whom"):
+        find_first_lattices(config_of(small_corpus, *ADAPTIVE))
 
 
 def test_a_speaker_without_labels_is_named(
