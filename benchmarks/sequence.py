@@ -39,14 +39,14 @@ from bayes_asr.train.step import Step
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/timit_sample/config.yaml"
 
 
-def epoch_of(config: Config, data: LabelledSet, count: int) -> tuple[float, int]:
+def epoch_of(config: Config, data: LabelledSet, index: Index, count: int) -> tuple[float, int]:
     """Processor seconds of reading some batches and training on them, and their frames."""
     torch.manual_seed(1)
     model = AcousticModel(**components.plan_network(config, data)).train()
     features = data.features.front_end
     matrices = (data.prepare(utt)[FEATURES] for utt in list(data.lengths)[:10])
     front_end = type(features)(**{**vars(features), "normalisation": Normalisation.of(matrices)})
-    priors, _ = count_log_priors(data, model.outputs[:1])
+    priors, _ = count_log_priors(data, model.outputs[:1], index)
     values = [name for name, target in data.targets.items() if target.per == "value"]
     wanted = [*dict.fromkeys([*model.outputs, *values])]
     stride = config.train.output_stride
@@ -96,15 +96,14 @@ def main() -> None:
     )
     seconds: dict[str, list[float]] = {"cross-entropy": [], args.criterion: []}
     with tempfile.TemporaryDirectory() as folder:
-        sets = {}
+        index, sets = Index(Path(folder)), {}
         for name in seconds:
             config = complete_options(load([RECIPE], (*settings, f"train.criterion={name}")))
-            index = Index(Path(folder))
             complete = supervise if CRITERIA[name].chain else compare_with_lattices
             sets[name] = config, complete(config, "train", open_sets(config)[0], index)
         for number in range(args.rounds + 1):
             for name, (config, data) in sets.items():
-                took, frames = epoch_of(config, data, args.batches)
+                took, frames = epoch_of(config, data, index, args.batches)
                 seconds[name] += [took] if number else []  # the first one warms up
     medians = {name: statistics.median(times) for name, times in seconds.items()}
     ratio = medians[args.criterion] / medians["cross-entropy"]
