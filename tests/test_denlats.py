@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -189,6 +190,21 @@ def test_a_run_that_was_ended_goes_on_with_its_lattices(
         assert main(words) == ends
     assert main(words) == 0
     assert_same(states(tmp_path / "run"), states(renewed))
+
+
+@pytest.mark.slow
+def test_two_processes_learn_on_the_lattices_that_one_makes(
+    renewing: list[str], renewed: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "bayes_asr", *renewing, "--nproc", "2", f"--out={run}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    losses, alone = ([entry["train_loss"] for entry in history_of(of)] for of in (run, renewed))
+    assert losses == pytest.approx(alone, rel=1e-4)
+    found = read_lattices(run / "lattices")
+    assert found.keys() == read_lattices(renewed / "lattices").keys()
+    assert json.loads((run / "lattices" / "decode.json").read_text())["epoch"] == 2
 
 
 def test_lattices_that_an_epoch_was_not_begun_with_are_refused(
