@@ -226,6 +226,35 @@ def test_lattices_that_an_epoch_was_not_begun_with_are_refused(
     assert_same(states(tmp_path / "run"), states(renewed))
 
 
+def test_the_network_of_an_epoch_is_wanted_for_its_lattices(
+    renewing: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = [*renewing, "--set=train.save_minutes=0", f"--out={run}"]
+    with at_batch(EPOCH + 2, kill), suppress(Killed):
+        main(words)
+    shutil.rmtree(run / "lattices")
+    (run / "last.pt").write_bytes((run / "last.pt").read_bytes()[:1000])
+    assert main(words) == 1
+    said = capfd.readouterr().err
+    assert f"{run / 'last.pt'}: the network of epoch 1, which makes the lattices of epoch 2" in said
+
+
+def test_lattices_of_an_epoch_that_cannot_be_read_are_to_be_removed(
+    renewing: list[str], renewed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = [*renewing, "--set=train.save_minutes=0", f"--out={tmp_path / 'run'}"]
+    with at_batch(EPOCH + 2, kill), suppress(Killed):
+        main(words)
+    folder = tmp_path / "run" / "lattices"
+    (folder / "lat.1.gz").write_bytes((folder / "lat.1.gz").read_bytes()[:200])
+    assert main(words) == 1
+    assert f"(this run made {folder}: remove it, and the same" in capfd.readouterr().err
+    shutil.rmtree(folder)
+    assert main(words) == 0
+    assert_same(states(tmp_path / "run"), states(renewed))
+
+
 def refused(
     renewing: list[str], lattices: str, run: Path, capfd: pytest.CaptureFixture[str]
 ) -> str:
@@ -274,3 +303,31 @@ def test_lattices_need_a_graph(root: Path, capfd: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         main(["denlats", str(root / "run"), f"--out={root / 'none'}"])
     assert "one of the arguments --lang --graph is required" in capfd.readouterr().err
+    words = ["denlats", str(root / "run"), f"--graph={root / 'graph'}", f"--out={root / 'none'}"]
+    assert main([*words, "--order=2"]) == 1
+    assert "--order is of the model that --lang makes; leave it out" in capfd.readouterr().err
+
+
+def test_graphs_of_another_model_are_refused(
+    root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    graph = Path(shutil.copytree(root / "graph", tmp_path / "graph"))
+    (graph / "num_pdfs").write_text("99\n")
+    assert (
+        main(["denlats", str(root / "run"), f"--graph={graph}", f"--out={tmp_path / 'out'}"]) == 1
+    )
+    assert f"{graph / 'num_pdfs'}: the graph was made with a model of 99 pdfs, but" in (
+        capfd.readouterr().err
+    )
+
+
+def test_a_dev_set_that_is_held_out_of_train_has_no_lattices(
+    root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(root / "run", tmp_path / "run"))
+    said = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(said.replace("exp/ali_dev", "exp/none"))
+    words = ["denlats", str(run), f"--graph={root / 'graph'}", f"--out={tmp_path / 'out'}"]
+    assert main(words) == 0
+    assert "data.dev.lattices" not in capfd.readouterr().out
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["train"]

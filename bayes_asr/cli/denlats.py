@@ -4,10 +4,13 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import key, processes, whole
+from bayes_asr.corpus.sets import is_labelled
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.search_record import SEARCH as OPTIONS
 from bayes_asr.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
+from bayes_asr.errors import InputError
 from bayes_asr.programs import open_pipe
+from bayes_asr.runs.configuration import read_configuration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     source.add_argument("--graph", type=Path, help="graph folder of a weak language model")
     parser.add_argument(
-        "--order", type=whole(1, 10), default=ORDER, help=f"of that model (default {ORDER})"
+        "--order", type=whole(1, 10), help=f"of the model that --lang makes (default {ORDER})"
     )
     parser.add_argument(
-        "--on", nargs="+", choices=("train", "dev"), default=("train", "dev"), help="default: both"
+        "--on",
+        nargs="+",
+        choices=("train", "dev"),
+        help="default: both; where dev has no alignments, and is speakers held out of train, train",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of OUT/train and OUT/dev")
     for name in OPTIONS:
@@ -41,9 +47,12 @@ def run(args: argparse.Namespace) -> None:
     """Write the graph and the lattices, and say what to set."""
     graph = args.graph or args.out / "graph"
     if args.lang:
-        write_weak_graph(args.run, args.lang, graph, args.order)
+        write_weak_graph(args.run, args.lang, graph, args.order or ORDER)
+    elif args.order:
+        raise InputError("--order is of the model that --lang makes; leave it out with --graph")
     given = {name: vars(args)[name] for name in OPTIONS if vars(args)[name] is not None}
-    for on in args.on:
+    config = read_configuration(args.run)
+    for on in args.on or ["train", *["dev"] * is_labelled(config, config.data.dev)]:
         folder = args.out / on
         summary = write_denlats(
             args.run,

@@ -19,14 +19,14 @@ from bayes_asr.log import LOGGER
 from bayes_asr.tables.lattice import iter_lattices
 from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.tables.text import write_text
-from bayes_asr.targets.alignments import Alignments
+from bayes_asr.targets.alignments import Alignments, check_transitions
 
 
 def phones(text: str) -> tuple[int, ...]:
     """Numbers of phones with : between them, as Kaldi's programs take them."""
     try:
         return tuple(int(positive(number)) for number in text.split(":") if number)
-    except ValueError:
+    except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not phones as 1:2:3") from None
 
 
@@ -63,7 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print posteriors utterance by utterance, and say what they are in the mean."""
     model = read_transition_model(args.model)
+    if args.out and args.out == args.loglikes:
+        raise InputError(f"{args.out}: named by --out and by --loglikes; give each a file")
     references = Alignments(args.alignments) if args.alignments else None
+    if references is not None:
+        check_transitions(model, args.model, references)
     names = ("silence_phones", "one_silence_class", "boost", "max_silence_error")
     comparison = Comparison(args.criterion, model, **{name: vars(args)[name] for name in names})
     totals, likelihoods = np.zeros(3), []
@@ -74,10 +78,10 @@ def run(args: argparse.Namespace) -> None:
                 print(utt, format_posteriors(found), file=file)
                 totals += (found.num_frames, found.log_likelihood, found.accuracy)
                 likelihoods.append((utt, [f"{found.log_likelihood:.7g}"]))
+        if not likelihoods:
+            raise InputError(f"{args.lattices[0]}: there is no lattice with an alignment")
     if args.loglikes:
         write_text(likelihoods, args.loglikes)
-    if not likelihoods:
-        raise InputError(f"{args.lattices[0]}: there is no lattice with an alignment")
     frames, log_likelihood, accuracy = totals
     what = "frame-accuracy" if comparison.of_accuracy else "log-like/frame"
     mean = (accuracy if comparison.of_accuracy else log_likelihood) / frames

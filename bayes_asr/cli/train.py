@@ -1,8 +1,6 @@
 """bayes-asr train: from a configuration to a run directory."""
 
 import argparse
-import json
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,13 +9,12 @@ from bayes_asr.cli.arguments import whole
 from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes, describe_presets
 from bayes_asr.denlats import write_denlats_of_epoch
-from bayes_asr.installed import CONF
 from bayes_asr.log import LOGGER
 from bayes_asr.processes import group
 from bayes_asr.processes.launch import launch
 from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.programs import open_pipe
-from bayes_asr.runs.configuration import CONFIG, check_is_run
+from bayes_asr.runs.continued import continue_runs
 from bayes_asr.train.start import train
 
 
@@ -48,9 +45,10 @@ def run(args: argparse.Namespace) -> None:
         raise SystemExit(launch(args.nproc, _arguments(args)))
     keep_freed_memory()
     with group.joined():
-        files, settings = _read_runs(args.config)
-        settings += [f"train.criterion={args.criterion}"] if args.criterion else []
-        config = load(files, [*settings, *args.set])
+        layers = continue_runs(args.config)
+        criterion = [f"train.criterion={args.criterion}"] if args.criterion else []
+        config = load(layers, [*criterion, *args.set])
+        files = [layer for layer in layers if isinstance(layer, Path)]
         with log.also_in(args.out / "train.log") if group.is_first() else nullcontext():
             said = (*describe_presets(files), *describe_changes(files))
             for line in said if group.is_first() else ():
@@ -62,18 +60,6 @@ def run(args: argparse.Namespace) -> None:
                 open_pipe=open_pipe if args.allow_pipes else None,
                 make_lattices=write_denlats_of_epoch,
             )
-
-
-def _read_runs(named: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """The files of a configuration in which runs may stand, and settings to begin with these."""
-    files: list[Path] = []
-    runs = [path for path in named if path.is_dir()]
-    for run in runs:
-        check_is_run(run)
-    for path in named:
-        files += [path / CONFIG, CONF / "continued.yaml"] if path in runs else [path]
-    begin = [{"run": str(run.absolute()), "normalisation": "run"} for run in runs]
-    return files, [f"train.init_from={json.dumps(begin)}"] if runs else []
 
 
 def _arguments(args: argparse.Namespace) -> list[str]:

@@ -41,7 +41,11 @@ ALIKE = 0.7  # names that are taken for slips of another
 MOST_SHOWN = 60  # characters of a value in a message
 
 
-def load(files: Sequence[Path], settings: Sequence[str] = ()) -> Config:
+Layer = Path | tuple[str, ...]
+"""What stands over base.yaml: a file, or settings that stand between files."""
+
+
+def load(files: Sequence[Layer], settings: Sequence[str] = ()) -> Config:
     """Merge base.yaml, `files` in order and `settings` (`a.b=c`, c is YAML) into a configuration.
 
     Files are those of `find_configuration`. A file's `include` (a name or a list) comes before the
@@ -65,15 +69,17 @@ def list_files(path: Path) -> list[Path]:
     return [file for file, _ in _layers(path, ())]
 
 
-def merge(files: Sequence[Path], settings: Sequence[str] = ()) -> dict[str, Any]:
+def merge(files: Sequence[Layer], settings: Sequence[str] = ()) -> dict[str, Any]:
     """Nested located values of base.yaml, the files and the settings; the later win."""
     values: dict[str, Any] = {}
     _overlay(values, _defaults())
-    for path in files:
-        for _, layer in _layers(find_configuration(Path(path)), ()):
+    for one in (*files, tuple(settings)):
+        if isinstance(one, tuple):
+            layers = [_parse_setting(setting) for setting in one]
+        else:
+            layers = [layer for _, layer in _layers(find_configuration(Path(one)), ())]
+        for layer in layers:
             _overlay(values, layer)
-    for setting in settings:
-        _overlay(values, _parse_setting(setting))
     return values
 
 

@@ -16,6 +16,9 @@ Decay = Annotated[float, Within(0, 0.999999)]
 OFF = ("momentum", "dampening", "nesterov", "centered", "amsgrad")
 """Options of optimizers that are 0 or false where they are not wanted."""
 
+BY_EPOCH = ("batch_sequences", "max_frames", "teacher_forcing")
+"""Keys whose value may be one for each epoch."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayerTraining:
@@ -215,7 +218,7 @@ class TrainConfig:
                 )
 
     def _check_epochs(self) -> None:
-        for key in ("batch_sequences", "max_frames", "teacher_forcing"):
+        for key in BY_EPOCH:
             check_first_epoch(f"train.{key}", getattr(self, key))
         if self.learning_rates:
             check_first_epoch("train.learning_rates", self.learning_rates)

@@ -44,7 +44,7 @@ def check_labels(train: Labels, other: Labels) -> None:
     """InputError where another set has labels that the training set does not know."""
     _check_kind(train, other)
     if isinstance(train, Alignments) and isinstance(other, Alignments):
-        check_transitions(train, other)
+        check_transitions(train.model, train.path_of_model, other)
     elif isinstance(train, IntegerLabels) and isinstance(other, IntegerLabels):
         utt, label = other.greatest
         if label > train.greatest[1]:

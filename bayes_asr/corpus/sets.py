@@ -164,14 +164,14 @@ def open_sets(
     """
     train = open_set(config, "train", open_pipe, index)
     _announce_dimension(train.features, config.data)
-    if not _is_labelled(config, config.data.dev):
+    if not is_labelled(config, config.data.dev):
         return _held_out(train, config.data.held_out)
     dev = open_set(config, "dev", open_pipe, index, like=train)
     _check_alike(train, dev)
     return train, dev
 
 
-def _is_labelled(config: Config, some: LabelledSetConfig) -> bool:
+def is_labelled(config: Config, some: LabelledSetConfig) -> bool:
     """Whether a set has labels of its own."""
     candidates = (*some.alignments, *some.alignments_all_of)
     if file := config.data.labels_of_utterances:
@@ -341,7 +341,7 @@ def _announce_dimension(features: Features, data: DataConfig) -> None:
 
 def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
     if isinstance(train.alignments, Alignments) and isinstance(dev.alignments, Alignments):
-        check_transitions(train.alignments, dev.alignments)
+        check_transitions(train.alignments.model, train.alignments.path_of_model, dev.alignments)
     for label, labels in dev.labels.items():
         check_labels(train.labels[label], labels)
     for name, features in dev.streams.items():

@@ -6,7 +6,7 @@ from bayes_asr.decode.loading import build_network
 from bayes_asr.decode.on_the_fly import attach_grammar, check_grammar, say_left_out
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
-from bayes_asr.files import is_there
+from bayes_asr.files import is_there, read_text
 from bayes_asr.graph.ngram import build_grammar_fst, read_arpa
 from bayes_asr.graph.symbols import BACKOFF
 from bayes_asr.tables.fst import Fst, read_fst
@@ -34,12 +34,23 @@ def load_network(graph_dir: Path, model: Path, lm: Path | None = None) -> Networ
     """Read the files of a graph (`graph_files`) and the transition model of `model`."""
     path, *grammar = graph_files(graph_dir, lm)
     transitions = read_transition_model(Path(model))
+    _check_pdfs(Path(graph_dir) / "num_pdfs", transitions.num_pdfs, model)
     network = build_network(read_fst(path), transitions, str(path))
     if not grammar:
         return network
     words = read_words(Path(graph_dir) / "words.txt")
     fst = read_grammar(grammar[0], words)
     return attach_grammar(network, fst, words, str(grammar[0]))
+
+
+def _check_pdfs(path: Path, pdfs: int, model: Path) -> None:
+    """InputError where a graph notes how many pdfs its model had, and this one has others."""
+    noted = read_text(path).strip() if is_there(path) else str(pdfs)
+    if noted != str(pdfs):
+        raise InputError(
+            f"{path}: the graph was made with a model of {noted} pdfs, but {model} has {pdfs}; take"
+            " graph and alignments of one model"
+        )
 
 
 def read_words(path: Path) -> dict[str, int]:

@@ -6,7 +6,6 @@ transforms gives a second one on top; with these features the lattices are score
 
 import pickle
 from dataclasses import dataclass, replace
-from pathlib import Path
 from tempfile import TemporaryFile
 
 import numpy as np
@@ -14,7 +13,6 @@ import numpy as np
 from bayes_asr.decode.embedded import DecodeResult, read_lattice, search_lattice
 from bayes_asr.decode.workers import Result, record_result
 from bayes_asr.errors import InputError
-from bayes_asr.files import is_there, read_text
 from bayes_asr.gmm.affine import apply_transform, compose
 from bayes_asr.gmm.fmllr import MIN_COUNT, FmllrStatistics, estimate_fmllr
 from bayes_asr.gmm.models import Models
@@ -24,8 +22,6 @@ from bayes_asr.lattices.posteriors import compute_posteriors
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.lattice import CompactLattice, Lattice
 from bayes_asr.tables.mixtures import Mixtures
-
-SILENCE = Path("phones", "silence.csl")  # of a graph
 
 
 @dataclass(frozen=True)
@@ -43,18 +39,6 @@ class Adaptation:
     first_beam: float = 10.0
     first_max_active: int = 2000
     posterior_beam: float = 4.0
-
-
-def read_silence(graph: Path) -> tuple[int, ...]:
-    """The silence phones of a graph: phones/silence.csl, numbers with colons between them."""
-    path = graph / SILENCE
-    if not is_there(path):
-        raise InputError(f"{path}: is missing; it names the silence phones, which hardly count")
-    said = read_text(path).split()
-    try:
-        return tuple(int(number) for number in ":".join(said).split(":") if number)
-    except ValueError:
-        raise InputError(f"{path}: is no list of phone-ids with colons between them") from None
 
 
 @dataclass(frozen=True)

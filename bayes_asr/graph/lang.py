@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.files import is_there
+from bayes_asr.files import is_there, read_text
 from bayes_asr.graph.lexicon import Pronunciation, mark_positions, read_lexicon
 from bayes_asr.graph.symbols import EPSILON
 from bayes_asr.graph.transducers import sources
@@ -20,6 +20,7 @@ from bayes_asr.tables.tree import Tree, build_monophone_tree
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
 ALIGN_LEXICON = "phones/align_lexicon.txt"
 LEXICONS = ("lexiconp.txt", "lexicon.txt", ALIGN_LEXICON)
+SILENCE = "phones/silence.csl"
 SILENCE_FILES = ("optional_silence.txt", "silence_phones.txt", "phones/optional_silence.txt")
 
 
@@ -72,6 +73,17 @@ def _read_pause(path: Path) -> float:
     first = slice(*fst.offsets[fst.start : fst.start + 2])
     pauses = (fst.ilabel[first] == 0) & (words[fst.nextstate[first]] == 0)
     return float(np.exp(-fst.weight[first][pauses]).sum())
+
+
+def read_silence_ids(folder: Path) -> tuple[int, ...]:
+    """The numbers of the silence phones of a lang or graph folder: phones/silence.csl, 1:2:3."""
+    path = folder / SILENCE
+    if not is_there(path):
+        raise InputError(f"{path}: is missing; it names the silence phones")
+    try:
+        return tuple(int(number) for number in read_text(path).strip().split(":") if number)
+    except ValueError:
+        raise InputError(f"{path}: is no list of phone-ids with colons between them") from None
 
 
 def read_silence_phones(folder: Path) -> list[str]:

@@ -58,12 +58,18 @@ class AlignedLattice:
         return cls(states, frames, source, target, weights, offsets.astype(np.int64), *rest)
 
 
+def count_frames(packed: np.ndarray) -> int:
+    """The frames of a lattice that was packed."""
+    return int(packed[1])
+
+
 def align_lattice(
     lattice: Lattice | CompactLattice, acoustic_scale: float, lm_scale: float = 1.0
 ) -> AlignedLattice:
     """Return a lattice as steps, its costs scaled in single precision, as Kaldi does.
 
-    InputError where it has no path, no transition-ids, or paths of different lengths.
+    InputError where it has no path, no transition-ids or such as there are none, or paths of
+    different lengths.
     """
     if not lattice.num_states:
         raise InputError("the lattice has no path")
@@ -73,6 +79,8 @@ def align_lattice(
             "the lattice has no transition-ids, which say what a path has in each frame; decode the"
             " utterance again, without steps that drop the alignment"
         )
+    if (least := int(tids.min())) < 1:
+        raise InputError(f"the lattice has transition-id {least}; they begin with 1")
     states = lattice.num_states + 1
     begin = find_times(source, target, lengths, states)
     offsets = np.concatenate([[0], np.cumsum(lengths)])

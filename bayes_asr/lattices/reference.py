@@ -14,6 +14,8 @@ from bayes_asr.lattices.aligned import AlignedLattice
 from bayes_asr.tables.mdl import TransitionModel
 
 OF_ACCURACY = ("mpe", "smbr")
+WITH_REFERENCE = ("bmmi", *OF_ACCURACY)
+"""Criteria that compare paths with an alignment, and so heed silence."""
 
 
 class Compared(NamedTuple):
@@ -41,6 +43,15 @@ class Comparison:
     boost: float = 0.1
     max_silence_error: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Refuse silence phones of another model."""
+        highest = max(self.model.topology)
+        if max(self.silence_phones, default=0) > highest:
+            raise InputError(
+                f"silence phone {max(self.silence_phones)}, but the phones of the model go to"
+                f" {highest}; take the numbers of phones/silence.csl"
+            )
+
     @property
     def of_accuracy(self) -> bool:
         """Whether the criterion is an expected accuracy."""
@@ -62,7 +73,7 @@ class Comparison:
                 f"the lattice has {lattice.num_frames} frames, but {len(reference)} in the"
                 " alignment; make both of the same features"
             )
-        if self.criterion == "mmi":
+        if self.criterion not in WITH_REFERENCE:
             return Compared(nothing, nothing)
         if reference is None:
             raise InputError(f"{self.criterion} compares with an alignment; name one")
@@ -85,3 +96,18 @@ class Comparison:
         )
         counted = right | (silent & meant_silent) if self.one_silence_class else right & ~silent
         return counted.astype(np.float64)
+
+
+def check_succession(lattice: AlignedLattice, model: TransitionModel) -> None:
+    """InputError where transition-ids follow one another as they cannot: another model's do."""
+    passed = lattice.tid[lattice.cells]
+    first = np.zeros(len(passed), bool)
+    first[lattice.offsets[:-1][np.diff(lattice.offsets) > 0]] = True
+    after = np.flatnonzero(~first)
+    apart = after[~model.may_follow(passed[after - 1], passed[after])]
+    if len(apart):
+        before, tid = passed[apart[0] - 1 : apart[0] + 1]
+        raise InputError(
+            f"the lattice has transition-id {tid} after {before}, which the model of the alignment"
+            " has not; make lattices and alignments with one model"
+        )

@@ -57,6 +57,12 @@ def locate(config: Config) -> Config:
     )
 
 
+def read_begun(run: Path) -> Config | None:
+    """What a run was started with; None where there is nothing to go on from."""
+    there = (run / CONFIG).exists() and any((run / name).exists() for name in checkpoint.RESUMED)
+    return read_configuration(run) if there else None
+
+
 def check_same_configuration(config: Config, run: Path) -> None:
     """Refuse to go on with a run that was started with another configuration."""
     recorded = run / CONFIG

@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,34 @@ class TransitionModel:
     def num_pdfs(self) -> int:
         """One more than the largest pdf-id."""
         return int(self.tuples[:, 2:].max(initial=-1)) + 1
+
+    def may_follow(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Whether transition-ids [N] may be neighbours on a path, bool [N].
+
+        Self-loops of a state may come before its other transition or, as in decoding graphs, after.
+        """
+        state, reached, ends = self._moves
+        phone, hmm_state = ((one[before], one[after]) for one in (self.phone, self.hmm_state))
+        stays = state[before] == state[after]
+        moves = (phone[0] == phone[1]) & reached[phone[0], hmm_state[0], hmm_state[1]]
+        return stays | moves | (ends[phone[0], hmm_state[0]] & (hmm_state[1] == 0))
+
+    @cached_property
+    def _moves(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The transition-state of each transition-id; which HMM states of a phone each of them
+        leads to, bool [phone, S, S]; which of them may be a phone's last, bool [phone, S].
+        """
+        counts = [len(self.topology[phone][s].transitions) for phone, s, *_ in self.tuples.tolist()]
+        state = np.concatenate([[-1], np.repeat(np.arange(len(counts)), counts)])
+        phones, longest = max(self.topology) + 1, max(map(len, self.topology.values()))
+        reached = np.zeros((phones, longest, longest), bool)
+        ends = np.zeros((phones, longest), bool)
+        for phone, states in self.topology.items():
+            for number, described in enumerate(states):
+                for target, _ in described.transitions:
+                    reached[phone, number, target] = target != number
+                ends[phone, number] = reached[phone, number, len(states) - 1]
+        return state, reached, ends
 
 
 def read_transition_model(path: Path) -> TransitionModel:

@@ -32,7 +32,7 @@ class Alignments:
     ) -> None:
         """Read the alignments into memory, or use those that are `stored`, with their digest."""
         self.directory = Path(directory)
-        self.model: TransitionModel = read_transition_model(self.directory / "final.mdl")
+        self.model: TransitionModel = read_transition_model(self.path_of_model)
         self._phones, self._monophones = np.unique(self.model.phone[1:], return_inverse=True)
         total = begin_hash(self.model)
         if stored is None:
@@ -45,6 +45,11 @@ class Alignments:
             self.digest = total.hexdigest()
         else:
             self._transition_ids, self.lengths, self.digest = stored, stored.lengths, digest
+
+    @property
+    def path_of_model(self) -> Path:
+        """The file of the model."""
+        return self.directory / "final.mdl"
 
     def __contains__(self, utt: str) -> bool:
         return utt in self.lengths
@@ -108,7 +113,7 @@ class JoinedAlignments(Alignments):
         """Join them; InputError for other models, and for an utterance that two of them have."""
         lengths = join_tables([(p.directory, p.lengths) for p in parts], "is aligned")
         for part in parts[1:]:
-            check_transitions(parts[0], part)
+            check_transitions(parts[0].model, parts[0].path_of_model, part)
         joined = _Joined(*(cast(dict, part._transition_ids) for part in parts))  # only read
         joined.lengths = lengths
         digest = hashlib.blake2b(" ".join(part.digest for part in parts).encode(), digest_size=16)
@@ -121,13 +126,12 @@ class JoinedAlignments(Alignments):
         return self._parts
 
 
-def check_transitions(ours: Alignments, theirs: Alignments) -> None:
-    """InputError where the models of alignments differ in their transitions."""
-    if not np.array_equal(ours.model.tuples, theirs.model.tuples):
+def check_transitions(ours: TransitionModel, where: Path, theirs: Alignments) -> None:
+    """InputError where the model of alignments has other transitions than ours, in a file."""
+    if not np.array_equal(ours.tuples, theirs.model.tuples):
         raise InputError(
-            f"{theirs.directory / 'final.mdl'} ({theirs.model.num_pdfs} pdfs) has other transitions"
-            f" than {ours.directory / 'final.mdl'} ({ours.model.num_pdfs} pdfs); align all sets"
-            " with one model"
+            f"{theirs.path_of_model} ({theirs.model.num_pdfs} pdfs) has other transitions"
+            f" than {where} ({ours.num_pdfs} pdfs); align all with one model"
         )
 
 

@@ -16,10 +16,11 @@ from bayes_asr.corpus.index import Index
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import locate, report_skipped
 from bayes_asr.errors import InputError
-from bayes_asr.files import find_files, is_there, read_text
+from bayes_asr.files import find_files
+from bayes_asr.graph.lang import read_silence_ids
 from bayes_asr.lattices import native
-from bayes_asr.lattices.aligned import AlignedLattice, align_lattice
-from bayes_asr.lattices.reference import Comparison
+from bayes_asr.lattices.aligned import AlignedLattice, align_lattice, count_frames
+from bayes_asr.lattices.reference import WITH_REFERENCE, Comparison, check_succession
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.jobs import find_jobs
 from bayes_asr.tables.lattice import iter_lattices
@@ -31,7 +32,9 @@ from bayes_asr.targets.target import Target
 NAME = "denominators"
 """What a criterion finds a list of `Denominator` under, among its targets."""
 
-SILENCE = "phones/silence.csl"
+
+FROM_DECODING = ("acoustic_scale", "silence_phones")
+"""Options that are those of the decoding where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,18 @@ def compare_with_lattices(
     there = join_tables([(part.directory, part.lengths) for part in parts], "has a lattice")
     lengths, missing = split_table(data.lengths, there)
     where = " and ".join(str(part.directory) for part in parts)
+    if not lengths:
+        raise InputError(
+            f"{where}: has no lattice of the {len(data.lengths)} utterances of {name}; name the"
+            f" folder of its own lattices as data.{name}.lattices"
+        )
     report_skipped(
         f"{name}: no lattice in {where}", missing, len(data.lengths), config.data.max_skipped
     )
     alignments = cast(Alignments, data.alignments)  # data.classes goes with no lattices
     labels = partial(_read, parts, alignments, _make_comparison(config, alignments))
+    _check_before_training(parts, lengths, alignments)
+    labels(next(iter(lengths)))
     return replace(
         data,
         lengths=lengths,
@@ -135,6 +145,20 @@ def _pack(files: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
                 raise InputError(f"{path}: {utt}: {error}") from None
 
 
+def _check_before_training(
+    parts: Sequence[Denominators], utterances: Mapping[str, int], alignments: Alignments
+) -> None:
+    """InputError for a lattice of other frames than the alignment: late, it would end an epoch."""
+    for part in parts:
+        for utt in filter(part.lengths.__contains__, utterances):
+            found, wanted = count_frames(part.vectors[utt]), alignments.lengths[utt]
+            if found != wanted:
+                raise InputError(
+                    f"{part.directory}: {utt}: the lattice has {found} frames, but {wanted} in the"
+                    " alignment; make both of the same features"
+                )
+
+
 def _read(
     parts: Sequence[Denominators], alignments: Alignments, comparison: Comparison, utt: str
 ) -> Denominator:
@@ -143,45 +167,52 @@ def _read(
     lattice = AlignedLattice.unpack(part.vectors[utt])
     try:
         compared = comparison.of(lattice, alignments.transition_ids(utt))
+        check_succession(lattice, comparison.model)
     except InputError as error:
         raise InputError(f"{part.directory}: {utt}: {error}") from None
     return Denominator(lattice, comparison.model.pdf[lattice.tid].astype(np.int64), *compared)
 
 
-def complete_options(config: Config) -> Config:
+def complete_options(config: Config, begun: Config | None = None) -> Config:
     """The configuration with what its decoding says of the options of such a criterion, if it has
-    one: so a run that goes on is trained as it was, however one decodes by then.
+    one.
+
+    begun: that of the run that goes on, which is trained as it was, however one decodes by now.
     """
     options = config.train.sequence
     if not CRITERIA[config.train.criterion].lattices:
         return config
+    if begun:
+        for name in FROM_DECODING:
+            if getattr(options, name) is None:
+                options = replace(options, **{name: getattr(begun.train.sequence, name)})
     if options.acoustic_scale is None:
         options = replace(options, acoustic_scale=config.decode.acoustic_scale)
-    if options.silence_phones is None:
+    if options.silence_phones is None and config.train.criterion in WITH_REFERENCE:
         options = replace(options, silence_phones=_find_silence(config))
     return replace(config, train=replace(config.train, sequence=options))
 
 
 def _make_comparison(config: Config, alignments: Alignments) -> Comparison:
     options = config.train.sequence
-    return Comparison(
-        config.train.criterion,
-        alignments.model,
-        options.silence_phones or (),
-        options.one_silence_class,
-        options.boost,
-        options.max_silence_error,
-    )
+    try:
+        return Comparison(
+            config.train.criterion,
+            alignments.model,
+            options.silence_phones or (),
+            options.one_silence_class,
+            options.boost,
+            options.max_silence_error,
+        )
+    except InputError as error:
+        raise InputError(f"train.sequence.silence_phones: {error}") from None
 
 
 def _find_silence(config: Config) -> tuple[int, ...]:
     """The silence phones of the decoding graph."""
-    path = locate(config.data.graph, config.data, "silence phones") / SILENCE
-    if not is_there(path):
-        raise InputError(
-            f"{path}: not there; set train.sequence.silence_phones to the numbers of these phones"
-        )
     try:
-        return tuple(int(number) for number in read_text(path).strip().split(":"))
-    except ValueError:
-        raise InputError(f"{path}: not numbers with : between them") from None
+        return read_silence_ids(locate(config.data.graph, config.data, "decoding graph"))
+    except InputError as error:
+        raise InputError(
+            f"{error}; or set train.sequence.silence_phones to the numbers of these phones"
+        ) from None

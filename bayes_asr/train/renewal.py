@@ -83,7 +83,12 @@ class Renewal:
         here = replace(data, train=replace(data.train, lattices=(str(folder),)))
         config = replace(training.config, data=here)
         index = Index(folder / "index")  # which goes with the lattices
-        renewed = group.after_first(lambda: self.read(config, index))
+        try:
+            renewed = group.after_first(lambda: self.read(config, index))
+        except InputError as error:
+            raise InputError(
+                f"{error} (this run made {folder}: remove it, and the same command makes it again)"
+            ) from None
         digest = hash_labels(renewed)[str(folder)]
         begun = training.progress
         if begun.totals.position and begun.lattices != digest:
@@ -100,6 +105,12 @@ class Renewal:
         if (read_record(folder) or {}).get(EPOCH) == done:
             return True
         complete = checkpoint.newest(training.run, (checkpoint.LAST, checkpoint.PREVIOUS))
+        if len(complete["dev_errors"]) != done:
+            raise InputError(
+                f"{training.run / checkpoint.LAST}: the network of epoch {done}, which makes the"
+                f" lattices of epoch {done + 1}, cannot be read; restore it, or start over with"
+                " --new"
+            )
         network = TrainedNetwork.of_content(complete)
 
         def look() -> None:
@@ -112,4 +123,8 @@ class Renewal:
             self.make(training.run, network, like, folder, {EPOCH: done}, look, self.open_pipe)
         except _AskedToEndError:
             return False
+        except InputError:
+            if training.notice.number:  # which may have ended processes that decode, too
+                return False
+            raise
         return True

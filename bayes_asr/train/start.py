@@ -90,7 +90,8 @@ def _train(
     begin: Sequence[Transfer],
     make_lattices: MakeLattices | None,
 ) -> None:
-    config = complete_options(record.locate(config))
+    begun = None if new else group.from_first(lambda: record.read_begun(run))
+    config = complete_options(record.locate(config), begun)
     device = components.choose_device(config.train.device)
     precision = components.choose_precision(config.train.precision, device)
     versions = record.versions(device, precision)
@@ -178,6 +179,12 @@ def _begin(
     heads = list(architecture["heads"])
     first, others = group.from_first(lambda: count_log_priors(data, heads, index))
     if CRITERIA[config.train.criterion].lattices:  # whose network goes on, with its priors
+        if not saved and model.outputs[0] not in beginning.parts:
+            LOGGER.warning(
+                "%s begins with outputs that nothing has trained, and teaches them next to nothing;"
+                " train by cross-entropy first, and name that run before --criterion",
+                config.train.criterion,
+            )
         first = saved["log_priors"] if saved else beginning.log_priors.get(model.outputs[0], first)
     network = TrainedNetwork(
         model,

@@ -109,6 +109,7 @@ def _take_fitting(
         _copy(old.parts[name], part)
         taken.append(name)
     if not taken:
+        left += [f"{name}: taken from {run}" for name, run in so_far.parts.items()]
         raise InputError(f"{KEY}: nothing of {transfer.run} fits: {'; '.join(left)}")
     if left:
         LOGGER.warning("%s: not taken: %s", transfer.run, "; ".join(left))

@@ -72,9 +72,34 @@ def test_utterances_without_alignment_are_named(
 def test_what_is_missing_is_said(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--criterion=smbr"]) == 1
     assert "train0-0: smbr compares with an alignment; name one" in capfd.readouterr().err
-    with pytest.raises(SystemExit):
-        main([*words, "--silence-phones=sil"])
-    assert "argument --silence-phones: 'sil' is not" in capfd.readouterr().err
+    for wrong in ("sil", "1,2", "0"):
+        with pytest.raises(SystemExit):
+            main([*words, f"--silence-phones={wrong}"])
+        said = capfd.readouterr().err
+        assert f"argument --silence-phones: '{wrong}' is not phones as 1:2:3" in said
+
+
+def test_alignments_of_another_model_are_refused(
+    words: list[str], shared_data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = shared_data / "kaldi" / "timit_sample" / "exp" / "tri3_ali_dev"
+    assert main([*words, f"--alignments={other}"]) == 1
+    assert f"{other / 'final.mdl'} (" in capfd.readouterr().err
+
+
+def test_what_is_there_stays_where_nothing_is_found(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out, likelihoods = tmp_path / "post", tmp_path / "loglikes"
+    out.write_text("old")
+    write_alignments(tmp_path / "others", list(made_up("dev", 1)[1].items()))
+    more = [f"--alignments={tmp_path / 'others'}", f"--out={out}", f"--loglikes={likelihoods}"]
+    assert main([*words, *more]) == 1
+    assert "there is no lattice with an alignment" in capfd.readouterr().err
+    assert out.read_text() == "old"
+    assert not likelihoods.exists()
+    assert main([*words, f"--out={out}", f"--loglikes={out}"]) == 1
+    assert "named by --out and by --loglikes; give each a file" in capfd.readouterr().err
 
 
 def test_shares_of_a_frame_add_up_to_one(

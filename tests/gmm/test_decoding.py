@@ -11,11 +11,12 @@ import pytest
 from bayes_asr.decode import compiled
 from bayes_asr.decode.archive import decode_archive
 from bayes_asr.errors import InputError
-from bayes_asr.gmm.adaptation import Adaptation, read_silence
+from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.affine import apply_transform, identity
 from bayes_asr.gmm.decoding import SEARCH, decode_data
 from bayes_asr.gmm.features import is_adapted, read_transforms
 from bayes_asr.gmm.likelihood import log_likelihoods
+from bayes_asr.graph.lang import read_silence_ids
 from bayes_asr.graph.transducers import build_fst
 from bayes_asr.processes.pool import open_pool
 from bayes_asr.shards import Cluster, Shard, ShardWrittenError
@@ -199,12 +200,12 @@ def test_models_of_different_trainings_are_refused(spoken: Spoken, tmp_path: Pat
 
 
 def test_silence_phones_are_those_of_the_graph(spoken: Spoken, tmp_path: Path) -> None:
-    assert read_silence(spoken.graph) == (7, 8)
+    assert read_silence_ids(spoken.graph) == (7, 8)
     with pytest.raises(InputError, match=r"silence\.csl: is missing"):
-        read_silence(tmp_path)
+        read_silence_ids(tmp_path)
     (tmp_path / "phones").mkdir()
     (tmp_path / "phones" / "silence.csl").write_text("\n")
-    assert read_silence(tmp_path) == ()
+    assert read_silence_ids(tmp_path) == ()
     (tmp_path / "phones" / "silence.csl").write_text("SIL\n")
     with pytest.raises(InputError, match="no list of phone-ids"):
-        read_silence(tmp_path)
+        read_silence_ids(tmp_path)

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.gmm.adaptation import Adaptation, read_silence
+from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.decoding import decode_data, group_utterances
 from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline, read_transforms
 from bayes_asr.gmm.gaussian_sums import Statistics, estimate
+from bayes_asr.graph.lang import read_silence_ids
 from bayes_asr.score.sweeps import SetPaths, score_run
 from bayes_asr.sound.spectrum import Analysis, write_features
 from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, write_matrices
@@ -96,7 +97,7 @@ def test_transforms_and_errors_are_kaldis(
     """Kaldi's transforms are known by its features: the affine map from ours to them."""
     root = kaldi_corpus("timit_sample")
     graph, out = root / "exp" / "tri3" / "graph", tmp_path / "decode_dev"
-    adaptation = Adaptation(read_silence(graph))
+    adaptation = Adaptation(read_silence_ids(graph))
     decode_data(dev, graph, model, out, adaptation=adaptation, lmwts=range(1, 11))
     plain = SpeakerFeatures(read_data_dir(dev), read_pipeline(model))
     theirs = dict(iter_matrices(root / "fmllr" / "dev.ark"))

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import torch
 from bayes_asr.cli import main
 from bayes_asr.config import Config, load
 from bayes_asr.errors import InputError
+from bayes_asr.lattices.aligned import align_lattice
+from bayes_asr.lattices.reference import check_succession
 from bayes_asr.runs.trained_network import read_network
-from bayes_asr.tables.lattice import select_states, write_lattices
+from bayes_asr.tables.lattice import iter_lattices, select_states, write_lattices
+from bayes_asr.tables.mdl import read_transition_model
 from bayes_asr.train.start import train
 from tests.support.chain_corpus import chain_config, write_chain_corpus
 from tests.support.small_lattices import make_lattice, write_denlats
@@ -188,7 +192,73 @@ def test_what_does_not_fit_is_refused(small_corpus: Path, lattices: Path, tmp_pa
     graph.mkdir()
     more = ("train.sequence.silence_phones=null", f"data.graph=[{graph}]")
     said = refused(small_corpus, lattices, tmp_path / "c", *more)
-    assert "silence.csl: not there; set train.sequence.silence_phones to" in said
+    assert "silence.csl: is missing" in said
+    assert "or set train.sequence.silence_phones to the numbers of these" in said
+    said = refused(small_corpus, lattices, tmp_path / "d", "train.sequence.silence_phones=[99]")
+    assert "train.sequence.silence_phones: silence phone 99, but the phones of the" in said
+
+
+def test_mmi_asks_for_no_silence(small_corpus: Path, lattices: Path, tmp_path: Path) -> None:
+    more = ("train.criterion=mmi", "train.sequence.silence_phones=null", "train.epochs=1")
+    train(sequence_config(small_corpus, lattices, *more), tmp_path / "run")
+    assert load([tmp_path / "run" / "config.yaml"]).train.sequence.silence_phones is None
+
+
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_sets_of_which_nothing_has_a_lattice_are_refused(
+    name: str, small_corpus: Path, tmp_path: Path
+) -> None:
+    other = {"train": "dev", "dev": "train"}[name]
+    folder = write_denlats(tmp_path / "denlats", other)
+    said = refused(small_corpus, folder, tmp_path / "run", "data.max_skipped=1")
+    assert f"{folder}: has no lattice of the " in said
+    assert f"name the folder of its own lattices as data.{name}.lattices" in said
+
+
+def test_outputs_that_nothing_has_trained_are_warned_of(
+    small_corpus: Path, lattices: Path, tmp_path: Path, messages: Callable[[], str]
+) -> None:
+    train(sequence_config(small_corpus, lattices, "train.epochs=1"), tmp_path / "run")
+    assert "smbr begins with outputs that nothing has trained" in messages()
+
+
+def test_a_run_goes_on_with_the_options_of_its_decoding(
+    small_corpus: Path, lattices: Path, tmp_path: Path
+) -> None:
+    configure = partial(sequence_config, small_corpus, lattices, "decode.acoustic_scale=0.1")
+    train(configure("train.epochs=1", "train.schedule=newbob"), tmp_path / "run")
+    more = ("decode.acoustic_scale=0.3", "train.epochs=2", "train.schedule=newbob")
+    train(configure(*more), tmp_path / "run")
+    assert load([tmp_path / "run" / "config.yaml"]).train.sequence.acoustic_scale == 0.1
+    said = refused(
+        small_corpus, lattices, tmp_path / "run", "train.sequence.acoustic_scale=0.3", *more
+    )
+    assert "train.sequence.acoustic_scale is 0.1 in this run, but 0.3 now" in said
+
+
+def test_a_run_stands_for_what_holds_at_its_end(small_corpus: Path, tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    by_epoch = ("train.batch_sequences={1: 2, 2: 3}", "train.pretrain.epochs=1", "model.layers=2")
+    frozen = ("train.layers={layer1: {frozen_epochs: 1}, layer2: {frozen_epochs: all}}",)
+    rates = ("train.schedule=list", "train.learning_rates={1: 0.1, 2: 0.05}", "train.epochs=2")
+    train(config_of(small_corpus, *by_epoch, *frozen, *rates), old)
+    later = tmp_path / "later.yaml"
+    later.write_text("train: {epochs: 1, max_frames: 100}\n")
+    assert main(["train", str(old), str(later), f"--out={new}"]) == 0
+    found = load([new / "config.yaml"]).train
+    assert (found.batch_sequences, found.learning_rates, found.pretrain.epochs) == (3, {}, 0)
+    assert {name: layer.frozen_epochs for name, layer in found.layers.items()} == {
+        "layer1": 0,
+        "layer2": "all",
+    }
+    assert (found.epochs, found.max_frames, found.init_from[0].run) == (1, 100, str(old))
+    before, after = (read_network(run).model.parts for run in (old, new))
+    for name, trained in (("layer1", True), ("layer2", False)):
+        same = [
+            torch.equal(one, other)
+            for one, other in zip(before[name].parameters(), after[name].parameters(), strict=True)
+        ]
+        assert all(same) != trained
 
 
 @pytest.mark.parametrize("frames", [0, 7])
@@ -204,3 +274,18 @@ def test_lattices_of_other_frames_are_refused(
     said = refused(small_corpus, folder, tmp_path / "run")
     wanted = "has 7 frames, but" if frames else "has no transition-ids, which say"
     assert f"train0-0: the lattice {wanted}" in said
+    assert not (tmp_path / "run" / "last.pt").exists()
+
+
+def test_lattices_of_another_model_are_refused(golden: Path, shared_data: Path) -> None:
+    """Those of a Kaldi run follow the topology of its model, and not that of its monophones."""
+    exp = shared_data / "kaldi" / "timit_sample" / "exp"
+    right, wrong = (
+        read_transition_model(exp / name / "final.mdl") for name in ("tri3_ali", "mono_ali")
+    )
+    for _, lattice in iter_lattices(golden / "sequence" / "timit_dev" / "lat.gz"):
+        aligned = align_lattice(lattice, 1.0)
+        check_succession(aligned, right)
+        there = replace(aligned, tid=np.minimum(aligned.tid, wrong.num_transition_ids))
+        with pytest.raises(InputError, match=r"has transition-id \d+ after \d+, which the model"):
+            check_succession(there, wrong)

@@ -154,6 +154,7 @@ def test_it_is_resumed_bit_for_bit_without_the_other_run(
         ([], [{"run": "nowhere"}], "nowhere: not a run directory"),
         ([], [{"runs": "RUN"}], r"there is no key train.init_from.1.runs; known: run, .* mean run"),
         ([], [{"layers": {}}], r"train.init_from.1.run has no value"),
+        ([], [{"run": "RUN"}, {"run": "RUN"}], r"of RUN fits: layer1: taken from RUN; pdfs:"),
         ([], "RUN", r"train.init_from is a list of sections with run, layers, normalisation"),
     ],
 )

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from bayes_asr.cli.arguments import key, lm_weight, penalty, real
 from bayes_asr.cli.gmm.sharing import add_common_arguments, say, sharing_steps
-from bayes_asr.gmm.adaptation import Adaptation, read_silence
+from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.decoding import LM_WEIGHTS, SEARCH, decode_data
 from bayes_asr.gmm.features import is_adapted
+from bayes_asr.graph.lang import read_silence_ids
 from bayes_asr.programs import open_pipe
 
 OPTIONS = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")  # of the search
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     adaptation = None
     if is_adapted(args.model) if args.adapt is None else args.adapt:
         given = {name: getattr(args, name) for name in ADAPTING}
-        adaptation = Adaptation(read_silence(args.graph), **given)
+        adaptation = Adaptation(read_silence_ids(args.graph), **given)
     with sharing_steps(args, lambda: [args.graph, args.model]) as way:
         summary = decode_data(
             args.data,
