@@ -71,9 +71,15 @@ def write_denlats(
 
     search: options of the search that are not those of `SEARCH`, and not the run's acoustic scale.
     An utterance of which no path reaches an end has no lattice, and is named. InputError, once all
-    others are written, for those that cannot be decoded.
+    others are written, for those that cannot be decoded, and at once for a run whose outputs are of
+    fewer frames than its alignments.
     """
     config = read_configuration(run)
+    if (stride := config.train.output_stride) > 1:
+        raise InputError(
+            f"{run}: has outputs of one of {stride} frames, from which no criterion on lattices"
+            " goes on; take a run of cross entropy"
+        )
     options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
     job = Job(f"{run}, {on}", graph, locate_model(config), DecodeOptions(**options), (), nj)
     return _decode(job, _compute(run, config, load(run), on, open_pipe), out, {})

@@ -26,7 +26,7 @@ from bayes_asr.tables.fst import read_fst
 from bayes_asr.tables.jobs import find_alignments
 from bayes_asr.tables.mdl import TransitionModel, read_transition_model
 from bayes_asr.tables.sorted import split_table
-from bayes_asr.tables.tree import Tree, read_tree
+from bayes_asr.tables.tree import Tree, iter_leaves, read_tree
 from bayes_asr.targets.alignments import Alignments
 from bayes_asr.targets.contexts import locate_transitions, split_phones
 from bayes_asr.targets.target import Target
@@ -67,13 +67,18 @@ def read_chain(config: Config) -> Chain:
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: not there; make it by bayes-asr gmm chain-tree")
-    model = read_transition_model(model_path)
+    model, tree, fst = read_transition_model(model_path), read_tree(tree_path), read_fst(graph_path)
+    if (pdfs := 1 + max(iter_leaves(tree.root))) != model.num_pdfs:
+        raise InputError(
+            f"{tree_path}: has {pdfs} pdfs, but {model_path} {model.num_pdfs}; take both of one"
+            " folder"
+        )
     try:
-        graph = DenominatorGraph.of_fst(read_fst(graph_path), model.num_pdfs)
+        graph = DenominatorGraph.of_fst(fst, model.num_pdfs)
     except InputError as error:
         raise InputError(f"{graph_path}: {error}") from None
     digest = content_hash(path.read_bytes() for path in paths)
-    return Chain(folder, model, read_tree(tree_path), graph, digest)
+    return Chain(folder, model, tree, graph, digest)
 
 
 class Speech:
@@ -166,6 +171,8 @@ def supervise(config: Config, name: str, data: LabelledSet, index: Index) -> Lab
     lengths, missing = split_table(data.lengths, there)
     why = f"{name}: no numerator by {speech.chain.directory}"
     report_skipped(why, missing, len(data.lengths), config.data.max_skipped)
+    if not lengths:
+        raise InputError(f"{why} for any utterance; make tree and graph of these alignments")
     parts = {
         name: kept for name, some in data.parts.items() if (kept := split_table(some, there)[0])
     }

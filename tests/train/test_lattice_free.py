@@ -29,6 +29,7 @@ from bayes_asr.recordings import TimedSet
 from bayes_asr.runs.trained_network import read_network
 from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from bayes_asr.tables.text import write_lines
+from bayes_asr.tables.tree import build_monophone_tree, write_tree
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.lattice_free import LatticeFree
 from bayes_asr.train.numerators import open_speech, supervise
@@ -214,6 +215,8 @@ def test_what_needs_outputs_of_every_frame_is_refused(
         measure_reach(trained, dev, lags=2, utterances=1)
     assert main(["adapt", run, "--ali=dev=nowhere", f"--out={tmp_path / 'adapted'}"]) == 1
     assert f"{said}, and no labels" in capsys.readouterr().err
+    assert main(["denlats", run, "--graph=nowhere", f"--out={tmp_path / 'lattices'}"]) == 1
+    assert f"{said}, from which no criterion on lattices goes on" in capsys.readouterr().err
 
 
 def test_each_utterance_is_shifted_by_another_frame_in_each_of_three_epochs(root: Path) -> None:
@@ -279,6 +282,11 @@ def change_model(chain: Path) -> None:
     write_transition_model(build_monophone_model((2, 3), 1), chain / "final.mdl")
 
 
+def change_tree(chain: Path) -> None:
+    change_model(chain)
+    write_tree(build_monophone_tree({2: [0], 3: [1]}), chain / "tree")
+
+
 def change_graph(chain: Path) -> None:
     path = chain / "den.fst"
     path.write_bytes(path.read_bytes()[:100])
@@ -288,7 +296,8 @@ def change_graph(chain: Path) -> None:
     ("damage", "said"),
     [
         (drop_graph, "den.fst: not there; make it by bayes-asr gmm chain-tree"),
-        (change_model, "den.fst: the denominator graph emits pdf 5, but the model has 2"),
+        (change_model, "tree: has 6 pdfs, but "),
+        (change_tree, "den.fst: the denominator graph emits pdf 5, but the model has 2"),
         (change_graph, "den.fst: "),
     ],
 )
@@ -312,6 +321,9 @@ def test_utterances_without_numerator_are_named(
     with pytest.raises(InputError, match=r"train: no numerator by .* for 1 of 12 utt.*: train0-0;"):
         train(chain_config(corpus), tmp_path / "run")
     assert "train0-0: no numerator: the denominator graph has no path" in messages()
+    write_chain(corpus / "exp/chain", [[3, 3, 3]])
+    with pytest.raises(InputError, match=r"train: no numerator by .* for any utterance; make tree"):
+        train(chain_config(corpus, "data.max_skipped=1"), tmp_path / "none")
 
 
 def test_a_graph_that_has_changed_is_refused(tmp_path: Path) -> None:
