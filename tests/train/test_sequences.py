@@ -313,9 +313,12 @@ def test_doctor_finds_nothing_wrong(
 
 
 @pytest.mark.parametrize("system", ["attention", "last-state"])
-def test_each_decoder_of_the_experiment_trains(system: str, corpus: Path, tmp_path: Path) -> None:
-    large = RECIPES / "mini_large"
-    files = [large / "config.yaml", large / f"experiments/encoder-decoder/{system}.yaml"]
+@pytest.mark.parametrize("recipe", ["mini_large", "mboshi"])
+def test_each_decoder_of_the_experiment_trains(
+    recipe: str, system: str, corpus: Path, tmp_path: Path
+) -> None:
+    folder = RECIPES / recipe
+    files = [folder / "config.yaml", folder / f"experiments/encoder-decoder/{system}.yaml"]
     small = ("units=4", "kinds.conv1d.channels=4", "decoder.units=4", "decoder.attention_units=4")
     settings = [f"data.dir={corpus}", *(f"model.{one}" for one in small), *TINY[2:]]
     settings.append("train.init_from=[]")
