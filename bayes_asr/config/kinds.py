@@ -142,6 +142,7 @@ class DecoderConfig:
     attention: Literal["none", "lecture", "dot", "additive", "location"]
     attention_units: Units
     dropout: Dropped
+    labels_per_frame: Annotated[float, Within(0.001, 1)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from bayes_asr.tables.text import write_lines, write_text
 def write_sequences(
     writer: Writer, features: StoredStreams, *, beam_width: int, length_penalty: float
 ) -> Iterator[tuple[str, Hypothesis]]:
-    """Yield utterances and the best hypotheses, of at most one label for each frame."""
+    """Yield utterances and the best hypotheses."""
     matrices = ((utt, features[utt]) for utt in follow(features.utterances, "generate"))
     for utt, encoded in in_batches(writer, matrices, choose_batch_frames([writer])):
         yield (
@@ -26,7 +26,7 @@ def write_sequences(
                 writer.decoder,
                 torch.from_numpy(encoded),
                 width=beam_width,
-                longest=features.count_frames(utt),
+                longest=writer.decoder.longest(features.count_frames(utt)),
                 length_penalty=length_penalty,
             ),
         )

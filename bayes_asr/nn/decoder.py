@@ -1,5 +1,6 @@
 """The decoder of an encoder-decoder network: it writes the labels of an utterance one by one."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,6 +54,8 @@ class Decoder(nn.Module):
     inputs: size of h_t; directions: those of the encoder's last layer; number: of the decoder among
     the layers, which tells its dropout masks apart; size: how many labels there are, END included.
     dropout: probability to drop a number of what f or O reads; others are scaled up in training.
+    labels_per_frame: of the features, how many it writes at most: one that looks nowhere may never
+    write END.
     """
 
     def __init__(
@@ -68,9 +71,11 @@ class Decoder(nn.Module):
         attention: str,
         attention_units: int,
         dropout: float,
+        labels_per_frame: float = 1.0,
     ) -> None:
         super().__init__()
         self.out_features, self.number, self.dropout = size, number, dropout
+        self.labels_per_frame = labels_per_frame
         self.last = Pool(
             inputs, number, of="last", segment=0, shift=1, units=1, directions=directions
         )
@@ -88,6 +93,10 @@ class Decoder(nn.Module):
         for gate in self.W.weight.data.split(units):
             nn.init.xavier_uniform_(gate)
         self.O = nn.Linear(units + context, size)
+
+    def longest(self, frames: int) -> int:
+        """How many labels it may write of so many frames of the features, END left out."""
+        return math.ceil(self.labels_per_frame * frames)
 
     def begin(self, encoded_NH: Tensor, frames: Frames) -> tuple[Memory | None, Written]:
         """What there is to look at, and the state before the first label, of packed frames."""

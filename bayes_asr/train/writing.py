@@ -13,12 +13,13 @@ def count_errors_of_writing(
 ) -> int:
     """Substitutions, insertions and deletions of greedy search in a batch, the least there can be.
 
-    told: the right labels. A decoder writes up to one label for each frame of the features.
+    told: the right labels.
     """
     if not told.order:  # other processes have all utterances
         return 0
     encoded = model.hidden(streams, frames)
-    found = write_greedily(model.decoder, encoded, model.steps(frames), list(frames.lengths))
+    longest = [model.decoder.longest(length) for length in frames.lengths]
+    found = write_greedily(model.decoder, encoded, model.steps(frames), longest)
     errors = 0
     for place, right in enumerate(unpack(told.labels_N, told.steps, told.order)):
         reference, written = map(str, right[:-1].tolist()), map(str, found[place])
