@@ -5,13 +5,13 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from bayes_asr.cli.arguments import positive
+from bayes_asr.cli.arguments import positive, real
 from bayes_asr.corpus.sets import open_sets
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.runs.configuration import read_configuration
 from bayes_asr.runs.trained_network import read_network
-from bayes_asr.train.reach import measure_reach
+from bayes_asr.train.reach import measure_reach, scale_recurrence
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--layer", metavar="NAME", help="of a line; default: the last recurrent one"
     )
     parser.add_argument("--lags", type=positive, default=50, help="frames away; default 50")
+    parser.add_argument(
+        "--gain",
+        type=real(0.001, 1000),
+        nargs="+",
+        default=[1.0],
+        metavar="FACTOR",
+        help="of all recurrent weights, such as 1 2 5: where gradients explode; default 1",
+    )
     parser.add_argument("--utterances", type=positive, default=10, help="of dev; default 10")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="picture to write: .svg, .png, .pdf"
@@ -34,7 +42,11 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.out}: a picture is a file .svg, .png or .pdf")
     if args.out and find_spec("matplotlib") is None:
         raise InputError("--out needs matplotlib: install the extra report")
-    found = {str(path): _measure(path, args) for path in args.runs}
+    found = {
+        str(path) if gain == 1 else f"{path}, V times {gain:g}": _measure(path, gain, args)
+        for path in args.runs
+        for gain in args.gain
+    }
     if args.json:
         print(json.dumps(found, indent=1))
     else:
@@ -57,10 +69,13 @@ def _list_lags(lags: int) -> list[int]:
     return [0, *(lag for lag in series if lag < lags)]
 
 
-def _measure(path: Path, args: argparse.Namespace) -> list[float]:
+def _measure(path: Path, gain: float, args: argparse.Namespace) -> list[float]:
     """Logarithms of the norms of one layer of a run, by lag."""
     _, dev = open_sets(read_configuration(path))
-    reaches = measure_reach(read_network(path), dev, lags=args.lags, utterances=args.utterances)
+    network = read_network(path)
+    if gain != 1:
+        scale_recurrence(network.model, gain)
+    reaches = measure_reach(network, dev, lags=args.lags, utterances=args.utterances)
     named = {reach.layer: reach for reach in reaches}
     if args.layer and args.layer not in named:
         raise InputError(f"{path}: has no recurrent layer {args.layer}; it has {', '.join(named)}")

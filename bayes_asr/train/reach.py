@@ -79,6 +79,19 @@ def measure_reach(
     ]
 
 
+def scale_recurrence(model: AcousticModel, gain: float) -> None:
+    """Multiply the recurrent weights V of all layers: small ones let gradients vanish, large ones
+    may let them explode. InputError where no layer has any.
+    """
+    recurrent = (layer for layer in model.layers if isinstance(layer, RecurrentLayer))
+    weights = [layer.V for layer in recurrent if layer.V is not None]
+    if not weights:
+        raise InputError("no layer of this network has recurrent weights; leave out --gain")
+    with torch.no_grad():
+        for V in weights:
+            V.mul_(gain)
+
+
 def _measure_one(
     model: AcousticModel, layers: Sequence[RecurrentLayer], batch: Batch, lags: int
 ) -> np.ndarray:

@@ -11,9 +11,12 @@ from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import open_set
+from bayes_asr.errors import InputError
+from bayes_asr.nn.network import build_network
 from bayes_asr.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.reach import measure_reach
+from bayes_asr.train.components import architecture
+from bayes_asr.train.reach import measure_reach, scale_recurrence
 from tests.support.small_corpus import settings
 
 LAGS = 4
@@ -31,9 +34,12 @@ def opened(run: Path) -> tuple[TrainedNetwork, LabelledSet]:
     return read_network(run), open_set(load([run / "config.yaml"]), "dev")
 
 
-def test_norms_are_those_of_the_derivation(run: Path) -> None:
+@pytest.mark.parametrize("gain", [1.0, 5.0])
+def test_norms_are_those_of_the_derivation(run: Path, gain: float) -> None:
     """dL/dh_t = W^T (1 - h_{t+1}^2) dL/dh_{t+1}, from the one frame that has a loss, both ways."""
     network, data = opened(run)
+    trained = [layer.V.detach().clone() for layer in network.model.double().layers]
+    scale_recurrence(network.model, gain)
     reach = measure_reach(network, data, lags=LAGS, utterances=1)[0]
     assert (reach.layer, reach.unit) == ("layer1", "rnn")
     longest = max(data.lengths, key=lambda utt: data.lengths[utt])
@@ -48,7 +54,7 @@ def test_norms_are_those_of_the_derivation(run: Path) -> None:
         logs = []
         for direction, step in ((0, -1), (1, 1)):
             states = h[:, direction * H : (direction + 1) * H]
-            V = layer.V[direction]
+            V = gain * trained[0][direction]
             by_h, norms = head.weight[:, direction * H : (direction + 1) * H].T @ by_o, []
             for lag in range(LAGS):
                 norms.append(by_h.norm().log().item())
@@ -86,6 +92,21 @@ def test_norms_are_printed_and_drawn(
     assert picture.read_text().startswith("<?xml")
     assert main(["gradients", str(run), *options]) == 0
     assert "relative, at lags 0, 1, 2" in capsys.readouterr().out
+
+
+def test_the_gain_of_recurrent_weights_is_named(
+    run: Path, small_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--lags=4", "--utterances=1", "--json"]
+    assert main(["gradients", str(run), *options, "--gain", "1", "8"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == [str(run), f"{run}, V times 8"]
+
+
+def test_a_network_without_recurrent_weights_has_no_gain() -> None:
+    model = load([], ["model.unit=mlp"]).model
+    feed_forward = architecture(model, {"features": 3}, {"pdfs": 5})
+    with pytest.raises(InputError, match="no layer of this network has recurrent weights"):
+        scale_recurrence(build_network(feed_forward), 2.0)
 
 
 @pytest.mark.parametrize(
