@@ -11,7 +11,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.runs.configuration import read_configuration
 from bayes_asr.runs.trained_network import read_network
-from bayes_asr.train.reach import measure_reach, scale_recurrence
+from bayes_asr.train.reach import measure_reach
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[1.0],
         metavar="FACTOR",
-        help="of all recurrent weights, such as 1 2 5: where gradients explode; default 1",
+        help="of the recurrent weights V of all layers; large ones may let gradients explode",
     )
     parser.add_argument("--utterances", type=positive, default=10, help="of dev; default 10")
     parser.add_argument(
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out and find_spec("matplotlib") is None:
         raise InputError("--out needs matplotlib: install the extra report")
     found = {
-        str(path) if gain == 1 else f"{path}, V times {gain:g}": _measure(path, gain, args)
+        str(path) if gain == 1 else f"{path}, V times {gain:.12g}": _measure(path, gain, args)
         for path in args.runs
         for gain in args.gain
     }
@@ -72,10 +72,12 @@ def _list_lags(lags: int) -> list[int]:
 def _measure(path: Path, gain: float, args: argparse.Namespace) -> list[float]:
     """Logarithms of the norms of one layer of a run, by lag."""
     _, dev = open_sets(read_configuration(path))
-    network = read_network(path)
-    if gain != 1:
-        scale_recurrence(network.model, gain)
-    reaches = measure_reach(network, dev, lags=args.lags, utterances=args.utterances)
+    try:
+        reaches = measure_reach(
+            read_network(path), dev, lags=args.lags, utterances=args.utterances, gain=gain
+        )
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     named = {reach.layer: reach for reach in reaches}
     if args.layer and args.layer not in named:
         raise InputError(f"{path}: has no recurrent layer {args.layer}; it has {', '.join(named)}")

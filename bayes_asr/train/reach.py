@@ -34,15 +34,21 @@ class Reach:
 
 
 def measure_reach(
-    network: TrainedNetwork, data: LabelledSet, *, lags: int, utterances: int
+    network: TrainedNetwork,
+    data: LabelledSet,
+    *,
+    lags: int,
+    utterances: int,
+    gain: float = 1.0,
 ) -> list[Reach]:
     """The reach of each recurrent layer, on the longest utterances of a set.
 
     Of each utterance the loss is that of the frame in the middle, the cross entropy of its label.
     A state is that of one direction; those of the other direction are as many frames later. All
-    ways are counted, through time and through the layers above. InputError where a network has no
-    recurrent layer that computes every frame, or fewer utterances have so many frames on both sides
-    of the middle.
+    ways are counted, through time and through the layers above. All V of the network are multiplied
+    by `gain` and stay so: small ones let gradients vanish, large ones may let them explode.
+    InputError where a network has no recurrent layer that computes every frame, fewer utterances
+    have so many frames on both sides of the middle, or gradients are not finite or all 0.
     """
     model = network.model
     model.check_frames_labelled()
@@ -69,24 +75,30 @@ def measure_reach(
             f"{enough} utterances have the {needed} frames that {lags} lags on both sides need, and"
             f" {utterances} are asked for; ask for fewer lags or utterances"
         )
+    if gain != 1:
+        _scale_recurrence(model, gain)
     load = Loader(data, network.front_ends, model.outputs[:1], seed=0, epoch=1)
     model.double().eval()
-    found = [_measure_one(model, list(recurrent.values()), load([utt]), lags) for utt in longest]
-    logs = np.log(np.maximum(np.array(found), LEAST)).mean((0, 3))
+    found = np.array(
+        [_measure_one(model, list(recurrent.values()), load([utt]), lags) for utt in longest]
+    )
+    if not (np.isfinite(found).all() and found[:, :, 0].any((1, 2)).all()):
+        raise InputError(
+            "gradients by the states are not finite, or all 0; with --gain take a smaller factor"
+        )
+    logs = np.log(np.maximum(found, LEAST)).mean((0, 3))
     return [
         Reach(name, layer.unit, log_norms)
         for (name, layer), log_norms in zip(recurrent.items(), logs, strict=True)
     ]
 
 
-def scale_recurrence(model: AcousticModel, gain: float) -> None:
-    """Multiply the recurrent weights V of all layers: small ones let gradients vanish, large ones
-    may let them explode. InputError where no layer has any.
-    """
+def _scale_recurrence(model: AcousticModel, gain: float) -> None:
+    """Multiply V of all layers."""
     recurrent = (layer for layer in model.layers if isinstance(layer, RecurrentLayer))
     weights = [layer.V for layer in recurrent if layer.V is not None]
     if not weights:
-        raise InputError("no layer of this network has recurrent weights; leave out --gain")
+        raise InputError("no unit has recurrent weights V, which lead to others; leave out --gain")
     with torch.no_grad():
         for V in weights:
             V.mul_(gain)

@@ -12,11 +12,9 @@ from bayes_asr.config import load
 from bayes_asr.corpus.labelled import LabelledSet
 from bayes_asr.corpus.sets import open_set
 from bayes_asr.errors import InputError
-from bayes_asr.nn.network import build_network
 from bayes_asr.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.components import architecture
-from bayes_asr.train.reach import measure_reach, scale_recurrence
+from bayes_asr.train.reach import measure_reach
 from tests.support.small_corpus import settings
 
 LAGS = 4
@@ -38,9 +36,8 @@ def opened(run: Path) -> tuple[TrainedNetwork, LabelledSet]:
 def test_norms_are_those_of_the_derivation(run: Path, gain: float) -> None:
     """dL/dh_t = W^T (1 - h_{t+1}^2) dL/dh_{t+1}, from the one frame that has a loss, both ways."""
     network, data = opened(run)
-    trained = [layer.V.detach().clone() for layer in network.model.double().layers]
-    scale_recurrence(network.model, gain)
-    reach = measure_reach(network, data, lags=LAGS, utterances=1)[0]
+    trained = network.model.double().layers[0].V.detach().clone()
+    reach = measure_reach(network, data, lags=LAGS, utterances=1, gain=gain)[0]
     assert (reach.layer, reach.unit) == ("layer1", "rnn")
     longest = max(data.lengths, key=lambda utt: data.lengths[utt])
     batch = Loader(data, network.front_ends, ["pdfs"], seed=0, epoch=1)([longest])
@@ -54,7 +51,7 @@ def test_norms_are_those_of_the_derivation(run: Path, gain: float) -> None:
         logs = []
         for direction, step in ((0, -1), (1, 1)):
             states = h[:, direction * H : (direction + 1) * H]
-            V = gain * trained[0][direction]
+            V = gain * trained[direction]
             by_h, norms = head.weight[:, direction * H : (direction + 1) * H].T @ by_o, []
             for lag in range(LAGS):
                 norms.append(by_h.norm().log().item())
@@ -77,6 +74,11 @@ def test_every_layer_and_unit_has_a_reach(
     assert layer.fused
     assert "step" not in vars(layer.cell)
     assert all(torch.equal(before[n].double(), v) for n, v in network.model.state_dict().items())
+    measure_reach(network, data, lags=LAGS, utterances=1, gain=3)
+    assert all(
+        torch.equal(before[n].double() * (3 if n.endswith(".V") else 1), v)
+        for n, v in network.model.state_dict().items()
+    )
 
 
 def test_norms_are_printed_and_drawn(
@@ -94,19 +96,30 @@ def test_norms_are_printed_and_drawn(
     assert "relative, at lags 0, 1, 2" in capsys.readouterr().out
 
 
-def test_the_gain_of_recurrent_weights_is_named(
-    run: Path, small_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--lags=4", "--utterances=1", "--json"]
+def test_the_gain_is_measured_and_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [f"--lags={LAGS}", "--utterances=1", "--json"]
     assert main(["gradients", str(run), *options, "--gain", "1", "8"]) == 0
-    assert list(json.loads(capsys.readouterr().out)) == [str(run), f"{run}, V times 8"]
+    found = json.loads(capsys.readouterr().out)
+    network, data = opened(run)
+    scaled = measure_reach(network, data, lags=LAGS, utterances=1, gain=8)
+    assert list(found) == [str(run), f"{run}, V times 8"]
+    assert found[f"{run}, V times 8"] == scaled[0].log_norms.tolist()
+    assert found[str(run)] != found[f"{run}, V times 8"]
 
 
-def test_a_network_without_recurrent_weights_has_no_gain() -> None:
-    model = load([], ["model.unit=mlp"]).model
-    feed_forward = architecture(model, {"features": 3}, {"pdfs": 5})
-    with pytest.raises(InputError, match="no layer of this network has recurrent weights"):
-        scale_recurrence(build_network(feed_forward), 2.0)
+def test_units_without_recurrent_weights_have_no_gain(small_corpus: Path, tmp_path: Path) -> None:
+    where = settings(small_corpus, "model.unit=ubru", "train.epochs=1")
+    assert main(["train", "conf/base.yaml", *where, f"--out={tmp_path}/run"]) == 0
+    network, data = opened(tmp_path / "run")
+    with pytest.raises(InputError, match="no unit has recurrent weights V"):
+        measure_reach(network, data, lags=LAGS, utterances=1, gain=2)
+
+
+def test_gradients_that_overflow_are_refused(run: Path) -> None:
+    network, data = opened(run)
+    network.model.layers[0].V.data.fill_(float("inf"))
+    with pytest.raises(InputError, match="not finite, or all 0"):
+        measure_reach(network, data, lags=LAGS, utterances=1)
 
 
 @pytest.mark.parametrize(
@@ -122,3 +135,10 @@ def test_what_cannot_be_measured_is_said(
 ) -> None:
     assert main(["gradients", str(run), *options]) == 1
     assert complaint in capsys.readouterr().err
+
+
+def test_the_run_that_cannot_be_measured_is_named(
+    run: Path, small_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gradients", str(small_run), str(run), "--lags=500"]) == 1
+    assert f"{small_run}: 0 utterances have the 1000 frames" in capsys.readouterr().err
