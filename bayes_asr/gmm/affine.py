@@ -3,6 +3,7 @@
 import numpy as np
 
 from bayes_asr.errors import InputError
+from bayes_asr.gmm.products import multiply
 
 
 def apply_transform(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -16,7 +17,7 @@ def apply_transform(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
             f"a transform [{matrix.shape[0]}, {matrix.shape[1]}] does not fit features of {size}"
             " values"
         )
-    mapped = x @ matrix[:, :size].T
+    mapped = multiply(x, matrix[:, :size].T)
     return np.asarray(mapped + matrix[:, size:].sum(1), np.float32)
 
 
@@ -28,13 +29,13 @@ def compose(second: np.ndarray, first: np.ndarray, *, affine: bool = False) -> n
     """
     rows = len(first)
     if second.shape[1] == rows:
-        return np.asarray(second @ first, np.float32)
+        return np.asarray(multiply(second, first), np.float32)
     if second.shape[1] != rows + 1:
         raise InputError(
             f"a transform {list(second.shape)} cannot follow one of {list(first.shape)}: it wants"
             f" {second.shape[1]} values, or one less with an offset; estimate both again"
         )
-    composed = second[:, :rows] @ first
+    composed = multiply(second[:, :rows], first)
     if affine:
         composed[:, -1] += second[:, rows]
     else:

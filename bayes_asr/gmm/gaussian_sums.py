@@ -8,6 +8,7 @@ import numpy as np
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.blocks import gather
 from bayes_asr.gmm.likelihood import PdfFrames, iter_posteriors
+from bayes_asr.gmm.products import multiply
 from bayes_asr.tables.mixtures import Mixtures
 
 BLOCK = 20_000  # frames that are taken together, so that many share a pdf
@@ -65,11 +66,11 @@ class Statistics:
     def _add_part(self, part: PdfFrames, weights: np.ndarray, y: np.ndarray) -> None:
         """Add frames of one pdf: their weights [N], and what is summed with its squares [N, 2D]."""
         share = part.posteriors * weights[:, None]
-        total = share.T @ y
+        total = multiply(share.T, y)
         self.occupancy[part.gaussians] += share.sum(0)
         self.sums[part.gaussians] += total[:, : self.sums.shape[1]]
         self.squares[part.gaussians] += total[:, self.sums.shape[1] :]
-        self.log_likelihood += float(part.log_likelihoods @ weights)
+        self.log_likelihood += float((part.log_likelihoods * weights).sum())
 
     def __add__(self, other: "Statistics") -> "Statistics":
         """Both together (gmm-sum-accs)."""

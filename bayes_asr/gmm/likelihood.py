@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from operator import add
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.errors import InputError
+from bayes_asr.gmm import gmm_library
+from bayes_asr.gmm.products import multiply_in_numpy
 from bayes_asr.tables.mixtures import Mixtures
-
-BLOCK = 512  # frames that are scored together: more take memory and no less time
 
 
 @dataclass(frozen=True)
@@ -30,20 +34,58 @@ def log_likelihoods(
 ) -> np.ndarray:
     """Log-likelihoods float32 [T, P] of frames x [T, D], or [T, N] of the N `pdfs` alone.
 
-    A matrix product, as Kaldi's DiagGmm::LogLikelihoods, then sums over the Gaussians of each
-    pdf. Memory beside the result is that of BLOCK frames. Raises InputError where x has another
-    dimension.
+    As Kaldi's DiagGmm::LogLikelihoods. Raises InputError where x has another dimension.
     """
-    chosen = np.arange(mixtures.num_pdfs) if pdfs is None else np.asarray(pdfs, np.int64)
-    order = np.argsort(-mixtures.sizes[chosen], kind="stable")
-    layers = _layers(mixtures, chosen[order])
-    slopes = _slopes(mixtures, np.concatenate(layers) if layers else order)
     data = _with_squares(mixtures, x)
-    result = np.empty((len(x), len(chosen)), np.float32)
-    for begin in range(0, len(x), BLOCK):
-        scores = slopes @ data[begin : begin + BLOCK].T
-        result[begin : begin + BLOCK, order] = _sum_layers(scores, list(map(len, layers))).T
-    return result
+    if pdfs is None:
+        return score(data, mixtures.first, _slopes(mixtures, slice(None)))
+    chosen = np.asarray(pdfs, np.int64)
+    first = np.concatenate(([0], np.cumsum(mixtures.sizes[chosen])))
+    gaussians = np.arange(first[-1]) + np.repeat(
+        mixtures.first[chosen] - first[:-1], np.diff(first)
+    )
+    return score(data, first, _slopes(mixtures, gaussians))
+
+
+def score(x: np.ndarray, first: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """Log-likelihoods float32 [T, P] of P pdfs, computed in float64, by C++ where that is built.
+
+    x: frames, their squares and a one, float32 [T, K]; pdf p has the Gaussians first[p] to
+    first[p + 1], whose `slopes` [G, K] give the log of weight times density.
+    """
+    if gmm_library.library() is None:
+        return score_in_numpy(x, first, slopes)
+    return gmm_library.score(x, first, slopes)
+
+
+def divide(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log-likelihoods float32 [T] of one pdf, and posteriors float32 [T, G] of its Gaussians.
+
+    x, slopes: as in `score`. Posteriors sum to one over Gaussians.
+    """
+    if gmm_library.library() is None:
+        return divide_in_numpy(x, slopes)
+    posteriors = np.empty((len(x), len(slopes)), np.float32)
+    found = gmm_library.score(x, np.array([0, len(slopes)]), slopes, posteriors)
+    return found[:, 0], posteriors
+
+
+def score_in_numpy(x: np.ndarray, first: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """Do what `score` does, as it is defined."""
+    found = np.empty((len(x), len(first) - 1), np.float32)
+    for pdf, (begin, end) in enumerate(pairwise(first.tolist())):
+        found[:, pdf] = divide_in_numpy(x, slopes[begin:end])[0]
+    return found
+
+
+def divide_in_numpy(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Do what `divide` does, as it is defined."""
+    scores = multiply_in_numpy(slopes, x.T)
+    largest = scores.max(0)
+    terms = elementary.exp(scores - largest)
+    total = reduce(add, terms)  # one after the other, however many frames there are
+    log_likelihoods = largest + elementary.log(total)
+    return log_likelihoods.astype(np.float32), (terms / total).T.astype(np.float32)
 
 
 def iter_posteriors(mixtures: Mixtures, x: np.ndarray, pdfs: np.ndarray) -> Iterator[PdfFrames]:
@@ -65,11 +107,8 @@ def iter_posteriors(mixtures: Mixtures, x: np.ndarray, pdfs: np.ndarray) -> Iter
     for pdf, end, count in zip(found.tolist(), counts.cumsum(), counts, strict=True):
         frames = order[end - count : end]
         gaussians = slice(int(mixtures.first[pdf]), int(mixtures.first[pdf + 1]))
-        scores = _slopes(mixtures, gaussians) @ data[frames].T
-        largest = scores.max(0)
-        np.exp(scores - largest, out=scores)
-        total = scores.sum(0)
-        yield PdfFrames(pdf, gaussians, frames, (scores / total).T, largest + np.log(total))
+        log_likelihoods, posteriors = divide(data[frames], _slopes(mixtures, gaussians))
+        yield PdfFrames(pdf, gaussians, frames, posteriors, log_likelihoods)
 
 
 def _with_squares(mixtures: Mixtures, x: np.ndarray) -> np.ndarray:
@@ -94,26 +133,3 @@ def _slopes(mixtures: Mixtures, gaussians: np.ndarray | slice) -> np.ndarray:
         mixtures.gconsts[gaussians, None],
     )
     return np.concatenate(parts, axis=1)
-
-
-def _layers(mixtures: Mixtures, pdfs: np.ndarray) -> list[np.ndarray]:
-    """The first Gaussian of each pdf, the second of each that has one, and so on.
-
-    The larger mixtures come first, so each layer belongs to the first pdfs of the one before.
-    """
-    sizes, first = mixtures.sizes[pdfs], mixtures.first[pdfs]
-    counts = [int((sizes > layer).sum()) for layer in range(sizes.max(initial=0))]
-    return [first[:count] + layer for layer, count in enumerate(counts)]
-
-
-def _sum_layers(scores: np.ndarray, counts: list[int]) -> np.ndarray:
-    """Log of the sum of exponentials over layers [sum of counts, T]; their memory is used."""
-    layers = np.split(scores, np.cumsum(counts)[:-1]) if counts else [scores]
-    largest = layers[0].copy()
-    for layer in layers[1:]:
-        np.maximum(largest[: len(layer)], layer, out=largest[: len(layer)])
-    total = np.zeros_like(largest)
-    for layer in layers:
-        layer -= largest[: len(layer)]
-        total[: len(layer)] += np.exp(layer, out=layer)
-    return largest + np.log(total)

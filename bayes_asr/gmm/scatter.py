@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from bayes_asr.gmm.products import multiply
+
 CHUNK = 128  # frames whose products lie in the cache together
 
 
@@ -20,7 +22,7 @@ def sum_scatters(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     for begin in range(0, len(x), CHUNK):
         part = x[begin : begin + CHUNK].astype(np.float64)
         products = part[:, rows] * part[:, columns]
-        sums += weights[begin : begin + CHUNK].T.astype(np.float64) @ products
+        sums += multiply(weights[begin : begin + CHUNK].T, products)
     return sums
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.clusterable import merge_clusters, objective, sum_by
+from bayes_asr.gmm.products import multiply
 from bayes_asr.gmm.roots import Root, build_stub
 from bayes_asr.gmm.tree_statistics import TreeStatistics
 from bayes_asr.log import LOGGER
@@ -99,7 +100,7 @@ class _Asker:
         """What each question [Q] gains, float32, of `answers` [Q, V] to the values."""
         distinct, by_value = sum_by(values, self.statistics.sums[rows])
         total = by_value.sum(0)
-        yes = answers[:, distinct] @ by_value
+        yes = multiply(answers[:, distinct], by_value)
         return objective(total - yes) + objective(yes) - objective(total)
 
 

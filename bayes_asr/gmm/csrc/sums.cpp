@@ -1,0 +1,202 @@
+// Products of matrices and log-likelihoods of mixtures, the twin of products.py and likelihood.py.
+//
+// Each sum is made in the order of its terms, and each product and sum is rounded to double, so that
+// vectors of any width give the same bits.  Only sums that stand beside each other share a vector.
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "../../csrc/elementary.h"
+#include "../../csrc/interface.h"
+
+// The same code for several instruction sets, of which that of the processor is taken when the
+// library is loaded.  The tests build it for one of them.
+#ifndef FOR_EVERY_PROCESSOR
+#if defined(__x86_64__) && defined(__gnu_linux__)
+#define FOR_EVERY_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FOR_EVERY_PROCESSOR
+#endif
+#endif
+#define INLINE inline __attribute__((always_inline))
+
+extern "C" {
+
+struct MatrixView {  // as NumPy has it: bytes from row to row and from column to column
+  const char *data;
+  int64_t row, column;
+  int64_t is_single;  // float32, otherwise float64
+};
+DESCRIBE(MatrixView, data, row, column, is_single);
+
+}  // extern "C"
+
+namespace {
+
+constexpr int kLanes = 8;   // sums in a vector
+constexpr int kRows = 6;    // whose vectors of sums are in registers together
+constexpr int kPanels = 4;  // vectors of frames for which a row is read once
+constexpr int64_t kDepth = 256;  // terms of each sum that are in the cache together
+using Vec = double __attribute__((vector_size(kLanes * 8)));
+using Place = double __attribute__((vector_size(kLanes * 8), aligned(8), may_alias));  // of a Vec
+
+INLINE Place *Vectors(std::vector<double> &values) {
+  return reinterpret_cast<Place *>(values.data());
+}
+
+INLINE int64_t RoundUp(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
+
+// sums[r] += row r times the columns of a panel [depth, kLanes], term by term.
+template <int kCount>
+INLINE void Add(int64_t depth, const double *rows, int64_t stride, const Place *panel, Place *sums,
+                int64_t step) {
+  Vec sum[kCount];
+  for (int r = 0; r < kCount; ++r) sum[r] = sums[r * step];
+  for (int64_t k = 0; k < depth; ++k)
+    for (int r = 0; r < kCount; ++r) sum[r] += rows[r * stride + k] * panel[k];
+  for (int r = 0; r < kCount; ++r) sums[r * step] = sum[r];
+}
+
+// The same for any number of rows up to kRows.
+INLINE void AddSome(int64_t count, int64_t depth, const double *rows, int64_t stride,
+                    const Place *panel, Place *sums, int64_t step) {
+  switch (count) {
+    case 1: return Add<1>(depth, rows, stride, panel, sums, step);
+    case 2: return Add<2>(depth, rows, stride, panel, sums, step);
+    case 3: return Add<3>(depth, rows, stride, panel, sums, step);
+    case 4: return Add<4>(depth, rows, stride, panel, sums, step);
+    case 5: return Add<5>(depth, rows, stride, panel, sums, step);
+    default: return Add<kRows>(depth, rows, stride, panel, sums, step);
+  }
+}
+
+template <class Number>
+INLINE double At(const MatrixView &of, int64_t i, int64_t j) {
+  return *reinterpret_cast<const Number *>(of.data + i * of.row + j * of.column);
+}
+
+INLINE double At(const MatrixView &of, int64_t i, int64_t j) {
+  return of.is_single ? At<float>(of, i, j) : At<double>(of, i, j);
+}
+
+FOR_EVERY_PROCESSOR
+void Multiply(int64_t rows, int64_t columns, int64_t depth, const MatrixView &a,
+              const MatrixView &b, double *product) {
+  const int64_t panels = RoundUp(columns, kLanes) / kLanes;
+  std::vector<double> left(rows * kDepth), panel(kDepth * kLanes), sums(rows * panels * kLanes);
+  for (int64_t from = 0; from < depth; from += kDepth) {
+    const int64_t some = depth - from < kDepth ? depth - from : kDepth;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t k = 0; k < some; ++k) left[i * kDepth + k] = At(a, i, from + k);
+    for (int64_t p = 0; p < panels; ++p) {
+      for (int64_t k = 0; k < some; ++k)
+        for (int lane = 0; lane < kLanes; ++lane) {
+          const int64_t j = p * kLanes + lane;
+          panel[k * kLanes + lane] = j < columns ? At(b, from + k, j) : 0;
+        }
+      for (int64_t i = 0; i < rows; i += kRows)
+        AddSome(rows - i, some, &left[i * kDepth], kDepth, Vectors(panel),
+                Vectors(sums) + i * panels + p, panels);
+    }
+  }
+  for (int64_t i = 0; i < rows; ++i)
+    std::memcpy(product + i * columns, &sums[i * panels * kLanes], columns * sizeof(double));
+}
+
+// Terms of a sum of exponentials [count], `step` apart: subtracts the largest and replaces each by
+// its exponential.  Gives their sum and the largest.
+INLINE void Exponentiate(int64_t count, Place *terms, int64_t step, Vec *largest, Vec *total) {
+  Vec most = terms[0], sum{};
+  for (int64_t g = 1; g < count; ++g) most = terms[g * step] > most ? terms[g * step] : most;
+  for (int64_t g = 0; g < count; ++g) sum += terms[g * step] = elementary::Exp(terms[g * step] - most);
+  *largest = most, *total = sum;
+}
+
+// The frames from `frame` in panels [kPanels][depth], those that are not there 0.
+INLINE void Pack(int64_t frame, int64_t frames, int64_t depth, const float *x, Place *panels) {
+  for (int64_t at = 0; at < kPanels * kLanes; ++at)
+    for (int64_t k = 0; k < depth; ++k)
+      panels[at / kLanes * depth + k][at % kLanes] =
+          frame + at < frames ? x[(frame + at) * depth + k] : 0;
+}
+
+FOR_EVERY_PROCESSOR
+void Score(int64_t frames, int64_t depth, const float *x, int64_t pdfs, const int64_t *first,
+           const double *slopes, float *log_likelihoods, float *posteriors) {
+  int64_t most = 0;
+  for (int64_t pdf = 0; pdf < pdfs; ++pdf) most = std::max(most, first[pdf + 1] - first[pdf]);
+  std::vector<double> packed(kPanels * depth * kLanes), terms(most * kPanels * kLanes);
+  Place *panels = Vectors(packed), *scores = Vectors(terms);
+  for (int64_t frame = 0; frame < frames; frame += kPanels * kLanes) {
+    Pack(frame, frames, depth, x, panels);
+    const int64_t there = std::min<int64_t>(kPanels, RoundUp(frames - frame, kLanes) / kLanes);
+    for (int64_t pdf = 0; pdf < pdfs; ++pdf) {
+      const int64_t count = first[pdf + 1] - first[pdf];
+      const double *rows = slopes + first[pdf] * depth;
+      std::fill(terms.begin(), terms.begin() + count * kPanels * kLanes, 0.0);
+      for (int64_t g = 0; g < count; g += kRows)
+        for (int p = 0; p < there; ++p)
+          AddSome(count - g, depth, rows + g * depth, depth, panels + p * depth,
+                  scores + g * kPanels + p, kPanels);
+      for (int p = 0; p < there; ++p) {
+        Vec largest, total;
+        Exponentiate(count, scores + p, kPanels, &largest, &total);
+        const Vec found = largest + elementary::Log(total);
+        for (int lane = 0; lane < kLanes; ++lane) {
+          const int64_t t = frame + p * kLanes + lane;
+          if (t >= frames) break;
+          log_likelihoods[t * pdfs + pdf] = static_cast<float>(found[lane]);
+          if (posteriors == nullptr) continue;
+          for (int64_t g = 0; g < count; ++g)
+            posteriors[t * first[pdfs] + first[pdf] + g] =
+                static_cast<float>(scores[g * kPanels + p][lane] / total[lane]);
+        }
+      }
+    }
+  }
+}
+
+template <class Work>
+int32_t Guarded(Work work) {  // 0, or -1 if memory is short
+  try {
+    work();
+    return 0;
+  } catch (const std::bad_alloc &) {
+    return -1;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+// The product of a [rows, depth] and b [depth, columns].  Returns 0, or -1 if memory is short.
+int32_t gmm_multiply(int64_t rows, int64_t columns, int64_t depth, const MatrixView *a,
+                     const MatrixView *b, double *product) {
+  return Guarded([&] { Multiply(rows, columns, depth, *a, *b, product); });
+}
+
+// x: frames [frames, depth], their squares and a one.  Pdf p has the Gaussians first[p] to
+// first[p + 1], of which `slopes` [Gaussians, depth] gives the log of weight times density.  Writes
+// the log-likelihoods [frames, pdfs] and, unless it is null, the posteriors [frames, Gaussians] of
+// the Gaussians of each pdf.  Returns 0, or -1 if memory is short.
+int32_t gmm_score(int64_t frames, int64_t depth, const float *x, int64_t pdfs,
+                  const int64_t *first, const double *slopes, float *log_likelihoods,
+                  float *posteriors) {
+  return Guarded(
+      [&] { Score(frames, depth, x, pdfs, first, slopes, log_likelihoods, posteriors); });
+}
+
+// What gmm_library.py compares with what it knows.
+const char *gmm_description() {
+  static const std::string text = Interface()
+                                      .Struct<MatrixViewFields>()
+                                      .Function(NAMED(gmm_multiply))
+                                      .Function(NAMED(gmm_score))
+                                      .text();
+  return text.c_str();
+}
+
+}  // extern "C"

@@ -1,0 +1,83 @@
+"""The C++ twin of products and of the likelihoods of mixtures, through ctypes.
+
+`_gmm.so` lies beside this module where a compiler was at hand at installation.
+"""
+
+import ctypes as c
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr import interface
+from bayes_asr.errors import InputError
+
+LIBRARY = Path(__file__).with_name("_gmm.so")
+P = c.c_void_p
+
+
+class MatrixView(c.Structure):
+    """The struct of this name in sums.cpp: a matrix of either precision, in any order."""
+
+    _fields_ = (
+        ("data", P),
+        ("row", c.c_int64),
+        ("column", c.c_int64),
+        ("is_single", c.c_int64),
+    )
+
+    @classmethod
+    def of(cls, x: np.ndarray) -> "MatrixView":
+        """That of x [M, N], float32 or float64."""
+        return cls(x.ctypes.data, *x.strides, x.dtype == np.float32)
+
+
+INTERFACE: tuple[str, interface.Structs, interface.Functions] = (
+    "gmm",
+    (MatrixView,),
+    {
+        "multiply": (c.c_int32, [c.c_int64, c.c_int64, c.c_int64, P, P, P]),
+        "score": (c.c_int32, [c.c_int64, c.c_int64, P, c.c_int64, P, P, P, P]),
+    },
+)
+
+
+@cache
+def library() -> c.CDLL | None:
+    """Load the library; None where `interface` finds a fault in it."""
+    with suppress(InputError):
+        return interface.load(LIBRARY, *INTERFACE)
+    return None
+
+
+def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Do what `products.multiply` does."""
+    (rows, depth), columns = a.shape, b.shape[1]
+    product = np.empty((rows, columns))
+    views = c.byref(MatrixView.of(a)), c.byref(MatrixView.of(b))
+    if _require_library().gmm_multiply(rows, columns, depth, *views, product.ctypes.data):
+        raise MemoryError(f"a product of {rows} x {depth} x {columns} ran out of memory")
+    return product
+
+
+def score(
+    x: np.ndarray, first: np.ndarray, slopes: np.ndarray, posteriors: np.ndarray | None = None
+) -> np.ndarray:
+    """Do what `likelihood.score` does, and fill `posteriors` float32 [T, G]."""
+    x, slopes = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(slopes, np.float64)
+    first = np.ascontiguousarray(first, np.int64)
+    (frames, depth), pdfs = x.shape, len(first) - 1
+    found = np.empty((frames, pdfs), np.float32)
+    given = frames, depth, x.ctypes.data, pdfs, first.ctypes.data, slopes.ctypes.data
+    filled = found.ctypes.data, None if posteriors is None else posteriors.ctypes.data
+    if _require_library().gmm_score(*given, *filled):
+        raise MemoryError(f"the likelihoods of {frames} frames ran out of memory")
+    return found
+
+
+def _require_library() -> c.CDLL:
+    loaded = library()
+    if loaded is None:
+        raise RuntimeError(f"{LIBRARY} is not built")
+    return loaded

@@ -1,0 +1,104 @@
+"""Products and likelihoods in C++ are those of NumPy to the bit, whatever the processor has."""
+
+import ctypes as c
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayes_asr import interface
+from bayes_asr.gmm import gmm_library
+from bayes_asr.gmm.likelihood import divide, divide_in_numpy, score, score_in_numpy
+from bayes_asr.gmm.products import multiply, multiply_in_numpy
+from tests.support.places import ROOT
+
+SETS = ["sse2", "avx2", "avx512f"]  # of instructions
+SIZES = st.integers(0, 40)
+SEEDS = st.integers(0, 2**32 - 1)
+needs_library = pytest.mark.skipif(gmm_library.library() is None, reason="_gmm.so is not built")
+
+
+def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:
+    """NaN is NaN, whatever its sign."""
+    assert a.dtype == b.dtype
+    np.testing.assert_array_equal(a, b)
+    known = ~np.isnan(a)
+    assert np.ascontiguousarray(a)[known].tobytes() == np.ascontiguousarray(b)[known].tobytes()
+
+
+@given(SIZES, st.integers(0, 600), SIZES, SEEDS)
+def test_products_are_those_of_blas(rows: int, depth: int, columns: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(rows, depth)), rng.normal(size=(depth, columns))
+    np.testing.assert_allclose(multiply(a, b), a @ b, rtol=1e-9, atol=1e-9)
+
+
+@needs_library
+@given(SIZES, st.integers(0, 600), SIZES, SEEDS, st.sampled_from(["f4", "f8"]))
+def test_products_are_the_same_bits(
+    rows: int, depth: int, columns: int, seed: int, kind: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(depth, rows)).astype(kind), rng.normal(size=(2 * depth, columns))
+    assert_same_bits(multiply(a.T, b[::2]), multiply_in_numpy(a.T, b[::2]))
+
+
+def test_what_has_no_product_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no product of \[2, 3\] and \[2, 3\]"):
+        multiply(np.ones((2, 3)), np.ones((2, 3)))
+
+
+def example(seed: int, frames: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Frames, first Gaussians, slopes; one frame is infinite and one Gaussian weighs nothing."""
+    rng = np.random.default_rng(seed)
+    first = np.concatenate(([0], np.cumsum(rng.integers(1, 20, 9))))
+    x = rng.normal(size=(frames, 13)).astype(np.float32)
+    slopes = rng.normal(scale=4, size=(first[-1], 13))
+    slopes[1, -1] = -np.inf
+    x[frames // 2, 0] = np.inf
+    x[:, -1] = 1
+    return x, first, slopes
+
+
+@needs_library
+@given(SEEDS, st.integers(1, 100))
+def test_likelihoods_are_the_same_bits(seed: int, frames: int) -> None:
+    x, first, slopes = example(seed, frames)
+    with np.errstate(invalid="ignore"):
+        assert_same_bits(score(x, first, slopes), score_in_numpy(x, first, slopes))
+        for ours, theirs in zip(divide(x, slopes), divide_in_numpy(x, slopes), strict=True):
+            assert_same_bits(ours, theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors have no such sets")
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler c++")
+@pytest.mark.parametrize("instructions", SETS)
+def test_code_for_every_processor_gives_the_same_bits(
+    instructions: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has = Path("/proc/cpuinfo").read_text()
+    if f" {instructions} " not in has.replace("\n", " "):
+        pytest.skip(f"this processor has no {instructions}")
+    built = tmp_path / "_gmm.so"
+    subprocess.run(
+        [
+            *("c++", "-O3", "-std=c++17", "-fPIC", "-shared", "-ffp-contract=off"),
+            *("-DFOR_EVERY_PROCESSOR=", f"-m{instructions}", "-mfma"),
+            *(ROOT / "bayes_asr/gmm/csrc/sums.cpp", "-o", built),
+        ],
+        check=True,
+    )
+    loaded: c.CDLL = interface.load(built, *gmm_library.INTERFACE)
+    monkeypatch.setattr(gmm_library, "library", lambda: loaded)
+    x, first, slopes = example(3, 77)
+    a = np.random.default_rng(4).normal(size=(21, 700))
+    with np.errstate(invalid="ignore"):
+        assert_same_bits(score(x, first, slopes), score_in_numpy(x, first, slopes))
+        assert_same_bits(divide(x, slopes)[1], divide_in_numpy(x, slopes)[1])
+    assert_same_bits(multiply(a, a.T), multiply_in_numpy(a, a.T))
