@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
+from bayes_asr import elementary
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.affine import identity
+from bayes_asr.gmm.linear_algebra import dot, invert, log_determinant, replace_row
 from bayes_asr.gmm.occupation import Occupation, PdfWeights, iter_blocks
+from bayes_asr.gmm.products import multiply
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.tables.mixtures import Mixtures
 
@@ -56,7 +59,7 @@ class FmllrStatistics:
         occupied = scipy.sparse.csr_array((posteriors, (where, occupation.gaussians)), shape)
         extended = np.column_stack((x[frames].astype(np.float64), np.ones(len(frames))))
         self.count += posteriors.sum()
-        self.linear += (occupied @ mixtures.means_inverse_variances).T @ extended
+        self.linear += multiply((occupied @ mixtures.means_inverse_variances).T, extended)
         self.quadratic += sum_scatters(occupied @ mixtures.inverse_variances, extended)
 
     def __add__(self, other: "FmllrStatistics") -> "FmllrStatistics":
@@ -72,10 +75,9 @@ def evaluate_fmllr(statistics: FmllrStatistics, transform: np.ndarray) -> float:
     """
     dim = statistics.dim
     scatters = unpack(statistics.quadratic, dim + 1)
-    quadratic = np.einsum("ij,ijk,ik", transform, scatters, transform, optimize=True)
-    log_det = np.linalg.slogdet(transform[:, :dim])[1]
+    quadratic = dot(dot(scatters, transform[:, None]), transform).sum()
     linear = (transform * statistics.linear).sum()
-    return float(statistics.count * log_det + linear - quadratic / 2)
+    return float(statistics.count * log_determinant(transform[:, :dim]) + linear - quadratic / 2)
 
 
 def estimate_fmllr(
@@ -87,25 +89,28 @@ def estimate_fmllr(
     were counted, and where nothing is gained. InputError where frames are too much alike.
     """
     dim, count, linear = statistics.dim, statistics.count, statistics.linear
-    if count <= min_count:
+    if np.float32(count) <= min_count:  # it is a sum of float32 posteriors
         return identity(dim)
-    scatters = unpack(statistics.quadratic, dim + 1)
-    if not (np.linalg.matrix_rank(scatters) == dim + 1).all():
+    try:
+        inverses = invert(unpack(statistics.quadratic, dim + 1))
+    except np.linalg.LinAlgError:
         raise InputError(
             f"{count:g} frames of speech do not vary in all of {dim} dimensions, so that fMLLR has"
             f" no answer; ask for more than {min_count:g} frames"
-        )
-    inverses = np.linalg.inv(scatters)
-    offsets = np.einsum("ijk,ik->ij", inverses, linear)
-    units, transform = np.eye(dim), np.eye(dim, dim + 1)
+        ) from None
+    offsets = dot(inverses, linear[:, None])
+    transform = np.eye(dim, dim + 1)
     for _ in range(iterations):
+        inverse = invert(transform[:, :dim])
         for row in range(dim):
-            cofactors = np.linalg.solve(transform[:, :dim], units[row])
-            direction = inverses[row, :, :dim] @ cofactors
+            cofactors = inverse[:, row]
+            direction = dot(inverses[row, :, :dim], cofactors)
             step = _best_step(
-                float(direction[:dim] @ cofactors), float(direction @ linear[row]), count
+                float(dot(direction[:dim], cofactors)), float(dot(direction, linear[row])), count
             )
-            transform[row] = offsets[row] + step * direction
+            best = offsets[row] + step * direction
+            replace_row(inverse, row, (best - transform[row])[:dim])
+            transform[row] = best
     gain = evaluate_fmllr(statistics, transform) - evaluate_fmllr(statistics, identity(dim))
     return transform.astype(np.float32) if gain >= 0 else identity(dim)
 
@@ -141,5 +146,5 @@ def _best_step(e1: float, e2: float, count: float) -> float:
     root = math.sqrt(e2 * e2 + 4 * e1 * count)
     return max(
         ((sign * root - e2) / (2 * e1) for sign in (1, -1)),
-        key=lambda alpha: count * math.log(abs(alpha * e1 + e2)) - alpha * alpha * e1 / 2,
+        key=lambda alpha: count * elementary.log(abs(alpha * e1 + e2)) - alpha * alpha * e1 / 2,
     )

@@ -6,11 +6,12 @@ As Kaldi's acc-lda and est-lda (transform/lda-estimate.cc).
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse
 
 from bayes_asr.errors import InputError
+from bayes_asr.gmm.linear_algebra import cholesky, eigh, solve_lower
 from bayes_asr.gmm.occupation import PdfWeights
+from bayes_asr.gmm.products import multiply
 
 SMOOTHING = 1e-3  # of the mean variance within classes, where these are singular
 
@@ -35,7 +36,7 @@ class LdaStatistics:
         by_class = scipy.sparse.csr_array((w, (pdfs.pdfs, np.arange(len(w)))), shape)
         self.counts += by_class.sum(1)
         self.sums += by_class @ y
-        self.squares += y.T @ (w[:, None] * y)
+        self.squares += multiply(y.T, w[:, None] * y)
 
     def __add__(self, other: "LdaStatistics") -> "LdaStatistics":
         return LdaStatistics(
@@ -48,7 +49,7 @@ class LdaStatistics:
         seen = self.counts > 0
         means = self.sums[seen] / self.counts[seen, None]
         mean = self.sums.sum(0) / total
-        between = (means.T * (self.counts[seen] / total)) @ means - np.outer(mean, mean)
+        between = multiply(means.T * (self.counts[seen] / total), means) - np.outer(mean, mean)
         return self.squares / total - np.outer(mean, mean) - between, between
 
 
@@ -69,11 +70,12 @@ def estimate_lda(statistics: LdaStatistics, dim: int) -> tuple[np.ndarray, np.nd
         raise InputError("no frame of speech is left for LDA; align more of the data")
     within, between = statistics.covariances()
     try:
-        _, vectors = scipy.linalg.eigh(between, within)
+        lower = cholesky(within)
     except np.linalg.LinAlgError:
-        smoothed = within + SMOOTHING * np.trace(within) / size * np.eye(size)
-        _, vectors = scipy.linalg.eigh(between, smoothed)
-    full = vectors.T[::-1]
+        lower = cholesky(within + SMOOTHING * np.trace(within) / size * np.eye(size))
+    whitening = solve_lower(lower, np.eye(size))
+    _, vectors = eigh(multiply(multiply(whitening, between), whitening.T))
+    full = multiply(vectors.T[::-1], whitening)
     largest = np.take_along_axis(full, np.abs(full).argmax(1, keepdims=True), axis=1)
     full = np.asarray(full * np.sign(largest), np.float32)
     return full[:dim], full

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bayes_asr.errors import InputError
+from bayes_asr.gmm.linear_algebra import dot, invert, log_determinant, replace_row
 from bayes_asr.gmm.occupation import PRUNING, Occupation, PdfWeights, iter_blocks
+from bayes_asr.gmm.products import multiply
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.tables.mixtures import Mixtures
@@ -73,10 +75,9 @@ def evaluate_mllt(statistics: MlltStatistics, matrix: np.ndarray) -> float:
 
     It has no terms that are constant for all transforms.
     """
-    quadratic = np.einsum(
-        "ij,ijk,ik", matrix, unpack(statistics.scatters, statistics.dim), matrix, optimize=True
-    )
-    return float(statistics.count * np.linalg.slogdet(matrix)[1] - quadratic / 2)
+    scatters = unpack(statistics.scatters, statistics.dim)
+    quadratic = dot(dot(scatters, matrix[:, None]), matrix).sum()
+    return float(statistics.count * log_determinant(matrix) - quadratic / 2)
 
 
 def estimate_mllt(statistics: MlltStatistics) -> np.ndarray:
@@ -86,23 +87,26 @@ def estimate_mllt(statistics: MlltStatistics) -> np.ndarray:
     are too few frames to tell.
     """
     dim, count = statistics.dim, statistics.count
-    scatters = unpack(statistics.scatters, dim)
-    if count <= 2 * dim or not (np.linalg.matrix_rank(scatters) == dim).all():
-        raise InputError(
-            f"MLLT of {dim} dimensions has only {count:g} frames of speech; align more of the data"
-        )
-    inverses = np.linalg.inv(scatters)
+    few = f"MLLT of {dim} dimensions has only {count:g} frames of speech; align more of the data"
+    if count <= 2 * dim:
+        raise InputError(few)
+    try:
+        inverses = invert(unpack(statistics.scatters, dim))
+    except np.linalg.LinAlgError:
+        raise InputError(few) from None
     matrix = np.eye(dim)
     for _ in range(ITERATIONS):
-        for row, inverse in enumerate(inverses):
-            cofactors = np.linalg.solve(matrix, np.eye(dim)[row])
-            direction = inverse @ cofactors
-            matrix[row] = direction * np.sqrt(count / (cofactors @ direction))
+        inverse = invert(matrix)
+        for row in range(dim):
+            cofactors = inverse[:, row]
+            direction = dot(inverses[row], cofactors)
+            best = direction * np.sqrt(count / dot(cofactors, direction))
+            replace_row(inverse, row, best - matrix[row])
+            matrix[row] = best
     return matrix.astype(np.float32)
 
 
 def transform_means(mixtures: Mixtures, matrix: np.ndarray) -> Mixtures:
     """The same mixtures with their means mapped by `matrix` [D, D], as gmm-transform-means."""
-    inverse = mixtures.inverse_variances
-    means = mixtures.means_inverse_variances / inverse @ matrix.T
-    return replace(mixtures, means_inverse_variances=means * inverse)
+    means = multiply(mixtures.means, matrix.T).astype(np.float32)
+    return replace(mixtures, means_inverse_variances=means * mixtures.inverse_variances)

@@ -1,0 +1,129 @@
+"""Inverses, determinants and eigenvectors of small matrices, to the same bits on every processor.
+
+LAPACK works in blocks that depend on the processor. Here a matrix is eliminated row by row, and
+rotated by pairs of rows, with sums, products, quotients and roots of single elements alone.
+"""
+
+import numpy as np
+
+from bayes_asr import elementary
+
+EPSILON = float(np.finfo(np.float64).eps)
+SWEEPS = 40  # of rotations; some ten are enough
+
+
+def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The sums [...] over the last axis of products."""
+    return np.asarray((a * b).sum(-1))
+
+
+def invert(matrices: np.ndarray) -> np.ndarray:
+    """The inverses float64 [..., D, D]; LinAlgError where one of the matrices has none."""
+    size = matrices.shape[-1]
+    beside = np.broadcast_to(np.eye(size), matrices.shape)
+    work = np.concatenate((matrices, beside), -1).reshape(-1, size, 2 * size)
+    pivots = np.abs(_eliminate(work))
+    largest = np.abs(matrices).reshape(-1, size * size).max(1)
+    if not (pivots > size * EPSILON * largest[:, None]).all():
+        raise np.linalg.LinAlgError("singular matrix")
+    return work[..., size:].reshape(matrices.shape).copy()
+
+
+def log_determinant(matrix: np.ndarray) -> float:
+    """The logarithm of the absolute determinant of a matrix [D, D]."""
+    pivots = _eliminate(np.array(matrix, np.float64)[None])
+    return float(elementary.log(np.abs(pivots)).sum())
+
+
+def replace_row(inverse: np.ndarray, row: int, change: np.ndarray) -> None:
+    """Change an inverse [D, D] in place, as `change` [D] was added to a row of the matrix.
+
+    The formula of J. Sherman and W. J. Morrison, 1950.
+    """
+    column = inverse[:, row].copy()
+    moved = (change[:, None] * inverse).sum(0)
+    inverse -= column[:, None] * (moved / (1 + moved[row]))
+
+
+def cholesky(matrix: np.ndarray) -> np.ndarray:
+    """The lower triangle L float64 [D, D] with L L' = matrix; LinAlgError if it is not positive."""
+    rest, lower = np.array(matrix, np.float64), np.zeros(matrix.shape)
+    for i in range(len(rest)):
+        if not rest[i, i] > 0:
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+        lower[i:, i] = rest[i:, i] / np.sqrt(rest[i, i])
+        rest[i:, i:] -= lower[i:, i, None] * lower[i:, i]
+    return lower
+
+
+def solve_lower(lower: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The X float64 [D, N] with L X = b, for a lower triangle [D, D]."""
+    x = np.array(b, np.float64)
+    for i in range(len(x)):
+        x[i] /= lower[i, i]
+        x[i + 1 :] -= lower[i + 1 :, i, None] * x[i]
+    return x
+
+
+def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The eigenvalues [D] of a symmetric matrix, rising, and in columns its eigenvectors [D, D].
+
+    Jacobi's rotations, of D / 2 disjoint pairs of rows and columns at once; in each sweep every
+    pair has its turn. G. H. Golub and C. F. Van Loan, "Matrix computations", section 8.5.
+    """
+    size = len(matrix)
+    rest, vectors = np.array(matrix, np.float64), np.eye(size)
+    for _ in range(SWEEPS):
+        diagonal = np.diag(np.diag(rest))
+        if np.abs(rest - diagonal).max(initial=0) <= size * EPSILON * np.abs(diagonal).max():
+            break
+        for one, other in _pair_up(size):
+            cosine, sine = _rotation(rest[one, one], rest[one, other], rest[other, other])
+            for rows in (rest, rest.T, vectors.T):
+                first, second = rows[one], rows[other]
+                rows[one] = cosine * first - sine * second
+                rows[other] = sine * first + cosine * second
+    values = np.diag(rest)
+    order = np.argsort(values, kind="stable")
+    return values[order], vectors[:, order]
+
+
+def _eliminate(work: np.ndarray) -> np.ndarray:
+    """Make [B, D, W] start with the unit matrix [B, D, D], in place; the pivots [B, D].
+
+    Gauss and Jordan's elimination, the largest element of a column as the pivot.
+    """
+    every, size = np.arange(len(work)), work.shape[1]
+    pivots = np.empty((len(work), size))
+    for i in range(size):
+        chosen = i + np.abs(work[:, i:, i]).argmax(1)
+        work[every, i], work[every, chosen] = work[every, chosen], work[every, i]
+        pivots[:, i] = work[:, i, i]
+        with np.errstate(all="ignore"):  # of a matrix that has no inverse
+            work[:, i] /= pivots[:, i, None]
+            factors = work[:, :, i].copy()
+            factors[:, i] = 0
+            work -= factors[:, :, None] * work[:, None, i]
+    return pivots
+
+
+def _pair_up(size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rounds of disjoint pairs, so that each of `size` meets each other once."""
+    seats = np.arange(size + size % 2)  # the last one of an odd number meets nobody
+    rounds = []
+    for _ in range(len(seats) - 1):
+        pairs = np.sort(np.stack((seats[: len(seats) // 2], seats[::-1][: len(seats) // 2])), 0)
+        one, other = pairs[:, pairs[1] < size]
+        rounds.append((one, other))
+        seats = np.concatenate((seats[:1], np.roll(seats[1:], 1)))
+    return rounds
+
+
+def _rotation(a: np.ndarray, b: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines [N, 1] of the smaller rotations that make [[a, b], [b, d]] diagonal."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = (d - a) / (2 * b)
+        tangent = np.where(ratio < 0, -1.0, 1.0) / (np.abs(ratio) + np.sqrt(ratio * ratio + 1))
+    tangent = np.where(b == 0, 0.0, tangent)
+    cosine = 1 / np.sqrt(tangent * tangent + 1)
+    return cosine[:, None], (tangent * cosine)[:, None]
