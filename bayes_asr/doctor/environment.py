@@ -14,6 +14,7 @@ from bayes_asr.decode.kaldi import PROGRAMS
 from bayes_asr.doctor.check import LEAST_FREE, Check
 from bayes_asr.doctor.extras import EXTRAS, find_missing
 from bayes_asr.errors import InputError
+from bayes_asr.gmm import gmm_library as gmm
 from bayes_asr.interface import fault
 from bayes_asr.lattices import native as lattices
 from bayes_asr.nn.kernels import library as recurrence
@@ -21,6 +22,7 @@ from bayes_asr.programs import explain_failure, find_nist_program, find_program
 
 LIBRARIES = (
     ("native decoder", decoder, "decoding takes about 15 times as long"),
+    ("native GMMs", gmm, "GMMs take about 20 times as long"),
     ("native lattices", lattices, "sums over lattices take about 5 times as long"),
 )
 COMPILERS = (os.environ.get("CXX", "c++"), "g++", "clang++")

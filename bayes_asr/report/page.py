@@ -75,7 +75,7 @@ TESTS = (
     "per cent of the best) with a probability of 80 %, after that correction. The last columns are "
     "the standard deviations over seeds of both systems, and the interval over seeds and speech."
 )
-MADE_BY = ("bayes_asr", "python", "torch", "numpy", "device", "threads", "kernels")
+MADE_BY = ("bayes_asr", "python", "torch", "numpy", "blas", "device", "threads", "kernels")
 """What the page says of each run, out of its env.json."""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_info
 
 from bayes_asr.catalogue import SCHEDULES
 from bayes_asr.config import Config, differences
@@ -157,6 +158,7 @@ def versions(device: torch.device, precision: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": str(torch.__version__),  # a class of its own, which checkpoints refuse
         "numpy": np.__version__,
+        "blas": name_blas(),
         "machine": platform.machine(),
         "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
         "threads": torch.get_num_threads(),
@@ -164,6 +166,13 @@ def versions(device: torch.device, precision: str) -> dict[str, Any]:
         "kernels": library.path(),
         "precision": precision,
     }
+
+
+def name_blas() -> str:
+    """The linear algebra that NumPy and SciPy have loaded, with its code for this processor."""
+    loaded = (library for library in threadpool_info() if library["user_api"] == "blas")
+    names = {f"{one['internal_api']} {one.get('architecture', '')}".strip() for one in loaded}
+    return ", ".join(sorted(names)) or "none"
 
 
 def compare_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:

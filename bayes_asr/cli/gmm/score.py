@@ -14,6 +14,7 @@ from bayes_asr.decode.search_record import SEARCH, Record, read_record
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.runs.configuration import CONFIG
+from bayes_asr.runs.record import name_blas
 from bayes_asr.score.sweeps import find_hypotheses
 
 MADE_BY = ("parameters", "gaussians", "frontend")  # what gmm decode notes of the model
@@ -38,8 +39,13 @@ def run(args: argparse.Namespace) -> None:
     if record is None or not set(MADE_BY) < set(record):
         raise InputError(f"{decoded}: nothing that bayes-asr gmm decode wrote; decode dev first")
     load(args.config, [*args.set, *list_settings(decoded, record)]).save(args.run / CONFIG)
-    versions = {"bayes_asr": __version__, "python": platform.python_version()}
-    environment = {name: record[name] for name in MADE_BY} | versions | {"numpy": np.__version__}
+    versions = {
+        "bayes_asr": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "blas": name_blas(),
+    }
+    environment = {name: record[name] for name in MADE_BY} | versions
     with replacing(args.run / "env.json") as temporary:
         temporary.write_text(json.dumps(environment, indent=1) + "\n", encoding="utf-8")
     score.run(args)

@@ -1,0 +1,54 @@
+"""Rooms whose results are the same on every processor leave nothing to a library that chooses.
+
+A BLAS, LAPACK, NumPy's exponentials and the C library's take another code on another processor, and
+round otherwise. `elementary`, `gmm/products.py` and `gmm/linear_algebra.py` stand for them.
+"""
+
+import ast
+
+import pytest
+
+from tests.house.test_architecture import modules, room
+
+ROOMS = {"elementary", "tables", "sound", "features", "graph", "gmm"}
+CHOOSING = {
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "logaddexp", "power", "pow"),
+    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "arctan2", "atan2", "hypot", "cbrt"),
+    *("dot", "vdot", "inner", "matmul", "tensordot", "einsum", "convolve", "corrcoef", "cov"),
+}
+PRODUCTS = {  # by what else than a BLAS
+    "gmm.randomness": "of whole numbers",
+    "gmm.fmllr": "of a sparse matrix, row by row",
+    "gmm.lda": "of a sparse matrix, row by row",
+}
+ALLOWED = {
+    ("elementary", "math.log"),  # of 2
+    ("features.front_end", "np.convolve"),  # of the weights of deltas, which are exact
+}
+
+
+@pytest.mark.parametrize("name", sorted(name for name in modules() if room(name) in ROOMS))
+def test_arithmetic_is_that_of_every_processor(name: str) -> None:
+    for node in ast.walk(modules()[name]):
+        if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
+            assert name in PRODUCTS, f"line {node.lineno}: take gmm.products.multiply"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            called = ast.unparse(node)
+            library = called.split(".")[0] in {"np", "math", "scipy"}
+            if library and node.attr in CHOOSING and (name, called) not in ALLOWED:
+                pytest.fail(
+                    f"line {node.lineno}: {called} depends on the processor; see elementary"
+                )
+            assert not called.startswith(("scipy.linalg.", "np.fft.")), f"line {node.lineno}"
+            if called.startswith("np.linalg."):
+                assert node.attr == "LinAlgError", f"line {node.lineno}: see gmm.linear_algebra"
+
+
+def test_every_exception_is_needed() -> None:
+    for name in PRODUCTS:
+        nodes = ast.walk(modules()[name])
+        assert any(
+            isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) for node in nodes
+        )
+    for name, called in ALLOWED:
+        assert called in ast.unparse(modules()[name])
