@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.errors import InputError
 from bayes_asr.graph.transducers import sources
 from bayes_asr.tables.fst import Fst
@@ -48,7 +49,7 @@ class DenominatorGraph:
                 " take the graph of this model"
             )
         source = sources(fst).astype(np.int32)
-        prob, ends = (np.exp(-costs.astype(np.float64)) for costs in (fst.weight, fst.final))
+        prob, ends = (elementary.exp(-costs) for costs in (fst.weight, fst.final))
         states = len(fst.final)
         initial = _average_occupancy(fst.start, source, fst.nextstate, prob, ends)
         if not (initial > 0).all():

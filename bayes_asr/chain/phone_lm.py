@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.errors import InputError
 from bayes_asr.graph.transducers import PhoneArc, Sayings
 
@@ -119,7 +120,7 @@ class _Estimator:
         for state, number in enumerate(left):
             history = self.histories[number]
             for phone, count in sorted(history.counts.items()):
-                cost = -float(np.log(count / history.total))
+                cost = -float(elementary.log(count / history.total))
                 if phone == END:
                     final[state] = cost
                 else:
@@ -191,4 +192,4 @@ class _Estimator:
 def _log_likelihood(counts: Counter[int]) -> np.float32:
     """Of what follows a history, by its own shares; summed in the order of phones."""
     ordered = np.array([counts[phone] for phone in sorted(counts)], float)
-    return np.float32(np.cumsum(np.log(ordered / ordered.sum()) * ordered)[-1])
+    return np.float32(np.cumsum(elementary.log(ordered / ordered.sum()) * ordered)[-1])

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.graph.transducers import sources
 from bayes_asr.log import LOGGER
 from bayes_asr.tables.fst import Fst
@@ -25,20 +26,20 @@ def push(fst: Fst) -> Fst:
     where ends lead to the start.
     """
     source, target = sources(fst), fst.nextstate
-    prob, ends = (np.exp(-costs.astype(np.float64)) for costs in (fst.weight, fst.final))
+    prob, ends = (elementary.exp(-costs) for costs in (fst.weight, fst.final))
     worth = np.full(fst.num_states, 1 / np.sqrt(fst.num_states))
     for step in range(LONGEST):
         leaving = np.bincount(source, prob * worth[target], fst.num_states)
         leaving += ends * worth[fst.start]
         if step % BETWEEN == 1 and step > 1:
             sums = leaving / worth
-            if np.log(sums.max() / sums.min()) <= PRECISION:
+            if elementary.log(sums.max() / sums.min()) <= PRECISION:
                 break
         worth = leaving + INERTIA * worth
-        worth /= np.sqrt(worth @ worth)
+        worth /= np.sqrt((worth * worth).sum())
     else:
         LOGGER.warning("pushing of %d states has not converged", fst.num_states)
-    height = -np.log(worth)
+    height = -elementary.log(worth)
     weight = fst.weight + height[target] - height[source]
     final = fst.final + height[fst.start] - height
     return replace(fst, weight=weight.astype(np.float32), final=final.astype(np.float32))

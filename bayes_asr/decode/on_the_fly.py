@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.decode import compiled
 from bayes_asr.decode.loading import select_arcs
 from bayes_asr.decode.search_graph import Arcs, Grammar, Network, has_cycle
@@ -140,14 +141,14 @@ def look_ahead(fst: Fst, order: np.ndarray, backoff: int) -> tuple[np.ndarray, n
 
     That of a backoff is its own, times the sum over words and end of the state that it leads to.
     """
-    rows, chance = sources(fst)[order], np.exp(-fst.weight[order].astype(np.float64))
+    rows, chance = sources(fst)[order], elementary.exp(-fst.weight[order])
     backs_off = fst.ilabel[order] == backoff
-    total = np.exp(-fst.final.astype(np.float64))
+    total = elementary.exp(-fst.final)
     np.add.at(total, rows[~backs_off], chance[~backs_off])
     chance[backs_off] *= total[fst.nextstate[order][backs_off]]
     np.add.at(total, rows[backs_off], chance[backs_off])
     least = np.finfo(np.float64).tiny  # the logarithm of 0 would be that of a dead end
-    return chance, -np.log(np.maximum(total, least)).astype(np.float32)
+    return chance, -elementary.log(np.maximum(total, least)).astype(np.float32)
 
 
 def find_everything(found: dict[str, np.ndarray], labels: int) -> int:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there
@@ -74,8 +73,9 @@ def deltas(matrix: np.ndarray, order: int) -> np.ndarray:
     parts = [matrix]
     for weights in regression_weights(order):
         reach = len(weights) // 2
-        padded = np.pad(matrix, ((reach, reach), (0, 0)), mode="edge")
-        parts.append(sliding_window_view(padded, len(weights), axis=0) @ weights)
+        padded = np.pad(matrix.astype(np.float64), ((reach, reach), (0, 0)), mode="edge")
+        shifted = (padded[lag : lag + len(matrix)] for lag in range(len(weights)))
+        parts.append(np.sum([w * x for w, x in zip(weights, shifted, strict=True)], axis=0))
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.tables.mixtures import Mixtures
 
@@ -38,7 +39,7 @@ def choose_sizes(
     """
     frames = np.asarray(occupancies, np.float32)
     queue: list[_Queued] = []
-    for pdf, share in enumerate((frames.astype(np.float64) ** power).astype(np.float32).tolist()):
+    for pdf, share in enumerate(elementary.power(frames, power).astype(np.float32).tolist()):
         heapq.heappush(queue, _Queued(pdf, 1, share))
     total = len(queue)
     while total < target and queue[0].occupancy:
@@ -149,12 +150,12 @@ def _merge(mixture: Mixtures, size: int) -> Mixtures:
 
 def _closest(weights: np.ndarray, means: np.ndarray, squares: np.ndarray) -> tuple[int, int]:
     """The pair (later, earlier) of Gaussians whose merger changes the likelihood least."""
-    logdet = -0.5 * np.log(squares - means**2).sum(1)
+    logdet = -0.5 * elementary.log(squares - means**2).sum(1)
     later, earlier = np.tril_indices(len(weights), -1)
     share = (weights[later] / (weights[later] + weights[earlier]))[:, None]
     mean = share * means[later] + (1 - share) * means[earlier]
     square = share * squares[later] + (1 - share) * squares[earlier]
-    change = (weights[later] + weights[earlier]) * -0.5 * np.log(square - mean**2).sum(1)
+    change = (weights[later] + weights[earlier]) * -0.5 * elementary.log(square - mean**2).sum(1)
     change -= (weights * logdet)[later] + (weights * logdet)[earlier]
     best = int(change.argmax())
     return int(later[best]), int(earlier[best])

@@ -8,6 +8,8 @@ from functools import cache
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from bayes_asr import elementary
+
 LARGEST = 2**31 - 1  # RAND_MAX
 DEGREE, LAG = 31, 3  # x**31 + x**3 + 1, the trinomial of the additive feedback
 DISCARDED = 310  # outputs that srandom throws away
@@ -49,9 +51,9 @@ class Random:
         Each takes two numbers; the radius comes of the first.
         """
         first, second = self.uniform(2 * count).reshape(count, 2).T
-        log = np.log(first.astype(np.float64)).astype(np.float32)
+        log = elementary.log(first).astype(np.float32)
         angle = (2 * np.pi * second.astype(np.float64)).astype(np.float32)
-        return np.sqrt(-2 * log) * np.cos(angle.astype(np.float64)).astype(np.float32)
+        return np.sqrt(-2 * log) * elementary.cos(angle).astype(np.float32)
 
 
 @cache

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.graph.transition_index import index_transitions
 from bayes_asr.tables.mdl import TransitionModel
 
@@ -38,8 +39,7 @@ def update_transitions(
     updated = (totals >= min_count) & (there.sum(1) > 1)
     probs = _floor(table[updated] / totals[updated, None], there[updated], floor)
     logs = np.zeros(table.shape, np.float32)
-    with np.errstate(divide="ignore"):
-        logs[updated] = np.log(probs.astype(np.float64))
+    logs[updated] = elementary.log(probs)
     log_prob = model.log_prob.copy()
     log_prob[1:] = np.where(updated[state], logs[state, place], log_prob[1:])
     return replace(model, log_prob=log_prob)

@@ -1,10 +1,10 @@
 """HMMs as transducers: H, from transition-ids to phones in context, and self-loops."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.graph.transducers import Arc, build_fst, sort_arcs, sources
 from bayes_asr.graph.transition_index import (
     Transitions,
@@ -64,9 +64,10 @@ def iter_hmm_arcs(
         for tid, (target, probability) in enumerate(state.transitions, first):
             if target == number:
                 continue
-            log_prob = math.log(probability)
             if emits:
                 log_prob = float(model.log_prob[tid] - transitions.leave[transitions.state[tid]])
+            else:
+                log_prob = float(elementary.log(probability))
             yield states + number, tid if emits else 0, 0, -scale * log_prob, states + target
 
 

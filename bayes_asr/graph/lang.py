@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, read_text
 from bayes_asr.graph.lexicon import Pronunciation, mark_positions, read_lexicon
@@ -72,7 +73,7 @@ def _read_pause(path: Path) -> float:
     words = np.bincount(sources(fst)[fst.olabel > 0], minlength=fst.num_states)
     first = slice(*fst.offsets[fst.start : fst.start + 2])
     pauses = (fst.ilabel[first] == 0) & (words[fst.nextstate[first]] == 0)
-    return float(np.exp(-fst.weight[first][pauses]).sum())
+    return float(elementary.exp(-fst.weight[first][pauses]).astype(np.float32).sum())
 
 
 def read_silence_ids(folder: Path) -> tuple[int, ...]:

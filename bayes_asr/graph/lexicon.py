@@ -1,11 +1,11 @@
 """Pronunciations, and the transducer L from phones to words (Kaldi's prepare_lang.sh)."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bayes_asr import elementary
 from bayes_asr.errors import InputError
 from bayes_asr.graph.symbols import BACKOFF, END, EPSILON, START
 from bayes_asr.graph.transducers import Arc, build_fst
@@ -113,7 +113,7 @@ def build_lexicon_fst(
     arcs: list[Arc] = []
     endings: list[tuple[int, float]]
     if silence:
-        skip, take = -math.log(1.0 - silence_probability), -math.log(silence_probability)
+        skip, take = (-elementary.log([1.0 - silence_probability, silence_probability])).tolist()
         endings = [(loop, skip), (pause, take)]
         arcs += [(start, 0, 0, skip, loop), (start, 0, 0, take, pause)]
         states = _append_path(arcs, pause, [phones[p] for p in silence], 0, 0.0, [(loop, 0.0)], 3)
@@ -121,9 +121,9 @@ def build_lexicon_fst(
         start = loop = 0
         endings = [(loop, 0.0)]
         states = 1
-    for entry in lexicon:
+    costs = -elementary.log([entry.probability for entry in lexicon])
+    for entry, cost in zip(lexicon, costs.tolist(), strict=True):
         labels = [phones[phone] for phone in entry.phones]
-        cost = -math.log(entry.probability)
         states = _append_path(arcs, loop, labels, words[entry.word], cost, endings, states)
     speaking = {source for source, _, word, _, _ in arcs if word} | {loop} if backoff else set()
     arcs += [(state, phones[BACKOFF], words[BACKOFF], 0.0, state) for state in sorted(speaking)]

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from bayes_asr import elementary
 from bayes_asr.errors import InputError
 from bayes_asr.files import replacing
 from bayes_asr.graph.symbols import BACKOFF, END, EPSILON, START
@@ -17,6 +20,7 @@ from bayes_asr.tables.fst import Fst
 
 LOG = logging.getLogger(__name__)
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+LN_10 = 2.302585092994046
 UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts
 LARGEST = 1000  # log10 of a probability or a backoff weight; determinization would not end
 LEAST_ONCE = 0.001  # n-grams seen once: without any the discount would be 0, and its logarithm
@@ -72,8 +76,8 @@ def estimate_witten_bell(
             lower = prob[(*history[1:], word)] if history else 1.0 / len(words)
             prob[*history, word] = (seen.get(word, 0) + types * lower) / (total + types)
         if history:
-            backoff[history] = math.log(types / (total + types))
-    return NgramModel(order, {ngram: math.log(p) for ngram, p in prob.items()}, backoff)
+            backoff[history] = types / (total + types)
+    return NgramModel(order, _take_logs(prob), _take_logs(backoff))
 
 
 def estimate_kneser_ney(
@@ -109,10 +113,16 @@ def estimate_kneser_ney(
         if history:
             unseen = 1.0 - sum(prob[*history[1:], word] for word in seen)
             weight = left if interpolated or unseen < ALL_SEEN else left / unseen
-            backoff[history] = math.log(weight)
-    unlikely = UNSEEN_START * math.log(10)  # as Kaldi has it where the discount is the whole count
-    log_prob = {ngram: math.log(p) if p else unlikely for ngram, p in prob.items()}
-    return NgramModel(order, log_prob, backoff)
+            backoff[history] = weight
+    unlikely = UNSEEN_START * LN_10  # as Kaldi has it where the discount is the whole count
+    return NgramModel(order, _take_logs(prob, of_zero=unlikely), _take_logs(backoff))
+
+
+def _take_logs(values: Mapping[Ngram, float], of_zero: float = -math.inf) -> dict[Ngram, float]:
+    """The logarithm of each value; `of_zero`: that of 0."""
+    numbers = np.array([*values.values()], float)
+    logs = np.where(numbers == 0, of_zero, elementary.log(numbers))
+    return dict(zip(values, logs.tolist(), strict=True))
 
 
 def _count_ngrams(sentences: Iterable[Sequence[str]], order: int) -> Counter[Ngram]:
@@ -144,10 +154,10 @@ def write_arpa(model: NgramModel, path: Path) -> None:
         for n, ngrams in enumerate(orders, 1):
             print(f"\n\\{n}-grams:", file=file)
             for ngram in sorted(ngrams):
-                log10 = model.log_prob.get(ngram, UNSEEN_START * math.log(10)) / math.log(10)
+                log10 = model.log_prob.get(ngram, UNSEEN_START * LN_10) / LN_10
                 fields = [f"{log10:.6f}", " ".join(ngram)]
                 if ngram in model.backoff:
-                    fields.append(f"{model.backoff[ngram] / math.log(10):.6f}")
+                    fields.append(f"{model.backoff[ngram] / LN_10:.6f}")
                 print("\t".join(fields), file=file)
         print("\n\\end\\", file=file)
 
@@ -171,9 +181,9 @@ def read_arpa(path: Path) -> NgramModel:
             ngram, log10, weight = _parse_entry(fields, order, where)
             if ngram in log_prob:
                 raise InputError(f"{where}: the n-gram {' '.join(ngram)} is repeated")
-            log_prob[ngram] = log10 * math.log(10)
+            log_prob[ngram] = log10 * LN_10
             if weight:
-                backoff[ngram] = weight * math.log(10)
+                backoff[ngram] = weight * LN_10
     else:
         raise InputError(f"{path}: no \\end\\ line: the ARPA file is truncated")
     found = Counter(len(ngram) for ngram in log_prob)

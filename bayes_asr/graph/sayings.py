@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from bayes_asr.elementary import exp_scalar, log_scalar
 from bayes_asr.errors import InputError
 from bayes_asr.graph.transducers import PhoneArc, Sayings, sort_by_output
 from bayes_asr.tables.fst import Fst
@@ -130,4 +131,4 @@ def _add(costs: Iterable[float]) -> float:
     least = min(given)
     if len(given) == 1 or least == math.inf:
         return least
-    return least - math.log(sum(math.exp(least - cost) for cost in given))
+    return least - log_scalar(sum(exp_scalar(least - cost) for cost in given))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.errors import InputError
 from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.tree import Tree
@@ -34,12 +35,12 @@ def index_transitions(model: TransitionModel) -> Transitions:
     loop = np.zeros(len(counts) + 1, np.int64)
     tids = np.flatnonzero(model.self_loop)
     loop[state[tids]] = tids
-    stay = np.where(loop > 0, np.exp(model.log_prob[loop].astype(float)), 0.0)
+    stay = np.where(loop > 0, elementary.exp(model.log_prob[loop]), 0.0)
     starts = 1 + np.cumsum([0, *counts[:-1]])
     return Transitions(
         state=state,
         loop=loop,
-        leave=np.log(np.maximum(1.0 - stay, LEAST_LEAVING)),
+        leave=elementary.log(np.maximum(1.0 - stay, LEAST_LEAVING)),
         first=dict(zip(map(tuple, model.tuples.tolist()), starts.tolist(), strict=True)),
     )
 

@@ -11,6 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from bayes_asr import elementary
+from bayes_asr.elementary import exp_scalar, log_scalar
 from bayes_asr.lattices import native
 from bayes_asr.lattices.aligned import AlignedLattice
 
@@ -53,7 +55,7 @@ def expect_in_python(lattice: AlignedLattice, score: np.ndarray, gain: np.ndarra
     before, gain_before = _follow(steps, 0, lattice.num_states)
     after, gain_after = _follow(back, lattice.num_states - 1, lattice.num_states)
     total, mean = before[-1], gain_before[-1]
-    taken = np.exp(before[lattice.source] + worth + after[lattice.target] - total)
+    taken = elementary.exp(before[lattice.source] + worth + after[lattice.target] - total)
     more = gain_before[lattice.source] + gained + gain_after[lattice.target] - mean
     lengths, cells = np.diff(lattice.offsets), len(lattice.frame)
     share, slope = (
@@ -80,7 +82,7 @@ def _follow(
     gains = [0.0] * states
     for source, target, worth, gained in steps:
         if reached[target] > -math.inf:
-            share = math.exp(reached[source] + worth - reached[target])
+            share = exp_scalar(reached[source] + worth - reached[target])
             gains[target] += share * (gains[source] + gained)
     return np.array(reached), np.array(gains)
 
@@ -88,4 +90,4 @@ def _follow(
 def _add_logs(one: float, other: float) -> float:
     """Return log(exp(one) + exp(other))."""
     more, less = (one, other) if one > other else (other, one)
-    return more if less == -math.inf else more + math.log1p(math.exp(less - more))
+    return more if less == -math.inf else more + log_scalar(1 + exp_scalar(less - more))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.files import replacing
 from bayes_asr.tables.binary import INTEGER, KaldiReader, open_bytes
 
@@ -150,7 +151,7 @@ def build_transition_model(
     """
     rows = sorted(set(tuples))
     probs = [p for phone, state, *_ in rows for _, p in topology[phone][state].transitions]
-    log_prob = np.log(np.array([1.0, *probs], np.float32))
+    log_prob = elementary.log(np.array([1.0, *probs], np.float32)).astype(np.float32)
     return _number_transitions(topology, np.array(rows, np.int32).reshape(-1, 4), log_prob)
 
 

@@ -5,6 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
+from bayes_asr import elementary
+
 LOG_2PI = 1.8378770664093454835606594728112
 
 
@@ -76,8 +78,7 @@ class Mixtures:
 
         The sum is rounded after each dimension, as Kaldi's is. Weight zero gives minus infinity.
         """
-        with np.errstate(divide="ignore"):
-            total = _log(self.weights) + np.float32(-0.5 * LOG_2PI * self.dim)
+        total = _log(self.weights) + np.float32(-0.5 * LOG_2PI * self.dim)
         columns = zip(self.inverse_variances.T, self.means_inverse_variances.T, strict=True)
         for inverse, scaled in columns:
             at_zero = 0.5 * scaled.astype(np.float64) * scaled / inverse
@@ -87,4 +88,4 @@ class Mixtures:
 
 def _log(values: np.ndarray) -> np.ndarray:
     """Logarithms in float32, rounded correctly, as those of the C library nearly always are."""
-    return np.log(values.astype(np.float64)).astype(np.float32)
+    return elementary.log(values).astype(np.float32)

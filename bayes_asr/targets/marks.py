@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.errors import InputError
 from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.mdl import STATES, TransitionModel, write_transition_model
@@ -86,7 +87,7 @@ def count_transitions(model: TransitionModel, alignments: Iterable[np.ndarray]) 
     for tids in alignments:
         counts += np.bincount(tids, minlength=len(counts))
     total = np.bincount(model.pdf[1:], counts[1:])
-    log_prob = np.append(0.0, np.log(counts[1:] / total[model.pdf[1:]]))
+    log_prob = np.append(0.0, elementary.log(counts[1:] / total[model.pdf[1:]]))
     return replace(model, log_prob=log_prob.astype(np.float32))
 
 

@@ -1,11 +1,11 @@
 // Sums over all paths of a lattice, the twin of expectation.py: same steps in the same order.
 
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <new>
 #include <vector>
 
+#include "../../csrc/elementary.h"
 #include "../../csrc/interface.h"
 
 extern "C" {
@@ -31,7 +31,7 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 double AddLogs(double one, double other) {
   const double more = one > other ? one : other, less = one > other ? other : one;
-  return less == kNever ? more : more + std::log1p(std::exp(less - more));
+  return less == kNever ? more : more + elementary::Log(1.0 + elementary::Exp(less - more));
 }
 
 // What each step adds up of a value of its cells.
@@ -44,7 +44,7 @@ std::vector<double> SumCells(const PathsView &paths, const double *value) {
 }
 
 // Share of the paths that take a step, where all of them begin (or end) at one side of it.
-double ShareOf(double step, double all) { return all == kNever ? 0 : std::exp(step - all); }
+double ShareOf(double step, double all) { return all == kNever ? 0 : elementary::Exp(step - all); }
 
 }  // namespace
 
