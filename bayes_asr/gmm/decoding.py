@@ -18,14 +18,22 @@ from bayes_asr.decode.workers import EmbeddedDecoder, Result, decode_one
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import read_analysis
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
-from bayes_asr.gmm.features import MODEL, find_unadapted, write_transforms
+from bayes_asr.gmm.features import (
+    MODEL,
+    RAW,
+    SpeakerFeatures,
+    find_unadapted,
+    read_pipeline,
+    write_transforms,
+)
 from bayes_asr.gmm.models import Models
 from bayes_asr.lattices.paths import pair_weights
 from bayes_asr.processes.pool import map_here
 from bayes_asr.shards import Way
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.gmm import read_gmm
-from bayes_asr.tables.text import read_data_dir, write_lines
+from bayes_asr.tables.scp import Moves
+from bayes_asr.tables.text import DataDir, read_data_dir, write_lines
 
 SEARCH = DecodeOptions(
     acoustic_scale=0.083333, beam=13.0, max_active=7000, lattice_beam=6.0, allow_partial=True
@@ -45,6 +53,8 @@ class Task:
     adaptation: Adaptation | None
     engine: str
     open_pipe: OpenPipe | None
+    raw: bool
+    moves: Moves
 
 
 def decode_data(
@@ -59,8 +69,13 @@ def decode_data(
     wips: Sequence[float] = (0.0,),
     way: Way = map_here,
     open_pipe: OpenPipe | None = None,
+    raw: bool = False,
+    moves: Moves = (),
 ) -> Summary:
     """Decode a data directory with the GMM `model_dir`/final.mdl and the features it reads.
+
+    raw: the data directory holds these already, so that nothing is done to them. moves: as in
+    `read_scp`.
 
     Writes in `out` what `decode.archive.decode_archive` writes and, with an `adaptation`, trans.1:
     the transforms of the speakers.  Each speaker is one item of `way` then, otherwise each
@@ -68,8 +83,8 @@ def decode_data(
     """
     model = Path(model_dir) / MODEL
     job = Job(str(data), Path(graph), model, options, tuple(pair_weights(lmwts, wips)), 1)
-    task = Task(Path(data), job, adaptation, choose_engine().name, open_pipe)
-    speakers = read_data_dir(data, open_pipe=open_pipe).utt2spk
+    task = Task(Path(data), job, adaptation, choose_engine().name, open_pipe, raw, tuple(moves))
+    speakers = open_data(task).utt2spk
     groups = group_utterances(speakers if adaptation else {utt: utt for utt in speakers})
     decoder = GmmDecoder(groups, way(partial(decode_group, task), groups.items()))
     _, mixtures = read_gmm(model)
@@ -143,4 +158,11 @@ def open_models(task: Task) -> Models:
     """Open what a process needs for its tasks, once."""
     model = task.job.model
     unadapted = find_unadapted(model.parent) if task.adaptation else model
-    return Models.open(task.data, task.job, task.engine, unadapted, task.open_pipe)
+    pipeline = RAW if task.raw else read_pipeline(model.parent)
+    features = SpeakerFeatures(open_data(task), pipeline, open_pipe=task.open_pipe)
+    return Models.open(features, task.job, task.engine, unadapted)
+
+
+def open_data(task: Task) -> DataDir:
+    """Read the tables of the data directory."""
+    return read_data_dir(task.data, open_pipe=task.open_pipe, moves=task.moves)

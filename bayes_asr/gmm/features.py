@@ -64,6 +64,10 @@ class Pipeline:
         return FrontEnd(self.cmvn, self.deltas, self.left_context, self.right_context)
 
 
+RAW = Pipeline("none", deltas=0)
+"""Of features that a model reads as they are, as those of `write_fmllr`; Kaldi's feat_type raw."""
+
+
 class SpeakerFeatures:
     """The features that a GMM reads of a data directory, utterance by utterance.
 

@@ -13,13 +13,11 @@ from bayes_asr.decode.job import Job
 from bayes_asr.decode.loading import check_loglikes
 from bayes_asr.decode.search_graph import Network
 from bayes_asr.errors import InputError
-from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline
+from bayes_asr.gmm.features import SpeakerFeatures
 from bayes_asr.gmm.likelihood import log_likelihoods
-from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.mdl import TransitionModel
 from bayes_asr.tables.mixtures import Mixtures
-from bayes_asr.tables.text import read_data_dir
 
 
 @dataclass(frozen=True)
@@ -38,16 +36,10 @@ class Models:
     engine: Engine
 
     @classmethod
-    def open(
-        cls, data: Path, job: Job, engine: str, unadapted: Path, open_pipe: OpenPipe | None
-    ) -> "Models":
-        """Read them; InputError where they do not fit each other."""
+    def open(cls, features: SpeakerFeatures, job: Job, engine: str, unadapted: Path) -> "Models":
+        """Read graph and models; InputError where they do not fit each other or the features."""
         transitions, mixtures = read_gmm(job.model)
         network = load_network(job.graph, job.model)
-        pipeline = read_pipeline(job.model.parent)
-        features = SpeakerFeatures(
-            read_data_dir(data, open_pipe=open_pipe), pipeline, open_pipe=open_pipe
-        )
         features.check_dimension(mixtures.dim, job.model)
         other = mixtures if unadapted == job.model else read_gmm(unadapted)[1]
         if not np.array_equal(other.first, mixtures.first) or other.dim != mixtures.dim:

@@ -1,20 +1,22 @@
-"""The steps `gmm decode` and `gmm score`: what they print and write, and what they refuse."""
+"""The steps `gmm decode`, `baseline` and `score`: what they print and write, and refuse."""
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from bayes_asr.cli import score as score_run
-from bayes_asr.cli.gmm import decode, score
+from bayes_asr.cli.gmm import baseline, decode, score
 from bayes_asr.config import load
 from bayes_asr.decode.search_record import read_record
 from bayes_asr.errors import InputError
 from bayes_asr.report.runs import find_systems
 from bayes_asr.score.scores import read_scores
-from tests.support.places import CONF
+from bayes_asr.tables.ark import write_matrices
+from tests.support.places import CONF, RECIPES
 from tests.support.spoken_mixtures import Spoken, write_model, write_spoken
 
 
@@ -105,3 +107,76 @@ def test_settings_win_over_files(spoken: Spoken, tmp_path: Path) -> None:
     decode_dev(spoken, tmp_path / "mono")
     score_dev(tmp_path / "mono", "--set=score.metric=per")
     assert {s.metric for s in read_scores(tmp_path / "mono" / "score_dev.json")} == {"per"}
+
+
+def decode_baseline(spoken: Spoken, out: Path, *settings: str) -> None:
+    named = [
+        f"data.dir={out.parent}",
+        "data.train.alignments=[model]",
+        "data.graph=[graph]",
+        *(f"data.{name}.features=[data]" for name in ("dev", "test")),
+        "decode.lm_weights=[3, 12]",
+        "decode.insertion_penalties=[0, 0.5]",
+        *settings,
+    ]
+    options = [f"--set={text}" for text in named]
+    run_step(baseline, CONF / "base.yaml", *options, "--out", out)
+
+
+def test_baseline_is_decoded_as_the_networks_of_a_recipe(spoken: Spoken, tmp_path: Path) -> None:
+    """Its features stay as they are, whatever the model's folder does to cepstra."""
+    beams = "--beam", 11, "--lattice-beam", 7, "--max-active", 900, "--min-active", 100
+    decode_dev(spoken, tmp_path / "plain", "--lmwt", 3, 12, "--wip", 0, 0.5, *beams)
+    for name in ("cmvn_opts", "delta_opts"):
+        (spoken.model / name).unlink()
+    (spoken.data / "feats.scp").rename(spoken.data / "moved.scp")
+    scp = (spoken.data / "moved.scp").read_text().replace(str(spoken.data), "/elsewhere")
+    (spoken.data / "feats.scp").write_text(scp)
+    out = tmp_path / "baseline"
+    searched = "decode.beam=11", "decode.lattice_beam=7", "decode.max_active=900"
+    moved = f"data.moved=/elsewhere={spoken.data}"
+    decode_baseline(spoken, out, moved, *searched, "decode.min_active=100")
+    plain = tmp_path / "plain" / "decode_dev"
+    assert read_record(out / "decode_test") == read_record(plain)
+    for words in plain.glob("words*.txt"):
+        for name in ("dev", "test"):
+            assert (out / f"decode_{name}" / words.name).read_bytes() == words.read_bytes()
+    assert len(list(plain.glob("words.lmwt*.txt"))) == 4
+    run_step(score_run, out)
+    assert {path.name for path in out.glob("score_*")} == {"score_dev.json", "score_test.json"}
+    (system,) = find_systems([out])
+    assert (system.runs[0].parameters, system.runs[0].has_network) == (54, False)
+
+
+def test_baseline_of_other_features_than_the_model_reads_is_refused(
+    spoken: Spoken, tmp_path: Path
+) -> None:
+    write_matrices(
+        ((utt, x[:, :3]) for utt, x in spoken.features.items()),
+        *(spoken.data / name for name in ("feats.ark", "feats.scp")),
+    )
+    with pytest.raises(InputError, match="reads features of 4 values, but here are 3"):
+        decode_baseline(spoken, tmp_path / "baseline")
+
+
+def test_baseline_decodes_one_directory_of_a_set(spoken: Spoken, tmp_path: Path) -> None:
+    both = "data.dev.features_all_of=[data, graph]"
+    with pytest.raises(
+        InputError, match=r"data: one of 2 directories of dev, and a GMM decodes one"
+    ):
+        decode_baseline(spoken, tmp_path / "baseline", "data.dev.features=[]", both)
+
+
+def test_baseline_of_the_sample_has_the_errors_of_kaldi(
+    kaldi_corpus: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Kaldi's own tools count 41.3 % on dev, strict: one error of 639 is 0.16."""
+    root, config = kaldi_corpus("timit_sample"), RECIPES / "timit_sample" / "config.yaml"
+    run_step(baseline, config, f"--set=data.dir={root}", "--out", tmp_path)
+    run_step(score_run, tmp_path)
+    strict, _ = read_scores(tmp_path / "score_dev.json")
+    assert strict.counts.rate == pytest.approx(41.3, abs=0.5)
+    network = load([config]).decode
+    found = load([tmp_path / "config.yaml"]).decode
+    assert found.lm_weights == network.lm_weights
+    assert found.insertion_penalties == network.insertion_penalties

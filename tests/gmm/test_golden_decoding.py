@@ -32,17 +32,14 @@ def test_words_and_costs_are_kaldis(
     Those of AN4 were compressed afterwards.
     """
     root, golden = kaldi_corpus(corpus), golden_case(kaldi_corpus, corpus, "gmm")
-    data, model, words = tmp_path / "data", tmp_path / "model", golden.words("a.words")
+    data, words = tmp_path / "data", golden.words("a.words")
     for table in ("feats.scp", "utt2spk"):
         found = read_mapping(root / "data" / "dev" / table)
         write_mapping(((utt, found[utt]) for utt in words), data / table)
-    model.mkdir()
-    shutil.copyfile(golden.model, model / "final.mdl")
-    (model / "cmvn_opts").write_text("--norm-means=false\n")
-    (model / "delta_opts").write_text("--delta-order=0\n")
-    decode_data(data, golden.graph, model, tmp_path / "out", golden.options("a"))
-    assert read_text(tmp_path / "out" / "words.txt") == words
-    costs = read_text(tmp_path / "out" / "costs.txt")
+    model, out = golden.model.parent, tmp_path / "out"
+    decode_data(data, golden.graph, model, out, golden.options("a"), raw=True)
+    assert read_text(out / "words.txt") == words
+    costs = read_text(out / "costs.txt")
     for column, name in enumerate(("a.graph_cost", "a.acoustic_cost")):
         ours = {utt: float(row[column]) for utt, row in costs.items()}
         assert ours == pytest.approx(golden.numbers(name), rel=tolerance, abs=1e-2)

@@ -15,6 +15,7 @@ STEPS = {
     "align": "align transcripts, as align_si.sh or, where the model is adapted, align_fmllr.sh",
     "decode": "decode, as decode.sh or, where the model is adapted, decode_fmllr.sh",
     "score": "count errors of what was decoded; the LM weight is chosen on dev",
+    "baseline": "decode a recipe's sets by the GMM of its alignments, as its networks are decoded",
     "chain-tree": "make tree, alignments and denominator graph of LF-MMI, as chain/build_tree.sh",
     "features": "write what the speaker-adapted model reads, as make_fmllr_feats.sh",
 }

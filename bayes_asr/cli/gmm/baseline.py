@@ -1,0 +1,66 @@
+"""bayes-asr gmm baseline: the GMM that a network is compared with, decoded as the network is.
+
+The GMM is final.mdl of the training alignments. It reads the network's own features, as they are:
+those of Kaldi's make_fmllr_feats.sh. Graph, beams, LM weights and insertion penalties are the
+recipe's; the acoustic scale of the search is that of GMMs, whose likelihoods vary more.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from bayes_asr.cli.arguments import processes
+from bayes_asr.cli.gmm.run_dir import write_run
+from bayes_asr.config import Config, load
+from bayes_asr.corpus.sets import locate, locate_all, locate_model
+from bayes_asr.errors import InputError
+from bayes_asr.gmm.decoding import SEARCH, decode_data
+from bayes_asr.processes.pool import open_pool
+from bayes_asr.programs import open_pipe
+
+BEAMS = ("beam", "lattice_beam", "max_active", "min_active")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the configuration, the folder and how it is done."""
+    parser.add_argument("config", nargs="+", type=Path, metavar="CONFIG", help="of the networks")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--nj", type=processes, default=1, help="processes (default %(default)s)")
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Decode dev and test, and make a run of the folder, for `bayes-asr score`."""
+    config = load(args.config, args.set)
+    search = replace(SEARCH, **{name: getattr(config.decode, name) for name in BEAMS})
+    model, graph = locate_model(config), locate(config.data.graph, config.data, "graph")
+    with open_pool(args.nj) as way:
+        for name in ("dev", "test"):
+            folder = args.out / f"decode_{name}"
+            summary = decode_data(
+                locate_one(config, name),
+                graph,
+                model.parent,
+                folder,
+                search,
+                lmwts=config.decode.lm_weights,
+                wips=config.decode.insertion_penalties,
+                way=way,
+                open_pipe=open_pipe if args.allow_pipes else None,
+                raw=True,
+                moves=config.data.moves,
+            )
+            print(f"decoded {summary.utterances} utterances, {summary.frames} frames into {folder}")
+    write_run(args.out, args.config, args.set)
+
+
+def locate_one(config: Config, name: str) -> Path:
+    """The data directory of a set; InputError where it is of several."""
+    first, *others = locate_all(config, name, "features")
+    if others:
+        raise InputError(
+            f"{first}: one of {len(others) + 1} directories of {name}, and a GMM decodes one; name"
+            f" it as data.{name}.features"
+        )
+    return first
