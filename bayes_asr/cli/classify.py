@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,8 @@ def _report(
     with replacing(out / "identified.json") as temporary:
         temporary.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", "utf-8")
     scored = args.run / f"score_{args.on}.json" if args.on else out / "score.json"
-    write_scores([found.score(args.on, speakers)], scored)
+    score = replace(found.score(args.on, speakers), cluster=config.score.cluster)
+    write_scores([score], scored)
     if args.json:
         print(json.dumps(said, indent=1))
         return

@@ -60,7 +60,7 @@ class Side(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A comparison of two sides, and p of each test by Holm over all that are compared."""
+    """A comparison of two sides, and p of each test by Holm where several pairs are compared."""
 
     comparison: Comparison
     sides: Sequence[Side]
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     entries: list[Entry] = []
     for convention in first.systems[0]:
         found = [_compare(pair, convention, options, as_groups=bool(groups)) for pair in pairs]
-        entries += map(Entry, found, pairs, adjust_over(found))
+        entries += map(Entry, found, pairs, adjust_over(found) if len(pairs) > 1 else [{}])
         if args.pair:
             all_a, all_b = zip(*pairs, strict=True)
             together = [_join("group A", all_a), _join("group B", all_b)]
@@ -154,10 +154,10 @@ def _as_dict(
     comparison: Comparison, sides: Sequence[Side], adjusted: Mapping[str, float], pairs: int
 ) -> dict[str, Any]:
     """The comparison, with p by Holm over the pairs where it is one of several."""
-    found = comparison.as_dict(pairs if adjusted else 1)
+    found = comparison.as_dict(pairs if adjusted else 1, adjusted)
     for letter, side in zip("ab", sides, strict=True):
         found[letter]["systems"] = [str(path) for path in side.paths]
-    if pairs > 1 and adjusted:
+    if adjusted:
         for test, entry in zip(comparison.tests, found["tests"], strict=True):
             entry["adjusted_over_pairs"] = adjusted[test.title]
     return found
@@ -166,7 +166,7 @@ def _as_dict(
 def _format(
     comparison: Comparison, sides: Sequence[Side], adjusted: Mapping[str, float], pairs: int
 ) -> str:
-    lines = [comparison.sentence(), ""]
+    lines = [comparison.sentence(adjusted), ""]
     for letter, system, side in zip("AB", (comparison.a, comparison.b), sides, strict=True):
         beta = f"{system.beta.low:.2f} to {system.beta.high:.2f}" if system.beta else "none"
         low, high = system.bootstrap.interval
@@ -183,9 +183,10 @@ def _format(
         f"{asked[comparison.alternative]}",
         comparison.seeds_sentence(),
         comparison.power_sentence(),
-        *([comparison.power_sentence(pairs)] if pairs > 1 and adjusted else []),
+        *([comparison.power_sentence(pairs)] if adjusted else []),
         "",
-        *_tabulate_tests(comparison, adjusted if pairs > 1 else {}, pairs),
+        *_tabulate_tests(comparison, adjusted, pairs),
+        *comparison.warnings,
     ]
     return "\n".join(lines)
 
@@ -194,11 +195,10 @@ def _tabulate_tests(
     comparison: Comparison, adjusted: Mapping[str, float], pairs: int
 ) -> Iterator[str]:
     directed = comparison.alternative != "two-sided"
-    heading = f"{'test':30} {'units':>16} {'statistic':>10} {'p':>9}"
+    heading = f"{'test':30} {'units':>18} {'statistic':>10} {'p':>9}"
     heading += f" {'two-sided':>9}" * directed + f" {'p (Holm)':>9}"
     yield heading + f" {f'over {pairs} pairs':>14}" * bool(adjusted)
     for test in comparison.tests:
-        units = f"{test.number} {test.unit}{'s' if test.number != 1 else ''}"
-        line = f"{test.test:30} {units:>16} {test.statistic:10.3f} {test.p:9.3g}"
+        line = f"{test.test:30} {test.units:>18} {test.statistic:10.3f} {test.p:9.3g}"
         line += f" {test.two_sided:9.3g}" * directed + f" {test.adjusted:9.3g}"
         yield line + (f" {adjusted[test.title]:14.3g}" if adjusted else "")

@@ -109,7 +109,7 @@ def _score(
     records = {name: read_record(args.run / f"decode_{name}") for name in decoded}
     with together(args.run):
         for name, scores in scored.items():
-            known = [replace(score, decoded=records[name]) for score in scores]
+            known = [replace(score, decoded=records[name], cluster=how.cluster) for score in scores]
             write_scores(known, args.run / f"score_{name}.json")
     oracle: dict[str, list[Score]] = {}
     if args.oracle_lmwt:

@@ -123,6 +123,7 @@ class ScoreConfig:
     phone_map: Literal[48, 39] | None
     glm: str | None
     durations: tuple[Annotated[float, Within(0.01, 1e6)], ...]
+    cluster: Literal["speaker", "session", "recording", "voice"]
 
     def __post_init__(self) -> None:
         if self.glm and self.costs != "sclite":

@@ -21,11 +21,15 @@ Key = tuple[str, str]
 
 
 def tabulate_speakers(systems: Sequence[System], key: Key) -> pd.DataFrame:
-    """Error rates in per cent, mean over seeds: speakers in rows, systems in columns."""
+    """Error rates in per cent, mean over seeds: speakers in rows, systems in columns.
+
+    The first column is named after what a speaker of utt2spk is.
+    """
     scored = [system for system in systems if key in system.keys]
-    columns: dict[str, list[str]] = {"speaker": [], "tokens": []}
-    for speaker, counts in scored[0].runs[0].scores[key].speakers.items():
-        columns["speaker"].append(speaker)
+    first = scored[0].runs[0].scores[key]
+    columns: dict[str, list[str]] = {first.cluster: [], "tokens": []}
+    for speaker, counts in first.speakers.items():
+        columns[first.cluster].append(speaker)
         columns["tokens"].append(str(counts.tokens))
         for system in scored:
             spoken = [run.scores[key].speakers.get(speaker) for run in system.runs]

@@ -16,25 +16,30 @@ from bayes_asr.score.comparison import (
     format_p,
     format_share,
 )
+from bayes_asr.score.pairs import warn_of_few
 from bayes_asr.score.statistics import Interval
 
 JUDGING = "MAPSSWE, segments"
 SHOWN = (  # tests of compare, each with its p; that which judges also adjusted for the systems
     JUDGING,
     "matched pairs, utterances",
-    "matched pairs, Student's t, speakers",
-    "Wilcoxon, exact, speakers",
+    "matched pairs, Student's t, {cluster}s",
+    "Wilcoxon, exact, {cluster}s",
 )
-SHOWS = {"utterance": "would show over utterances", "speaker": "would show over speakers"}
-"""The least differences that would be found, by what they are tested over."""
+SHOWS = "would show over {}s"
+FEW = " (few)"
 SEEDS = ("sd over seeds", "95 % over seeds too")
 
 
 class Differences(NamedTuple):
-    """Comparisons of systems with the best on dev, as a table, and why others are left out."""
+    """Comparisons of systems with the best on dev, as a table and in sentences.
 
-    comparisons: Sequence[Comparison]
+    warnings: why some p should not be trusted; left_out: why other systems are.
+    """
+
     table: pd.DataFrame
+    sentences: Sequence[str]
+    warnings: Sequence[str]
     left_out: Sequence[str]
 
 
@@ -62,22 +67,35 @@ def compare_with_best(systems: Sequence[System], key: Key) -> Differences:
         except InputError as error:
             left_out.append(str(error))
     adjusted = adjust_over(comparisons)
+    several = len(comparisons) > 1
+    scored = best.runs[0].scores[key]
+    few = {test.title for c in comparisons for test in c.tests if test.warning}
+    columns = ["system", "against", "points more", "95 %"]
+    columns += [f"p {title}{FEW * (title in few)}" for title in _name_tests(scored.cluster)]
+    columns.insert(5, f"p {JUDGING} (Holm over systems)")
+    few_speakers = warn_of_few(len(scored.speakers), scored.cluster)
+    columns += [SHOWS.format("utterance"), SHOWS.format(scored.cluster) + FEW * bool(few_speakers)]
     rows = [
         [*_tabulate(c, a), *_tabulate_power(c, len(comparisons)), *_tabulate_seeds(c)]
         for c, a in zip(comparisons, adjusted, strict=True)
     ]
-    columns = ["system", "against", "points more", "95 %"]
-    columns += [f"p {title}" for title in SHOWN]
-    columns.insert(5, f"p {JUDGING} (Holm over systems)")
-    columns += [*SHOWS.values(), *SEEDS]
-    return Differences(comparisons, pd.DataFrame(rows, columns=columns), left_out)
+    return Differences(
+        pd.DataFrame(rows, columns=[*columns, *SEEDS]),
+        [c.sentence(a if several else {}) for c, a in zip(comparisons, adjusted, strict=True)],
+        list(dict.fromkeys(warning for c in comparisons for warning in c.warnings)),
+        left_out,
+    )
+
+
+def _name_tests(cluster: str) -> list[str]:
+    return [title.format(cluster=cluster) for title in SHOWN]
 
 
 def _tabulate(comparison: Comparison, adjusted: dict[str, float]) -> list[str]:
     """A row of the table; a test that the numbers of speakers do not allow is a dash."""
     a, b = comparison.a, comparison.b
     found = {test.title: format_p(test.p) for test in comparison.tests}
-    judging, *others = (found.get(title, NONE) for title in SHOWN)
+    judging, *others = (found.get(title, NONE) for title in _name_tests(comparison.cluster))
     points = f"{a.counts.rate - b.counts.rate:+.2f}"
     p_values = [judging, format_p(adjusted[JUDGING]), *others]
     interval = _format_interval(comparison.difference.difference.interval)
@@ -90,7 +108,7 @@ def _tabulate_power(comparison: Comparison, comparisons: int) -> list[str]:
         d.unit: f"{d.points:.2f}{format_share(d.relative)}"
         for d in comparison.detectable(comparisons)
     }
-    return [found.get(unit, NONE) for unit in SHOWS]
+    return [found.get(unit, NONE) for unit in ("utterance", comparison.cluster)]
 
 
 def _tabulate_seeds(comparison: Comparison) -> list[str]:

@@ -76,16 +76,17 @@ def answer(hypotheses: Sequence[Hypothesis], key: Key) -> Answers:
         except InputError as error:
             left_out.append(f"{hypothesis.statement} ({error})")
     comparisons = [comparison for _, comparison in found]
-    adjusted = adjust_over(comparisons)
+    adjusted = adjust_over(comparisons) if len(found) > 1 else [{} for _ in found]
     answers = [
         Answer(
             hypothesis.statement,
             [
-                comparison.sentence(),
+                comparison.sentence(over_all),
                 comparison.seeds_sentence(),
                 comparison.power_sentence(len(found)),
+                *comparison.warnings,
             ],
-            _tabulate(comparison, over_all if len(found) > 1 else {}),
+            _tabulate(comparison, over_all),
         )
         for (hypothesis, comparison), over_all in zip(found, adjusted, strict=True)
     ]
@@ -107,7 +108,7 @@ def _tabulate(comparison: Comparison, over_all: dict[str, float]) -> pd.DataFram
     for test in comparison.tests:
         row = {
             "test": test.test,
-            "over": f"{test.number} {test.unit}s",
+            "over": test.units,
             "statistic": f"{test.statistic:.3f}",
             "p one-sided": f"{test.p:.3g}",
             "p two-sided": f"{test.two_sided:.3g}",

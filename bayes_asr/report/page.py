@@ -70,7 +70,7 @@ CONVENTIONS = (
 )
 TESTS = (
     "The column 95 % is a bootstrap, as in bayes-asr compare, and each p is of the test that its "
-    "heading names, two-sided. MAPSSWE judges; Holm's correction is for the number of systems. "
+    "heading names, two-sided. MAPSSWE judges, by Holm's correction for the number of systems. "
     "These take the networks as they are. The set would show a difference of so many points (and "
     "per cent of the best) with a probability of 80 %, after that correction. The last columns are "
     "the standard deviations over seeds of both systems, and the interval over seeds and speech."
@@ -201,6 +201,7 @@ def _write_section(
     section: dict[str, Any] = {
         "title": f"{key[0]}, {key[1]}",
         "parts": divide_errors(scored, key),
+        "cluster": speakers.columns[0],
         "speakers": list_rows(speakers),
         "rates": None,
         "by_speaker": None,
@@ -210,12 +211,14 @@ def _write_section(
         section["by_speaker"] = chart_speakers(scored[0], key)
     if len(scored) > 1:
         differences = compare_with_best(scored, key)
-        _write(out / f"differences_{name}.md", as_markdown(differences.table))
+        warned = "".join(f"\n{escape_markdown(warning)}\n" for warning in differences.warnings)
+        _write(out / f"differences_{name}.md", as_markdown(differences.table) + warned)
         section |= {
             "rates": chart_systems(scored, key),
             "best": find_best_on_dev(scored, key[1]).name,
             "differences": list_rows(differences.table),
-            "sentences": [comparison.sentence() for comparison in differences.comparisons],
+            "sentences": differences.sentences,
+            "warnings": differences.warnings,
             "left_out": differences.left_out,
         }
     return section

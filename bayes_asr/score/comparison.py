@@ -3,7 +3,7 @@
 A side is a system, which has one run or several (seeds), or a group of systems.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from bayes_asr.score.pairs import (
     collect_speakers,
     collect_utterances,
     has_enough_speakers,
+    warn_of_few,
 )
 from bayes_asr.score.power import POWER, Detectable, Precision, detect, measure_precision
 from bayes_asr.score.scores import Score, pool
@@ -70,8 +71,9 @@ class System(NamedTuple):
 class Comparison:
     """Sides A and B on one set under one convention; `difference` is rate A minus rate B.
 
-    Replicates draw `resampled` (speakers, or utterances where there are fewer than 10 speakers);
-    the networks are taken as they are, and `seeds` says how much other trainings would differ.
+    Replicates draw `resampled` (speakers, or the `cluster` that utt2spk has in their place;
+    utterances where there are fewer than 10 of these); the networks are taken as they are, and
+    `seeds` says how much other trainings would differ.
     `alternative` is what all tests ask: whether A has other than, less or greater errors than B.
     """
 
@@ -79,6 +81,7 @@ class Comparison:
     metric: str
     convention: str
     alternative: Alternative
+    cluster: str
     a: System
     b: System
     resampled: str
@@ -100,8 +103,16 @@ class Comparison:
         level = SIGNIFICANT / comparisons
         return [detect(precision, self.b.counts.rate, level) for precision in self.precisions]
 
-    def sentence(self) -> str:
-        """The comparison in plain words, judged by the first test, which is chosen beforehand."""
+    @property
+    def warnings(self) -> list[str]:
+        """Why the p of some tests should not be trusted."""
+        return list(dict.fromkeys(test.warning for test in self.tests if test.warning))
+
+    def sentence(self, adjusted: Mapping[str, float] | None = None) -> str:
+        """The comparison in plain words, judged by the first test, which is chosen beforehand.
+
+        adjusted: p of each test by Holm over all that are compared, which then judges.
+        """
         judged = self.tests[0]
         low, high = self.difference.difference.interval
         better, worse = (self.b, self.a) if self.points > 0 else (self.a, self.b)
@@ -115,7 +126,11 @@ class Comparison:
                 f"{better.name} has the lower {on}: {better.counts.rate:.2f} % against "
                 f"{worse.counts.rate:.2f} % of {worse.name}, {abs(self.points):.2f} points less"
             )
-        verdict = "" if judged.p < SIGNIFICANT else "not "
+        p, by_holm = judged.p, ""
+        if adjusted:
+            p = adjusted[judged.title]
+            by_holm = f", by Holm over all that are compared {format_p(p)}"
+        verdict = "" if p < SIGNIFICANT else "not "
         tested = {
             "two-sided": "the difference",
             "less": f"that {self.a.name} has fewer errors",
@@ -125,13 +140,15 @@ class Comparison:
         return (
             f"{claim} (95 % interval of {self.a.name} minus {self.b.name} {low:.2f} to {high:.2f}, "
             f"bootstrap over {self.resampled}); by {by} {tested} is {verdict}significant "
-            f"at the 5 % level (p {format_p(judged.p, '= ')})."
+            f"at the 5 % level (p {format_p(judged.p, '= ')}{by_holm})."
+            + (f" {judged.warning}" if judged.warning else "")
         )
 
     def power_sentence(self, comparisons: int = 1) -> str:
         """What the set would show; the level is that of the first of several by Holm."""
         found = [
             f"{d.points:.2f} points{format_share(d.relative)} over {d.number} {d.unit}s"
+            + " (few)" * bool(warn_of_few(d.number, d.unit))
             for d in self.detectable(comparisons)
         ]
         what = " or ".join(found) or "no difference that could be said from one unit"
@@ -157,13 +174,19 @@ class Comparison:
         sides = "two-sided" if self.alternative == "two-sided" else "one-sided"
         return (
             f"{said} Over seeds alone the difference has a standard error of "
-            f"{self.seeds.standard_error:.2f} points (Welch's t, {sides}: p "
+            f"{self.seeds.standard_error:.2f} points (Welch's t over {self.a.runs} and "
+            f"{self.b.runs} runs, {sides}: p "
             f"{format_p(self.seeds.p, '= ')}); over seeds and {self.resampled} its 95 % interval "
             f"is {low:.2f} to {high:.2f}."
         )
 
-    def as_dict(self, comparisons: int = 1) -> dict[str, Any]:
-        """Everything as plain data; what is detectable alone, and as one of several."""
+    def as_dict(
+        self, comparisons: int = 1, adjusted: Mapping[str, float] | None = None
+    ) -> dict[str, Any]:
+        """Everything as plain data; what is detectable alone, and as one of several.
+
+        adjusted: as in `sentence`.
+        """
         return {
             "set": self.set,
             "metric": self.metric,
@@ -183,7 +206,7 @@ class Comparison:
                 for detectable in self.detectable(number)
             ],
             "over_seeds": self.seeds and self.seeds._asdict(),
-            "sentence": self.sentence(),
+            "sentence": self.sentence(adjusted),
         }
 
 
@@ -208,12 +231,12 @@ def compare(
         for run in runs:
             check_comparable(runs_a[0], run, (names[0], name))
     first = runs_a[0]
-    by_speaker = has_enough_speakers(first)
     pairs = {
         "utterance": collect_utterances(runs_a, runs_b),
-        "speaker": collect_speakers(runs_a, runs_b),
+        first.cluster: collect_speakers(runs_a, runs_b),
     }
-    drawn = pairs["speaker" if by_speaker else "utterance"]
+    resampled = first.cluster if has_enough_speakers(first) else "utterance"
+    drawn = pairs[resampled]
     drawing = (replicates, seed, LEVEL)
     difference = paired_bootstrap(*drawn, *drawing)
     over_speech = (difference.difference.standard_error, len(drawn.tokens))
@@ -224,9 +247,10 @@ def compare(
         metric=first.metric,
         convention=first.convention,
         alternative=alternative,
+        cluster=first.cluster,
         a=_summarise_system(names[0], systems_a, bootstrap(drawn.a, drawn.tokens, *drawing)),
         b=_summarise_system(names[1], systems_b, bootstrap(drawn.b, drawn.tokens, *drawing)),
-        resampled="speakers" if by_speaker else "utterances",
+        resampled=f"{resampled}s",
         difference=difference,
         tests=run_tests(runs_a, runs_b, alternative),
         precisions=[precision for precision in precisions if precision],

@@ -13,6 +13,7 @@ from bayes_asr.score.pairs import (
     collect_speakers,
     collect_utterances,
     has_enough_speakers,
+    warn_of_few,
 )
 from bayes_asr.score.scores import Score
 from bayes_asr.score.statistics import (
@@ -30,7 +31,8 @@ from bayes_asr.score.statistics import (
 class PairedTest:
     """One paired test: over `number` units of `unit`; `adjusted` is p by Holm over all tests.
 
-    `p` is of the alternative that was asked for, `two_sided` of any difference.
+    `p` is of the alternative that was asked for, `two_sided` of any difference. `warning` says why
+    p should not be trusted, where the units are too few for it.
     """
 
     test: str
@@ -40,27 +42,38 @@ class PairedTest:
     p: float
     two_sided: float
     adjusted: float
+    warning: str | None
 
     @property
     def title(self) -> str:
         """The test and what it is over."""
         return f"{self.test}, {self.unit}s"
 
+    @property
+    def units(self) -> str:
+        """How many units it is over, and whether these are few for it."""
+        some = f"{self.number} {self.unit}{'s' if self.number != 1 else ''}"
+        return f"{some} (few)" if self.warning else some
+
 
 class _Question(NamedTuple):
-    """A test before it is asked for an alternative, which gives its statistic and p."""
+    """A test before it is asked for an alternative, which gives its statistic and p.
+
+    exact: p takes nothing for normal.
+    """
 
     test: str
     unit: str
     number: int
     ask: Callable[[Alternative], tuple[float, float]]
+    exact: bool = False
 
 
 def run_system_tests(
     a: Sequence[Score], b: Sequence[Score], alternative: Alternative
 ) -> list[PairedTest]:
     """All tests that the numbers of runs, utterances and speakers allow, MAPSSWE first."""
-    segments = collect_segments(a, b)
+    segments, cluster = collect_segments(a, b), a[0].cluster
     utterances, speakers = collect_utterances(a, b), collect_speakers(a, b).spoken()
     questions = [
         _Question("MAPSSWE", "segment", len(segments[0]), partial(_match, *segments)),
@@ -68,14 +81,14 @@ def run_system_tests(
     ]
     if len(a) == len(b) == 1:  # of several runs, an utterance is seldom right in all
         wrong = partial(mcnemar, utterances.a > 0, utterances.b > 0)
-        questions.append(_Question("McNemar, exact", "utterance", len(utterances.a), wrong))
+        questions.append(_Question("McNemar, exact", "utterance", len(utterances.a), wrong, True))
     if len(speakers.tokens) > 1:
         signs = partial(sign_test, *_compare_rates(speakers))
         questions += [
-            _question_matched("speaker", speakers, student=True),
-            _question_ranks("speaker", speakers, "normal"),
-            *_question_exact_ranks("speaker", speakers),
-            _Question("sign, exact", "speaker", len(speakers.tokens), signs),
+            _question_matched(cluster, speakers, student=True),
+            _question_ranks(cluster, speakers, "normal"),
+            *_question_exact_ranks(cluster, speakers),
+            _Question("sign, exact", cluster, len(speakers.tokens), signs, True),
         ]
     return _answer(questions, alternative)
 
@@ -88,18 +101,18 @@ def run_group_tests(
     The first, which decides, is matched pairs by Student's t: over speakers, of whom the paper has
     24, or over utterances where there are too few speakers.
     """
-    pairs = {
-        "speaker": collect_speakers(a, b).spoken(),
-        "utterance": collect_utterances(a, b).spoken(),
-    }
+    pairs = [
+        (a[0].cluster, collect_speakers(a, b).spoken()),
+        ("utterance", collect_utterances(a, b).spoken()),
+    ]
     questions = []
-    for unit in ("speaker", "utterance") if has_enough_speakers(a[0]) else ("utterance", "speaker"):
-        if len(pairs[unit].tokens) > 1 or unit == "utterance":
+    for unit, spoken in pairs if has_enough_speakers(a[0]) else reversed(pairs):
+        if len(spoken.tokens) > 1 or unit == "utterance":
             questions += [
-                _question_matched(unit, pairs[unit], student=True),
-                _question_matched(unit, pairs[unit]),
-                *_question_exact_ranks(unit, pairs[unit]),
-                _question_ranks(unit, pairs[unit], "tied"),
+                _question_matched(unit, spoken, student=True),
+                _question_matched(unit, spoken),
+                *_question_exact_ranks(unit, spoken),
+                _question_ranks(unit, spoken, "tied"),
             ]
     return _answer(questions, alternative)
 
@@ -133,7 +146,7 @@ def _question_ranks(unit: str, pairs: Pairs, method: str) -> _Question:
     def ask(alternative: Alternative) -> tuple[float, float]:
         return wilcoxon(*rates, method=method, alternative=alternative)  # type: ignore[arg-type]
 
-    return _Question(RANKS[method], unit, len(pairs.tokens), ask)
+    return _Question(RANKS[method], unit, len(pairs.tokens), ask, method == "exact")
 
 
 def _question_exact_ranks(unit: str, pairs: Pairs) -> list[_Question]:
@@ -147,6 +160,13 @@ def _compare_rates(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _answer(questions: Sequence[_Question], alternative: Alternative) -> list[PairedTest]:
-    found = [(*q[:3], *q.ask(alternative), q.ask("two-sided")[1]) for q in questions]
-    adjusted = holm([p for *_, p, _ in found])
-    return [PairedTest(*row, float(holm_p)) for row, holm_p in zip(found, adjusted, strict=True)]
+    found = [q.ask(alternative) for q in questions]
+    return [
+        PairedTest(
+            *(q.test, q.unit, q.number, statistic, p, q.ask("two-sided")[1], float(adjusted)),
+            warning=None if q.exact else warn_of_few(q.number, q.unit),
+        )
+        for q, (statistic, p), adjusted in zip(
+            questions, found, holm([p for _, p in found]), strict=True
+        )
+    ]

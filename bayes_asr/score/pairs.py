@@ -16,11 +16,26 @@ from bayes_asr.score.scores import Score
 from bayes_asr.score.statistics import Marks, mapsswe_segments
 
 ENOUGH_SPEAKERS = 10
+FEWEST = 6
+"""Units over which an exact two-sided test can have a p below 0.05: its least is 2 / 2 ** n."""
 
 
 def has_enough_speakers(score: Score) -> bool:
     """Whether speakers are drawn and decide, and not utterances."""
     return len(score.speakers) >= ENOUGH_SPEAKERS
+
+
+def warn_of_few(number: int, unit: str) -> str | None:
+    """What a test that takes differences for normal, over so few units, cannot say; None of enough.
+
+    Of a single unit there is no test.
+    """
+    if not 1 < number < FEWEST:
+        return None
+    return (
+        f"{number} {unit}s are few: no exact two-sided test over them has a p below "
+        f"{2 / 2**number:.3g}. What is smaller takes for granted that differences are normal."
+    )
 
 
 def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:

@@ -45,10 +45,10 @@ def measure_precision(unit: str, pairs: Pairs) -> Precision | None:
 def detect(precision: Precision, rate: float, level: float = 0.05) -> Detectable:
     """What matched pairs would find with a probability of `POWER`, `rate` being that of B.
 
-    Speakers are few, so that theirs is Student's t, as in `compare`.
+    Speakers, or what utt2spk has in their place, are few: theirs is Student's t, as in `compare`.
     """
     unit, number, error = precision
-    freedom = number - 1 if unit == "speaker" else None
+    freedom = None if unit == "utterance" else number - 1
     points = error * find_shift(level, POWER, freedom)
     return Detectable(unit, number, level, points, 100 * points / rate if rate else None)
 

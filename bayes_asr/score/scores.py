@@ -19,6 +19,8 @@ from bayes_asr.tables.side_files import check, read_json, take
 Metric = Literal["per", "wer", "error"]
 """Of phones, of words, or of classified utterances."""
 
+SPEAKER = "speaker"
+
 
 @dataclass(frozen=True)
 class UtteranceScore:
@@ -47,7 +49,7 @@ class Score:
     `optional` are the reference tokens that may be missing without an error. `glm` are the rules
     that words scored by time went through; then the texts hold NIST's `(x)`, `x-`, `{ x / y }`.
     `unknown` are the reference words that do not count; None: all do. `decoded` says with what the
-    set was decoded, where that is known.
+    set was decoded, where that is known. `cluster` is what a speaker of utt2spk is.
     """
 
     set: str | None
@@ -61,6 +63,7 @@ class Score:
     glm: str | None = None
     unknown: frozenset[str] | None = None
     decoded: dict[str, Any] | None = None
+    cluster: str = SPEAKER
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -115,6 +118,7 @@ class Score:
             "rate": self.counts.rate,
             **self._describe_unknown(),
             **({"decoded": self.decoded} if self.decoded else {}),
+            **({"cluster": self.cluster} if self.cluster != SPEAKER else {}),
             "utterances": [u.as_dict() for u in self.utterances],
         }
 
@@ -179,6 +183,7 @@ def _read_entry(entry: Any) -> Score:
         glm=take(entry, "glm", "a text") if "glm" in entry else None,
         unknown=_take_texts(entry, "unknown") if "unknown" in entry else None,
         decoded=take(entry, "decoded", "an object") if "decoded" in entry else None,
+        cluster=take(entry, "cluster", "a text") if "cluster" in entry else SPEAKER,
     )
     counted = [replace(u, counts=tally(read.alignment(u))) for u in read.utterances]
     score = replace(read, utterances=counted)

@@ -120,7 +120,7 @@ def test_json(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     (comparison,) = json.loads(capsys.readouterr().out)
     assert comparison["a"]["errors"] == 147
     assert comparison["difference"] == pytest.approx(100 * 43 / 565)
-    keys = {"test", "unit", "number", "statistic", "p", "two_sided", "adjusted"}
+    keys = {"test", "unit", "number", "statistic", "p", "two_sided", "adjusted", "warning"}
     assert keys == set(comparison["tests"][0])
 
 

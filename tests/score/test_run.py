@@ -51,6 +51,14 @@ def test_score_files_and_lines(run: Path, capsys: pytest.CaptureFixture[str]) ->
     assert list(strict.speakers) == ["t"]
 
 
+def test_score_files_say_what_speakers_are(run: Path) -> None:
+    load([], [f"data.dir={run.parent}", "score.metric=per", "score.cluster=session"]).save(
+        run / "config.yaml"
+    )
+    run_score(run)
+    assert {score.cluster for score in read_scores(run / "score_test.json")} == {"session"}
+
+
 def test_oracle_is_printed_and_never_written(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_score(run, "--oracle-lmwt")
     oracle = [line for line in capsys.readouterr().out.splitlines() if "oracle" in line]
