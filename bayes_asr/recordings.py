@@ -7,11 +7,12 @@ from functools import cached_property
 from pathlib import Path
 
 from bayes_asr.config import Config
-from bayes_asr.corpus.sets import data_with_stm, locate
+from bayes_asr.corpus.sets import data_with_stm, locate, locate_streams, report_lacking, stream_dirs
 from bayes_asr.errors import InputError
 from bayes_asr.files import find_files, is_there, writing
 from bayes_asr.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.lattices.rescore import write_ctm_at
+from bayes_asr.programs import open_pipe
 from bayes_asr.score.counts import ErrorCounts
 from bayes_asr.score.glm import filter_words, find_glm, read_glm
 from bayes_asr.score.hubscr import count_by_hubscr
@@ -87,13 +88,27 @@ def iter_scored_lines(ctm: Path, glm: Path) -> Iterator[str]:
             yield " ".join(fields)
 
 
+def find_unheard(config: Config, name: str, text: Path, decode: Path) -> set[str]:
+    """The utterances of a set that need no hypothesis, as they have no features; they are named.
+
+    Features are looked at only where a hypothesis is missing: nothing else needs them any more.
+    """
+    heard = {utt for path in find_files(decode, "words*.txt")[:1] for utt in read_text(path)}
+    if read_text(text).keys() <= heard or not all(
+        is_there(folder / "feats.scp") for folder in locate_streams(config, name)
+    ):
+        return set()
+    return report_lacking(stream_dirs(config, name, open_pipe), config.data.max_skipped)
+
+
 class TimedSet:
     """One decoded set of a run whose configuration has score.glm."""
 
     def __init__(
         self, run: Path, name: str, config: Config, nj: int = 1, out: Path | None = None
     ) -> None:
-        """Find the STM, the rules and the lattices; every utterance of the data must be decoded.
+        """Find the STM, the rules and the lattices; every utterance of the data that has features
+        must be decoded.
 
         CTMs are made in `out`/ctm_SET, by default of the run.
         """
@@ -104,7 +119,8 @@ class TimedSet:
         texts = self.data / "text"
         if is_there(texts):
             first = next(iter(files.values()))
-            check_same_utterances(read_text(texts), read_text(first), first)
+            unheard = find_unheard(config, name, texts, decode)
+            check_same_utterances(read_text(texts), read_text(first), first, unheard)
         lattices = tuple(find_files(decode, "lat.*.gz"))
         if not lattices:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")

@@ -6,7 +6,8 @@
 # $pauses, if set, is the probability of a pause between words of the graph. Where there is data/local/dict_align, it
 # aligns text_words.
 # The recipe's aligner.yaml describes the small networks, its without_kaldi.yaml what else differs without GMMs.
-# run.sh sets the others, of which $configuration grows and $force may be empty.
+# run.sh sets the others, of which $configuration grows, and $force and $skipping may be empty.
+# shellcheck disable=SC2154
 : "${sets[@]:?}" "${oov:?}" "${out:?}" "${nj:?}"
 
 dict=$out/data/local/dict lm=$out/data/local/lm.arpa exp=$out/exp
@@ -15,11 +16,11 @@ if [[ -d ${dict}_align ]]; then
     text=text_words lang=${dict}_align
     said_train=(--text "${folders[0]}/$text") said_dev=(--text "${folders[1]}/$text")
 fi
-align=(bayes-asr align --oov "$oov" --lang "$lang")
+align=(bayes-asr align --oov "$oov" --lang "$lang" "${skipping[@]}")
 configuration+=("$(recipe_file without_kaldi.yaml)")
 if [[ -f ${folders[0]}/wav.scp ]]; then # else the recipe has prepared features itself
     run_stage 1 features "$out" "${folders[@]/%//segments}" "${folders[@]/%//wav.scp}" "${folders[@]/%//frontend.json}" -- \
-        bayes-asr features "${folders[@]}"
+        bayes-asr features "${folders[@]}" "${skipping[@]}"
 fi
 run_stage 2 flat_train "$out" "${folders[0]}"/{"$text",feats.scp} "$lang/lexicon.txt" "$exp/flat_ali/ali.1.gz" -- \
     "${align[@]}" --flat --data "${folders[0]}" "${said_train[@]}" --out "$exp/flat_ali"

@@ -9,6 +9,7 @@
 #   --dim N            dimension of the features: 40, as in Kaldi's recipes, or 50 (default: 40)
 #   --nj N             processes, or jobs (default: the number of processors)
 #   --config FILE...   how errors are counted; may be repeated (default: config.yaml of the recipe)
+#   --max-skipped S    share of the utterances of a set that may have no frame (default: 0.05)
 #   --stage N          first stage (default: 0)
 #   --stop-stage N     last stage (default: 8)
 #   --force            repeat the stages even where they are complete
@@ -56,7 +57,7 @@ way_graph() {
 }
 way_decode() {
     in_own_words "${decode[@]}"
-    command=(in_jobs decode "$@" --wip "${wip[@]}" "${words[@]}")
+    command=(in_jobs decode "$@" --wip "${wip[@]}" "${words[@]}" "${skipping[@]}")
 }
 way_score() { command=(score "${config[@]}" "$1" "$2" "$3 $(checksum "${config[@]}")"); }
 way_fmllr() { command=(bayes-asr gmm features "data/$1" exp/tri3 "$2" "data-fmllr-tri3/$1"); }
@@ -121,7 +122,7 @@ mfcc() {
         done
         ln -sfn "../../data/$1/text_words" "$cepstra/$1/text"
     fi
-    [[ ! -f data/$1/wav.scp ]] || exec bayes-asr features "data/$1" ${train_cmd:+--cmd "$train_cmd" --nj "$nj"}
+    [[ ! -f data/$1/wav.scp ]] || exec bayes-asr features "data/$1" "${skipping[@]}" ${train_cmd:+--cmd "$train_cmd" --nj "$nj"}
 }
 
 # score CONFIG... MODEL TASK CHECKSUMS: the errors of dev and test, as those of a run, in gmm/MODEL.
@@ -134,7 +135,8 @@ score() {
         ln -sfn "../../exp/$model/decode${task}_$set" "$folder/decode_$name"
         references+=("--set=data.$name.features=[data/$set]")
     done
-    exec bayes-asr gmm score "$folder" "${@:1:$#-3}" --set=data.dir="$out" "${references[@]}" --nj "$nj"
+    exec bayes-asr gmm score "$folder" "${@:1:$#-3}" --set=data.dir="$out" "${references[@]}" \
+        ${max_skipped:+--set=data.max_skipped="$max_skipped"} --nj "$nj"
 }
 
 # graph_of CONFIG...: the graph that it names.
@@ -142,8 +144,9 @@ graph_of() {
     python -P -c 'import sys; from bayes_asr.config import load; print(*load(sys.argv[1:]).data.graph)' "$@"
 }
 
-config=()
+config=() max_skipped=''
 read_gmm_options "$@"
+skipping=(${max_skipped:+--max-skipped "$max_skipped"})
 ((${#config[@]})) || config=("$recipe/config.yaml")
 for i in "${!config[@]}"; do
     [[ ${config[i]} == /* ]] || config[i]=$PWD/${config[i]}

@@ -14,13 +14,14 @@ import numpy as np
 from bayes_asr.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.align.transcript import Speech, align_evenly, read_speech
 from bayes_asr.align.utterance import Source, align_one
-from bayes_asr.corpus.sets import locate, locate_model, report_skipped
+from bayes_asr.corpus.sets import locate, locate_model, report_lacking, report_skipped
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.errors import InputError, name_some
 from bayes_asr.features.front_end import FEATURES, FrontEnd
 from bayes_asr.features.stored import Features
 from bayes_asr.files import replacing, settle, together
 from bayes_asr.forward.directory import (
+    choose_limit,
     find_streams,
     log_likelihoods,
     open_streams,
@@ -92,7 +93,7 @@ def align_run(
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
     source = (lang or locate(config.data.graph, config.data, "words"), model, unknown)
     scale = config.decode.acoustic_scale if acoustic_scale is None else acoustic_scale
-    limit = config.data.max_skipped if max_skipped is None else max_skipped
+    limit = choose_limit(run, max_skipped)
     network, limits = load(run), (limit, open_pipe, LIMIT)
     directories = find_streams(run, [network], data, streams or {}, on or "train", open_pipe)
     directory = directories[FEATURES]
@@ -128,8 +129,7 @@ def align_flat(
     _refuse_others(out)
     directory = read_data_dir(data, open_pipe=open_pipe)
     features = Features(directory, FrontEnd(), open_pipe=open_pipe)
-    total = len(directory.utt2spk)
-    report_skipped(f"no features in {data}", features.missing, total, max_skipped, LIMIT)
+    report_lacking({FEATURES: directory}, max_skipped, LIMIT)
     with TemporaryDirectory() as made:
         source = (lang, model or _write_monophones(lang, Path(made)), unknown)
         speech = read_speech(*source)

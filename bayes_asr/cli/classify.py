@@ -16,7 +16,7 @@ from bayes_asr.corpus.sets import locate_all
 from bayes_asr.errors import InputError
 from bayes_asr.files import is_there, replacing
 from bayes_asr.forward.attention import weigh_frames
-from bayes_asr.forward.directory import find_streams, forward, open_streams
+from bayes_asr.forward.directory import choose_limit, find_streams, forward, open_streams
 from bayes_asr.forward.log_likelihoods import load as load_network
 from bayes_asr.forward.output import Output
 from bayes_asr.programs import open_pipe
@@ -163,7 +163,8 @@ def _write_attention(args: argparse.Namespace, out: Path, streams: Mapping[str, 
     network = load_network(args.run, output=POSTERIORS)
     pipes = open_pipe if args.allow_pipes else None
     directories = find_streams(args.run, [network], args.data, streams, args.on or "", pipes)
-    features = open_streams(network, directories, args.max_skipped, pipes)
+    limit = choose_limit(args.run, args.max_skipped)
+    features = open_streams(network, directories, limit, pipes)
     for utt in args.draw:
         if utt not in features.utterances:
             raise InputError(f"--draw {utt}: there is no such utterance")

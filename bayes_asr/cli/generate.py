@@ -10,7 +10,7 @@ from bayes_asr.decode.search_record import write_record
 from bayes_asr.errors import InputError
 from bayes_asr.features.streams import StoredStreams
 from bayes_asr.files import replacing, together
-from bayes_asr.forward.directory import find_streams, open_streams
+from bayes_asr.forward.directory import choose_limit, find_streams, open_streams
 from bayes_asr.forward.writer import Writer, load_writer
 from bayes_asr.forward.written import write_folder, write_sequences
 from bayes_asr.lock import alone_in
@@ -83,7 +83,8 @@ def _open_features(args: argparse.Namespace, writer: Writer) -> StoredStreams:
     pipes = open_pipe if args.allow_pipes else None
     streams = gather_streams(args)
     directories = find_streams(args.run, [writer], args.data, streams, args.on or "", pipes)
-    features = open_streams(writer, directories, args.max_skipped, pipes)
+    limit = choose_limit(args.run, args.max_skipped)
+    features = open_streams(writer, directories, limit, pipes)
     for utt in args.draw:
         if utt not in features.utterances:
             raise InputError(f"--draw {utt}: there is no such utterance")

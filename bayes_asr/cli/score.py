@@ -22,7 +22,7 @@ from bayes_asr.errors import InputError
 from bayes_asr.files import together
 from bayes_asr.log import LOGGER
 from bayes_asr.programs import find_nist_program
-from bayes_asr.recordings import TimedSet
+from bayes_asr.recordings import TimedSet, find_unheard
 from bayes_asr.runs.configuration import CONFIG, read_configuration
 from bayes_asr.score.conventions import Convention, choose_conventions
 from bayes_asr.score.counts import ErrorCounts
@@ -222,7 +222,8 @@ def _find_texts(run: Path, name: str, config: Config) -> TextSweep:
         weighted=config.data.sequences is None,
     )
     phones = timit_map(config.score.phone_map) if config.score.phone_map else {}
-    return TextSweep(name, paths, config.score.costs, phones)
+    unheard = find_unheard(config, name, paths.reference, paths.decode)
+    return TextSweep(name, paths, config.score.costs, phones, unheard)
 
 
 ByNist = Mapping[tuple[str, str], dict[str, ErrorCounts]]

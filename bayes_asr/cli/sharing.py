@@ -83,9 +83,8 @@ def add_set_arguments(parser: argparse.ArgumentParser, verb: str, lacking: str) 
     parser.add_argument(
         "--max-skipped",
         type=share,
-        default=0.0,
         metavar="SHARE",
-        help="of the utterances may lack features (default 0: nothing is lost)",
+        help="of the utterances may lack features (default: data.max_skipped of the run)",
     )
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
 

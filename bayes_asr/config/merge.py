@@ -59,9 +59,9 @@ def load(files: Sequence[Layer], settings: Sequence[str] = ()) -> Config:
     return dataclasses.replace(config, streams=all_streams)
 
 
-def load_section(name: str, files: Sequence[Path]) -> Any:
+def load_section(name: str, files: Sequence[Path], settings: Sequence[str] = ()) -> Any:
     """One section of what `load` gives; the others need not be complete without further files."""
-    return _built(hints(Config)[name], merge(files)[name], f"{name}.")
+    return _built(hints(Config)[name], merge(files, settings)[name], f"{name}.")
 
 
 def list_files(path: Path) -> list[Path]:

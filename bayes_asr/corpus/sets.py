@@ -304,6 +304,23 @@ def _name_parts(
     return {name: some for name, some in zip(names, lengths, strict=True) if some}
 
 
+def report_lacking(
+    directories: Mapping[str, DataDir], limit: float, key: str = "data.max_skipped"
+) -> set[str]:
+    """The utterances of a set that a stream has no features of, as they have no frame: nothing
+    reads them, all their words are deletions. Named and limited by `report_skipped`.
+
+    directories: of the streams, by name, the features first.
+    """
+    spoken = next(iter(directories.values())).utt2spk
+    lacking: set[str] = set()
+    for stream, data in directories.items():
+        _, missing = split_table(spoken, data.feats or {})
+        report_skipped(f"no {say_stream(stream)} in {data.path}", missing, len(spoken), limit, key)
+        lacking.update(missing)
+    return lacking
+
+
 def report_skipped(
     why: str, skipped: list[str], total: int, limit: float, key: str = "data.max_skipped"
 ) -> None:

@@ -21,6 +21,7 @@ from bayes_asr.corpus.sets import (
     locate,
     locate_model,
     open_set,
+    report_lacking,
     stream_dirs,
 )
 from bayes_asr.decode.archive import choose_decoder
@@ -34,8 +35,9 @@ from bayes_asr.doctor.check import (
     format_gib,
 )
 from bayes_asr.errors import InputError
+from bayes_asr.features.front_end import FEATURES
 from bayes_asr.features.stored import Features
-from bayes_asr.features.streams import check_dimensions, say_stream
+from bayes_asr.features.streams import check_dimensions
 from bayes_asr.files import is_there
 from bayes_asr.nn.network import build_network
 from bayes_asr.runs.tensorboard import check_available
@@ -154,21 +156,20 @@ def _open_streams(config: Config, name: str, open_pipe: OpenPipe | None) -> dict
 
 
 def _look_at_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
-    """Whether every utterance that is to be decoded has features as those of training."""
+    """Whether the utterances that are to be decoded have features as those of training."""
     trained = _open_streams(config, "train", open_pipe)
     for name in DECODED:
-        data = data_dir(config, name, open_pipe)
-        for stream, features in _open_streams(config, name, open_pipe).items():
-            missing = [utt for utt in data.utt2spk if utt not in features]
-            if missing:
-                lacking = describe_lacking(data, missing, say_stream(stream))
-                raise InputError(f"{lacking}; compute them, or take these utterances out")
+        directories = stream_dirs(config, name, open_pipe)
+        for stream, data in directories.items():
+            features = features_of(data, config, stream, open_pipe)
             check_dimensions(stream, features, trained[stream])
             gone = next((path for path in features.archives if not os.path.exists(path)), None)
             if gone:
                 table = features.directories[0] / "feats.scp"
                 raise InputError(f"{gone}: {table} names it, but it is not there")
-        yield Check(f"{name} set", "ok", f"{len(data.utt2spk)} utterances")
+        lacking = report_lacking(directories, config.data.max_skipped)
+        decoded = len(directories[FEATURES].utt2spk) - len(lacking)
+        yield Check(f"{name} set", "ok", f"{decoded} utterances")
 
 
 def _look_at_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:

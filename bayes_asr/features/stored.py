@@ -71,11 +71,6 @@ class Features:
         """All utterances of feats.scp in its order."""
         return list(self._feats)
 
-    @property
-    def missing(self) -> list[str]:
-        """Utterances of utt2spk that have no features."""
-        return [utt for utt in self._data.utt2spk if utt not in self._feats]
-
     @cached_property
     def archives(self) -> list[Path]:
         """The files that feats.scp names, each once."""

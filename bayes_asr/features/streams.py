@@ -33,15 +33,6 @@ class StoredStreams:
         return [path for features in self._streams.values() for path in features.directories]
 
     @cached_property
-    def missing(self) -> dict[str, list[str]]:
-        """Of each stream, the utterances that are spoken and that it lacks."""
-        spoken = self.first.speakers
-        return {
-            name: [utt for utt in spoken if utt not in features]
-            for name, features in self._streams.items()
-        }
-
-    @cached_property
     def utterances(self) -> list[str]:
         """Those that all streams have, in the order of the first."""
         others = list(self._streams.values())[1:]

@@ -9,11 +9,11 @@ from typing import TypeVar, cast
 import numpy as np
 
 from bayes_asr.catalogue import nearest
-from bayes_asr.corpus.sets import report_skipped, stream_dirs
+from bayes_asr.corpus.sets import report_lacking, stream_dirs
 from bayes_asr.errors import InputError, needing_memory
 from bayes_asr.features.front_end import FEATURES
 from bayes_asr.features.stored import Features
-from bayes_asr.features.streams import StoredStreams, say_stream
+from bayes_asr.features.streams import StoredStreams
 from bayes_asr.files import together
 from bayes_asr.forward.average import Averaged, Computed
 from bayes_asr.forward.log_likelihoods import LogLikelihoods, load, load_members
@@ -50,7 +50,7 @@ def forward(
     streams: Mapping[str, Path] | None = None,
     on: str | None = None,
     counts: Path | None = None,
-    max_skipped: float = 0.0,
+    max_skipped: float | None = None,
     open_pipe: OpenPipe | None = None,
     chunk: int | None = None,
     way: Way | None = None,
@@ -63,16 +63,18 @@ def forward(
     name (`Output.file`).
 
     streams: the directories of further streams beside `data`, by name.
-    Every utterance is computed, aligned or not. Of those of utt2spk a share of `max_skipped` may
-    lack features; they are named. chunk: how many frames are computed at a time, in networks that
-    do not look ahead; onnx: what `bayes-asr export` has written of the run, to compute with; way:
-    how shards are computed, None for here; output: what is computed. Returns how many are written.
+    Every utterance is computed, aligned or not. Of those of utt2spk a share of `max_skipped`, by
+    default data.max_skipped of the run, may lack features; they are named. chunk: how many frames
+    are computed at a time, in networks that do not look ahead; onnx: what `bayes-asr export` has
+    written of the run, to compute with; way: how shards are computed, None for here; output: what
+    is computed. Returns how many are written.
     """
     members, averaged = _load(run, output, counts, onnx)
     networks, opened = [network for _, network in members], []
     for one, network in members:
         directories = find_streams(one, networks, data, streams or {}, on or "dev", open_pipe)
-        opened.append((network, open_streams(network, directories, max_skipped, open_pipe)))
+        limit = choose_limit(one, max_skipped)
+        opened.append((network, open_streams(network, directories, limit, open_pipe)))
     features = opened[0][1]
     frames = choose_batch_frames(networks)
     if output.layer and out.resolve() in [path.resolve() for path in features.directories]:
@@ -121,6 +123,11 @@ def _average(
         )
 
     return compute
+
+
+def choose_limit(run: Path, max_skipped: float | None) -> float:
+    """The share of utterances that may be skipped: data.max_skipped of the run, unless given."""
+    return read_configuration(run).data.max_skipped if max_skipped is None else max_skipped
 
 
 def find_streams(
@@ -192,9 +199,8 @@ def open_streams(
             for name, front_end in network.front_ends.items()
         }
     )
-    for name, missing in opened.missing.items():
-        why = f"no {say_stream(name)} in {directories[name].path}"
-        report_skipped(why, missing, len(opened.first.speakers), max_skipped, limited_by)
+    read = {name: directories[name] for name in network.front_ends}
+    report_lacking(read, max_skipped, limited_by)
     if isinstance(network, LogLikelihoods):
         spoken = opened.first.speakers
         network.name_strangers(

@@ -197,10 +197,10 @@ class Course:
     def map_speakers(
         self, reading: Reading, aligned: Iterable[Aligned], aligner: Path | None = None
     ) -> Iterator[tuple[str, np.ndarray]]:
-        """Transforms of speakers by their alignments; aligner: as in `work.adapt`."""
-        spoken: dict[str, list[Aligned]] = {}
+        """Transforms of all speakers by their alignments; aligner: as in `work.adapt`."""
+        spoken: dict[str, list[Aligned]] = {name: [] for name in self.tables.utt2spk.values()}
         for utt, tids in aligned:
-            spoken.setdefault(self.tables.utt2spk[utt], []).append((utt, tids))
+            spoken[self.tables.utt2spk[utt]].append((utt, tids))
         return self.way(partial(work.adapt, aligner, reading), sorted(spoken.items()))
 
     def sift(

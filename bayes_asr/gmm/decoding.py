@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.corpus.sets import report_lacking
 from bayes_asr.decode.archive import write_folder
 from bayes_asr.decode.embedded import choose_engine
 from bayes_asr.decode.job import Decoded, Job, Summary
 from bayes_asr.decode.options import DecodeOptions
 from bayes_asr.decode.workers import EmbeddedDecoder, Result, decode_one
 from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import read_analysis
+from bayes_asr.features.front_end import FEATURES, read_analysis
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
 from bayes_asr.gmm.features import (
     MODEL,
@@ -41,6 +42,8 @@ SEARCH = DecodeOptions(
 """Of steps/decode.sh, and of the last search of steps/decode_fmllr.sh."""
 
 LM_WEIGHTS = tuple(range(1, 21))
+MAX_SKIPPED = 0.05  # as data.max_skipped of conf/base.yaml: a GMM has no run to say it
+LIMIT = "--max-skipped"
 Group = tuple[list[Result], np.ndarray | None]  # utterances, and the transform of their speaker
 
 
@@ -67,6 +70,7 @@ def decode_data(
     adaptation: Adaptation | None = None,
     lmwts: Sequence[float] = LM_WEIGHTS,
     wips: Sequence[float] = (0.0,),
+    max_skipped: float = MAX_SKIPPED,
     way: Way = map_here,
     open_pipe: OpenPipe | None = None,
     raw: bool = False,
@@ -79,12 +83,16 @@ def decode_data(
 
     Writes in `out` what `decode.archive.decode_archive` writes and, with an `adaptation`, trans.1:
     the transforms of the speakers.  Each speaker is one item of `way` then, otherwise each
-    utterance is.  Faults are those of `decode_archive`.
+    utterance is.  Utterances without features are named and left out; InputError, before anything
+    is decoded, if they are a larger share than `max_skipped`.  Other faults are those of
+    `decode_archive`.
     """
     model = Path(model_dir) / MODEL
     job = Job(str(data), Path(graph), model, options, tuple(pair_weights(lmwts, wips)), 1)
     task = Task(Path(data), job, adaptation, choose_engine().name, open_pipe, raw, tuple(moves))
-    speakers = open_data(task).utt2spk
+    directory = open_data(task)
+    lacking = report_lacking({FEATURES: directory}, max_skipped, LIMIT)
+    speakers = {utt: spk for utt, spk in directory.utt2spk.items() if utt not in lacking}
     groups = group_utterances(speakers if adaptation else {utt: utt for utt in speakers})
     decoder = GmmDecoder(groups, way(partial(decode_group, task), groups.items()))
     _, mixtures = read_gmm(model)

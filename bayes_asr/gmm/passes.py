@@ -257,7 +257,10 @@ class Training(Course):
         """Estimate transforms of speakers, on top of those that there are."""
         transforms = read_transforms(self.out)
         for speaker, transform in self.map_speakers(self.read(), self.iter_aligned()):
-            transforms[speaker] = compose(transform, transforms[speaker], affine=True)
+            before = transforms.get(speaker)
+            transforms[speaker] = (
+                transform if before is None else compose(transform, before, affine=True)
+            )
         with self.completing():
             write_transforms(transforms.items(), self.out)
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -54,13 +54,18 @@ def find_hypotheses(decode: Path) -> dict[Weights, Path]:
     return dict(sorted(found.items()))
 
 
-def check_same_utterances(reference: Text, hypothesis: Text, name: str | Path) -> None:
-    """Refuse hypotheses that lack an utterance of the reference, or have one that it lacks."""
+def check_same_utterances(
+    reference: Text, hypothesis: Text, name: str | Path, unheard: Collection[str] = ()
+) -> None:
+    """Refuse hypotheses that lack an utterance of the reference, or have one that it lacks.
+
+    unheard: those of the reference that need no hypothesis.
+    """
     for all_of, others, what in (
         (reference, hypothesis, "of the reference have no hypothesis"),
         (hypothesis, reference, "with a hypothesis are not in the reference"),
     ):
-        missing = all_of.keys() - others.keys()
+        missing = all_of.keys() - others.keys() - set(unheard)
         if missing:
             some = name_some(sorted(missing))
             raise InputError(f"{name}: {len(missing)} of {len(all_of)} utterances {what}: {some}")
@@ -78,17 +83,19 @@ def score_utterances(
     optional: frozenset[str] = frozenset(),
     speakers: Mapping[str, str] | None = None,
     unknown: frozenset[str] = frozenset(),
+    unheard: Collection[str] = (),
 ) -> list[UtteranceScore]:
     """Score every utterance, in the order of the reference; `unknown` as for `leave_out`.
 
     Both sides must hold the same utterances; `name` says in the error whose hypotheses they are.
-    An utterance that `speakers` does not name is a speaker of its own.
+    An utterance that `speakers` does not name is a speaker of its own. All words of one that is
+    `unheard` and has no hypothesis are deletions.
     """
-    check_same_utterances(reference, hypothesis, name)
+    check_same_utterances(reference, hypothesis, name, unheard)
     speakers = speakers or {}
     scored = []
     for utterance, words in reference.items():
-        ref, hyp = tuple(words), tuple(hypothesis[utterance])
+        ref, hyp = tuple(words), tuple(hypothesis.get(utterance, ()))
         counts = _count(ref, hyp, costs, optional, unknown)
         scored.append(
             UtteranceScore(utterance, speakers.get(utterance, utterance), counts, ref, hyp)
@@ -110,10 +117,20 @@ class Sweep(Protocol):
 
 
 class TextSweep:
-    """A set whose hypotheses are texts: its reference and the files of words, folded."""
+    """A set whose hypotheses are texts: its reference and the files of words, folded.
 
-    def __init__(self, name: str, paths: SetPaths, costs: Costs, phones: PhoneMap) -> None:
-        self.name, self.costs, self._phones = name, costs, phones
+    unheard: as for `score_utterances`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        paths: SetPaths,
+        costs: Costs,
+        phones: PhoneMap,
+        unheard: Collection[str] = (),
+    ) -> None:
+        self.name, self.costs, self._phones, self._unheard = name, costs, phones, unheard
         self.files = {UNWEIGHTED: paths.decode / "words.txt"}
         if paths.weighted:
             self.files = find_hypotheses(paths.decode)
@@ -138,6 +155,7 @@ class TextSweep:
             convention.optional,
             self.speakers,
             self.unknown(convention) or frozenset(),
+            self._unheard,
         )
 
     def unknown(self, convention: Convention) -> frozenset[str] | None:

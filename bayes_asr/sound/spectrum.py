@@ -132,7 +132,8 @@ def write_features(
     """Write feats.{ark,scp}, cmvn.{ark,scp} by speaker and frontend.json in a Kaldi data directory.
 
     Reads wav.scp, segments where there is one, and utt2spk. Utterances of utt2spk that are not
-    there, are too short or outside their recording get no features: they are counted and named.
+    there, are too short, outside their recording or of digital silence, and those of recordings
+    that wav.scp lacks get no features: they are counted and named, and why is said.
     Sound of another rate is resampled, and of several channels the first is taken unless `segments`
     or `channel` names another; both are announced. open_pipe: runs the commands of wav.scp, which
     are refused without it. Raises InputError if a larger share than `max_skipped`, or all, get no
@@ -155,7 +156,7 @@ def write_features(
         )
         return [(utt, front_end(samples)) for utt, samples in found], remarks
 
-    recordings = _list_recordings(data_dir, sounds)
+    recordings = _list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
     computed = way(compute, recordings) if way else starmap(compute, recordings)
 
     def sift() -> Iterator[tuple[str, np.ndarray]]:
@@ -183,19 +184,25 @@ def write_features(
 
 def _report_left(data_dir: Path, left: list[str], total: int, limit: float) -> None:
     """Name the utterances that get no features; InputError if they are too many, or all."""
+    if not left:
+        return
     message = (
         f"{data_dir}: {len(left)} of {total} utterances have too little sound, or none, and get no"
         f" features: {name_some(left)}"
     )
     if len(left) == total:
         raise InputError(f"{message}; nothing is left to write")
-    if len(left) > limit * total:
+    _check_limit(message, len(left), total, limit)
+    LOGGER.warning("%s", message)
+
+
+def _check_limit(message: str, left: int, total: int, limit: float) -> None:
+    """InputError with the message if more than `limit` of `total` utterances are left out."""
+    if left > limit * total:
         raise InputError(
             f"{message}; more than --max-skipped = {limit:g} allows: mend them, or skip them by"
-            f" --max-skipped {least_share(len(left), total):g}"
+            f" --max-skipped {least_share(left, total):g}"
         )
-    if left:
-        LOGGER.warning("%s", message)
 
 
 class Recordings:
@@ -247,35 +254,59 @@ def _read_sides(path: Path) -> dict[str, str]:
     return {fields[0]: fields[-1] for fields in lines if fields[-1] not in FIRST_SIDES}
 
 
-def _list_recordings(data_dir: Path, sounds: Recordings) -> Iterator[tuple[str, list[Segment]]]:
-    """Yield each recording and, where `segments` is there, those that follow one another in it."""
+def _list_recordings(
+    data_dir: Path, sounds: Recordings, total: int, limit: float
+) -> list[tuple[str, list[Segment]]]:
+    """Each recording and, where `segments` is there, those that follow one another in it.
+
+    Recordings that wav.scp lacks are named; InputError if more than `limit` of the `total`
+    utterances are of these.
+    """
     if not (data_dir / "segments").exists():
-        yield from ((utt, []) for utt in sounds.files)
-        return
+        return [(utt, []) for utt in sounds.files]
     segments = read_segments(data_dir / "segments")
-    for (recording, _), some in groupby(segments, key=lambda segment: segment[1:3]):
-        of_it = list(some)
+    grouped = [(key[0], [*some]) for key, some in groupby(segments, key=lambda s: s[1:3])]
+    absent: dict[str, list[Segment]] = {}
+    for recording, some in grouped:
         if recording not in sounds.files:
-            raise InputError(f"{sounds.table}: lacks {recording}, of the segment {of_it[0][0]}")
-        yield recording, of_it
+            absent.setdefault(recording, []).extend(some)
+    if absent:
+        recording, (segment, *_) = next(iter(absent.items()))
+        count = sum(map(len, absent.values()))
+        message = (
+            f"{sounds.table}: lacks {recording}, of the segment {segment[0]}: {len(absent)}"
+            f" recordings of {count} of {total} utterances are not there: {name_some([*absent])}"
+        )
+        _check_limit(message, count, total, limit)
+        LOGGER.warning("%s", message)
+    return [(recording, some) for recording, some in grouped if recording in sounds.files]
 
 
 def _read_utterances(
     sounds: Recordings, recording: str, segments: Sequence[Segment], announce: Announce
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the samples [N] of a recording, or of its segments where there are some."""
+    """Yield the samples [N] of a recording, or of its segments where there are some.
+
+    There are none of what Kaldi's extract-segments passes over, and of digital silence.
+    """
     samples = sounds.read(recording, segments[0][2] if segments else None, announce)
-    yield from ((utt, _cut(samples, sounds.rate, start, end)) for utt, _, _, start, end in segments)
-    if not segments:
-        yield recording, samples
+    whole: list[Segment] = [(recording, recording, None, 0.0, len(samples) / sounds.rate)]
+    for utt, _, _, start, end in segments or whole:
+        cut, fault = _cut(samples, sounds.rate, start, end) if segments else (samples, "")
+        if len(cut) and not np.ptp(cut):
+            cut, fault = cut[:0], "is digital silence"
+        if fault:
+            place = f"{start:g} to {end:g} s of {recording}, which has {whole[0][4]:g} s"
+            announce(f"{utt} ({place})", fault)
+        yield utt, cut
 
 
-def _cut(samples: np.ndarray, rate: int, start: float, end: float) -> np.ndarray:
-    """The samples of a segment, none of one that Kaldi's extract-segments passes over."""
+def _cut(samples: np.ndarray, rate: int, start: float, end: float) -> tuple[np.ndarray, str]:
+    """The samples of a segment, or none, and why."""
     length = len(samples) / rate
     if end > length + OVERSHOOT:
-        return samples[:0]
+        return samples[:0], f"ends more than {OVERSHOOT:g} s after its recording"
     end = length if end < 0 else min(end, length)
     if end - start < SHORTEST:
-        return samples[:0]
-    return samples[int(start * rate + 0.5) : int(end * rate + 0.5)]
+        return samples[:0], f"is shorter than {SHORTEST:g} s"
+    return samples[int(start * rate + 0.5) : int(end * rate + 0.5)], ""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bayes_asr.config.merge import load_section
 from bayes_asr.stages.choices import Options
 from bayes_asr.stages.recipe import CONFIG, GMM_SETTINGS, WITHOUT_GMMS, Recipe
 
@@ -17,6 +18,7 @@ class Preparation:
     reads and writes, none where it decides itself what is complete. One of these does stages 1 and
     2: kaldi or gmm, commands that train GMMs, or without_kaldi, the recipe's shell script.
     filter_banks: the configuration that has the network read these, and not what GMMs adapted.
+    skipping: the option of verbs that says how many utterances may lack features.
     """
 
     prepares: str = "0"
@@ -26,6 +28,7 @@ class Preparation:
     gmm: tuple[str, ...] = ()
     without_kaldi: str = ""
     filter_banks: str = ""
+    skipping: tuple[str, ...] = ()
 
 
 def trains_gmms(options: Options, recipe: Recipe) -> bool:
@@ -43,6 +46,7 @@ def plan_preparation(options: Options, recipe: Recipe, root: Path) -> Preparatio
     if not recipe.has(GMM_SETTINGS):
         return Preparation("0-2", (*command, *_dimension(options)))
     prepared = Preparation("0", tuple(command), tuple(_files(recipe, options.out)))
+    prepared = replace(prepared, skipping=_limit_skipped(options, recipe))
     if options.features == "fbank":
         prepared = replace(prepared, filter_banks=f"{root}/conf/fbank.yaml")
     if not trains_gmms(options, recipe):
@@ -50,7 +54,7 @@ def plan_preparation(options: Options, recipe: Recipe, root: Path) -> Preparatio
     if _has_kaldi(options.out, root):
         return replace(prepared, kaldi=tuple(_train_gmms("kaldi_gmm.sh", options, recipe, root)))
     own = _train_gmms("gmm.sh", options, recipe, root)
-    return replace(prepared, gmm=(*own, "--config", recipe.file(CONFIG)))
+    return replace(prepared, gmm=(*own, "--config", recipe.file(CONFIG), *prepared.skipping))
 
 
 def _has_kaldi(out: str, root: Path) -> bool:
@@ -75,6 +79,13 @@ def _train_gmms(script: str, options: Options, recipe: Recipe, root: Path) -> It
     yield from _dimension(options)
     if options.force:
         yield "--force"
+
+
+def _limit_skipped(options: Options, recipe: Recipe) -> tuple[str, ...]:
+    """--max-skipped for the verbs that read no configuration, where that differs from base.yaml."""
+    files = [Path(file) for file in (recipe.file(CONFIG), *options.config)]
+    limit = load_section("data", files, options.set).max_skipped
+    return () if limit == load_section("data", []).max_skipped else ("--max-skipped", f"{limit:g}")
 
 
 def _dimension(options: Options) -> tuple[str, ...]:

@@ -81,7 +81,12 @@ def test_what_does_not_go_together_is_found(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lack_test, "data/test: 1 of 3 lack features of pitch: test0-2; compute them, or take"),
+        (
+            lack_test,
+            "no features of pitch in {root}/other/test for 1 of 3 utterances: test0-2; more than"
+            " data.max_skipped = 0.05 allows: mend them, or skip them by --set"
+            " data.max_skipped=0.34",
+        ),
         (
             lambda root: write_data_dir(
                 root / "other/test", {u: x[:, :2] for u, x in other_features("test").items()}
@@ -99,4 +104,4 @@ def test_what_forward_would_refuse_is_said_before_training(
     assert main(asked) == 0
     change(root)
     assert main(asked) == 1
-    assert message in capsys.readouterr().out
+    assert message.format(root=root) in capsys.readouterr().out

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.cli.arguments import key, lm_weight, penalty, real
-from bayes_asr.cli.gmm.sharing import add_common_arguments, say, sharing_steps
+from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, say, sharing_steps
 from bayes_asr.gmm.adaptation import Adaptation
-from bayes_asr.gmm.decoding import LM_WEIGHTS, SEARCH, decode_data
+from bayes_asr.gmm.decoding import LM_WEIGHTS, MAX_SKIPPED, SEARCH, decode_data
 from bayes_asr.gmm.features import is_adapted
 from bayes_asr.graph.lang import read_silence_ids
 from bayes_asr.programs import open_pipe
@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wip", type=penalty, nargs="+", default=[0.0], help="insertion penalties to try"
     )
+    add_max_skipped(parser, MAX_SKIPPED, "have no features")
     add_common_arguments(parser)
 
 
@@ -78,6 +79,7 @@ def run(args: argparse.Namespace) -> None:
             adaptation=adaptation,
             lmwts=args.lmwt,
             wips=args.wip,
+            max_skipped=args.max_skipped,
             way=way,
             open_pipe=open_pipe if args.allow_pipes else None,
         )

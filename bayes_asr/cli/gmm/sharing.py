@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-def add_max_skipped(parser: argparse.ArgumentParser, default: float) -> None:
-    """Declare --max-skipped."""
+def add_max_skipped(
+    parser: argparse.ArgumentParser, default: float, what: str = "stay unaligned"
+) -> None:
+    """Declare --max-skipped, the share of the utterances that may do `what`."""
     parser.add_argument(
         "--max-skipped",
         type=share,
         metavar="SHARE",
         default=default,
-        help="of the utterances may stay unaligned (default %(default)s)",
+        help=f"of the utterances may {what} (default %(default)s)",
     )
 
 
