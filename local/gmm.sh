@@ -39,7 +39,11 @@ way_language() { command=(language "$oov" "${lang[@]}" "$1"); }
 way_mfcc() { # of sound: a recipe may have prepared features itself
     [[ $cepstra == data && ! -f data/$1/wav.scp ]] || command=(mfcc "$@")
 }
-way_subset() { command=(python "$root/local/subset_data.py" "$@"); }
+way_subset() { # of those that have features, which may be fewer than are spoken
+    local there
+    there=$(wc -l 2>/dev/null <"$1/feats.scp") || there=$2
+    command=(python "$root/local/subset_data.py" "$1" "$((there < $2 ? there : $2))" "$3")
+}
 way_mono() { call mono "${mono[@]}" -- "$@"; }
 way_deltas() { call deltas "${tri1[@]}" -- "$@"; }
 way_lda_mllt() { call lda-mllt --dim "$dim" --left-context 3 --right-context 3 "${tri2[@]}" -- "$@"; }

@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from transcripts import Utterance
+from transcripts import DISTANT, Utterance
 
 from bayes_asr.errors import InputError
 from bayes_asr.score.glm import ENGLISH
 from bayes_asr.tables.text import write_lines, write_mapping, write_speakers, write_text
 
-HEADSET = re.compile(r"(\w+)\.Headset-(\d)\.wav", re.IGNORECASE)
+SOUNDS = {
+    "ihm": re.compile(r"(\w+)\.Headset-(\d)\.wav", re.IGNORECASE),
+    DISTANT: re.compile(r"(\w+)\.Array1-0(1)\.wav", re.IGNORECASE),
+}
 LONGEST_SPEAKER = 3000  # hundredths of a second: Kaldi's run.sh has 30 s where it meant 120
 Recording = tuple[str, int]
-"""Meeting and headset."""
+"""Meeting and headset, or number of the distant microphone."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +33,17 @@ class WrittenSet:
     left_out: list[str]
 
 
-def find_headsets(corpus: Path) -> dict[Recording, Path]:
-    """The files MEETING.Headset-N.wav at any depth below `corpus`, through links as well."""
+def find_sounds(corpus: Path, mic: str = "ihm") -> dict[Recording, Path]:
+    """The files MEETING.Headset-N.wav, or of distant microphones MEETING.Array1-01.wav, at any
+    depth below `corpus`, through links as well.
+    """
     found: dict[Recording, Path] = {}
     seen: set[str] = set()
     for folder, folders, files in os.walk(corpus.resolve(), followlinks=True):
         folders[:] = sorted(f for f in folders if os.path.realpath(Path(folder, f)) not in seen)
         seen.update(os.path.realpath(Path(folder, f)) for f in folders)
         for file in sorted(files):
-            if match := HEADSET.fullmatch(file):
+            if match := SOUNDS[mic].fullmatch(file):
                 found.setdefault((match[1], int(match[2])), Path(folder, file))
     return found
 
@@ -75,7 +80,7 @@ def speakers_of(utterances: Mapping[str, Utterance]) -> dict[str, str]:
     parts: dict[str, list[list[str]]] = {}
     lengths: dict[str, int] = {}
     for name, utterance in sorted(utterances.items()):
-        speaker = f"{utterance.recording}_{utterance.speaker}"
+        speaker = utterance.person
         length = utterance.end - utterance.start
         groups = parts.setdefault(speaker, [])
         if not groups or lengths[speaker] + length > LONGEST_SPEAKER:
@@ -93,7 +98,7 @@ def speakers_of(utterances: Mapping[str, Utterance]) -> dict[str, str]:
 
 def write_set(
     utterances: Sequence[Utterance],
-    headsets: Mapping[Recording, Path],
+    found: Mapping[Recording, Path],
     directory: Path,
     *,
     mend_overlaps: bool,
@@ -103,17 +108,18 @@ def write_set(
     utterances: distinct and sorted. wav.scp names the recordings that are there.
     """
     segments = without_overlap(utterances) if mend_overlaps else {u.name: u for u in utterances}
-    recordings = {u.recording: (u.meeting, u.channel) for u in segments.values()}
-    sounds = {name: headsets[key] for name, key in recordings.items() if key in headsets}
+    recordings = {u.recording: u for u in segments.values()}
+    sounds = {
+        name: found[key]
+        for name, u in recordings.items()
+        if (key := (u.meeting, 1 if u.mic == DISTANT else u.channel)) in found
+    }
     write_text(((name, u.words) for name, u in segments.items()), directory / "text")
     write_lines(map(_segment, segments, segments.values()), directory / "segments")
     write_lines(map(_stm, segments.values()), directory / "stm")
     write_speakers(speakers_of(segments), directory)
     write_lines(
-        (
-            f"{name} {meeting}.Headset-{channel} A"
-            for name, (meeting, channel) in recordings.items()
-        ),
+        (f"{name} {utterance.file} A" for name, utterance in recordings.items()),
         directory / "reco2file_and_channel",
     )
     write_lines(ENGLISH.read_text(encoding="utf-8").splitlines(), directory / "glm")
@@ -139,7 +145,5 @@ def _segment(name: str, utterance: Utterance) -> str:
 
 def _stm(utterance: Utterance) -> str:
     """A line of `stm`, in which the speaker is not cut into parts."""
-    file = f"{utterance.meeting}.Headset-{utterance.channel}"
-    speaker = f"{utterance.recording}_{utterance.speaker}"
     start, end = _seconds(utterance.start), _seconds(utterance.end)
-    return f"{file} A {speaker} {start} {end} {' '.join(utterance.words)} "
+    return f"{utterance.file} A {utterance.person} {start} {end} {' '.join(utterance.words)} "

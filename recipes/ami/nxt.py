@@ -36,6 +36,7 @@ class Turn:
     """A segment of the annotation: tokens, punctuation among them, and when each of that came.
 
     Times are kept as written, in seconds; `punctuation_times` leaves out marks without a time.
+    transcribed: the channel that the segment names, which need not be that of the sound.
     """
 
     meeting: str
@@ -45,6 +46,7 @@ class Turn:
     end: str
     tokens: tuple[str, ...]
     punctuation_times: tuple[str, ...]
+    transcribed: str = ""
 
     @property
     def marks(self) -> list[int]:
@@ -125,6 +127,7 @@ def _turn(
         end,
         tuple(token for event in inside for token in event.token.split()),
         tuple(event.start for event in inside if event.punctuation and event.start),
+        segment.get("channel", ""),
     )
 
 

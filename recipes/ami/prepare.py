@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from data_dir import WrittenSet, distinct, find_headsets, write_set
+from data_dir import SOUNDS, WrittenSet, distinct, find_sounds, write_set
 from dictionary import SILENCES, UNKNOWN, default_lexicon, own_lexicon
 from nxt import Participant, find_annotations, read_participants, read_turns
-from transcripts import Utterance, utterances
+from transcripts import Utterance, count_lost, utterances
 
-from bayes_asr.errors import InputError
+from bayes_asr.errors import InputError, name_some
 from bayes_asr.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
 from bayes_asr.graph.symbols import END, START
 from bayes_asr.tables.binary import iter_lines
@@ -28,7 +28,6 @@ from bayes_asr.tables.text import write_dictionary
 
 SETS = ("train", "dev", "eval")
 ORDER = 3
-DISTANT = ("sdm", "mdm")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="ARPA",
         help="default: CORPUS/lm.arpa if there, or a trigram of the training transcripts",
     )
-    parser.add_argument("--mic", default="ihm", help="microphones: ihm, the headsets (default)")
+    parser.add_argument(
+        "--mic", default="ihm", help="ihm, the headsets (default), or sdm, one microphone far away"
+    )
     for name in SETS:
         parser.add_argument(
             f"--{name}-meetings", type=Path, metavar="FILE", help="one in a line, your own choice"
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     lists = {name: getattr(args, f"{name}_meetings") for name in SETS}
     try:
         refuse_other_microphones(args.mic)
-        prepare(args.corpus, args.out, lists, args.dict, args.lm)
+        prepare(args.corpus, args.out, lists, args.dict, args.lm, args.mic)
     except (InputError, OSError) as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 1
@@ -64,15 +65,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def refuse_other_microphones(mic: str) -> None:
-    """InputError unless the recordings are those of headsets."""
-    if mic.rstrip("0123456789") in DISTANT:
-        raise InputError(f"--mic {mic}: distant microphones are not available yet, only ihm")
-    if mic != "ihm":
-        raise InputError(f"--mic {mic}: no such microphones; ihm are available")
+    """InputError unless the recordings are those of headsets, or of one microphone."""
+    if mic not in SOUNDS:
+        raise InputError(f"--mic {mic}: is not available; choose {' or '.join(SOUNDS)}")
 
 
 def prepare(
-    corpus: Path, out: Path, lists: Mapping[str, Path | None], lexicon: Path | None, lm: Path | None
+    corpus: Path,
+    out: Path,
+    lists: Mapping[str, Path | None],
+    lexicon: Path | None,
+    lm: Path | None,
+    mic: str,
 ) -> None:
     """Write everything below `out`, of the meetings in `lists` or those of Kaldi's recipe."""
     annotations = find_annotations(corpus)
@@ -81,14 +85,14 @@ def prepare(
     refuse_shared(meetings)
     lexicon, lm = lexicon or beside(corpus / "lexicon.txt"), lm or beside(corpus / "lm.arpa")
     entries = own_lexicon(lexicon) if lexicon else default_lexicon()
-    headsets = find_headsets(corpus)
+    sounds = find_sounds(corpus, mic)
     written: dict[str, WrittenSet] = {}
     transcripts: dict[str, list[Utterance]] = {}
     for name, members in meetings.items():
         people = [person for meeting in members for person in participants[meeting]]
-        transcripts[name] = said_by(name, people, annotations)
+        transcripts[name] = said_by(name, people, annotations, mic)
         written[name] = write_set(
-            transcripts[name], headsets, out / "data" / name, mend_overlaps=name != "train"
+            transcripts[name], sounds, out / "data" / name, mend_overlaps=name != "train"
         )
         print(summary(name, len(members), written[name]))
     local = out / "data" / "local"
@@ -144,22 +148,37 @@ def refuse_shared(meetings: Mapping[str, Sequence[str]]) -> None:
             seen[meeting] = name
 
 
-def said_by(name: str, people: Iterable[Participant], annotations: Path) -> list[Utterance]:
+def said_by(
+    name: str, people: Iterable[Participant], annotations: Path, mic: str
+) -> list[Utterance]:
     """What the participants said; lines that the annotation holds twice are named and taken once.
 
-    Turns that Kaldi's recipe drops, as a punctuation mark of theirs has no time, are counted.
+    Words that Kaldi's recipe drops are counted and named, as are participants of whom segments name
+    several channels.
     """
     everything: list[Utterance] = []
-    dropped = 0
+    lost: dict[str, int] = {}
     for person in people:
+        who, channels = f"{person.meeting}.{person.agent}", set[str]()
         for turn in read_turns(annotations, person):
-            dropped += len(turn.marks) != len(turn.punctuation_times)
-            everything += utterances(turn)
+            spoken = [*utterances(turn, mic)]
+            everything += spoken
+            channels.add(turn.transcribed)
+            if count := count_lost(turn, spoken):
+                lost[f"{who} at {turn.start} s ({count})"] = count
+        if len(channels) > 1:
+            print(
+                f"{name}: the segments of {who} name the channels {', '.join(sorted(channels))};"
+                f" all are taken from that of meetings.xml, {person.channel}"
+            )
     spoken = distinct(everything)
     if not spoken:
         raise InputError(f"{annotations}: nobody says anything in {name}")
-    if dropped:
-        print(f"{name}: {dropped} turns left out, as a punctuation mark of theirs has no time")
+    if lost:
+        print(
+            f"{name}: {sum(lost.values())} words of {len(lost)} turns left out, as no time says"
+            f" when they were said: {name_some([*lost])}"
+        )
     if len(everything) > len(spoken):
         twice = Counter(u.name for u in everything)
         named = ", ".join(utt for utt, times in twice.items() if times > 1)

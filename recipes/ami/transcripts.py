@@ -5,14 +5,16 @@ published figures (13,098 utterances in dev, 12,643 in eval) and every result on
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from nxt import Turn
 
 MOST_WORDS = 30
+DISTANT = "sdm"  # one microphone for all who take part
 NUMBERED_MARK = re.compile(r"[.,?!:][0-9]+")
+STOP = re.compile(r"[.?]")
 SPURIOUS_COMMA = re.compile(r"[A-Z']+,[A-Z']+")
 Span = tuple[int, int]
 """Start and end in hundredths of a second."""
@@ -28,24 +30,61 @@ class Utterance:
     start: int
     end: int
     words: tuple[str, ...]
+    mic: str = "ihm"
 
     @property
     def recording(self) -> str:
-        """Kaldi's name of the recording by a headset."""
+        """Kaldi's name of the recording by a headset.
+
+        Those who speak at once into one microphone are scored apart: each has a recording of his
+        own, of the same sound.
+        """
+        if self.mic == DISTANT:
+            return self.person
         return f"AMI_{self.meeting}_H{self.channel:02d}"
+
+    @property
+    def person(self) -> str:
+        """Kaldi's name of who speaks."""
+        place = "SDM" if self.mic == DISTANT else f"H{self.channel:02d}"
+        return f"AMI_{self.meeting}_{place}_{self.speaker}"
 
     @property
     def name(self) -> str:
         """Kaldi's utterance id."""
-        return f"{self.recording}_{self.speaker}_{self.start:07d}_{self.end:07d}"
+        return f"{self.person}_{self.start:07d}_{self.end:07d}"
+
+    @property
+    def file(self) -> str:
+        """The name of the recording in an STM."""
+        if self.mic == DISTANT:
+            return f"{self.meeting}.Array1-01.{self.speaker}"
+        return f"{self.meeting}.Headset-{self.channel}"
 
 
-def utterances(turn: Turn) -> Iterator[Utterance]:
+def utterances(turn: Turn, mic: str = "ihm") -> Iterator[Utterance]:
     """The utterances of a turn; none where its marks and their times differ in number."""
     for (start, end), text in pieces(turn).items():
         words = normalise(text)
         if words and start < end:
-            yield Utterance(turn.meeting, turn.channel, turn.speaker, start, end, tuple(words))
+            who = turn.meeting, turn.channel, turn.speaker
+            yield Utterance(*who, start, end, tuple(words), mic)
+
+
+def count_lost(turn: Turn, spoken: Iterable[Utterance]) -> int:
+    """How many words of a turn are in none of its utterances, as no time says when they were."""
+    tokens = [token for place, token in enumerate(turn.tokens) if place not in turn.marks]
+    text = SPURIOUS_COMMA.sub(_part, STOP.sub(" ", " ".join(tokens).upper()))
+    return _count_words(normalise(text)) - sum(_count_words(u.words) for u in spoken)
+
+
+def _part(commas: re.Match[str]) -> str:
+    return commas[0].replace(",", " ")
+
+
+def _count_words(words: Iterable[str]) -> int:
+    """Those of MM-HMM, which are joined, one by one."""
+    return sum(len(word.split("-")) for word in words)
 
 
 def pieces(turn: Turn) -> dict[Span, str]:
@@ -67,7 +106,7 @@ def pieces(turn: Turn) -> dict[Span, str]:
             minor[tokens[mark]] = time
     stops.append(turn.end)
     found: dict[Span, str] = {}
-    texts = re.split(r"[.?]", " ".join(tokens).upper())
+    texts = STOP.split(" ".join(tokens).upper())
     for text, (start, end) in zip(texts, pairwise(stops), strict=False):
         if _is_short(text):
             found[_span(start, end)] = text

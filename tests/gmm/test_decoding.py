@@ -1,5 +1,6 @@
 """Decoding with mixtures: as from log-likelihoods, adapted to speakers, shared, and its faults."""
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -167,18 +168,43 @@ def test_shards_change_nothing(spoken: Spoken, adapted: Path, tmp_path: Path) ->
     assert (adapted / "trans.1").read_bytes() == (out / "trans.1").read_bytes()
 
 
-@pytest.mark.parametrize("adaptation", [None, ADAPTATION], ids=["plain", "adapted"])
+BOTH = pytest.mark.parametrize("adaptation", [None, ADAPTATION], ids=["plain", "adapted"])
+
+
+@BOTH
 def test_utterance_that_cannot_be_read_is_named_and_the_others_are_decoded(
     adaptation: Adaptation | None, tmp_path: Path
 ) -> None:
     spoken = write_spoken(tmp_path)
-    lines = (spoken.data / "feats.scp").read_text().splitlines()
-    (spoken.data / "feats.scp").write_text("\n".join(lines[1:]) + "\n")
+    first, *lines = (spoken.data / "feats.scp").read_text().splitlines()
+    elsewhere = lines[0].split()[1]  # where another utterance is read
+    wrong = f"{first.split()[0]} {elsewhere.rpartition(':')[0]}:3"
+    (spoken.data / "feats.scp").write_text("\n".join([*lines, wrong]) + "\n")
     out = tmp_path / "out"
     with pytest.raises(InputError) as raised:
         decode(spoken, out, adaptation)
-    one_line(raised, "1 of 8 utterances failed", "ann-0 has no features")
+    one_line(raised, "1 of 8 utterances failed", "ann-0")
     assert [utt for utt, words in read_text(out / "words.txt").items() if not words] == ["ann-0"]
+
+
+@BOTH
+def test_utterance_without_a_frame_changes_nothing_of_the_others(
+    adaptation: Adaptation | None, spoken: Spoken, adapted: Path, tmp_path: Path
+) -> None:
+    """More than the limit are refused before anything is decoded."""
+    data = shutil.copytree(spoken.data, tmp_path / "data")
+    with (data / "utt2spk").open("a") as file:
+        file.write("ann-x ann\nzoe-x zoe\n")
+    more, out, plain = replace(spoken, data=data), tmp_path / "out", tmp_path / "plain"
+    with pytest.raises(InputError) as raised:
+        decode(more, out, adaptation)
+    limit = "--max-skipped = 0.05 allows: mend them, or skip them by --max-skipped 0.2"
+    one_line(raised, f"no features in {data} for 2 of 10 utterances: ann-x, zoe-x", limit)
+    assert not out.exists()
+    decode(more, out, adaptation, max_skipped=0.2)
+    if not adaptation:
+        decode(spoken, plain, None)
+    assert_same(adapted if adaptation else plain, out)
 
 
 def test_model_of_other_features_is_refused(spoken: Spoken, tmp_path: Path) -> None:

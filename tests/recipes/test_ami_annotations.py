@@ -157,9 +157,13 @@ def test_recordings_are_found_through_links(
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "audio").symlink_to(tmp_path / "disk")
     (tmp_path / "disk" / "back").symlink_to(tmp_path / "corpus")
-    found = recipe("data_dir").find_headsets(tmp_path / "corpus")
+    found = recipe("data_dir").find_sounds(tmp_path / "corpus")
     assert list(found) == [("ES2002a", 2)]
     assert found["ES2002a", 2].samefile(sound)
+    distant = recipe("data_dir").find_sounds(tmp_path / "corpus", "sdm")
+    assert {key: path.name for key, path in distant.items()} == {
+        ("ES2002a", 1): "ES2002a.Array1-01.wav"
+    }
 
 
 def test_cmudict_is_folded_as_kaldi_folds_it(recipe: Callable[[str], ModuleType]) -> None:
