@@ -274,8 +274,8 @@ def _list_recordings(
         recording, (segment, *_) = next(iter(absent.items()))
         count = sum(map(len, absent.values()))
         message = (
-            f"{sounds.table}: lacks {recording}, of the segment {segment[0]}: {len(absent)}"
-            f" recordings of {count} of {total} utterances are not there: {name_some([*absent])}"
+            f"{sounds.table}: lacks {recording}, of the segment {segment[0]}; recordings of {count}"
+            f" of {total} utterances are not there: {name_some([*absent])}"
         )
         _check_limit(message, count, total, limit)
         LOGGER.warning("%s", message)

@@ -103,12 +103,13 @@ def prepare(
     write_arpa(model, local / "lm.arpa")
     for name in SETS:
         print(quality(name, texts[name], model))
-    missing = sum(len(w.missing) for w in written.values())
+    missing = [name for w in written.values() for name in w.missing]
     if missing:
         total = sum(w.recordings for w in written.values())
         print(
-            f"{missing} of {total} recordings are missing below {corpus}: stage 1 needs them; when "
-            "they are there, prepare again (the same run.sh command does)"
+            f"{len(missing)} of {total} recordings are missing below {corpus}, and what is said in"
+            f" them gets no features: {name_some(missing)}; when they are there, prepare again (the"
+            " same run.sh command does)"
         )
 
 

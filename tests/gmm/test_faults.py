@@ -5,16 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.alignment import ALIGN_SI
+from bayes_asr.gmm.features import read_transforms, write_fmllr
 from bayes_asr.gmm.passes import Training
 from bayes_asr.gmm.realignment import Realignment
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, Schedule
 from bayes_asr.processes.pool import map_here
 from bayes_asr.tables.ark import iter_matrices, write_matrices
+from bayes_asr.tables.text import read_mapping
 from tests.attacks.laboratory import contents
 from tests.support.golden_data import find_lang, keep_lines, lay_out, write_few
 
@@ -81,6 +84,18 @@ def test_an_utterance_without_features_is_named_and_left_out(
     assert said.count(f"no alignment of data for 1 of 4 utterances: {utt}; they are skipped") == 2
     with pytest.raises(InputError, match=r"1 of 4 .* more than --max-skipped = 0\.2 allows"):
         align(lab, "less", max_skipped=0.2)
+
+
+def test_a_speaker_who_is_not_aligned_keeps_his_features(lab: Path) -> None:
+    """His transform is the identity, which Kaldi's gmm-est-fmllr writes for him too."""
+    utt = without_line("data/text")
+    speakers = read_mapping(Path("data/utt2spk"))
+    assert list(speakers.values()).count(speakers[utt]) == 1
+    align(lab, adapt=True, max_skipped=0.3)
+    transforms = read_transforms(Path("ali"))
+    assert transforms.keys() == set(speakers.values())
+    assert (transforms[speakers[utt]] == np.eye(39, 40)).all()
+    assert write_fmllr(Path("data"), Path("ali"), Path("ali"), Path("adapted")) == 4
 
 
 @pytest.mark.parametrize(("schedule", "before"), AFTER)

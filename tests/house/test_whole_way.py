@@ -10,9 +10,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bayes_asr.tables.scp import read_scp
+from bayes_asr.tables.text import read_text
 from tests.support.places import ROOT
 from tests.support.timit_tree import write_flat
 
@@ -142,31 +145,74 @@ def test_timit_from_our_gmms_is_safe_to_interrupt(
 
 
 SMALL = """
+data: {max_skipped: 0.2}
 model: {layers: 2, units: 64}
 train: {epochs: 6, batch_sequences: 4, optimizer: adam, learning_rate: 3e-3, schedule: cosine}
 decode: {acoustic_scale: 0.4, lm_weights: [2, 3, 5]}
 """
 
 
-def test_ami_from_its_xml_to_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alignments begin with equal lengths; hesitations do not count; NIST counts the same."""
+@pytest.fixture(scope="module")
+def ami(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Spoken meetings with what real ones have, and a small configuration beside them."""
     pytest.importorskip("espeakng_loader")
-    monkeypatch.delenv("KALDI_ROOT", raising=False)
-    make = [sys.executable, "-m", "tests.support.ami_corpus", tmp_path / "c"]
+    folder = tmp_path_factory.mktemp("ami")
+    make = [sys.executable, "-m", "tests.support.ami_corpus", folder / "corpus"]
     subprocess.run(make, cwd=ROOT, check=True)
-    (tmp_path / "small.yaml").write_text(SMALL)
+    (folder / "small.yaml").write_text(SMALL)
+    recipe = shutil.copytree(ROOT / "recipes/ami", folder / "ami")
+    settings = (recipe / "kaldi.sh").read_text().replace("(5000 80000)", "(200 1000)")
+    (recipe / "kaldi.sh").write_text(settings)
+    return folder
+
+
+def unheard(part: str, out: Path) -> set[str]:
+    """Who said what has no frame: three turns of a set that is decoded, each of one word."""
+    no_features = read_text(out / "data" / part / "text").keys() - read_scp(
+        out / "data" / part / "feats.scp"
+    )
+    assert len(no_features) == 3
+    return {utt.rpartition("_")[0].rpartition("_")[0] for utt in no_features}
+
+
+def check_deletions(score: dict[str, Any], silent: set[str], stm: Path) -> None:
+    """All words of the reference count, and those that nobody can hear are deletions."""
+    lines = [line.split() for line in stm.read_text().splitlines()]
+    assert score["tokens"] == sum(word != "UM" for line in lines for word in line[5:])
+    spoken = {u["speaker"]: [] for u in score["utterances"]}
+    for utterance in score["utterances"]:
+        spoken[utterance["speaker"]].append(utterance)
+    last, headset = sorted(silent)
+    (alone,) = spoken[headset]
+    assert (alone["reference"], alone["deletions"], alone["tokens"]) == ("okay", 1, 1)
+    for short in spoken[last][-2:]:
+        assert (short["reference"], short["deletions"], short["tokens"]) == ("okay", 1, 1)
+
+
+@pytest.mark.parametrize("features", ["mfcc", "fmllr"])
+def test_ami_from_its_xml_to_words(
+    features: str, ami: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hesitations do not count; what has no frame is deleted; NIST counts the same."""
+    monkeypatch.delenv("KALDI_ROOT", raising=False)
     out = tmp_path / "out"
-    options = ["--recipe", "ami", "--corpus", tmp_path / "c", "--features", "mfcc"]
-    options += ["--config", tmp_path / "small.yaml"]
+    options = ["--recipe", ami / "ami", "--corpus", ami / "corpus", "--features", features]
+    options += ["--config", ami / "small.yaml"]
     printed = table(*options, "--out", out, "--nj", "1")
     run = out / "small" / "seed1"
     for name, part in (("dev", "dev"), ("test", "eval")):
         (score,) = json.loads((run / f"score_{name}.json").read_text())
         assert score["rate"] < 60  # 100 where nothing was learnt
         assert f"{score['rate']:.2f}" in printed
+        silent, stm = unheard(part, out), out / "data" / part / "stm"
+        check_deletions(score, silent, stm)
+        if features == "fmllr":
+            (by_gmm,) = json.loads((out / f"gmm/tri3/score_{name}.json").read_text())
+            check_deletions(by_gmm, silent, stm)
         assert " UM " in (out / "data" / part / "text").read_text()
         assert not any(" UM " in ctm.read_text() for ctm in (run / f"ctm_{name}").iterdir())
     log = (run / "log" / "score.log").read_text()
     assert "not the same" not in log
+    assert log.count("for 3 of 2") == 2, "26 and 25 utterances"
     if shutil.which("sctk"):
         assert log.count("by hubscr.pl, the same") == 2

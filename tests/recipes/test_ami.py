@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -118,6 +119,53 @@ def test_overlaps_within_a_speaker_are_mended_in_dev_and_eval_only(
     unmended = (out / "data" / "train" / "segments").read_text()
     assert "0000250_0000400 AMI_ES2002a_H01 2.5 4 " in unmended
     assert "0000270_0000290 AMI_ES2002a_H01 2.7 2.9 " in unmended
+
+
+def test_words_that_no_time_is_known_of_are_counted_and_named(
+    prepared: Callable[..., tuple[Path, str]], tmp_path: Path
+) -> None:
+    """Kaldi's recipe drops these; MM-HMM, which it joins, is none of them."""
+    turns = [
+        Turn("1.0", "2.0", "Hello . Okay .", ("1.5",)),
+        Turn("3.0", "4.0", "this.is okay .", ("4.0",)),
+        Turn("5.0", "5.001", "Um"),
+        Turn("6.0", "7.0", "So this,is"),
+        Turn("8.0", "9.0", "Mm . Hmm mm-hmm kick-off .", ("8.5", "9.0")),
+    ]
+    write_annotations(small(Wearer("ES2011a", "B", "MEE002", 1, turns)), tmp_path / "corpus")
+    lost = "ES2011a.B at 1.0 s (2), ES2011a.B at 3.0 s (2), ES2011a.B at 5.0 s (1)"
+    said = prepared()[1]
+    assert "dev: 7 words of 4 turns left out, as no time says when they were said: " in said
+    assert f"{lost}, ES2011a.B at 6.0 s (2)\n" in said
+
+
+def test_who_changes_headsets_is_named(
+    prepared: Callable[..., tuple[Path, str]], tmp_path: Path
+) -> None:
+    turns = [HELLO, replace(HELLO, start="3.0", end="4.0", times=("4.0",), channel="2")]
+    write_annotations(small(Wearer("ES2004a", "B", "MEE002", 1, turns)), tmp_path / "corpus")
+    out, said = prepared()
+    assert "eval: the segments of ES2004a.B name the channels 1, 2; all are taken from" in said
+    assert "ES2004a_H01_MEE002_0000300_0000400" in (out / "data/eval/text").read_text()
+
+
+def test_who_speaks_at_once_far_from_one_microphone_is_scored_apart(
+    prepared: Callable[..., tuple[Path, str]], tmp_path: Path
+) -> None:
+    write_annotations(small(Wearer("ES2004a", "B", "MEE002", 1, [HELLO])), tmp_path / "corpus")
+    sound = tmp_path / "corpus/ES2004a.Array1-01.wav"
+    sound.touch()
+    data = prepared("--mic=sdm")[0] / "data/eval"
+    people = [f"AMI_ES2004a_SDM_{speaker}" for speaker in ("FEE001", "MEE002")]
+    assert read_mapping(data / "wav.scp") == dict.fromkeys(people, str(sound.resolve()))
+    assert list(read_text(data / "text")) == [f"{person}_0000100_0000200" for person in people]
+    files = [f"ES2004a.Array1-01.{speaker}" for speaker in ("FEE001", "MEE002")]
+    assert (data / "stm").read_text().splitlines() == [
+        f"{file} A {person} 1 2 HELLO " for file, person in zip(files, people, strict=True)
+    ]
+    assert (data / "reco2file_and_channel").read_text().splitlines() == [
+        f"{person} {file} A" for file, person in zip(files, people, strict=True)
+    ]
 
 
 def test_without_recordings_all_but_wav_scp_is_written(

@@ -125,6 +125,39 @@ def test_words_are_counted_in_the_segments_of_recordings(run: Path) -> None:
     assert set(keys.split()) <= entry.keys()
 
 
+@pytest.mark.parametrize("by_time", [True, False])
+def test_words_of_what_has_no_frame_are_deletions(
+    run: Path, by_time: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Up to data.max_skipped; beyond it, and where features are there, it is an error."""
+    rules = "english" if by_time else "null"
+    load([run / "config.yaml"], [f"score.glm={rules}", "score.metric=wer"]).save(
+        run / "config.yaml"
+    )
+    shutil.rmtree(run / "decode_test")
+    data = run.parent / "data/dev"
+    utterances = ("u1", "u2", "u3", "u4")
+    (data / "text").write_text(f"{TEXT}u4 NO NO\n")
+    (data / "stm").write_text(f"{STM}r-file A ann 30 30.05 NO NO\n")
+    (data / "segments").write_text(f"{SEGMENTS}u4 r 30 30.05\n")
+    (data / "utt2spk").write_text("".join(f"{utt} ann\n" for utt in utterances))
+    (data / "feats.scp").write_text("".join(f"{utt} feats.ark:9\n" for utt in utterances[:3]))
+    asked = ["score", str(run), "--scorer=native"] if by_time else ["score", str(run)]
+    assert main(asked) == 1
+    limit = "more than data.max_skipped = 0.05 allows: mend them, or skip them by --set"
+    said = f"no features in {data} for 1 of 4 utterances: u4; {limit} data.max_skipped=0.25"
+    assert said in capsys.readouterr().err
+    load([run / "config.yaml"], ["data.max_skipped=0.25"]).save(run / "config.yaml")
+    assert main(asked) == 0
+    assert "for 1 of 4 utterances: u4; they are skipped" in capsys.readouterr().err
+    (score,) = read_scores(run / "score_dev.json")
+    last = score.utterances[-1]
+    assert (last.hypothesis, last.counts.deletions, last.counts.tokens) == ((), 2, 2)
+    (data / "feats.scp").write_text("".join(f"{utt} feats.ark:9\n" for utt in utterances))
+    assert main(asked) == 1
+    assert "1 of 4 utterances of the reference have no hypothesis: u4" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("more", [[], ["--oracle-lmwt"]])
 def test_jobs_score_as_one_process(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str]

@@ -8,7 +8,13 @@ import pytest
 
 from bayes_asr.errors import InputError
 from bayes_asr.score.scores import Metric, read_scores, write_scores
-from bayes_asr.score.sweeps import SetPaths, find_hypotheses, score_run
+from bayes_asr.score.sweeps import (
+    SetPaths,
+    TextSweep,
+    find_hypotheses,
+    score_run,
+    score_sweeps,
+)
 
 # Dev is best at weight 3, test at weight 1.
 DEV = {"d1": "sil aa b sil", "d2": "sil k sil"}
@@ -132,6 +138,16 @@ def test_speakers_come_from_utt2spk(tmp_path: Path) -> None:
     sets = {"dev": SetPaths(paths.reference, paths.decode, utt2spk)}
     utterances = score_run(sets, "wer")["dev"][0].utterances
     assert [u.speaker for u in utterances] == ["anna", "bob"]
+
+
+def test_words_of_what_was_not_heard_are_deletions(tmp_path: Path) -> None:
+    paths = write_set(tmp_path, {"t": "sil a b sil", "u": "a"}, {"1_0.0": {"u": "a"}})
+    with pytest.raises(InputError, match=r"1 of 2 utterances of the reference have no hyp.*: t"):
+        score_sweeps({"dev": TextSweep("dev", paths, "sclite", {})}, "per", "sclite")
+    sweep = TextSweep("dev", paths, "sclite", {}, unheard=("t",))
+    strict, forgiving = score_sweeps({"dev": sweep}, "per", "sclite")["dev"]
+    assert (strict.counts.deletions, strict.counts.errors, strict.counts.tokens) == (4, 4, 5)
+    assert (forgiving.counts.deletions, forgiving.counts.errors) == (2, 2)
 
 
 def test_weights_sort_by_number(tmp_path: Path) -> None:

@@ -175,6 +175,28 @@ def test_utterances_without_features_are_named(
     assert read_data_dir(folder).feats.keys() == {"r-a"}
 
 
+def test_why_there_are_no_features_is_said_with_the_numbers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = corpus(tmp_path / "d", {"r": 1.0, "dead": 1.0})
+    (folder / "dead.wav").write_bytes(riff(np.zeros((16000, 1))))
+    (folder / "segments").write_text(
+        "d-a dead 0 0.5\nr-a r 0 0.5\nr-late r 0.5 1.6\nr-short r 0.25 0.3\nz-a gone 0 1\n"
+    )
+    (folder / "utt2spk").write_text("d-a s\nr-a s\nr-late s\nr-short s\nz-a s\n")
+    with caplog.at_level(logging.WARNING, "bayes_asr"):
+        write_features(folder, Analysis(), max_skipped=0.8)
+    for said in (
+        "wav.scp: lacks gone, of the segment z-a; recordings of 1 of 5 utterances are not there",
+        "d-a (0 to 0.5 s of dead, which has 1 s): is digital silence",
+        "r-late (0.5 to 1.6 s of r, which has 1 s): ends more than 0.5 s after its recording",
+        "r-short (0.25 to 0.3 s of r, which has 1 s): is shorter than 0.1 s",
+        "4 of 5 utterances have too little sound, or none, and get no features: d-a, r-late,",
+    ):
+        assert said in caplog.text
+    assert read_data_dir(folder).feats.keys() == {"r-a"}
+
+
 @pytest.mark.parametrize(
     ("late", "options", "message"),
     [

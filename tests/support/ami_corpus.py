@@ -27,13 +27,14 @@ class Turn:
     """A segment: tokens with spaces between, times of the punctuation marks among them.
 
     `{laugh}`, `{gap}` and `{restart}` are events without text; a word that ends in ~ is cut off.
-    Marks beyond `times` have none.
+    Marks beyond `times` have none. channel: that the segment names instead of its wearer's.
     """
 
     start: str
     end: str
     text: str
     times: tuple[str, ...] = ()
+    channel: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def write_annotations(wearers: Sequence[Wearer], folder: Path) -> None:
             last = f"{name}.words{len(words) - 1}"
             inside = f"id({first})" + (f"..id({last})" if last != first else "")
             segments.append(
-                f'<segment nite:id="{name}.sync.{len(segments)}" channel="{wearer.channel}" '
+                f'<segment nite:id="{name}.sync.{len(segments)}" '
+                f'channel="{turn.channel or wearer.channel}" '
                 f'transcriber_start="{turn.start}" transcriber_end="{turn.end}">'
                 f'<nite:child href="{name}.words.xml#{inside}"/></segment>'
             )
@@ -134,6 +136,7 @@ MEETINGS = {  # one of Kaldi's meetings for each set, and one of five speakers; 
     "ES2011a": "A FEE041 f3, B MEE042 m5, C FEE043 Annie, D MEE044 paul",
     "ES2004a": "A FEE013 f5, B MEO015 m3, C FEE016 belinda, D MEE014 m6",
 }
+DECODED = ("ES2011a", "ES2004a")  # dev and eval
 TURNS = {"ES2002a": 9, "EN2001a": 9, "ES2011a": 4, "ES2004a": 4}
 THINGS = ["remote", "screen", "button", "battery", "meeting", "design", "price"]
 QUALITIES = ["red", "yellow", "big", "small", "cheap", "new", "nice"]
@@ -167,6 +170,8 @@ def write_corpus(folder: Path) -> None:
     """Write annotations, recordings and a lexicon; the meetings are in Kaldi's lists.
 
     Who speaks overlaps with the others; in eval the second turn of each begins in the first one.
+    Of each set, a turn is too short for a frame. In dev and eval, a turn ends after its recording,
+    and who speaks last changes headsets: the new one has no sound in dev, digital silence in eval.
     """
     sys.path.insert(0, str(MINI))
     from espeak import Speaker, Synthesiser
@@ -182,8 +187,13 @@ def write_corpus(folder: Path) -> None:
             texts += [LONG] if meeting == "ES2002a" else []
             spoken = [_spoken(text, speaker, synthesiser) for text in texts]
             wearer = Wearer(meeting, agent, name, channel)
-            _record(wearer, texts, spoken, folder, rng)
+            end = _record(wearer, texts, spoken, folder, rng)
             wearers.append(wearer)
+        wearer.turns.append(_okay(end - 0.08, end - 0.03))
+        if meeting in DECODED:
+            wearer.turns.append(_okay(end + 2, end + 3))
+            wearers.append(Wearer(meeting, "F", wearer.speaker, 5, [_okay(1, 2)]))
+    _write_sound(np.zeros(48000), folder, wearers[-1])
     wearers[0].turns.extend(
         [
             wearers[0].turns[0],
@@ -194,6 +204,10 @@ def write_corpus(folder: Path) -> None:
     write_annotations(wearers, folder / "annotations")
     entries = LEXICON.strip().replace("|", "\n")
     (folder / "lexicon.txt").write_text(f"{entries}\n", encoding="utf-8")
+
+
+def _okay(start: float, end: float) -> Turn:
+    return Turn(f"{start:.2f}", f"{end:.2f}", "Okay .", (f"{end:.2f}",))
 
 
 def _said(number: int, rng: np.random.Generator) -> str:
@@ -228,8 +242,8 @@ def _record(
     spoken: Sequence[Sequence[np.ndarray]],
     folder: Path,
     rng: np.random.Generator,
-) -> None:
-    """Write the recording of a headset, and the turns of its wearer with their times."""
+) -> float:
+    """Write the recording of a headset, and the turns of its wearer with their times; its end."""
     sound, now = [np.zeros(16000 * wearer.channel)], 16000 * wearer.channel
     for text, stretches in zip(texts, spoken, strict=True):
         start, times = now, []
@@ -242,10 +256,15 @@ def _record(
         pause = rng.integers(1600, 8000) if len(wearer.turns) > 1 else 0
         sound.append(np.zeros(pause))
         now += pause
-    path = folder / wearer.meeting / "audio" / f"{wearer.meeting}.Headset-{wearer.channel}.wav"
-    path.parent.mkdir(parents=True, exist_ok=True)
     samples = np.concatenate(sound)
     samples += rng.normal(0, 30, len(samples))
+    _write_sound(samples, folder, wearer)
+    return len(samples) / 16000
+
+
+def _write_sound(samples: np.ndarray, folder: Path, wearer: Wearer) -> None:
+    path = folder / wearer.meeting / "audio" / f"{wearer.meeting}.Headset-{wearer.channel}.wav"
+    path.parent.mkdir(parents=True, exist_ok=True)
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, 16000, 0, "NONE", ""))
         file.writeframes(np.clip(samples, -32768, 32767).astype("<i2").tobytes())
