@@ -38,7 +38,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # What read_plan sets:
 recipe_dir='' builds_on=() data_dir='' recognisers=() notices=() changed='' prepares='' prepare=() prepared=() kaldi=() gmm=() without_kaldi='' filter_banks=''
-skipping=() systems=() system_files=() compared=() config=() set=() out='' nj=1 nproc='' seeds=1 force=''
+max_skipped='' systems=() system_files=() compared=() config=() set=() out='' nj=1 nproc='' seeds=1 force=''
 [[ -z ${BAYES_ASR_PYTHON:-} ]] || script='bayes-asr run'
 parse_options "$@"
 refuse_early "$@"

@@ -1,11 +1,10 @@
 # shellcheck shell=bash
 # Filter banks of a recipe's sets, for run.sh --features fbank: the network reads them, GMMs have made its alignments.
 # Each data-fbank/SET has what data/SET says of utterances, and features of its own.
-# run.sh sets the variables, of which $skipping may be empty.
+# run.sh sets the variables, of which $max_skipped may be empty.
 : "${out:?}" "${filter_banks:?}"
 
 # filter_banks_of DATA DEST: the features in DEST of the sound that DATA names.
-# shellcheck disable=SC2154
 filter_banks_of() {
     local file
     [[ -f $1/wav.scp ]] || fail "$1 has no wav.scp: filter banks are computed of sound, so take other --features"
@@ -16,7 +15,7 @@ filter_banks_of() {
             *) [[ ! -f $file ]] || cp "$file" "$2" ;;
         esac
     done
-    exec bayes-asr features --kind fbank "$2" "${skipping[@]}" # so that signals reach it
+    exec bayes-asr features --kind fbank "$2" ${max_skipped:+--max-skipped "$max_skipped"} # so that signals reach it
 }
 
 configuration+=("$filter_banks")

@@ -6,8 +6,7 @@
 # $pauses, if set, is the probability of a pause between words of the graph. Where there is data/local/dict_align, it
 # aligns text_words.
 # The recipe's aligner.yaml describes the small networks, its without_kaldi.yaml what else differs without GMMs.
-# run.sh sets the others, of which $configuration grows, and $force and $skipping may be empty.
-# shellcheck disable=SC2154
+# run.sh sets the others, of which $configuration grows, and $force and $max_skipped may be empty.
 : "${sets[@]:?}" "${oov:?}" "${out:?}" "${nj:?}"
 
 dict=$out/data/local/dict lm=$out/data/local/lm.arpa exp=$out/exp
@@ -16,11 +15,11 @@ if [[ -d ${dict}_align ]]; then
     text=text_words lang=${dict}_align
     said_train=(--text "${folders[0]}/$text") said_dev=(--text "${folders[1]}/$text")
 fi
-align=(bayes-asr align --oov "$oov" --lang "$lang" "${skipping[@]}")
+align=(bayes-asr align --oov "$oov" --lang "$lang" ${max_skipped:+--max-skipped "$max_skipped"})
 configuration+=("$(recipe_file without_kaldi.yaml)")
 if [[ -f ${folders[0]}/wav.scp ]]; then # else the recipe has prepared features itself
     run_stage 1 features "$out" "${folders[@]/%//segments}" "${folders[@]/%//wav.scp}" "${folders[@]/%//frontend.json}" -- \
-        bayes-asr features "${folders[@]}" "${skipping[@]}"
+        bayes-asr features "${folders[@]}" ${max_skipped:+--max-skipped "$max_skipped"}
 fi
 run_stage 2 flat_train "$out" "${folders[0]}"/{"$text",feats.scp} "$lang/lexicon.txt" "$exp/flat_ali/ali.1.gz" -- \
     "${align[@]}" --flat --data "${folders[0]}" "${said_train[@]}" --out "$exp/flat_ali"
@@ -33,7 +32,7 @@ learnt=flat_ali
 for realigned in first_ali realigned_ali; do
     aligner=$exp/aligner_${realigned%_ali}
     run_stage 2 "train_$realigned" "$aligner" -- bayes-asr train "${configuration[@]}" "$(recipe_file aligner.yaml)" \
-        --set=data.dir="$out" --set=data.train.alignments="[exp/$learnt]" --set=data.dev.alignments="[exp/${learnt}_dev]" \
+        --set=data.dir="$out" ${max_skipped:+--set=data.max_skipped="$max_skipped"} --set=data.train.alignments="[exp/$learnt]" --set=data.dev.alignments="[exp/${learnt}_dev]" \
         --out "$aligner" ${force:+--new}
     for part in train dev; do
         ali=$exp/$realigned said=("${said_train[@]}")

@@ -61,7 +61,7 @@ way_graph() {
 }
 way_decode() {
     in_own_words "${decode[@]}"
-    command=(in_jobs decode "$@" --wip "${wip[@]}" "${words[@]}" "${skipping[@]}")
+    command=(in_jobs decode "$@" --wip "${wip[@]}" "${words[@]}" ${max_skipped:+--max-skipped "$max_skipped"})
 }
 way_score() { command=(score "${config[@]}" "$1" "$2" "$3 $(checksum "${config[@]}")"); }
 way_fmllr() { command=(bayes-asr gmm features "data/$1" exp/tri3 "$2" "data-fmllr-tri3/$1"); }
@@ -126,7 +126,8 @@ mfcc() {
         done
         ln -sfn "../../data/$1/text_words" "$cepstra/$1/text"
     fi
-    [[ ! -f data/$1/wav.scp ]] || exec bayes-asr features "data/$1" "${skipping[@]}" ${train_cmd:+--cmd "$train_cmd" --nj "$nj"}
+    [[ ! -f data/$1/wav.scp ]] || exec bayes-asr features "data/$1" ${max_skipped:+--max-skipped "$max_skipped"} \
+        ${train_cmd:+--cmd "$train_cmd" --nj "$nj"}
 }
 
 # score CONFIG... MODEL TASK CHECKSUMS: the errors of dev and test, as those of a run, in gmm/MODEL.
@@ -150,7 +151,6 @@ graph_of() {
 
 config=() max_skipped=''
 read_gmm_options "$@"
-skipping=(${max_skipped:+--max-skipped "$max_skipped"})
 ((${#config[@]})) || config=("$recipe/config.yaml")
 for i in "${!config[@]}"; do
     [[ ${config[i]} == /* ]] || config[i]=$PWD/${config[i]}

@@ -34,13 +34,13 @@ from bayes_asr.log import LOGGER
 from bayes_asr.processes.pool import map_utterances
 from bayes_asr.runs.configuration import read_configuration
 from bayes_asr.shards import Way
+from bayes_asr.sound.spectrum import MAX_SKIPPED
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.integers import write_int_vectors
 from bayes_asr.tables.mdl import write_transition_model
 from bayes_asr.tables.text import DataDir, read_data_dir, read_text, write_mapping
 from bayes_asr.tables.tree import write_tree
 
-MAX_SKIPPED = 0.05  # as data.max_skipped of conf/base.yaml, where there is no run to say it
 LIMIT = "--max-skipped"
 ALIGNMENTS, MARK = "ali.1.gz", "align.json"
 MODEL_FILES = ("final.mdl", "tree", "phones.txt")

@@ -19,6 +19,7 @@ from bayes_asr.decode.workers import EmbeddedDecoder, Result, decode_one
 from bayes_asr.errors import InputError
 from bayes_asr.features.front_end import FEATURES, read_analysis
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
+from bayes_asr.gmm.course import LIMIT
 from bayes_asr.gmm.features import (
     MODEL,
     RAW,
@@ -31,6 +32,7 @@ from bayes_asr.gmm.models import Models
 from bayes_asr.lattices.paths import pair_weights
 from bayes_asr.processes.pool import map_here
 from bayes_asr.shards import Way
+from bayes_asr.sound.spectrum import MAX_SKIPPED
 from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.tables.gmm import read_gmm
 from bayes_asr.tables.scp import Moves
@@ -42,8 +44,6 @@ SEARCH = DecodeOptions(
 """Of steps/decode.sh, and of the last search of steps/decode_fmllr.sh."""
 
 LM_WEIGHTS = tuple(range(1, 21))
-MAX_SKIPPED = 0.05  # as data.max_skipped of conf/base.yaml: a GMM has no run to say it
-LIMIT = "--max-skipped"
 Group = tuple[list[Result], np.ndarray | None]  # utterances, and the transform of their speaker
 
 

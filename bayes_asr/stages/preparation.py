@@ -18,7 +18,7 @@ class Preparation:
     reads and writes, none where it decides itself what is complete. One of these does stages 1 and
     2: kaldi or gmm, commands that train GMMs, or without_kaldi, the recipe's shell script.
     filter_banks: the configuration that has the network read these, and not what GMMs adapted.
-    skipping: the option of verbs that says how many utterances may lack features.
+    max_skipped: the share of utterances that may lack features, where a configuration sets it.
     """
 
     prepares: str = "0"
@@ -28,7 +28,7 @@ class Preparation:
     gmm: tuple[str, ...] = ()
     without_kaldi: str = ""
     filter_banks: str = ""
-    skipping: tuple[str, ...] = ()
+    max_skipped: str = ""
 
 
 def trains_gmms(options: Options, recipe: Recipe) -> bool:
@@ -46,15 +46,16 @@ def plan_preparation(options: Options, recipe: Recipe, root: Path) -> Preparatio
     if not recipe.has(GMM_SETTINGS):
         return Preparation("0-2", (*command, *_dimension(options)))
     prepared = Preparation("0", tuple(command), tuple(_files(recipe, options.out)))
-    prepared = replace(prepared, skipping=_limit_skipped(options, recipe))
+    prepared = replace(prepared, max_skipped=_limit_skipped(options, recipe))
     if options.features == "fbank":
         prepared = replace(prepared, filter_banks=f"{root}/conf/fbank.yaml")
     if not trains_gmms(options, recipe):
         return replace(prepared, without_kaldi=recipe.file(WITHOUT_GMMS))
     if _has_kaldi(options.out, root):
         return replace(prepared, kaldi=tuple(_train_gmms("kaldi_gmm.sh", options, recipe, root)))
-    own = _train_gmms("gmm.sh", options, recipe, root)
-    return replace(prepared, gmm=(*own, "--config", recipe.file(CONFIG), *prepared.skipping))
+    own = [*_train_gmms("gmm.sh", options, recipe, root), "--config", recipe.file(CONFIG)]
+    own += ["--max-skipped", prepared.max_skipped] if prepared.max_skipped else []
+    return replace(prepared, gmm=tuple(own))
 
 
 def _has_kaldi(out: str, root: Path) -> bool:
@@ -81,11 +82,11 @@ def _train_gmms(script: str, options: Options, recipe: Recipe, root: Path) -> It
         yield "--force"
 
 
-def _limit_skipped(options: Options, recipe: Recipe) -> tuple[str, ...]:
-    """--max-skipped for the verbs that read no configuration, where that differs from base.yaml."""
+def _limit_skipped(options: Options, recipe: Recipe) -> str:
+    """data.max_skipped for verbs that read no configuration, where it is not that of base.yaml."""
     files = [Path(file) for file in (recipe.file(CONFIG), *options.config)]
     limit = load_section("data", files, options.set).max_skipped
-    return () if limit == load_section("data", []).max_skipped else ("--max-skipped", f"{limit:g}")
+    return "" if limit == load_section("data", []).max_skipped else f"{limit:g}"
 
 
 def _dimension(options: Options) -> tuple[str, ...]:

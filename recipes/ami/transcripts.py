@@ -39,15 +39,17 @@ class Utterance:
         Those who speak at once into one microphone are scored apart: each has a recording of his
         own, of the same sound.
         """
-        if self.mic == DISTANT:
-            return self.person
-        return f"AMI_{self.meeting}_H{self.channel:02d}"
+        return self.person if self.mic == DISTANT else self._microphone
 
     @property
     def person(self) -> str:
         """Kaldi's name of who speaks."""
+        return f"{self._microphone}_{self.speaker}"
+
+    @property
+    def _microphone(self) -> str:
         place = "SDM" if self.mic == DISTANT else f"H{self.channel:02d}"
-        return f"AMI_{self.meeting}_{place}_{self.speaker}"
+        return f"AMI_{self.meeting}_{place}"
 
     @property
     def name(self) -> str:

@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> None:
                 search,
                 lmwts=config.decode.lm_weights,
                 wips=config.decode.insertion_penalties,
+                max_skipped=config.data.max_skipped,
                 way=way,
                 open_pipe=open_pipe if args.allow_pipes else None,
                 raw=True,
