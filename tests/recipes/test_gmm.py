@@ -231,6 +231,34 @@ def test_ami_adds_its_subset_beams_and_eval_set(experiment: GmmExperiment) -> No
     assert chosen == "train0 train0\ntrain2 train2\n"
 
 
+def test_one_limit_of_what_has_no_frame_reaches_the_steps(experiment: GmmExperiment) -> None:
+    said = experiment.run("--nj", "2", "--max-skipped", "0.2")
+    assert said.endswith("status 0"), said
+    calls = experiment.calls()
+    assert "features data/dev --max-skipped 0.2" in calls
+    decoding = [call for call in calls if call.startswith("gmm decode")]
+    assert len(decoding) == 8
+    assert all(" --max-skipped 0.2 " in call for call in decoding)
+    scoring = [call for call in calls if call.startswith("gmm score")]
+    assert len(scoring) == 4
+    assert all(" --set=data.max_skipped=0.2 " in call for call in scoring)
+
+
+def test_the_subset_of_monophones_needs_no_more_than_has_features(
+    experiment: GmmExperiment,
+) -> None:
+    """Of three that are spoken two are wanted, and one has features."""
+    settings = experiment.folder / "checkout/recipes/ami/kaldi.sh"
+    settings.write_text(settings.read_text().replace("=15000", "=2"))
+    said = experiment.run("--nj", "2", "--stop-stage", "1", recipe="ami")
+    assert said.endswith("status 0"), said
+    feats = experiment.out / "data/train/feats.scp"
+    feats.write_text(feats.read_text().splitlines(keepends=True)[0])
+    said = experiment.run("--nj", "2", "--stage", "2", "--stop-stage", "2", recipe="ami")
+    assert said.endswith("status 0"), said
+    assert (experiment.out / "data/train_mono/text").read_text() == "train0 train0\n"
+
+
 def test_prepared_cepstra_are_taken_as_they_are(experiment: GmmExperiment) -> None:
     for name in ("train", "dev", "test"):
         data = experiment.out / "data" / name

@@ -92,6 +92,15 @@ def test_stages_1_and_2_are_our_gmms_where_there_is_no_kaldi(
     assert trained == expected, "and the network is that of fMLLR features"
 
 
+def test_our_gmms_keep_to_the_limit_of_the_configuration(checkout: Checkout) -> None:
+    (checkout.folder / "recipes/gmm/without_kaldi.sh").touch()
+    done = checkout.run(*GMM, "--set", "data.max_skipped=0.2", KALDI_ROOT="")
+    assert done.returncode == 0, done.stderr
+    calls = checkout.calls("gmm.sh")
+    assert len(calls) == 3
+    assert all(call[call.index("--max-skipped") + 1] == "0.2" for call in calls)
+
+
 def test_filter_banks_stand_beside_what_gmms_read(checkout: Checkout) -> None:
     """The names of the sets are the recipe's; what GMMs have of an utterance, it keeps."""
     recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"
