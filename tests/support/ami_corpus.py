@@ -170,8 +170,9 @@ def write_corpus(folder: Path) -> None:
     """Write annotations, recordings and a lexicon; the meetings are in Kaldi's lists.
 
     Who speaks overlaps with the others; in eval the second turn of each begins in the first one.
-    Of each set, a turn is too short for a frame. In dev and eval, a turn ends after its recording,
+    Of each set, a turn is too short for a frame. In dev and eval, a turn begins after all sound,
     and who speaks last changes headsets: the new one has no sound in dev, digital silence in eval.
+    A microphone far away hears all of a meeting.
     """
     sys.path.insert(0, str(MINI))
     from espeak import Speaker, Synthesiser
@@ -179,6 +180,7 @@ def write_corpus(folder: Path) -> None:
     synthesiser, rng = Synthesiser(1), np.random.default_rng(1)
     wearers = []
     for meeting, people in MEETINGS.items():
+        heard: list[np.ndarray] = []
         for channel, person in enumerate(people.split(", ")):
             agent, name, voice = person.split()
             speaker = Speaker(name, voice, int(rng.integers(150, 190)))
@@ -187,13 +189,16 @@ def write_corpus(folder: Path) -> None:
             texts += [LONG] if meeting == "ES2002a" else []
             spoken = [_spoken(text, speaker, synthesiser) for text in texts]
             wearer = Wearer(meeting, agent, name, channel)
-            end = _record(wearer, texts, spoken, folder, rng)
+            heard.append(_record(wearer, texts, spoken, folder, rng))
             wearers.append(wearer)
+        end, longest = len(heard[-1]) / 16000, max(map(len, heard))
         wearer.turns.append(_okay(end - 0.08, end - 0.03))
         if meeting in DECODED:
-            wearer.turns.append(_okay(end + 2, end + 3))
+            wearer.turns.append(_okay(longest / 16000 + 2, longest / 16000 + 3))
             wearers.append(Wearer(meeting, "F", wearer.speaker, 5, [_okay(1, 2)]))
-    _write_sound(np.zeros(48000), folder, wearers[-1])
+        everybody = sum(np.pad(samples, (0, longest - len(samples))) for samples in heard)
+        _write_sound(np.asarray(everybody) / 2, folder, meeting, "Array1-01")
+    _write_sound(np.zeros(48000), folder, "ES2004a", "Headset-5")
     wearers[0].turns.extend(
         [
             wearers[0].turns[0],
@@ -242,8 +247,8 @@ def _record(
     spoken: Sequence[Sequence[np.ndarray]],
     folder: Path,
     rng: np.random.Generator,
-) -> float:
-    """Write the recording of a headset, and the turns of its wearer with their times; its end."""
+) -> np.ndarray:
+    """Write the recording [N] of a headset, and the turns of its wearer with their times."""
     sound, now = [np.zeros(16000 * wearer.channel)], 16000 * wearer.channel
     for text, stretches in zip(texts, spoken, strict=True):
         start, times = now, []
@@ -258,12 +263,12 @@ def _record(
         now += pause
     samples = np.concatenate(sound)
     samples += rng.normal(0, 30, len(samples))
-    _write_sound(samples, folder, wearer)
-    return len(samples) / 16000
+    _write_sound(samples, folder, wearer.meeting, f"Headset-{wearer.channel}")
+    return samples
 
 
-def _write_sound(samples: np.ndarray, folder: Path, wearer: Wearer) -> None:
-    path = folder / wearer.meeting / "audio" / f"{wearer.meeting}.Headset-{wearer.channel}.wav"
+def _write_sound(samples: np.ndarray, folder: Path, meeting: str, microphone: str) -> None:
+    path = folder / meeting / "audio" / f"{meeting}.{microphone}.wav"
     path.parent.mkdir(parents=True, exist_ok=True)
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, 16000, 0, "NONE", ""))
