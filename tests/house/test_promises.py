@@ -2,7 +2,7 @@
 
 Others are in the rooms: 2 also in nn/test_recurrence.py and train/test_run.py, 6 in
 score/test_sweeps.py, 7 in train/test_run.py, 8 in cli/test_bad_input.py, 9 in
-score/test_compare.py.
+score/test_compare.py, 10 in gmm/test_processors.py.
 """
 
 import shutil
