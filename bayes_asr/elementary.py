@@ -3,7 +3,7 @@
 NumPy and the C library have several codes of each and choose by the processor; these differ in the
 last bit. Here they are made of additions, multiplications and divisions in one order, which IEEE
 754 rounds alike everywhere. `csrc/elementary.h` is the twin in C++. Errors are below two units of
-the last place.
+the last place; those of the cosine, near its zeros, below 2^-52.
 
 Methods: W. J. Cody and W. Waite, "Software manual for the elementary functions", 1980.
 """
@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+LOG2_E = float.fromhex("0x1.71547652b82fep+0")
 LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")  # 41 bits: its products with exponents are exact
 LN2_LOW = float.fromhex("0x1.cf79abc9e3b3ap-40")
 HALF_PI_HIGH = float.fromhex("0x1.921fb54400000p+0")
@@ -44,11 +45,11 @@ def exp(x: ArrayLike) -> np.ndarray:
 
 
 def exp_scalar(x: float) -> float:
-    """The same of one number, up to 709."""
-    if x < LEAST_EXPONENT:
-        return 0.0
-    shifted, p = _reduce(x)
-    return math.ldexp(p, int(shifted - ROUNDER))
+    """The same of one number."""
+    if LEAST_EXPONENT <= x <= LARGEST_EXPONENT:
+        shifted, p = _reduce(x)
+        return math.ldexp(p, int(shifted - ROUNDER))
+    return 0.0 if x < 0 else math.inf if x > 0 else x
 
 
 def log(x: ArrayLike) -> np.ndarray:
@@ -63,7 +64,9 @@ def log(x: ArrayLike) -> np.ndarray:
 
 
 def log_scalar(x: float) -> float:
-    """The same of one positive number."""
+    """The same of one number."""
+    if not 0 < x < math.inf:
+        return -math.inf if x == 0 else x if x > 0 else math.nan
     m, e = math.frexp(x)
     return _join(2 * m, e - 1) if m < ROOT_HALF else _join(m, e)
 
@@ -87,7 +90,7 @@ def cos(x: ArrayLike) -> np.ndarray:
 
 def _reduce(x: Number) -> tuple[Number, Number]:
     """A sum whose last bits count the twos n in e^x = 2^n p, and p."""
-    shifted = x * (1 / math.log(2)) + ROUNDER
+    shifted = x * LOG2_E + ROUNDER
     n = shifted - ROUNDER
     r = (x - n * LN2_HIGH) - n * LN2_LOW
     squared = r * r

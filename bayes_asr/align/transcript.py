@@ -3,7 +3,6 @@
 It is what Kaldi's compile-train-graphs makes, but built straight from the phones.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.elementary import log_scalar
 from bayes_asr.errors import InputError
 from bayes_asr.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.graph.hmm import iter_hmm_arcs
@@ -41,7 +41,7 @@ class Speech:
         ways: dict[str, list[tuple[float, list[int]]]] = defaultdict(list)
         for entry in fit_lexicon(self.lang.lexicon, self.phones, self.model):
             labels = [self.phones[phone] for phone in entry.phones]
-            ways[entry.word].append((-math.log(entry.probability), labels))
+            ways[entry.word].append((-log_scalar(entry.probability), labels))
         return ways
 
     @property

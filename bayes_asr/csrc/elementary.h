@@ -47,7 +47,7 @@ inline __attribute__((always_inline)) V Polynomial(const double (&coefficients)[
 constexpr double kRounder = 6755399441055744.0;  // 1.5 * 2^52
 constexpr double kLn2High = 0x1.62e42fefa0000p-1, kLn2Low = 0x1.cf79abc9e3b3ap-40;
 
-// e^x; 0 below -708.  x is at most 709.
+// e^x; 0 below -708, infinite above 709.
 template <class V>
 inline __attribute__((always_inline)) V Exp(V x) {
   using Int = typename Wide<V>::Int;
@@ -61,7 +61,8 @@ inline __attribute__((always_inline)) V Exp(V x) {
   const V squared = r * r;
   const V p = 1.0 + (r * Polynomial(kOdd, squared) + squared * Polynomial(kEven, squared));
   const V scaled = Bits<V>(static_cast<Int>(Bits<Int>(p) + (Bits<Int>(shifted) << 52)));
-  return x < V{} - 708.0 ? V{} : scaled;
+  const V bounded = x > V{} + 709.0 ? V{} + __builtin_inf() : scaled;
+  return x < V{} - 708.0 ? V{} : bounded;
 }
 
 // The natural logarithm of a positive, normal x, and of infinity; NaN of NaN.

@@ -74,8 +74,10 @@ def deltas(matrix: np.ndarray, order: int) -> np.ndarray:
     for weights in regression_weights(order):
         reach = len(weights) // 2
         padded = np.pad(matrix.astype(np.float64), ((reach, reach), (0, 0)), mode="edge")
-        shifted = (padded[lag : lag + len(matrix)] for lag in range(len(weights)))
-        parts.append(np.sum([w * x for w, x in zip(weights, shifted, strict=True)], axis=0))
+        total = np.zeros(matrix.shape)
+        for lag, weight in enumerate(weights):
+            total += weight * padded[lag : lag + len(matrix)]
+        parts.append(total)
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 

@@ -89,15 +89,22 @@ def estimate_fmllr(
     were counted, and where nothing is gained. InputError where frames are too much alike.
     """
     dim, count, linear = statistics.dim, statistics.count, statistics.linear
-    if np.float32(count) <= min_count:  # it is a sum of float32 posteriors
+    if float(np.float32(count)) <= min_count:  # 500 posteriors that miss 1 by rounding are 500
         return identity(dim)
     try:
-        inverses = invert(unpack(statistics.quadratic, dim + 1))
+        transform = _climb(count, linear, invert(unpack(statistics.quadratic, dim + 1)), iterations)
     except np.linalg.LinAlgError:
         raise InputError(
             f"{count:g} frames of speech do not vary in all of {dim} dimensions, so that fMLLR has"
             f" no answer; ask for more than {min_count:g} frames"
         ) from None
+    gain = evaluate_fmllr(statistics, transform) - evaluate_fmllr(statistics, identity(dim))
+    return transform.astype(np.float32) if gain >= 0 else identity(dim)
+
+
+def _climb(count: float, linear: np.ndarray, inverses: np.ndarray, iterations: int) -> np.ndarray:
+    """The transform [D, D+1] of `linear` [D, D+1] and the inverse scatter of each dimension."""
+    dim = len(linear)
     offsets = dot(inverses, linear[:, None])
     transform = np.eye(dim, dim + 1)
     for _ in range(iterations):
@@ -111,8 +118,7 @@ def estimate_fmllr(
             best = offsets[row] + step * direction
             replace_row(inverse, row, (best - transform[row])[:dim])
             transform[row] = best
-    gain = evaluate_fmllr(statistics, transform) - evaluate_fmllr(statistics, identity(dim))
-    return transform.astype(np.float32) if gain >= 0 else identity(dim)
+    return transform
 
 
 def adapt_speaker(

@@ -70,12 +70,24 @@ def estimate_lda(statistics: LdaStatistics, dim: int) -> tuple[np.ndarray, np.nd
         raise InputError("no frame of speech is left for LDA; align more of the data")
     within, between = statistics.covariances()
     try:
-        lower = cholesky(within)
+        whitening = _whiten(within)
+        _, vectors = eigh(multiply(multiply(whitening, between), whitening.T))
     except np.linalg.LinAlgError:
-        lower = cholesky(within + SMOOTHING * np.trace(within) / size * np.eye(size))
-    whitening = solve_lower(lower, np.eye(size))
-    _, vectors = eigh(multiply(multiply(whitening, between), whitening.T))
+        raise InputError(
+            f"the {size} values of frames are constant, or not finite, so that LDA has no answer;"
+            " look at the features"
+        ) from None
     full = multiply(vectors.T[::-1], whitening)
     largest = np.take_along_axis(full, np.abs(full).argmax(1, keepdims=True), axis=1)
     full = np.asarray(full * np.sign(largest), np.float32)
     return full[:dim], full
+
+
+def _whiten(covariance: np.ndarray) -> np.ndarray:
+    """The triangle T [F, F] with T C T' = 1, of a singular covariance C with a little more."""
+    size = len(covariance)
+    try:
+        lower = cholesky(covariance)
+    except np.linalg.LinAlgError:
+        lower = cholesky(covariance + SMOOTHING * np.trace(covariance) / size * np.eye(size))
+    return solve_lower(lower, np.eye(size))

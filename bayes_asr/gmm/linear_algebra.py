@@ -70,6 +70,7 @@ def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Jacobi's rotations, of D / 2 disjoint pairs of rows and columns at once; in each sweep every
     pair has its turn. G. H. Golub and C. F. Van Loan, "Matrix computations", section 8.5.
+    LinAlgError where that has no end, as with NaN.
     """
     size = len(matrix)
     rest, vectors = np.array(matrix, np.float64), np.eye(size)
@@ -83,6 +84,8 @@ def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 first, second = rows[one], rows[other]
                 rows[one] = cosine * first - sine * second
                 rows[other] = sine * first + cosine * second
+    else:
+        raise np.linalg.LinAlgError("the rotations have no end")
     values = np.diag(rest)
     order = np.argsort(values, kind="stable")
     return values[order], vectors[:, order]

@@ -91,19 +91,23 @@ def estimate_mllt(statistics: MlltStatistics) -> np.ndarray:
     if count <= 2 * dim:
         raise InputError(few)
     try:
-        inverses = invert(unpack(statistics.scatters, dim))
+        return _climb(count, invert(unpack(statistics.scatters, dim))).astype(np.float32)
     except np.linalg.LinAlgError:
         raise InputError(few) from None
-    matrix = np.eye(dim)
+
+
+def _climb(count: float, inverses: np.ndarray) -> np.ndarray:
+    """The transform [D, D] of the inverse of each dimension's scatter [D, D, D]."""
+    matrix = np.eye(len(inverses))
     for _ in range(ITERATIONS):
         inverse = invert(matrix)
-        for row in range(dim):
+        for row, scatter in enumerate(inverses):
             cofactors = inverse[:, row]
-            direction = dot(inverses[row], cofactors)
+            direction = dot(scatter, cofactors)
             best = direction * np.sqrt(count / dot(cofactors, direction))
             replace_row(inverse, row, best - matrix[row])
             matrix[row] = best
-    return matrix.astype(np.float32)
+    return matrix
 
 
 def transform_means(mixtures: Mixtures, matrix: np.ndarray) -> Mixtures:

@@ -6,6 +6,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +113,7 @@ def estimate_kneser_ney(
             below = left * prob[*history[1:], word] if history and interpolated else 0.0
             prob[*history, word] = (count - discount) / total + below
         if history:
-            unseen = 1.0 - sum(prob[*history[1:], word] for word in seen)
+            unseen = 1.0 - reduce(add, (prob[*history[1:], word] for word in seen))
             weight = left if interpolated or unseen < ALL_SEEN else left / unseen
             backoff[history] = weight
     unlikely = UNSEEN_START * LN_10  # as Kaldi has it where the discount is the whole count
@@ -121,6 +123,9 @@ def estimate_kneser_ney(
 def _take_logs(values: Mapping[Ngram, float], of_zero: float = -math.inf) -> dict[Ngram, float]:
     """The logarithm of each value; `of_zero`: that of 0."""
     numbers = np.array([*values.values()], float)
+    least = numbers.min(initial=1.0)
+    if least < 0 or (least == 0 and of_zero == -math.inf):
+        raise ValueError(f"a probability of {least}")
     logs = np.where(numbers == 0, of_zero, elementary.log(numbers))
     return dict(zip(values, logs.tolist(), strict=True))
 

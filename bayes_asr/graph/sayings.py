@@ -7,6 +7,8 @@ deterministic, and each sequence of them has the same cost.
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -131,4 +133,4 @@ def _add(costs: Iterable[float]) -> float:
     least = min(given)
     if len(given) == 1 or least == math.inf:
         return least
-    return least - log_scalar(sum(exp_scalar(least - cost) for cost in given))
+    return least - log_scalar(reduce(add, (exp_scalar(least - cost) for cost in given)))

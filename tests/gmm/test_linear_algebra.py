@@ -88,6 +88,11 @@ def test_eigenvectors_are_those_of_lapack(size: int, seed: int, rank: int) -> No
     np.testing.assert_allclose(vectors * values @ vectors.T, matrix, atol=1e-12 * largest)
 
 
+def test_rotations_without_an_end_are_refused() -> None:
+    with pytest.raises(np.linalg.LinAlgError):
+        eigh(np.array([[1.0, np.nan], [np.nan, 1.0]]))
+
+
 def test_products_of_rows() -> None:
     a, b = np.random.default_rng(0).normal(size=(2, 4, 7))
     np.testing.assert_allclose(dot(a, b), np.einsum("ij,ij->i", a, b))

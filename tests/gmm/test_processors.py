@@ -22,6 +22,8 @@ from tests.gmm.test_training import SCHEDULES, train_few
 
 clusterable.TRIES = 1  # start instead of ten
 few = Path(sys.argv[1])
+x = np.random.default_rng(0).normal(size=(300, 300))
+print(hashlib.sha256((np.exp(x) @ np.log(x * x)).tobytes()).hexdigest())
 for name in SCHEDULES:
     for file, content in sorted(train_few(few, name, Path(sys.argv[2]) / name).items()):
         if file != MARK:
@@ -41,7 +43,7 @@ PROCESSORS = {  # what of this one NumPy, its BLAS and the C library are told to
 
 
 def train(few: Path, out: Path, processor: dict[str, str]) -> list[str]:
-    """A line with a hash for each file of four trainings, and for features of noise."""
+    """Hashes: of what NumPy makes here, of each file of four trainings, of features of noise."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", TRAINING, few, out],
         env=os.environ | {"PYTHONPATH": str(ROOT)} | processor,
@@ -72,5 +74,8 @@ def here(few: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_files_are_the_same_on_every_processor(
     processor: str, few: Path, here: list[str], tmp_path: Path
 ) -> None:
-    assert sum("final.mdl" in line for line in here) == 4
-    assert train(few, tmp_path, PROCESSORS[processor]) == here
+    numpys, *ours = train(few, tmp_path, PROCESSORS[processor])
+    assert sum("final.mdl" in line for line in ours) == 4
+    assert ours == here[1:]
+    if numpys == here[0]:
+        pytest.skip(f"NumPy computes as on {processor} anyway, so that nothing was left out")

@@ -5,12 +5,19 @@ round otherwise. `elementary`, `gmm/products.py` and `gmm/linear_algebra.py` sta
 """
 
 import ast
+import re
 
 import pytest
 
 from tests.house.test_architecture import modules, room
+from tests.support.places import ROOT
 
 ROOMS = {"elementary", "tables", "sound", "features", "graph", "gmm"}
+MODULES = {  # of other rooms
+    *("lattices.expectation", "lattices.posteriors", "decode.on_the_fly", "align.transcript"),
+    *("chain.phone_lm", "chain.pushing", "chain.denominator_graph", "targets.marks"),
+}
+COMPILED = ["gmm", "lattices", "decode"]
 CHOOSING = {
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "logaddexp", "power", "pow"),
     *("sin", "cos", "tan", "sinh", "cosh", "tanh", "arctan2", "atan2", "hypot", "cbrt"),
@@ -21,15 +28,17 @@ PRODUCTS = {  # by what else than a BLAS
     "gmm.fmllr": "of a sparse matrix, row by row",
     "gmm.lda": "of a sparse matrix, row by row",
 }
-ALLOWED = {
-    ("elementary", "math.log"),  # of 2
-    ("features.front_end", "np.convolve"),  # of the weights of deltas, which are exact
-}
+ALLOWED = {("features.front_end", "np.convolve")}  # of weights so short that no BLAS adds them
 
 
-@pytest.mark.parametrize("name", sorted(name for name in modules() if room(name) in ROOMS))
+@pytest.mark.parametrize(
+    "name", sorted(name for name in modules() if room(name) in ROOMS or name in MODULES)
+)
 def test_arithmetic_is_that_of_every_processor(name: str) -> None:
     for node in ast.walk(modules()[name]):
+        if isinstance(node, ast.ImportFrom) and node.module in {"math", "numpy", "scipy"}:
+            named = {alias.name for alias in node.names} & (CHOOSING | {"linalg", "fft"})
+            assert not named, f"line {node.lineno}: {named} knows the processor"
         if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
             assert name in PRODUCTS, f"line {node.lineno}: take gmm.products.multiply"
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
@@ -52,3 +61,12 @@ def test_every_exception_is_needed() -> None:
         )
     for name, called in ALLOWED:
         assert called in ast.unparse(modules()[name])
+
+
+@pytest.mark.parametrize("folder", COMPILED)
+def test_compiled_arithmetic_is_that_of_every_processor(folder: str) -> None:
+    files = [*(ROOT / "bayes_asr" / folder / "csrc").iterdir()]
+    assert files
+    for file in files:
+        found = re.findall(r"std::(?:exp|log|pow|fma)\w*\(", file.read_text(encoding="utf-8"))
+        assert not found, f"{file}: {found}; take csrc/elementary.h"

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
+#include "../../csrc/elementary.h"
 #include "frame.h"
 
 namespace search {
@@ -162,7 +162,7 @@ class OnTheFly {
 
   float Sum(int32_t set, int32_t history) const {
     const bool ends = grammar_.ends[set] && grammar_.final[history] < kInfinity;
-    double chance = ends ? std::exp(-static_cast<double>(grammar_.final[history])) : 0;
+    double chance = ends ? elementary::Exp(-static_cast<double>(grammar_.final[history])) : 0;
     bool any = ends;
     int64_t arc = grammar_.offsets[history];
     const int64_t end = grammar_.offsets[history + 1];
@@ -174,7 +174,8 @@ class OnTheFly {
         any = true;
       }
     }
-    return any ? -std::log(std::max(chance, std::numeric_limits<double>::min())) : kInfinity;
+    if (!any) return kInfinity;
+    return -elementary::Log(std::max(chance, std::numeric_limits<double>::min()));
   }
 
   size_t Place(uint64_t key) const {

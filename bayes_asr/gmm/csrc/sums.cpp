@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
+#include <exception>
 #include <vector>
 
 #include "../../csrc/elementary.h"
@@ -85,11 +85,12 @@ FOR_EVERY_PROCESSOR
 void Multiply(int64_t rows, int64_t columns, int64_t depth, const MatrixView &a,
               const MatrixView &b, double *product) {
   const int64_t panels = RoundUp(columns, kLanes) / kLanes;
-  std::vector<double> left(rows * kDepth), panel(kDepth * kLanes), sums(rows * panels * kLanes);
+  const int64_t stride = std::min(depth, kDepth);
+  std::vector<double> left(rows * stride), panel(stride * kLanes), sums(rows * panels * kLanes);
   for (int64_t from = 0; from < depth; from += kDepth) {
     const int64_t some = depth - from < kDepth ? depth - from : kDepth;
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t k = 0; k < some; ++k) left[i * kDepth + k] = At(a, i, from + k);
+      for (int64_t k = 0; k < some; ++k) left[i * stride + k] = At(a, i, from + k);
     for (int64_t p = 0; p < panels; ++p) {
       for (int64_t k = 0; k < some; ++k)
         for (int lane = 0; lane < kLanes; ++lane) {
@@ -97,12 +98,12 @@ void Multiply(int64_t rows, int64_t columns, int64_t depth, const MatrixView &a,
           panel[k * kLanes + lane] = j < columns ? At(b, from + k, j) : 0;
         }
       for (int64_t i = 0; i < rows; i += kRows)
-        AddSome(rows - i, some, &left[i * kDepth], kDepth, Vectors(panel),
+        AddSome(rows - i, some, left.data() + i * stride, stride, Vectors(panel),
                 Vectors(sums) + i * panels + p, panels);
     }
   }
   for (int64_t i = 0; i < rows; ++i)
-    std::memcpy(product + i * columns, &sums[i * panels * kLanes], columns * sizeof(double));
+    std::memcpy(product + i * columns, sums.data() + i * panels * kLanes, columns * sizeof(double));
 }
 
 // Terms of a sum of exponentials [count], `step` apart: subtracts the largest and replaces each by
@@ -163,7 +164,7 @@ int32_t Guarded(Work work) {  // 0, or -1 if memory is short
   try {
     work();
     return 0;
-  } catch (const std::bad_alloc &) {
+  } catch (const std::exception &) {  // bad_alloc, or length_error of a size that nothing has
     return -1;
   }
 }
