@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
-from bayes_asr import elementary
+from bayes_asr.elementary import log_scalar
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.affine import identity
 from bayes_asr.gmm.linear_algebra import dot, invert, log_determinant, replace_row
@@ -106,12 +106,13 @@ def _climb(count: float, linear: np.ndarray, inverses: np.ndarray, iterations: i
     """The transform [D, D+1] of `linear` [D, D+1] and the inverse scatter of each dimension."""
     dim = len(linear)
     offsets = dot(inverses, linear[:, None])
+    without_offset = np.ascontiguousarray(inverses[:, :, :dim])
     transform = np.eye(dim, dim + 1)
     for _ in range(iterations):
         inverse = invert(transform[:, :dim])
         for row in range(dim):
-            cofactors = inverse[:, row]
-            direction = dot(inverses[row, :, :dim], cofactors)
+            cofactors = inverse[:, row].copy()
+            direction = dot(without_offset[row], cofactors)
             step = _best_step(
                 float(dot(direction[:dim], cofactors)), float(dot(direction, linear[row])), count
             )
@@ -152,5 +153,5 @@ def _best_step(e1: float, e2: float, count: float) -> float:
     root = math.sqrt(e2 * e2 + 4 * e1 * count)
     return max(
         ((sign * root - e2) / (2 * e1) for sign in (1, -1)),
-        key=lambda alpha: count * elementary.log(abs(alpha * e1 + e2)) - alpha * alpha * e1 / 2,
+        key=lambda alpha: count * log_scalar(abs(alpha * e1 + e2)) - alpha * alpha * e1 / 2,
     )

@@ -85,7 +85,9 @@ def divide_in_numpy(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.n
     terms = elementary.exp(scores - largest)
     total = reduce(add, terms)  # one after the other, however many frames there are
     log_likelihoods = largest + elementary.log(total)
-    return log_likelihoods.astype(np.float32), (terms / total).T.astype(np.float32)
+    # Posteriors are rounded as Kaldi's: 0 where its are, so that as many random numbers are drawn.
+    shares = terms.astype(np.float32) / total.astype(np.float32)
+    return log_likelihoods.astype(np.float32), shares.T
 
 
 def iter_posteriors(mixtures: Mixtures, x: np.ndarray, pdfs: np.ndarray) -> Iterator[PdfFrames]:

@@ -14,7 +14,7 @@ SWEEPS = 40  # of rotations; some ten are enough
 
 def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The sums [...] over the last axis of products."""
-    return np.asarray((a * b).sum(-1))
+    return np.asarray(np.add.reduce(a * b, -1))
 
 
 def invert(matrices: np.ndarray) -> np.ndarray:
@@ -22,7 +22,8 @@ def invert(matrices: np.ndarray) -> np.ndarray:
     size = matrices.shape[-1]
     beside = np.broadcast_to(np.eye(size), matrices.shape)
     work = np.concatenate((matrices, beside), -1).reshape(-1, size, 2 * size)
-    pivots = np.abs(_eliminate(work))
+    with np.errstate(all="ignore"):  # of a matrix that has no inverse
+        pivots = np.abs(_eliminate(work))
     largest = np.abs(matrices).reshape(-1, size * size).max(1)
     if not (pivots > size * EPSILON * largest[:, None]).all():
         raise np.linalg.LinAlgError("singular matrix")
@@ -31,7 +32,8 @@ def invert(matrices: np.ndarray) -> np.ndarray:
 
 def log_determinant(matrix: np.ndarray) -> float:
     """The logarithm of the absolute determinant of a matrix [D, D]."""
-    pivots = _eliminate(np.array(matrix, np.float64)[None])
+    with np.errstate(all="ignore"):
+        pivots = _eliminate(np.array(matrix, np.float64)[None])
     return float(elementary.log(np.abs(pivots)).sum())
 
 
@@ -40,9 +42,8 @@ def replace_row(inverse: np.ndarray, row: int, change: np.ndarray) -> None:
 
     The formula of J. Sherman and W. J. Morrison, 1950.
     """
-    column = inverse[:, row].copy()
-    moved = (change[:, None] * inverse).sum(0)
-    inverse -= column[:, None] * (moved / (1 + moved[row]))
+    moved = np.add.reduce(change[:, None] * inverse, 0)
+    inverse -= inverse[:, row, None] * (moved / (1 + moved[row]))
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray:
@@ -100,13 +101,14 @@ def _eliminate(work: np.ndarray) -> np.ndarray:
     pivots = np.empty((len(work), size))
     for i in range(size):
         chosen = i + np.abs(work[:, i:, i]).argmax(1)
-        work[every, i], work[every, chosen] = work[every, chosen], work[every, i]
-        pivots[:, i] = work[:, i, i]
-        with np.errstate(all="ignore"):  # of a matrix that has no inverse
-            work[:, i] /= pivots[:, i, None]
-            factors = work[:, :, i].copy()
-            factors[:, i] = 0
-            work -= factors[:, :, None] * work[:, None, i]
+        if (chosen != i).any():
+            work[every, i], work[every, chosen] = work[every, chosen], work[every, i]
+        rest = work[:, :, i:]  # what stands before is done
+        pivots[:, i] = rest[:, i, 0]
+        rest[:, i] /= pivots[:, i, None]
+        factors = rest[:, :, 0].copy()
+        factors[:, i] = 0
+        rest -= factors[:, :, None] * rest[:, None, i]
     return pivots
 
 

@@ -150,9 +150,10 @@ void Score(int64_t frames, int64_t depth, const float *x, int64_t pdfs, const in
           if (t >= frames) break;
           log_likelihoods[t * pdfs + pdf] = static_cast<float>(found[lane]);
           if (posteriors == nullptr) continue;
-          for (int64_t g = 0; g < count; ++g)
+          for (int64_t g = 0; g < count; ++g)  // rounded as Kaldi's, which are 0 where its are
             posteriors[t * first[pdfs] + first[pdf] + g] =
-                static_cast<float>(scores[g * kPanels + p][lane] / total[lane]);
+                static_cast<float>(scores[g * kPanels + p][lane]) /
+                static_cast<float>(total[lane]);
         }
       }
     }
