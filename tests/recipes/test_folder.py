@@ -23,13 +23,13 @@ def prepare(corpus: Path, out: Path) -> int:
 
 
 def make_corpus(folder: Path, texts: Mapping[str, str], suffix: str = ".wav") -> Path:
-    """A second of silence for each name, and `text`."""
+    """A second of one tone for each name, and `text`."""
     for name in texts:
         file = folder / f"{name}{suffix}"
         file.parent.mkdir(parents=True, exist_ok=True)
         with wave.open(str(file), "wb") as sound:
             sound.setparams((1, 2, 16000, 0, "NONE", ""))
-            sound.writeframes(bytes(32000))
+            sound.writeframes(bytes((0, 0, 0, 8)) * 8000)
     (folder / "text").write_text("".join(f"{name} {words}\n" for name, words in texts.items()))
     return folder
 
