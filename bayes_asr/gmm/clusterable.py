@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bayes_asr import elementary
+from bayes_asr.gmm.products import log
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.tables.mixtures import LOG_2PI
 
@@ -29,7 +29,7 @@ def objective(sums: np.ndarray) -> np.ndarray:
     mean = sums[..., 1 : 1 + dim] / frames[..., None]
     variance = sums[..., 1 + dim :] / frames[..., None] - mean * mean
     floored = np.maximum(variance, np.float64(VARIANCE_FLOOR))
-    spread = (variance / floored + elementary.log(floored)).sum(-1) + dim * LOG_2PI
+    spread = (variance / floored + log(floored)).sum(-1) + dim * LOG_2PI
     return np.where(count > 0, -0.5 * spread * frames, 0.0).astype(np.float32)
 
 

@@ -39,6 +39,7 @@ INTERFACE: tuple[str, interface.Structs, interface.Functions] = (
     {
         "multiply": (c.c_int32, [c.c_int64, c.c_int64, c.c_int64, P, P, P]),
         "score": (c.c_int32, [c.c_int64, c.c_int64, P, c.c_int64, P, P, P, P]),
+        "log": (None, [c.c_int64, P, P]),
     },
 )
 
@@ -74,6 +75,14 @@ def score(
     if _require_library().gmm_score(*given, *filled):
         raise MemoryError(f"the likelihoods of {frames} frames ran out of memory")
     return found
+
+
+def log(x: np.ndarray) -> np.ndarray:
+    """Do what `products.log` does."""
+    x = np.ascontiguousarray(x, np.float64)
+    logs = np.empty(x.shape)
+    _require_library().gmm_log(x.size, x.ctypes.data, logs.ctypes.data)
+    return logs
 
 
 def _require_library() -> c.CDLL:

@@ -1,4 +1,4 @@
-"""Products of matrices to the same bits on every processor.
+"""Products of matrices, and logarithms, to the same bits on every processor.
 
 A BLAS adds in an order that depends on the processor, and so its results do. Here each sum is made
 in the order of its terms, and each product and sum is rounded to float64.
@@ -6,6 +6,7 @@ in the order of its terms, and each product and sum is rounded to float64.
 
 import numpy as np
 
+from bayes_asr import elementary
 from bayes_asr.gmm import gmm_library
 
 
@@ -23,3 +24,8 @@ def multiply_in_numpy(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for column, row in zip(a.T.astype(np.float64), b.astype(np.float64), strict=True):
         total += column[:, None] * row
     return total
+
+
+def log(x: np.ndarray) -> np.ndarray:
+    """Natural logarithms float64 [...] of positive, normal x [...], by C++ where that is built."""
+    return elementary.log(x) if gmm_library.library() is None else gmm_library.log(x)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayes_asr import interface
+from bayes_asr import elementary, interface
 from bayes_asr.gmm import gmm_library
 from bayes_asr.gmm.likelihood import divide, divide_in_numpy, score, score_in_numpy
-from bayes_asr.gmm.products import multiply, multiply_in_numpy
+from bayes_asr.gmm.products import log, multiply, multiply_in_numpy
 from tests.support.places import ROOT
 
 SETS = {"sse2": [], "avx2": ["fma"], "avx512f": ["fma"]}  # of instructions, and with what
@@ -46,6 +46,12 @@ def test_products_are_the_same_bits(
     rng = np.random.default_rng(seed)
     a, b = rng.normal(size=(depth, rows)).astype(kind), rng.normal(size=(2 * depth, columns))
     assert_same_bits(multiply(a.T, b[::2]), multiply_in_numpy(a.T, b[::2]))
+
+
+@needs_library
+@given(st.lists(st.floats(2.0**-1022, allow_infinity=False), max_size=20))
+def test_logarithms_are_the_same_bits(x: list[float]) -> None:
+    assert_same_bits(log(np.array(x)), elementary.log(np.array(x)))
 
 
 def test_what_has_no_product_is_refused() -> None:

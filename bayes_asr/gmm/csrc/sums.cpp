@@ -160,6 +160,18 @@ void Score(int64_t frames, int64_t depth, const float *x, int64_t pdfs, const in
   }
 }
 
+FOR_EVERY_PROCESSOR
+void TakeLogs(int64_t count, const double *x, double *logs) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    Vec some;
+    std::memcpy(&some, x + i, sizeof some);
+    some = elementary::Log(some);
+    std::memcpy(logs + i, &some, sizeof some);
+  }
+  for (; i < count; ++i) logs[i] = elementary::Log(x[i]);
+}
+
 template <class Work>
 int32_t Guarded(Work work) {  // 0, or -1 if memory is short
   try {
@@ -191,12 +203,16 @@ int32_t gmm_score(int64_t frames, int64_t depth, const float *x, int64_t pdfs,
       [&] { Score(frames, depth, x, pdfs, first, slopes, log_likelihoods, posteriors); });
 }
 
+// The natural logarithms of positive, normal numbers.
+void gmm_log(int64_t count, const double *x, double *logs) { TakeLogs(count, x, logs); }
+
 // What gmm_library.py compares with what it knows.
 const char *gmm_description() {
   static const std::string text = Interface()
                                       .Struct<MatrixViewFields>()
                                       .Function(NAMED(gmm_multiply))
                                       .Function(NAMED(gmm_score))
+                                      .Function(NAMED(gmm_log))
                                       .text();
   return text.c_str();
 }
