@@ -4,19 +4,18 @@ M. J. F. Gales, "Maximum likelihood linear transformations for HMM-based speech 
 Computer Speech and Language 12(2), 1998. As Kaldi's gmm-est-fmllr and gmm-est-fmllr-gpost.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
 
-from bayes_asr.elementary import log_scalar
 from bayes_asr.errors import InputError
 from bayes_asr.gmm.affine import identity
-from bayes_asr.gmm.linear_algebra import dot, invert, log_determinant, replace_row
+from bayes_asr.gmm.linear_algebra import dot, invert, log_determinant
 from bayes_asr.gmm.occupation import Occupation, PdfWeights, iter_blocks
 from bayes_asr.gmm.products import multiply
+from bayes_asr.gmm.row_updates import update_rows
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.tables.mixtures import Mixtures
 
@@ -88,11 +87,12 @@ def estimate_fmllr(
     Row by row, each the best for the others. The identity where no more than `min_count` frames
     were counted, and where nothing is gained. InputError where frames are too much alike.
     """
-    dim, count, linear = statistics.dim, statistics.count, statistics.linear
+    dim, count = statistics.dim, statistics.count
     if float(np.float32(count)) <= min_count:  # 500 posteriors that miss 1 by rounding are 500
         return identity(dim)
     try:
-        transform = _climb(count, linear, invert(unpack(statistics.quadratic, dim + 1)), iterations)
+        inverses = invert(unpack(statistics.quadratic, dim + 1))
+        transform = update_rows(count, inverses, statistics.linear, iterations)
     except np.linalg.LinAlgError:
         raise InputError(
             f"{count:g} frames of speech do not vary in all of {dim} dimensions, so that fMLLR has"
@@ -100,26 +100,6 @@ def estimate_fmllr(
         ) from None
     gain = evaluate_fmllr(statistics, transform) - evaluate_fmllr(statistics, identity(dim))
     return transform.astype(np.float32) if gain >= 0 else identity(dim)
-
-
-def _climb(count: float, linear: np.ndarray, inverses: np.ndarray, iterations: int) -> np.ndarray:
-    """The transform [D, D+1] of `linear` [D, D+1] and the inverse scatter of each dimension."""
-    dim = len(linear)
-    offsets = dot(inverses, linear[:, None])
-    without_offset = np.ascontiguousarray(inverses[:, :, :dim])
-    transform = np.eye(dim, dim + 1)
-    for _ in range(iterations):
-        inverse = invert(transform[:, :dim])
-        for row in range(dim):
-            cofactors = inverse[:, row].copy()
-            direction = dot(without_offset[row], cofactors)
-            step = _best_step(
-                float(dot(direction[:dim], cofactors)), float(dot(direction, linear[row])), count
-            )
-            best = offsets[row] + step * direction
-            replace_row(inverse, row, (best - transform[row])[:dim])
-            transform[row] = best
-    return transform
 
 
 def adapt_speaker(
@@ -142,16 +122,3 @@ def adapt_speaker(
         return estimate_fmllr(statistics, min_count)
     except InputError as error:
         raise InputError(f"speaker {speaker}: {error}") from None
-
-
-def _best_step(e1: float, e2: float, count: float) -> float:
-    """The alpha with the greatest beta log |alpha e1 + e2| - 1/2 alpha^2 e1.
-
-    The best row for the cofactors c of the others is (alpha c + k) G^-1; e1 = c G^-1 c' and
-    e2 = c G^-1 k'.
-    """
-    root = math.sqrt(e2 * e2 + 4 * e1 * count)
-    return max(
-        ((sign * root - e2) / (2 * e1) for sign in (1, -1)),
-        key=lambda alpha: count * log_scalar(abs(alpha * e1 + e2)) - alpha * alpha * e1 / 2,
-    )

@@ -1,4 +1,4 @@
-"""The C++ twin of products and of the likelihoods of mixtures, through ctypes.
+"""The C++ twin of products, likelihoods of mixtures and linear algebra, through ctypes.
 
 `_gmm.so` lies beside this module where a compiler was at hand at installation.
 """
@@ -40,6 +40,8 @@ INTERFACE: tuple[str, interface.Structs, interface.Functions] = (
         "multiply": (c.c_int32, [c.c_int64, c.c_int64, c.c_int64, P, P, P]),
         "score": (c.c_int32, [c.c_int64, c.c_int64, P, c.c_int64, P, P, P, P]),
         "log": (None, [c.c_int64, P, P]),
+        "eliminate": (None, [c.c_int64, c.c_int64, c.c_int64, P, P]),
+        "update_rows": (c.c_int32, [c.c_int64, c.c_int64, c.c_double, P, P, P, c.c_int64, P]),
     },
 )
 
@@ -83,6 +85,35 @@ def log(x: np.ndarray) -> np.ndarray:
     logs = np.empty(x.shape)
     _require_library().gmm_log(x.size, x.ctypes.data, logs.ctypes.data)
     return logs
+
+
+def eliminate(work: np.ndarray) -> np.ndarray:
+    """Do what `linear_algebra.eliminate` does."""
+    pivots = np.empty(work.shape[:2])
+    _require_library().gmm_eliminate(*work.shape, work.ctypes.data, pivots.ctypes.data)
+    return pivots
+
+
+def update_rows(
+    count: float,
+    inverses: np.ndarray,
+    offsets: np.ndarray | None,
+    linear: np.ndarray | None,
+    iterations: int,
+) -> np.ndarray:
+    """Do what `row_updates.update_rows_in_numpy` does."""
+    dim, width = inverses.shape[:2]
+    transform = np.eye(dim, width)
+    arrays = [None if x is None else np.ascontiguousarray(x) for x in (inverses, offsets, linear)]
+    status = _require_library().gmm_update_rows(
+        *(dim, width, count, *(None if x is None else x.ctypes.data for x in arrays)),
+        *(iterations, transform.ctypes.data),
+    )
+    if status < 0:
+        raise MemoryError(f"a transform [{dim}, {width}] ran out of memory")
+    if status > 0:
+        raise np.linalg.LinAlgError("singular matrix")
+    return transform
 
 
 def _require_library() -> c.CDLL:

@@ -7,6 +7,7 @@ rotated by pairs of rows, with sums, products, quotients and roots of single ele
 import numpy as np
 
 from bayes_asr import elementary
+from bayes_asr.gmm import gmm_library
 
 EPSILON = float(np.finfo(np.float64).eps)
 SWEEPS = 40  # of rotations; some ten are enough
@@ -23,17 +24,44 @@ def invert(matrices: np.ndarray) -> np.ndarray:
     beside = np.broadcast_to(np.eye(size), matrices.shape)
     work = np.concatenate((matrices, beside), -1).reshape(-1, size, 2 * size)
     with np.errstate(all="ignore"):  # of a matrix that has no inverse
-        pivots = np.abs(_eliminate(work))
+        pivots = np.abs(eliminate(work))
     largest = np.abs(matrices).reshape(-1, size * size).max(1)
     if not (pivots > size * EPSILON * largest[:, None]).all():
         raise np.linalg.LinAlgError("singular matrix")
     return work[..., size:].reshape(matrices.shape).copy()
 
 
+def eliminate(work: np.ndarray) -> np.ndarray:
+    """The pivots [B, D] of matrices float64 [B, D, W], which then start with the unit matrix.
+
+    Gauss and Jordan's elimination in place, the largest element of a column as the pivot. By C++
+    where that is built.
+    """
+    chosen = eliminate_in_numpy if gmm_library.library() is None else gmm_library.eliminate
+    return chosen(work)
+
+
+def eliminate_in_numpy(work: np.ndarray) -> np.ndarray:
+    """Do what `eliminate` does, as it is defined."""
+    every, size = np.arange(len(work)), work.shape[1]
+    pivots = np.empty((len(work), size))
+    for i in range(size):
+        chosen = i + np.abs(work[:, i:, i]).argmax(1)
+        if (chosen != i).any():
+            work[every, i], work[every, chosen] = work[every, chosen], work[every, i]
+        rest = work[:, :, i:]  # what stands before is done
+        pivots[:, i] = rest[:, i, 0]
+        rest[:, i] /= pivots[:, i, None]
+        factors = rest[:, :, 0].copy()
+        factors[:, i] = 0
+        rest -= factors[:, :, None] * rest[:, None, i]
+    return pivots
+
+
 def log_determinant(matrix: np.ndarray) -> float:
     """The logarithm of the absolute determinant of a matrix [D, D]."""
     with np.errstate(all="ignore"):
-        pivots = _eliminate(np.array(matrix, np.float64)[None])
+        pivots = eliminate(np.array(matrix, np.float64, order="C")[None])
     return float(elementary.log(np.abs(pivots)).sum())
 
 
@@ -90,26 +118,6 @@ def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = np.diag(rest)
     order = np.argsort(values, kind="stable")
     return values[order], vectors[:, order]
-
-
-def _eliminate(work: np.ndarray) -> np.ndarray:
-    """Make [B, D, W] start with the unit matrix [B, D, D], in place; the pivots [B, D].
-
-    Gauss and Jordan's elimination, the largest element of a column as the pivot.
-    """
-    every, size = np.arange(len(work)), work.shape[1]
-    pivots = np.empty((len(work), size))
-    for i in range(size):
-        chosen = i + np.abs(work[:, i:, i]).argmax(1)
-        if (chosen != i).any():
-            work[every, i], work[every, chosen] = work[every, chosen], work[every, i]
-        rest = work[:, :, i:]  # what stands before is done
-        pivots[:, i] = rest[:, i, 0]
-        rest[:, i] /= pivots[:, i, None]
-        factors = rest[:, :, 0].copy()
-        factors[:, i] = 0
-        rest -= factors[:, :, None] * rest[:, None, i]
-    return pivots
 
 
 def _pair_up(size: int) -> list[tuple[np.ndarray, np.ndarray]]:

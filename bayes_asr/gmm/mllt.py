@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bayes_asr.errors import InputError
-from bayes_asr.gmm.linear_algebra import dot, invert, log_determinant, replace_row
+from bayes_asr.gmm.linear_algebra import dot, invert, log_determinant
 from bayes_asr.gmm.occupation import PRUNING, Occupation, PdfWeights, iter_blocks
 from bayes_asr.gmm.products import multiply
 from bayes_asr.gmm.randomness import Random
+from bayes_asr.gmm.row_updates import update_rows
 from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.tables.mixtures import Mixtures
 
@@ -91,23 +92,10 @@ def estimate_mllt(statistics: MlltStatistics) -> np.ndarray:
     if count <= 2 * dim:
         raise InputError(few)
     try:
-        return _climb(count, invert(unpack(statistics.scatters, dim))).astype(np.float32)
+        inverses = invert(unpack(statistics.scatters, dim))
+        return update_rows(count, inverses, None, ITERATIONS).astype(np.float32)
     except np.linalg.LinAlgError:
         raise InputError(few) from None
-
-
-def _climb(count: float, inverses: np.ndarray) -> np.ndarray:
-    """The transform [D, D] of the inverse of each dimension's scatter [D, D, D]."""
-    matrix = np.eye(len(inverses))
-    for _ in range(ITERATIONS):
-        inverse = invert(matrix)
-        for row, scatter in enumerate(inverses):
-            cofactors = inverse[:, row]
-            direction = dot(scatter, cofactors)
-            best = direction * np.sqrt(count / dot(cofactors, direction))
-            replace_row(inverse, row, best - matrix[row])
-            matrix[row] = best
-    return matrix
 
 
 def transform_means(mixtures: Mixtures, matrix: np.ndarray) -> Mixtures:

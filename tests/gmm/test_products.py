@@ -1,4 +1,4 @@
-"""Products and likelihoods in C++ are those of NumPy to the bit, whatever the processor has."""
+"""Products, likelihoods, transforms in C++: the bits of NumPy, whatever the processor has."""
 
 import ctypes as c
 import platform
@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from bayes_asr import elementary, interface
 from bayes_asr.gmm import gmm_library
 from bayes_asr.gmm.likelihood import divide, divide_in_numpy, score, score_in_numpy
+from bayes_asr.gmm.linear_algebra import invert
 from bayes_asr.gmm.products import log, multiply, multiply_in_numpy
+from bayes_asr.gmm.row_updates import update_rows, update_rows_in_numpy
 from tests.support.places import ROOT
 
 SETS = {"sse2": [], "avx2": ["fma"], "avx512f": ["fma"]}  # of instructions, and with what
@@ -108,3 +110,6 @@ def test_code_for_every_processor_gives_the_same_bits(
         assert_same_bits(score(x, first, slopes), score_in_numpy(x, first, slopes))
         assert_same_bits(divide(x, slopes)[1], divide_in_numpy(x, slopes)[1])
     assert_same_bits(multiply(a, a.T), multiply_in_numpy(a, a.T))
+    inverses = invert(multiply(a, a.T) + np.eye(21) * np.arange(1, 22)[:, None, None])
+    expected = update_rows_in_numpy(900, inverses, None, None, 3)
+    assert_same_bits(update_rows(900, inverses, None, 3), expected)

@@ -1,9 +1,11 @@
-// Products of matrices and log-likelihoods of mixtures, the twin of products.py and likelihood.py.
+// Products of matrices, log-likelihoods of mixtures and transforms that are estimated row by row: the
+// twin of products.py, likelihood.py, linear_algebra.py and row_updates.py.
 //
 // Each sum is made in the order of its terms, and each product and sum is rounded to double, so that
 // vectors of any width give the same bits.  Only sums that stand beside each other share a vector.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <vector>
@@ -38,6 +40,8 @@ namespace {
 constexpr int kLanes = 8;   // sums in a vector
 constexpr int kRows = 6;    // whose vectors of sums are in registers together
 constexpr int kPanels = 4;  // vectors of frames for which a row is read once
+constexpr int64_t kPairwise = 128;  // terms of which NumPy makes one block
+constexpr double kEpsilon = 0x1p-52;
 constexpr int64_t kDepth = 256;  // terms of each sum that are in the cache together
 using Vec = double __attribute__((vector_size(kLanes * 8)));
 using Place = double __attribute__((vector_size(kLanes * 8), aligned(8), may_alias));  // of a Vec
@@ -172,6 +176,124 @@ void TakeLogs(int64_t count, const double *x, double *logs) {
   for (; i < count; ++i) logs[i] = elementary::Log(x[i]);
 }
 
+// The sum of a[i] * b[i] in the order of NumPy's pairwise summation: eight sums side by side, and
+// above 128 terms the sums of both halves.
+INLINE double DotBlock(int64_t count, const double *a, const double *b) {
+  const int64_t whole = count / kLanes * kLanes;
+  double total = -0.0;
+  if (whole > 0) {
+    Vec sums = Vec{} - 0.0;
+    for (int64_t i = 0; i < whole; i += kLanes)
+      sums += *reinterpret_cast<const Place *>(a + i) * *reinterpret_cast<const Place *>(b + i);
+    total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  }
+  for (int64_t i = whole; i < count; ++i) total += a[i] * b[i];
+  return total;
+}
+
+double Dot(int64_t count, const double *a, const double *b) {
+  if (count <= kPairwise) return DotBlock(count, a, b);
+  const int64_t half = count / 2 / kLanes * kLanes;
+  return Dot(half, a, b) + Dot(count - half, a + half, b + half);
+}
+
+// Makes a matrix [size, width] start with the unit matrix, by Gauss and Jordan's elimination with
+// the largest element of a column as the pivot.
+INLINE void EliminateOne(int64_t size, int64_t width, double *work, double *pivots) {
+  for (int64_t i = 0; i < size; ++i) {
+    int64_t largest = i;
+    for (int64_t j = i + 1; j < size; ++j)
+      if (std::abs(work[j * width + i]) > std::abs(work[largest * width + i])) largest = j;
+    double *row = work + i * width;
+    if (largest != i) std::swap_ranges(row, row + width, work + largest * width);
+    const double pivot = pivots[i] = row[i];
+    for (int64_t k = i; k < width; ++k) row[k] /= pivot;
+    for (int64_t j = 0; j < size; ++j) {
+      double *other = work + j * width;
+      const double factor = j == i ? 0 : other[i];
+      for (int64_t k = i; k < width; ++k) other[k] -= factor * row[k];
+    }
+  }
+}
+
+FOR_EVERY_PROCESSOR
+void Eliminate(int64_t count, int64_t size, int64_t width, double *work, double *pivots) {
+  for (int64_t b = 0; b < count; ++b)
+    EliminateOne(size, width, work + b * size * width, pivots + b * size);
+}
+
+// Writes the inverse [dim, dim] of the first columns of a matrix [dim, width]; whether there is one.
+INLINE bool Invert(int64_t dim, int64_t width, const double *matrix, double *inverse) {
+  std::vector<double> work(dim * 2 * dim), pivots(dim);
+  double most = 0;
+  for (int64_t i = 0; i < dim; ++i) {
+    for (int64_t j = 0; j < dim; ++j)
+      most = std::max(most, std::abs(work[i * 2 * dim + j] = matrix[i * width + j]));
+    work[i * 2 * dim + dim + i] = 1;
+  }
+  EliminateOne(dim, 2 * dim, work.data(), pivots.data());
+  for (int64_t i = 0; i < dim; ++i) {
+    if (!(std::abs(pivots[i]) > dim * kEpsilon * most)) return false;
+    std::copy_n(&work[i * 2 * dim + dim], dim, inverse + i * dim);
+  }
+  return true;
+}
+
+// linear_algebra.replace_row.
+INLINE void ReplaceRow(int64_t dim, int64_t row, const double *change, double *inverse,
+                       double *column, double *moved) {
+  std::fill(moved, moved + dim, -0.0);
+  for (int64_t i = 0; i < dim; ++i) {
+    column[i] = inverse[i * dim + row];
+    for (int64_t j = 0; j < dim; ++j) moved[j] += change[i] * inverse[i * dim + j];
+  }
+  const double whole = 1 + moved[row];
+  for (int64_t j = 0; j < dim; ++j) moved[j] /= whole;
+  for (int64_t i = 0; i < dim; ++i)
+    for (int64_t j = 0; j < dim; ++j) inverse[i * dim + j] -= column[i] * moved[j];
+}
+
+// row_updates.best_step.
+double BestStep(double e1, double e2, double count) {
+  const double root = std::sqrt(e2 * e2 + 4 * e1 * count);
+  const auto gain = [&](double alpha) {
+    return count * elementary::Log(std::abs(alpha * e1 + e2)) - alpha * alpha * e1 / 2;
+  };
+  const double above = (root - e2) / (2 * e1), below = (-root - e2) / (2 * e1);
+  return gain(below) > gain(above) ? below : above;
+}
+
+FOR_EVERY_PROCESSOR
+bool UpdateRows(int64_t dim, int64_t width, double count, const double *inverses,
+                const double *offsets, const double *linear, int64_t iterations,
+                double *transform) {
+  std::vector<double> inverse(dim * dim), cofactors(dim), column(dim), moved(dim), change(dim);
+  std::vector<double> direction(width);
+  for (int64_t iteration = 0; iteration < iterations; ++iteration) {
+    if (!Invert(dim, width, transform, inverse.data())) return false;
+    for (int64_t row = 0; row < dim; ++row) {
+      for (int64_t j = 0; j < dim; ++j) cofactors[j] = inverse[j * dim + row];
+      const double *scatter = inverses + row * width * dim;
+      for (int64_t k = 0; k < width; ++k) direction[k] = Dot(dim, scatter + k * dim, cofactors.data());
+      const double e1 = Dot(dim, direction.data(), cofactors.data());
+      if (!(e1 > 0)) return false;
+      const double step =
+          linear == nullptr
+              ? std::sqrt(count / e1)
+              : BestStep(e1, Dot(width, direction.data(), linear + row * width), count);
+      double *old = transform + row * width;
+      for (int64_t k = 0; k < width; ++k) {
+        double best = direction[k] * step;
+        if (linear != nullptr) best += offsets[row * width + k];
+        if (k < dim) change[k] = best - old[k];
+        old[k] = best;
+      }
+      ReplaceRow(dim, row, change.data(), inverse.data(), column.data(), moved.data());
+    }
+  }
+  return true;
+}
+
 template <class Work>
 int32_t Guarded(Work work) {  // 0, or -1 if memory is short
   try {
@@ -206,6 +328,23 @@ int32_t gmm_score(int64_t frames, int64_t depth, const float *x, int64_t pdfs,
 // The natural logarithms of positive, normal numbers.
 void gmm_log(int64_t count, const double *x, double *logs) { TakeLogs(count, x, logs); }
 
+// linear_algebra.eliminate, of `count` matrices [size, width].
+void gmm_eliminate(int64_t count, int64_t size, int64_t width, double *work, double *pivots) {
+  Eliminate(count, size, width, work, pivots);
+}
+
+// row_updates.update_rows, of transform [dim, width] in place.  inverses: [dim, width, dim]; offsets
+// and linear: [dim, width], or null without a linear term.  Returns 0, 1 if a matrix is singular, or -1 if memory is short.
+int32_t gmm_update_rows(int64_t dim, int64_t width, double count, const double *inverses,
+                        const double *offsets, const double *linear, int64_t iterations,
+                        double *transform) {
+  bool regular = true;
+  const int32_t status = Guarded([&] {
+    regular = UpdateRows(dim, width, count, inverses, offsets, linear, iterations, transform);
+  });
+  return status == 0 && !regular ? 1 : status;
+}
+
 // What gmm_library.py compares with what it knows.
 const char *gmm_description() {
   static const std::string text = Interface()
@@ -213,6 +352,8 @@ const char *gmm_description() {
                                       .Function(NAMED(gmm_multiply))
                                       .Function(NAMED(gmm_score))
                                       .Function(NAMED(gmm_log))
+                                      .Function(NAMED(gmm_eliminate))
+                                      .Function(NAMED(gmm_update_rows))
                                       .text();
   return text.c_str();
 }

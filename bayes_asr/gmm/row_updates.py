@@ -1,0 +1,70 @@
+"""Linear transforms that are estimated row by row, as MLLT and fMLLR do.
+
+M. J. F. Gales, "Semi-tied covariance matrices for hidden Markov models", IEEE Transactions on
+Speech and Audio Processing 7(3), 1999, (22); "Maximum likelihood linear transformations for
+HMM-based speech recognition", Computer Speech and Language 12(2), 1998, (19) to (26).
+"""
+
+import math
+
+import numpy as np
+
+from bayes_asr.elementary import log_scalar
+from bayes_asr.gmm import gmm_library
+from bayes_asr.gmm.linear_algebra import dot, invert, replace_row
+
+
+def update_rows(
+    count: float, inverses: np.ndarray, linear: np.ndarray | None, iterations: int
+) -> np.ndarray:
+    """The transform float64 [D, W] that starts as the identity, each row the best for the others.
+
+    count: frames beta; inverses: of the scatter G_i [W, W] of each dimension; linear: the k_i
+    [D, W], None where they are 0. LinAlgError where a transform or a scatter is singular.
+    By C++ where that is built.
+    """
+    chosen = update_rows_in_numpy if gmm_library.library() is None else gmm_library.update_rows
+    offsets = None if linear is None else dot(inverses, linear[:, None])
+    dim = len(inverses)
+    return chosen(count, np.ascontiguousarray(inverses[:, :, :dim]), offsets, linear, iterations)
+
+
+def update_rows_in_numpy(
+    count: float,
+    inverses: np.ndarray,
+    offsets: np.ndarray | None,
+    linear: np.ndarray | None,
+    iterations: int,
+) -> np.ndarray:
+    """Do what `update_rows` does, as it is defined; inverses: [D, W, D], their first columns."""
+    dim, width = inverses.shape[:2]
+    transform = np.eye(dim, width)
+    for _ in range(iterations):
+        inverse = invert(transform[:, :dim])
+        for row in range(dim):
+            cofactors = inverse[:, row].copy()
+            direction = dot(inverses[row], cofactors)
+            e1 = float(dot(direction[:dim], cofactors))
+            if not e1 > 0:
+                raise np.linalg.LinAlgError("singular scatter")
+            if linear is None or offsets is None:
+                best = direction * math.sqrt(count / e1)
+            else:
+                e2 = float(dot(direction, linear[row]))
+                best = offsets[row] + best_step(e1, e2, count) * direction
+            replace_row(inverse, row, (best - transform[row])[:dim])
+            transform[row] = best
+    return transform
+
+
+def best_step(e1: float, e2: float, count: float) -> float:
+    """The alpha with the greatest beta log |alpha e1 + e2| - 1/2 alpha^2 e1.
+
+    The best row for the cofactors c of the others is (alpha c + k) G^-1; e1 = c G^-1 c' and
+    e2 = c G^-1 k'.
+    """
+    root = math.sqrt(e2 * e2 + 4 * e1 * count)
+    return max(
+        ((sign * root - e2) / (2 * e1) for sign in (1, -1)),
+        key=lambda alpha: count * log_scalar(abs(alpha * e1 + e2)) - alpha * alpha * e1 / 2,
+    )
