@@ -15,10 +15,10 @@ from setuptools.command.build_py import build_py
 
 # bayes_asr/ROOM/csrc/*.cpp: its library
 NATIVE = {
-    "chain": "_chain",
-    "decode": "_decoder",
+    "tasks/chain": "_chain",
+    "decode/search": "_decoder",
     "gmm": "_gmm",
-    "lattices": "_lattices",
+    "decode/lattices": "_lattices",
     "nn/kernels": "_kernels",
 }
 COSTS = {
@@ -63,7 +63,7 @@ class PlainLibrary(build_ext):
     """Compile C++ behind a plain C interface: no Python headers, no Python in the file's name."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        """`bayes_asr.decode._decoder` is the file `bayes_asr/decode/_decoder.so`."""
+        """`bayes_asr.decode.search._decoder` is the file `bayes_asr/decode/search/_decoder.so`."""
         return str(Path(*fullname.split(".")).with_suffix(".so"))
 
     def build_extension(self, ext: Extension) -> None:
@@ -145,8 +145,8 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["bayes_asr", "bayes_asr.*"]),
     package_data={
-        "bayes_asr.score": ["*.glm"],
-        "bayes_asr.report": ["templates/*"],
+        "bayes_asr.evaluate.score": ["*.glm"],
+        "bayes_asr.evaluate.report": ["templates/*"],
     },
     ext_modules=native_libraries(),
     cmdclass={"build_ext": PlainLibrary, "build_py": WithRecipes, "bdist_wheel": AnyPython},

@@ -4,8 +4,8 @@ TYPE_CHECKING = False  # typing's takes long to load, before Ctrl-C is looked af
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bayes_asr.forward.average import Averaged
-    from bayes_asr.forward.log_likelihoods import LogLikelihoods
+    from bayes_asr.decode.forward.average import Averaged
+    from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 
 __version__ = "0.1.0"
 
@@ -23,7 +23,7 @@ def load(
     of that layer instead; head: that head instead of the first; kind: its `log-likelihoods`,
     `log-posteriors` or `posteriors`. InputError if `run` is none.
     """
-    from bayes_asr.forward.log_likelihoods import load_any
-    from bayes_asr.forward.output import Output
+    from bayes_asr.decode.forward.log_likelihoods import load_any
+    from bayes_asr.decode.forward.output import Output
 
     return load_any(run, Output(layer, head, kind))

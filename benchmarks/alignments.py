@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import record
 
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.targets.alignments import Alignments
+from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.kaldi_io.mdl import TransitionModel
 
 NEAR = 2  # frames of 10 ms
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import record
 
-from bayes_asr.decode.embedded import DecodeResult, choose_engine, decode_utterance
-from bayes_asr.decode.graph_dir import graph_files, load_network
-from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.sound.spectrum import FRAME_SHIFT
-from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT
+from bayes_asr.decode.search.embedded import DecodeResult, choose_engine, decode_utterance
+from bayes_asr.decode.search.graph_dir import graph_files, load_network
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.kaldi_io.ark import iter_matrices
 
 
 def cost_of(result: DecodeResult, scale: float) -> float:

@@ -16,11 +16,11 @@ import record
 import torch
 
 from bayes_asr.config import load
-from bayes_asr.features.front_end import FEATURES, FrontEnd, Normalisation
-from bayes_asr.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.components import architecture
+from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 FILES, BANDS, LANGUAGES = 10, 80, 14
 STACKS = Path(__file__).resolve().parent.parent / "conf" / "stacks"

@@ -24,13 +24,13 @@ from peers import DROPOUT
 from torch import multiprocessing
 from torch.multiprocessing.spawn import spawn
 
+from bayes_asr.base.processes import group
+from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.config import load
-from bayes_asr.features.front_end import FEATURES
+from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.nn.frames import pack
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.processes import group
-from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.train import components
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loop import run_batches

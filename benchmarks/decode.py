@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 import record
 
-from bayes_asr.decode import compiled
-from bayes_asr.decode.embedded import ENGINES, decode_utterance
-from bayes_asr.decode.graph_dir import load_network
-from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.search_graph import Arcs, Network
-from bayes_asr.programs import find_program, run_jobs
-from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.base.programs import find_program, run_jobs
+from bayes_asr.decode.search import compiled
+from bayes_asr.decode.search.embedded import ENGINES, decode_utterance
+from bayes_asr.decode.search.graph_dir import load_network
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.search_graph import Arcs, Network
+from bayes_asr.kaldi_io.ark import iter_matrices
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
 SCALES = {

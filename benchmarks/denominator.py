@@ -17,10 +17,10 @@ import numpy as np
 import record
 import torch
 
-from bayes_asr.chain.denominator_graph import DenominatorGraph
-from bayes_asr.chain.leaky_hmm import LeakyHmm
-from bayes_asr.tables.fst import read_fst
-from bayes_asr.tables.mdl import read_transition_model
+from bayes_asr.kaldi_io.fst import read_fst
+from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
+from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
 
 Sums = tuple[float, np.ndarray]
 

@@ -20,21 +20,21 @@ from typing import Any
 import record
 import torch
 
+from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.config import Config, at_epoch, load
-from bayes_asr.corpus.batches import batches_of
-from bayes_asr.corpus.fingerprints import hash_stream
-from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import open_sets
-from bayes_asr.corpus.survey import Survey, survey_stream
-from bayes_asr.features.front_end import FEATURES
+from bayes_asr.data.corpus.batches import batches_of
+from bayes_asr.data.corpus.fingerprints import hash_stream
+from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import open_sets
+from bayes_asr.data.corpus.survey import Survey, survey_stream
+from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.data.targets.alignments import log_priors
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.processes.malloc import keep_freed_memory
-from bayes_asr.runs.trained_network import TrainedNetwork
-from bayes_asr.targets.alignments import log_priors
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.loop import run_epochs
+from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.step import Step
 from bayes_asr.train.training import Progress, Training
 

@@ -23,9 +23,9 @@ import record
 import torch
 from forward import ALONE, INPUTS, in_chunks, made_up, network_of
 
-from bayes_asr.export import export_onnx
-from bayes_asr.forward.log_likelihoods import LogLikelihoods
-from bayes_asr.sound.spectrum import FRAME_SHIFT
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT
+from bayes_asr.decode.export import export_onnx
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 
 CHUNKS = (1, 10)
 Row = dict[str, Any]

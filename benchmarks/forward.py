@@ -23,12 +23,12 @@ import record
 import torch
 from networks import make_network
 
-from bayes_asr.features.front_end import FEATURES, FrontEnd, Normalisation
-from bayes_asr.forward import directory
-from bayes_asr.forward.log_likelihoods import LogLikelihoods
-from bayes_asr.processes.malloc import keep_freed_memory
-from bayes_asr.runs.trained_network import TrainedNetwork
-from bayes_asr.sound.spectrum import FRAME_SHIFT
+from bayes_asr.base.processes.malloc import keep_freed_memory
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT
+from bayes_asr.decode.forward import directory
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 INPUTS, PDFS = 50, 1948
 ALONE, MANY = 200, 32  # frames of the utterance alone; how many others, half as long on average

@@ -17,9 +17,9 @@ from typing import Any
 import record
 
 from bayes_asr.cli import main as run_verb
-from bayes_asr.tables.lattice import iter_lattices, write_lattices
-from bayes_asr.tables.text import write_text
-from bayes_asr.targets.alignments import Alignments
+from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.kaldi_io.lattice import iter_lattices, write_lattices
+from bayes_asr.kaldi_io.text import write_text
 
 BOOST = "lattice-boost-ali --b=0.1 {silence} {model} ark:lat.ark ark,t:ali.txt ark:- | "
 LIKELIHOODS = "lattice-to-post {scale} ark:- ark,t:theirs.txt"

@@ -16,9 +16,9 @@ from roofline import timed
 from torch import Tensor
 from torch.nn import functional
 
+from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.nn.criteria import cross_entropy
 from bayes_asr.nn.linear import HAS_ONEDNN, by_onednn, product
-from bayes_asr.processes.malloc import keep_freed_memory
 
 OUTPUTS = 1900
 MORE_THAN_CACHES = 2**24  # numbers

@@ -21,9 +21,9 @@ from networks import make_network
 from peers import DROPOUT, GRU, LSTM, PEERS, REFERENCE, Network
 from torch import Tensor, nn
 
-from bayes_asr.features.front_end import FEATURES
+from bayes_asr.base.processes.malloc import keep_freed_memory
+from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.nn.frames import Frames
-from bayes_asr.processes.malloc import keep_freed_memory
 
 INPUTS, OUTPUTS = 50, 48
 OURS: list[tuple[str, dict[str, Any]]] = [

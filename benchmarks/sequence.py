@@ -20,15 +20,15 @@ from typing import Any
 import record
 import torch
 
-from bayes_asr.catalogue import CRITERIA
+from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.config import Config, at_epoch, load
-from bayes_asr.corpus.batches import batches_of
-from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import open_sets
-from bayes_asr.features.front_end import FEATURES, Normalisation
+from bayes_asr.config.catalogue import CRITERIA
+from bayes_asr.data.corpus.batches import batches_of
+from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import open_sets
+from bayes_asr.data.features.front_end import FEATURES, Normalisation
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.processes.malloc import keep_freed_memory
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.denominators import compare_with_lattices, complete_options

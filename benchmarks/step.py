@@ -44,13 +44,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
+from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.config import load
-from bayes_asr.features.front_end import FEATURES
+from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.processes.malloc import keep_freed_memory
-from bayes_asr.targets.alignments import Alignments
 from bayes_asr.train import components
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loop import run_batches

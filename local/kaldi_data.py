@@ -6,7 +6,7 @@ usage: kaldi_data.py DATA COPY
 Sound other than 16-bit RIFF becomes such below COPY/wav. Without wav.scp, feats.scp is copied.
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 import shutil
@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
-from bayes_asr.programs import open_pipe
-from bayes_asr.tables.scp import is_pipe, read_scp
-from bayes_asr.tables.text import write_mapping
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
+from bayes_asr.base.programs import open_pipe
+from bayes_asr.kaldi_io.scp import is_pipe, read_scp
+from bayes_asr.kaldi_io.text import write_mapping
 
 TABLES = [
     *("text", "utt2spk", "spk2utt", "segments", "reco2file_and_channel", "spk2gender"),
@@ -84,7 +84,7 @@ def convert(source: Path, target: Path) -> None:
     """Write the sound, all its channels, as RIFF of 16 bits."""
     import numpy as np  # these are slow to import, and seldom needed
 
-    from bayes_asr.sound.audio import read_channels
+    from bayes_asr.data.sound.audio import read_channels
 
     samples, rate = read_channels(source)
     whole = np.clip(np.rint(samples), -(2**15), 2**15 - 1).astype("<i2")

@@ -122,7 +122,7 @@ refuse_early() {
     python=$(active_environment)
     python=${python:-$root/.venv}/bin/python
     new_enough "$python" || python=$(find_python)
-    PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} "$python" -P -m bayes_asr.stages "${script:?}" refuse "$root" "$@"
+    PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} "$python" -P -m bayes_asr.recipe.stages "${script:?}" refuse "$root" "$@"
 }
 
 # set_up EXTRAS: an environment with this checkout and its extras, first on the PATH; quick when it is there.

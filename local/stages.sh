@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# How a script runs a stage. Which stages there are to run, and which of them are complete, says bayes_asr.stages.
+# How a script runs a stage. Which stages there are to run, and which of them are complete, says bayes_asr.recipe.stages.
 
-# ask QUESTION WORD...: what bayes_asr.stages answers.
+# ask QUESTION WORD...: what bayes_asr.recipe.stages answers.
 ask() {
-    python -P -m bayes_asr.stages "${script:?}" "$@"
+    python -P -m bayes_asr.recipe.stages "${script:?}" "$@"
 }
 
-# read_plan OPTION...: check the options and set the variables that bayes_asr/stages/plan.py names. It prints the name
+# read_plan OPTION...: check the options and set the variables that bayes_asr/recipe/stages/plan.py names. It prints the name
 # of each, the number of its values, and these.
 read_plan() {
     local name number

@@ -6,7 +6,7 @@ usage: subset_data.py DATA N COPY
 The utterances are those that Kaldi's utils/subset_data_dir.sh takes of the same ones.
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 import shutil
@@ -14,11 +14,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayes_asr.errors import InputError
-from bayes_asr.files import replacing, together
-from bayes_asr.programs import open_pipe
-from bayes_asr.tables.scp import read_scp
-from bayes_asr.tables.text import read_mapping, read_text, write_mapping, write_speakers, write_text
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing, together
+from bayes_asr.base.programs import open_pipe
+from bayes_asr.kaldi_io.scp import read_scp
+from bayes_asr.kaldi_io.text import (
+    read_mapping,
+    read_text,
+    write_mapping,
+    write_speakers,
+    write_text,
+)
 
 FRONT_END = "frontend.json"
 

@@ -11,9 +11,9 @@ import hypothesis
 import pytest
 import torch
 
-from bayes_asr import log
+from bayes_asr.base import log
+from bayes_asr.base.processes.malloc import CACHES
 from bayes_asr.cli import main
-from bayes_asr.processes.malloc import CACHES
 from bayes_asr.train.start import train
 from tests.support.places import CONF, DATA
 from tests.support.script_stubs import Checkout

@@ -10,10 +10,11 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import FrameType, ModuleType
 
-from bayes_asr import __version__, log
+from bayes_asr import __version__
+from bayes_asr.base import log
+from bayes_asr.base.errors import InputError, StoppedError, complaint, is_lack_of_memory
 from bayes_asr.cli.arguments import Parser, is_text, repeat_set, suggest
 from bayes_asr.cli.streams import abandon, is_gone, prepare_streams, results_flushed, say
-from bayes_asr.errors import InputError, StoppedError, complaint, is_lack_of_memory
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 ABOUT = "Trains, decodes and scores hybrid speech recognisers with Bayesian recurrent units."

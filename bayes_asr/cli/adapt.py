@@ -7,16 +7,16 @@ from pathlib import Path
 
 from torch import Tensor
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import settle, together
+from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, positive
 from bayes_asr.config import Config
-from bayes_asr.corpus.sets import open_set
-from bayes_asr.errors import InputError
-from bayes_asr.files import settle, together
-from bayes_asr.log import LOGGER
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.configuration import CONFIG, read_configuration
-from bayes_asr.runs.trained_network import read_network
+from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.train.own_activations import adapt, check_adaptable
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.configuration import CONFIG, read_configuration
+from bayes_asr.train.runs.trained_network import read_network
 
 SETS = ("train", "dev", "test")
 rate = key("train.learning_rate")

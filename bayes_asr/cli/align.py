@@ -5,8 +5,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from bayes_asr.align.best_path import AlignOptions
-from bayes_asr.align.data_dir import AlignSummary, align_flat, align_run
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import acoustic_scale, beam, processes, share
 from bayes_asr.cli.sharing import (
     Inputs,
@@ -16,10 +16,10 @@ from bayes_asr.cli.sharing import (
     list_inputs,
     sharing,
 )
-from bayes_asr.corpus.sets import locate, locate_model
-from bayes_asr.errors import InputError
-from bayes_asr.programs import open_pipe
-from bayes_asr.runs.configuration import read_configuration
+from bayes_asr.data.corpus.sets import locate, locate_model
+from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.data_dir import AlignSummary, align_flat, align_run
+from bayes_asr.train.runs.configuration import read_configuration
 
 OF_A_RUN = ("acoustic_scale", "beam", "retry_beam", "nj")
 OF_JOBS = ("cmd", "shard")

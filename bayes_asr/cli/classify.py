@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there, replacing
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
 from bayes_asr.config import Config
-from bayes_asr.corpus.sets import locate_all
-from bayes_asr.errors import InputError
-from bayes_asr.files import is_there, replacing
-from bayes_asr.forward.attention import weigh_frames
-from bayes_asr.forward.directory import choose_limit, find_streams, forward, open_streams
-from bayes_asr.forward.log_likelihoods import load as load_network
-from bayes_asr.forward.output import Output
-from bayes_asr.programs import open_pipe
-from bayes_asr.runs.configuration import read_configuration
-from bayes_asr.runs.trained_network import TrainedNetwork, read_network
-from bayes_asr.score.identification import Identified
-from bayes_asr.score.scores import write_scores
-from bayes_asr.tables.ark import iter_matrices, write_matrices
-from bayes_asr.tables.text import read_mapping, write_mapping
-from bayes_asr.targets.classes import check_class
+from bayes_asr.data.corpus.sets import locate_all
+from bayes_asr.data.targets.classes import check_class
+from bayes_asr.decode.forward.attention import weigh_frames
+from bayes_asr.decode.forward.directory import choose_limit, find_streams, forward, open_streams
+from bayes_asr.decode.forward.log_likelihoods import load as load_network
+from bayes_asr.decode.forward.output import Output
+from bayes_asr.evaluate.score.identification import Identified
+from bayes_asr.evaluate.score.scores import write_scores
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
+from bayes_asr.kaldi_io.text import read_mapping, write_mapping
+from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 POSTERIORS = Output(kind="log-posteriors")
 
@@ -173,7 +173,9 @@ def _write_attention(args: argparse.Namespace, out: Path, streams: Mapping[str, 
     write_matrices(weights, archive, archive.with_suffix(".scp"))
     drawn = ((utt, matrix) for utt, matrix in iter_matrices(archive) if utt in args.draw)
     for utt, matrix in drawn:
-        from bayes_asr.report.attention_figure import draw_attention  # which wants matplotlib
+        from bayes_asr.evaluate.report.attention_figure import (
+            draw_attention,  # which wants matplotlib
+        )
 
         figure = draw_attention(utt, features.first.read(utt), matrix[:, 0])
         with replacing(out / f"attention_{utt}.svg") as temporary:

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there, replacing, settle, together
+from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import real
 from bayes_asr.config import Config, differences
-from bayes_asr.corpus.sets import locate_model
-from bayes_asr.errors import InputError
-from bayes_asr.files import is_there, replacing, settle, together
-from bayes_asr.forward.average import Averaged
-from bayes_asr.forward.log_likelihoods import load_members
-from bayes_asr.forward.output import DECODED
-from bayes_asr.log import LOGGER
-from bayes_asr.runs.combination import AVERAGED, Combination
-from bayes_asr.runs.configuration import CONFIG, read_configuration
-from bayes_asr.tables.mdl import read_transition_model
-from bayes_asr.tables.side_files import read_json
+from bayes_asr.data.corpus.sets import locate_model
+from bayes_asr.decode.forward.average import Averaged
+from bayes_asr.decode.forward.log_likelihoods import load_members
+from bayes_asr.decode.forward.output import DECODED
+from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.side_files import read_json
+from bayes_asr.train.runs.combination import AVERAGED, Combination
+from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 
 ENVIRONMENT = "env.json"
 CHANGEABLE = ("data.", "decode.", "score.")

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.files import find_below
 from bayes_asr.cli.arguments import seed, whole
 from bayes_asr.cli.groups import Group, add_group_options, read_groups
-from bayes_asr.errors import InputError, printable
-from bayes_asr.files import find_below
-from bayes_asr.score.comparison import Comparison, adjust_over, compare
-from bayes_asr.score.pairs import check_comparable
-from bayes_asr.score.scores import Score, read_scores
-from bayes_asr.score.statistics import Alternative
+from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
+from bayes_asr.evaluate.score.pairs import check_comparable
+from bayes_asr.evaluate.score.scores import Score, read_scores
+from bayes_asr.evaluate.score.statistics import Alternative
 
 RUN = "scored run, or a folder of runs, whose errors are taken together"
 

@@ -9,22 +9,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
+from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
-from bayes_asr.corpus.sets import locate, locate_model
-from bayes_asr.decode.archive import BACKENDS, decode_archive
-from bayes_asr.decode.graph_dir import graph_files
-from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.search_record import (
+from bayes_asr.data.corpus.sets import locate, locate_model
+from bayes_asr.decode.search.archive import BACKENDS, decode_archive
+from bayes_asr.decode.search.graph_dir import graph_files
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.search_record import (
     SEARCH,
     describe_differences,
     read_record,
 )
-from bayes_asr.errors import InputError
-from bayes_asr.files import is_there
-from bayes_asr.log import LOGGER
-from bayes_asr.runs.configuration import CONFIG, read_configuration
-from bayes_asr.tables.ark import RSPECIFIER
+from bayes_asr.kaldi_io.ark import RSPECIFIER
+from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

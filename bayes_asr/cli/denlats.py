@@ -3,14 +3,14 @@
 import argparse
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key, processes, whole
-from bayes_asr.corpus.sets import is_labelled
-from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.search_record import SEARCH as OPTIONS
-from bayes_asr.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
-from bayes_asr.errors import InputError
-from bayes_asr.programs import open_pipe
-from bayes_asr.runs.configuration import read_configuration
+from bayes_asr.data.corpus.sets import is_labelled
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.search_record import SEARCH as OPTIONS
+from bayes_asr.tasks.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
+from bayes_asr.train.runs.configuration import read_configuration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

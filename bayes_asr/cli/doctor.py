@@ -5,13 +5,13 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
 from bayes_asr.config import load
-from bayes_asr.doctor.environment import check_environment
-from bayes_asr.doctor.training_data import check_corpus
-from bayes_asr.doctor.way import FIRST, LAST, check_way
-from bayes_asr.errors import InputError, printable
-from bayes_asr.programs import open_pipe
+from bayes_asr.recipe.doctor.environment import check_environment
+from bayes_asr.recipe.doctor.training_data import check_corpus
+from bayes_asr.recipe.doctor.way import FIRST, LAST, check_way
 
 AFTERWARDS = (5, 6)  # stages that need more than the sets, which a training is checked for
 

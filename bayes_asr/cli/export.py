@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.errors import InputError
-from bayes_asr.export import export_onnx, export_torch, export_torchscript
-from bayes_asr.forward.log_likelihoods import load
-from bayes_asr.log import LOGGER
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.decode.export import export_onnx, export_torch, export_torchscript
+from bayes_asr.decode.forward.log_likelihoods import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import channel, share, whole
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
-from bayes_asr.programs import open_pipe
-from bayes_asr.sound.spectrum import (
+from bayes_asr.data.sound.spectrum import (
     MAX_SKIPPED,
     MOST_BANDS,
     SAMPLE_RATES,

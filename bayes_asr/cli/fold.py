@@ -4,14 +4,14 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from bayes_asr.catalogue import nearest
-from bayes_asr.errors import InputError
-from bayes_asr.files import settle, together
-from bayes_asr.log import LOGGER
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import settle, together
+from bayes_asr.base.log import LOGGER
+from bayes_asr.config.catalogue import nearest
 from bayes_asr.nn.fold import fold
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.configuration import CONFIG, read_configuration
-from bayes_asr.runs.trained_network import read_network
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.configuration import CONFIG, read_configuration
+from bayes_asr.train.runs.trained_network import read_network
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

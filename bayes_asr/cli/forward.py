@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import positive
 from bayes_asr.cli.sharing import (
     Inputs,
@@ -12,10 +14,8 @@ from bayes_asr.cli.sharing import (
     list_inputs,
     sharing,
 )
-from bayes_asr.errors import InputError
-from bayes_asr.forward.directory import forward
-from bayes_asr.forward.output import DECODED, KINDS, LOG_LIKELIHOODS, Output
-from bayes_asr.programs import open_pipe
+from bayes_asr.decode.forward.directory import forward
+from bayes_asr.decode.forward.output import DECODED, KINDS, LOG_LIKELIHOODS, Output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

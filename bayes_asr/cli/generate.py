@@ -4,20 +4,20 @@ import argparse
 from importlib.util import find_spec
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing, together
+from bayes_asr.base.lock import alone_in
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
-from bayes_asr.decode.search_record import write_record
-from bayes_asr.errors import InputError
-from bayes_asr.features.streams import StoredStreams
-from bayes_asr.files import replacing, together
-from bayes_asr.forward.directory import choose_limit, find_streams, open_streams
-from bayes_asr.forward.writer import Writer, load_writer
-from bayes_asr.forward.written import write_folder, write_sequences
-from bayes_asr.lock import alone_in
-from bayes_asr.log import LOGGER
+from bayes_asr.data.features.streams import StoredStreams
+from bayes_asr.decode.forward.directory import choose_limit, find_streams, open_streams
+from bayes_asr.decode.forward.writer import Writer, load_writer
+from bayes_asr.decode.forward.written import write_folder, write_sequences
+from bayes_asr.decode.search.search_record import write_record
 from bayes_asr.nn.beam_search import Hypothesis
-from bayes_asr.programs import open_pipe
-from bayes_asr.runs.configuration import read_configuration
+from bayes_asr.train.runs.configuration import read_configuration
 
 SEARCH = ("beam_width", "length_penalty")
 """Options, and keys of `decode`."""
@@ -99,7 +99,9 @@ def _draw(
     out: Path,
 ) -> None:
     for utt in utterances:
-        from bayes_asr.report.attention_figure import draw_alignment  # which wants matplotlib
+        from bayes_asr.evaluate.report.attention_figure import (
+            draw_alignment,  # which wants matplotlib
+        )
 
         labels, weights = writer.name_labels(hypotheses[utt]), hypotheses[utt].weights_LT
         figure = draw_alignment(utt, features.first.read(utt), labels, weights.numpy())

@@ -5,13 +5,13 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
 from bayes_asr.cli.arguments import positive, real
-from bayes_asr.corpus.sets import open_sets
-from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
-from bayes_asr.runs.configuration import read_configuration
-from bayes_asr.runs.trained_network import read_network
+from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.train.reach import measure_reach
+from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.trained_network import read_network
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
             f"logarithms of norms, relative, at lags {', '.join(map(str, _list_lags(args.lags)))}"
         )
     if args.out:
-        from bayes_asr.report.vanishing import draw_gradients  # needs the extra report
+        from bayes_asr.evaluate.report.vanishing import draw_gradients  # needs the extra report
 
         with replacing(args.out) as temporary:
             draw_gradients(found).savefig(temporary, format=args.out.suffix[1:])

@@ -5,28 +5,28 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError, name_some, printable
+from bayes_asr.base.files import together
 from bayes_asr.cli.arguments import real, whole
-from bayes_asr.errors import InputError, name_some, printable
-from bayes_asr.files import together
-from bayes_asr.graph.build import (
+from bayes_asr.decode.graph.build import (
     Graph,
     build_graph,
     build_lang_graph,
     write_graph,
     write_lang_graph,
 )
-from bayes_asr.graph.lang import (
+from bayes_asr.decode.graph.lang import (
     SILENCE_PROBABILITY,
     build_monophones,
     find_phone_table,
     pause_probability,
     read_silence_phones,
 )
-from bayes_asr.graph.lexicon import RESERVED, Pronunciation, read_lexicon
-from bayes_asr.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
-from bayes_asr.tables.mdl import TransitionModel, read_transition_model
-from bayes_asr.tables.text import read_symbols, read_text
-from bayes_asr.tables.tree import Tree, read_tree
+from bayes_asr.decode.graph.lexicon import RESERVED, Pronunciation, read_lexicon
+from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
+from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
+from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.tree import Tree, read_tree
 
 SCALE = real(0, 100)  # Kaldi takes 1 and 0.1
 OF_LEXICON = ("phones", "silence", "silence_prob")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bayes_asr.errors import InputError, printable
+from bayes_asr.base.errors import InputError, printable
 
 
 class Group(NamedTuple):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import yaml
 
+from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.files import replacing
+from bayes_asr.base.log import LOGGER
 from bayes_asr.config import load
-from bayes_asr.errors import InputError, printable
-from bayes_asr.files import replacing
-from bayes_asr.log import LOGGER
 from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.notes import DIFFERENCES
 from bayes_asr.pytorch_kaldi.translation import Translation, translate

@@ -4,20 +4,20 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.files import is_there
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.import_cfg import write_yaml
 from bayes_asr.config import Config, differences, load
-from bayes_asr.errors import InputError, printable
-from bayes_asr.files import is_there
-from bayes_asr.log import LOGGER
-from bayes_asr.programs import open_pipe
 from bayes_asr.pytorch_kaldi.experiment import Experiment, read_experiment
 from bayes_asr.pytorch_kaldi.networks import convert_networks
 from bayes_asr.pytorch_kaldi.notes import OF_WEIGHTS
 from bayes_asr.pytorch_kaldi.translation import Translation, translate
 from bayes_asr.pytorch_kaldi.weights import check_there
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.configuration import CONFIG
 from bayes_asr.train.brought import write_brought
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.configuration import CONFIG
 
 CFG = "conf.cfg"  # what theirs keeps in the folder of a training, above that of the files
 OF_NETWORK = ("model.", "features.", "streams.")

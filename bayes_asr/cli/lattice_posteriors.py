@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.catalogue import CRITERIA
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
+from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import acoustic_scale, key, positive
-from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
-from bayes_asr.lattices.aligned import align_lattice
-from bayes_asr.lattices.posteriors import Posteriors, compare_posteriors
-from bayes_asr.lattices.reference import Comparison
-from bayes_asr.log import LOGGER
-from bayes_asr.tables.lattice import iter_lattices
-from bayes_asr.tables.mdl import read_transition_model
-from bayes_asr.tables.text import write_text
-from bayes_asr.targets.alignments import Alignments, check_transitions
+from bayes_asr.config.catalogue import CRITERIA
+from bayes_asr.data.targets.alignments import Alignments, check_transitions
+from bayes_asr.decode.lattices.aligned import align_lattice
+from bayes_asr.decode.lattices.posteriors import Posteriors, compare_posteriors
+from bayes_asr.decode.lattices.reference import Comparison
+from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.text import write_text
 
 
 def phones(text: str) -> tuple[int, ...]:

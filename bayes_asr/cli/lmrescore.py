@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import processes
-from bayes_asr.lmrescore import replace_lm_in
-from bayes_asr.tables.jobs import check_whole
+from bayes_asr.decode.lmrescore import replace_lm_in
+from bayes_asr.kaldi_io.jobs import check_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayes_asr import __version__
+from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.files import together
 from bayes_asr.cli import groups
-from bayes_asr.errors import InputError, printable
-from bayes_asr.files import together
-from bayes_asr.report.hypotheses import Group, Hypothesis, answer
-from bayes_asr.report.page import explain, list_keys, write_report
-from bayes_asr.report.runs import System, find_systems
-from bayes_asr.report.table import as_text, tabulate_results
+from bayes_asr.evaluate.report.hypotheses import Group, Hypothesis, answer
+from bayes_asr.evaluate.report.page import explain, list_keys, write_report
+from bayes_asr.evaluate.report.runs import System, find_systems
+from bayes_asr.evaluate.report.table import as_text, tabulate_results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

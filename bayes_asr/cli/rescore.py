@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import frame_shift, lm_weight, penalty, processes, whole
-from bayes_asr.lattices.ctm import FRAME_SHIFT
-from bayes_asr.lattices.rescore import rescore_lattices
-from bayes_asr.tables.jobs import check_whole
+from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
+from bayes_asr.decode.lattices.rescore import rescore_lattices
+from bayes_asr.kaldi_io.jobs import check_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

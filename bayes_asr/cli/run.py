@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from bayes_asr.installed import HOME
-from bayes_asr.programs import become
+from bayes_asr.base.installed import HOME
+from bayes_asr.base.programs import become
 
 SCRIPT = HOME / "run.sh"
 

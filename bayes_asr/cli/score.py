@@ -8,35 +8,35 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import together
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.programs import find_nist_program
+from bayes_asr.base.shards import Way
 from bayes_asr.cli.arguments import processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.config import Config
-from bayes_asr.corpus.sets import data_with_stm, locate
-from bayes_asr.decode.search_record import (
+from bayes_asr.data.corpus.sets import data_with_stm, locate
+from bayes_asr.decode.search.search_record import (
     Record,
     describe_differences,
     describe_search,
     read_record,
 )
-from bayes_asr.errors import InputError
-from bayes_asr.files import together
-from bayes_asr.log import LOGGER
-from bayes_asr.programs import find_nist_program
-from bayes_asr.recordings import TimedSet, find_unheard
-from bayes_asr.runs.configuration import CONFIG, read_configuration
-from bayes_asr.score.conventions import Convention, choose_conventions
-from bayes_asr.score.counts import ErrorCounts
-from bayes_asr.score.hubscr import describe_difference
-from bayes_asr.score.phones import timit_map
-from bayes_asr.score.scores import (
+from bayes_asr.evaluate.recordings import TimedSet, find_unheard
+from bayes_asr.evaluate.score.conventions import Convention, choose_conventions
+from bayes_asr.evaluate.score.counts import ErrorCounts
+from bayes_asr.evaluate.score.hubscr import describe_difference
+from bayes_asr.evaluate.score.phones import timit_map
+from bayes_asr.evaluate.score.scores import (
     Score,
     UtteranceScore,
     pool,
     write_scores,
 )
-from bayes_asr.score.sweeps import SetPaths, Sweep, TextSweep, Weights, score_sweeps
-from bayes_asr.shards import Way
-from bayes_asr.tables.text import read_symbols
+from bayes_asr.evaluate.score.sweeps import SetPaths, Sweep, TextSweep, Weights, score_sweeps
+from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 
 Counted = dict[tuple[Weights, Convention], list[UtteranceScore]]
 SETS = ("dev", "test")

@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.processes.malloc import keep_freed_memory
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key, positive, processes, real, seed
 from bayes_asr.config import Config, as_yaml, load
-from bayes_asr.denlats import write_denlats_of_epoch
-from bayes_asr.errors import InputError, printable
-from bayes_asr.processes.malloc import keep_freed_memory
-from bayes_asr.programs import open_pipe
+from bayes_asr.tasks.denlats import write_denlats_of_epoch
 from bayes_asr.train.start import train
-from bayes_asr.trials.search_runs import Outcome, Plan, Trial, search
-from bayes_asr.trials.space import Settings, as_set, combine, draw, read_space
+from bayes_asr.train.trials.search_runs import Outcome, Plan, Trial, search
+from bayes_asr.train.trials.space import Settings, as_set, combine, draw, read_space
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,16 +10,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.lock import alone_in
+from bayes_asr.base.programs import JOB, open_pipe
+from bayes_asr.base.shards import Cluster, Shard, ShardWrittenError, Way
 from bayes_asr.cli.arguments import processes, share
-from bayes_asr.corpus.sets import locate_streams
-from bayes_asr.errors import InputError
-from bayes_asr.lock import alone_in
-from bayes_asr.programs import JOB, open_pipe
-from bayes_asr.runs.combination import FILE as COMBINATION
-from bayes_asr.runs.combination import list_networks
-from bayes_asr.runs.configuration import CONFIG, read_configuration
-from bayes_asr.shards import Cluster, Shard, ShardWrittenError, Way
-from bayes_asr.tables.scp import Moves, list_archives, read_scp
+from bayes_asr.data.corpus.sets import locate_streams
+from bayes_asr.kaldi_io.scp import Moves, list_archives, read_scp
+from bayes_asr.train.runs.combination import FILE as COMBINATION
+from bayes_asr.train.runs.combination import list_networks
+from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 
 NOT_OF_RESULTS = {"words", "cmd", "nj", "jobs", "shard", "json"}
 DATA_DIR = ("feats.scp", "cmvn.scp", "utt2spk", "text", "frontend.json")

@@ -5,7 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from bayes_asr.cli.arguments import real
-from bayes_asr.sound.speed import write_speeds
+from bayes_asr.data.sound.speed import write_speeds
 
 FACTORS = (0.9, 1.0, 1.1)
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
-from bayes_asr.errors import printable
-from bayes_asr.runs.status import RunStatus, runs_below
+from bayes_asr.base.errors import printable
+from bayes_asr.train.runs.status import RunStatus, runs_below
 
 HEADER = ("run", "state", "epoch", "best on dev", "frames/s", "left", "why")
 LONGEST = 1e12  # seconds; a damaged history may promise more than a time can hold

@@ -4,17 +4,17 @@ import argparse
 from contextlib import nullcontext
 from pathlib import Path
 
-from bayes_asr import log
+from bayes_asr.base import log
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.processes import group
+from bayes_asr.base.processes.launch import launch
+from bayes_asr.base.processes.malloc import keep_freed_memory
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
 from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes, describe_presets
-from bayes_asr.denlats import write_denlats_of_epoch
-from bayes_asr.log import LOGGER
-from bayes_asr.processes import group
-from bayes_asr.processes.launch import launch
-from bayes_asr.processes.malloc import keep_freed_memory
-from bayes_asr.programs import open_pipe
-from bayes_asr.runs.continued import continue_runs
+from bayes_asr.tasks.denlats import write_denlats_of_epoch
+from bayes_asr.train.runs.continued import continue_runs
 from bayes_asr.train.start import train
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import channel, lm_weight, penalty
-from bayes_asr.errors import InputError, printable
-from bayes_asr.log import LOGGER
-from bayes_asr.tables.text import write_lines
-from bayes_asr.transcribe import Transcript, transcribe
+from bayes_asr.decode.transcribe import Transcript, transcribe
+from bayes_asr.kaldi_io.text import write_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

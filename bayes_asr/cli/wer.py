@@ -4,14 +4,14 @@ import argparse
 import json
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError, printable
 from bayes_asr.cli.arguments import whole
-from bayes_asr.errors import InputError, printable
-from bayes_asr.score.glm import find_glm, read_glm
-from bayes_asr.score.nist import read_ctm, read_stm, score_segments
-from bayes_asr.score.phones import PhoneMap, fold, read_phone_map, timit_map
-from bayes_asr.score.scores import Score, UtteranceScore
-from bayes_asr.score.sweeps import score_utterances
-from bayes_asr.tables.text import read_mapping, read_text
+from bayes_asr.evaluate.score.glm import find_glm, read_glm
+from bayes_asr.evaluate.score.nist import read_ctm, read_stm, score_segments
+from bayes_asr.evaluate.score.phones import PhoneMap, fold, read_phone_map, timit_map
+from bayes_asr.evaluate.score.scores import Score, UtteranceScore
+from bayes_asr.evaluate.score.sweeps import score_utterances
+from bayes_asr.kaldi_io.text import read_mapping, read_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

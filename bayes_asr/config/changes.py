@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from bayes_asr.base.installed import CONF, find_configuration
 from bayes_asr.config.merge import flatten, list_files, merge
-from bayes_asr.installed import CONF, find_configuration
 
 PRESETS = ("pytorch-kaldi.yaml",)
 """Files of `conf` that bring the semantics of another program."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config.ranges import Within
-from bayes_asr.errors import InputError
 
 LM_WEIGHTS = Within(1e-3, 1e3)
 PENALTIES = Within(-1e3, 1e3)

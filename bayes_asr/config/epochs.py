@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 
 Value = TypeVar("Value")
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import yaml
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import CONF
 from bayes_asr.config.located import compose
 from bayes_asr.config.merge import SYNONYMS, nearest
 from bayes_asr.config.schema import find_key, iter_typed_keys
 from bayes_asr.config.values import describe
-from bayes_asr.errors import InputError
-from bayes_asr.installed import CONF
 
 
 def explain(wanted: str) -> str:

@@ -6,9 +6,9 @@ Those of recurrent layers are `schema.ModelConfig`.
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from bayes_asr.catalogue import FIXED, UNITS, check_trained
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import FIXED, UNITS, check_trained
 from bayes_asr.config.ranges import Dropout, Dropped, OneOf, Units, Within
-from bayes_asr.errors import InputError
 
 Fixed = Annotated[str, OneOf(dict.fromkeys(FIXED))]
 Norm = Literal["batch", "layer", "layer-pytorch-kaldi", "none"]

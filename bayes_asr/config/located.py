@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from bayes_asr.errors import InputError
-from bayes_asr.files import read_text
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import read_text
 
 LONGEST_FILE = 1 << 16  # bytes
 DEEPEST = 20

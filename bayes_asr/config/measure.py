@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from bayes_asr.catalogue import CRITERIA
+from bayes_asr.config.catalogue import CRITERIA
 from bayes_asr.config.schema import Config
 
 

@@ -9,7 +9,9 @@ from typing import Any, get_args
 
 import yaml
 
-from bayes_asr.catalogue import nearest as suggest
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import CONF, find_configuration
+from bayes_asr.config.catalogue import nearest as suggest
 from bayes_asr.config.inputs import StreamConfig
 from bayes_asr.config.located import (
     Located,
@@ -30,8 +32,6 @@ from bayes_asr.config.values import (
     mapping_in,
     records_of,
 )
-from bayes_asr.errors import InputError
-from bayes_asr.installed import CONF, find_configuration
 
 SYNONYMS = {f"{kind}_first_of": kind for kind in ("features", "alignments")}
 # What a later file or setting says of one replaces what an earlier one said of the other.

@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 
-from bayes_asr.catalogue import CRITERIA, UNIT_OPTIONS, check_unit, nearest
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
+from bayes_asr.config.catalogue import CRITERIA, UNIT_OPTIONS, check_unit, nearest
 from bayes_asr.config.decoding_keys import DecodeConfig
 from bayes_asr.config.epochs import check_first_epoch
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
@@ -22,8 +24,6 @@ from bayes_asr.config.ranges import DROPOUTS, NAME, Dropout, Units, Within
 from bayes_asr.config.stack import StackLayer, complete, read_stack
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.config.values import hints
-from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
 
 FIRST_STREAM = "features"
 STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")

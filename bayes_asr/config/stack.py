@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_type_hints
 
-from bayes_asr.catalogue import LAYERS, nearest
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import LAYERS, nearest
 from bayes_asr.config.values import convert, describe, list_choices
-from bayes_asr.errors import InputError
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 Options = TypeVar("Options")

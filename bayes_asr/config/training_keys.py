@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES
 from bayes_asr.config.epochs import check_first_epoch
 from bayes_asr.config.ranges import Count, OneOf, Share, Weight, Within
-from bayes_asr.errors import InputError
 
 Rate = Annotated[float, Within(1e-8, 10)]
 OptimizerName = Annotated[str, OneOf(OPTIMIZERS)]

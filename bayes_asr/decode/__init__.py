@@ -1,0 +1,1 @@
+"""From a trained network to words: graphs, search, lattices, alignment, other programs' forms."""

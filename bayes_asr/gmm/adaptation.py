@@ -10,18 +10,18 @@ from tempfile import TemporaryFile
 
 import numpy as np
 
-from bayes_asr.decode.embedded import DecodeResult, read_lattice, search_lattice
-from bayes_asr.decode.workers import Result, record_result
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.decode.lattices.aligned import find_times
+from bayes_asr.decode.lattices.posteriors import compute_posteriors
+from bayes_asr.decode.search.embedded import DecodeResult, read_lattice, search_lattice
+from bayes_asr.decode.search.workers import Result, record_result
 from bayes_asr.gmm.affine import apply_transform, compose
 from bayes_asr.gmm.fmllr import MIN_COUNT, FmllrStatistics, estimate_fmllr
 from bayes_asr.gmm.models import Models
 from bayes_asr.gmm.occupation import Occupation, PdfWeights
-from bayes_asr.lattices.aligned import find_times
-from bayes_asr.lattices.posteriors import compute_posteriors
-from bayes_asr.log import LOGGER
-from bayes_asr.tables.lattice import CompactLattice, Lattice
-from bayes_asr.tables.mixtures import Mixtures
+from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
+from bayes_asr.kaldi_io.mixtures import Mixtures
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.products import multiply
 
 

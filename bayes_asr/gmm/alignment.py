@@ -7,17 +7,17 @@ from typing import Protocol
 
 import numpy as np
 
-from bayes_asr.align.best_path import Alignment, AlignOptions, Result, find_path
-from bayes_asr.decode.engine import Engine
-from bayes_asr.decode.loading import build_network, check_loglikes
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result, find_path
+from bayes_asr.decode.graph.transducers import sources
+from bayes_asr.decode.graph.transition_index import index_transitions, transition_costs
+from bayes_asr.decode.search.engine import Engine
+from bayes_asr.decode.search.loading import build_network, check_loglikes
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.graph.transducers import sources
-from bayes_asr.graph.transition_index import index_transitions, transition_costs
-from bayes_asr.tables.fst import Fst
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.mixtures import Mixtures
+from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.mixtures import Mixtures
 
 MOST_WALKS = 10  # through a graph, to find one that is short enough
 HASHING = 7853  # Kaldi's StringHasher

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.chain.denominator_fst import build_denominator_fst
-from bayes_asr.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.shards import Way
+from bayes_asr.data.targets.contexts import locate_transitions, split_phones
+from bayes_asr.decode.graph.topology import build_chain_topology
+from bayes_asr.decode.graph.transducers import Sayings, build_fst
 from bayes_asr.gmm import work
 from bayes_asr.gmm.course import ALIGNMENTS, Aligned, Course, share_frames
 from bayes_asr.gmm.features import MODEL, PIPELINE, Pipeline, find_transforms, has_transforms
@@ -25,15 +27,12 @@ from bayes_asr.gmm.roots import Root, build_stub, read_roots
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.subsampling import Subsampler
 from bayes_asr.gmm.tree_statistics import Context, add_up
-from bayes_asr.graph.topology import build_chain_topology
-from bayes_asr.graph.transducers import Sayings, build_fst
-from bayes_asr.shards import Way
-from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.fst import Fst, read_fst, write_fst
-from bayes_asr.tables.gmm import write_gmm
-from bayes_asr.tables.integers import write_int_vectors
-from bayes_asr.tables.jobs import find_alignments
-from bayes_asr.tables.mdl import (
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.fst import Fst, read_fst, write_fst
+from bayes_asr.kaldi_io.gmm import write_gmm
+from bayes_asr.kaldi_io.integers import write_int_vectors
+from bayes_asr.kaldi_io.jobs import find_alignments
+from bayes_asr.kaldi_io.mdl import (
     Topology,
     TransitionModel,
     build_transition_model,
@@ -41,9 +40,10 @@ from bayes_asr.tables.mdl import (
     read_topology,
     read_transition_model,
 )
-from bayes_asr.tables.text import write_lines
-from bayes_asr.tables.tree import Tree, read_tree, write_tree
-from bayes_asr.targets.contexts import locate_transitions, split_phones
+from bayes_asr.kaldi_io.text import write_lines
+from bayes_asr.kaldi_io.tree import Tree, read_tree, write_tree
+from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst
+from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
 
 LM, GRAPH = "phone_lm.fst", "den.fst"
 WIDTH, CENTER = 2, 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from bayes_asr.gmm.products import log
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.tables.mixtures import LOG_2PI
+from bayes_asr.kaldi_io.mixtures import LOG_2PI
 
 VARIANCE_FLOOR = np.float32(0.01)  # of acc-tree-stats
 TRIES, PASSES, ROUNDS = 10, 20, 100  # of two-means: starts, refinements of each, rounds of these

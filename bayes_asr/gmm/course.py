@@ -14,10 +14,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bayes_asr.align.best_path import AlignOptions
-from bayes_asr.corpus.sets import report_skipped
-from bayes_asr.errors import InputError
-from bayes_asr.files import discard, find_files, is_there, replacing, together
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import discard, find_files, is_there, replacing, together
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.shards import Way
+from bayes_asr.data.corpus.sets import report_skipped
+from bayes_asr.data.targets.alignments import iter_alignments
+from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.gmm import work
 from bayes_asr.gmm.blocks import gather
 from bayes_asr.gmm.features import MODEL
@@ -33,15 +36,12 @@ from bayes_asr.gmm.milestones import (
 from bayes_asr.gmm.questions import read_phone_sets
 from bayes_asr.gmm.schedule import Phase
 from bayes_asr.gmm.work import Reading
-from bayes_asr.log import LOGGER
-from bayes_asr.shards import Way
-from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.fst import Fst
-from bayes_asr.tables.fst_archive import iter_fsts, write_fsts
-from bayes_asr.tables.integers import write_int_vectors
-from bayes_asr.tables.mdl import read_transition_model
-from bayes_asr.tables.text import read_data_dir, read_symbols
-from bayes_asr.targets.alignments import iter_alignments
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.fst_archive import iter_fsts, write_fsts
+from bayes_asr.kaldi_io.integers import write_int_vectors
+from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.text import read_data_dir, read_symbols
 
 ALIGNMENTS, GRAPHS, PASSING = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE = 40_000  # frames, about, of the utterances that one process takes at a time

@@ -10,14 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.corpus.sets import report_lacking
-from bayes_asr.decode.archive import write_folder
-from bayes_asr.decode.embedded import choose_engine
-from bayes_asr.decode.job import Decoded, Job, Summary
-from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.workers import EmbeddedDecoder, Result, decode_one
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FEATURES, read_analysis
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes.pool import map_here
+from bayes_asr.base.shards import Way
+from bayes_asr.data.corpus.sets import report_lacking
+from bayes_asr.data.features.front_end import FEATURES, read_analysis
+from bayes_asr.data.sound.spectrum import MAX_SKIPPED
+from bayes_asr.decode.lattices.paths import pair_weights
+from bayes_asr.decode.search.archive import write_folder
+from bayes_asr.decode.search.embedded import choose_engine
+from bayes_asr.decode.search.job import Decoded, Job, Summary
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.workers import EmbeddedDecoder, Result, decode_one
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
 from bayes_asr.gmm.course import LIMIT
 from bayes_asr.gmm.features import (
@@ -29,14 +33,10 @@ from bayes_asr.gmm.features import (
     write_transforms,
 )
 from bayes_asr.gmm.models import Models
-from bayes_asr.lattices.paths import pair_weights
-from bayes_asr.processes.pool import map_here
-from bayes_asr.shards import Way
-from bayes_asr.sound.spectrum import MAX_SKIPPED
-from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.gmm import read_gmm
-from bayes_asr.tables.scp import Moves
-from bayes_asr.tables.text import DataDir, read_data_dir, write_lines
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.gmm import read_gmm
+from bayes_asr.kaldi_io.scp import Moves
+from bayes_asr.kaldi_io.text import DataDir, read_data_dir, write_lines
 
 SEARCH = DecodeOptions(
     acoustic_scale=0.083333, beam=13.0, max_active=7000, lattice_beam=6.0, allow_partial=True

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import DELTA_WINDOW, Cmvn, FrontEnd, statistics
-from bayes_asr.features.stored import Features
-from bayes_asr.files import discard, find_files, is_there, replacing, together
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import discard, find_files, is_there, replacing, together
+from bayes_asr.base.progress import follow
+from bayes_asr.data.features.front_end import DELTA_WINDOW, Cmvn, FrontEnd, statistics
+from bayes_asr.data.features.stored import Features
 from bayes_asr.gmm.affine import apply_transform
-from bayes_asr.progress import follow
-from bayes_asr.tables.ark import iter_matrices, read_matrix, write_matrices, write_matrix
-from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.jobs import find_jobs
-from bayes_asr.tables.option_files import read_options
-from bayes_asr.tables.text import DataDir, read_data_dir, write_lines
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices, write_matrix
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.jobs import find_jobs
+from bayes_asr.kaldi_io.option_files import read_options
+from bayes_asr.kaldi_io.text import DataDir, read_data_dir, write_lines
 
 SPLICED = {"left-context": 4, "right-context": 4}  # defaults of splice-feats
 DELTAS = {"delta-order": 2, "delta-window": DELTA_WINDOW}  # of add-deltas

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.data.targets.contexts import locate_transitions, split_phones
+from bayes_asr.decode.graph.transition_index import index_transitions, window_pdfs
 from bayes_asr.gmm.clusterable import VARIANCE_FLOOR, sum_by
 from bayes_asr.gmm.tree_statistics import TreeStatistics
-from bayes_asr.graph.transition_index import index_transitions, window_pdfs
-from bayes_asr.log import LOGGER
-from bayes_asr.tables.mdl import Topology, TopologyState, TransitionModel, build_transition_model
-from bayes_asr.tables.mixtures import Mixtures
-from bayes_asr.tables.tree import PDF_CLASS, Leaf, Node, Split, Tree, iter_leaves
-from bayes_asr.targets.contexts import locate_transitions, split_phones
+from bayes_asr.kaldi_io.mdl import Topology, TopologyState, TransitionModel, build_transition_model
+from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.tree import PDF_CLASS, Leaf, Node, Split, Tree, iter_leaves
 
 
 def derive_transitions(tree: Tree, topology: Topology) -> TransitionModel:

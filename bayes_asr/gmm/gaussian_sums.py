@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.blocks import gather
 from bayes_asr.gmm.likelihood import PdfFrames, iter_posteriors
 from bayes_asr.gmm.products import multiply
-from bayes_asr.tables.mixtures import Mixtures
+from bayes_asr.kaldi_io.mixtures import Mixtures
 
 BLOCK = 20_000  # frames that are taken together, so that many share a pdf
 

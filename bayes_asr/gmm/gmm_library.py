@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr import interface
-from bayes_asr.errors import InputError
+from bayes_asr.base import interface
+from bayes_asr.base.errors import InputError
 
 LIBRARY = Path(__file__).with_name("_gmm.so")
 P = c.c_void_p

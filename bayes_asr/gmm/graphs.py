@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.errors import InputError
-from bayes_asr.graph.assembly import Hmms, assemble, expand_context
-from bayes_asr.graph.sayings import Lexicon
-from bayes_asr.tables.binary import iter_lines
-from bayes_asr.tables.fst import Fst, read_fst
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.text import read_symbols
-from bayes_asr.tables.tree import Tree
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
+from bayes_asr.decode.graph.sayings import Lexicon
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.fst import Fst, read_fst
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.tree import Tree
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.linear_algebra import cholesky, eigh, solve_lower
 from bayes_asr.gmm.occupation import PdfWeights
 from bayes_asr.gmm.products import multiply

@@ -8,11 +8,11 @@ from operator import add
 
 import numpy as np
 
-from bayes_asr import elementary
-from bayes_asr.errors import InputError
+from bayes_asr.base import elementary
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm import gmm_library
 from bayes_asr.gmm.products import multiply_in_numpy
-from bayes_asr.tables.mixtures import Mixtures
+from bayes_asr.kaldi_io.mixtures import Mixtures
 
 
 @dataclass(frozen=True)

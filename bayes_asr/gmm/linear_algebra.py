@@ -6,7 +6,7 @@ rotated by pairs of rows, with sums, products, quotients and roots of single ele
 
 import numpy as np
 
-from bayes_asr import elementary
+from bayes_asr.base import elementary
 from bayes_asr.gmm import gmm_library
 
 EPSILON = float(np.finfo(np.float64).eps)

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.corpus.index import content_hash, sample_file
-from bayes_asr.errors import InputError
-from bayes_asr.files import find_files, is_there, read_text, replacing, settle
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import find_files, is_there, read_text, replacing, settle
+from bayes_asr.data.corpus.index import content_hash, sample_file
 from bayes_asr.gmm.features import MODEL, PIPELINE, UNADAPTED
-from bayes_asr.tables.scp import list_archives
-from bayes_asr.tables.text import DataDir
+from bayes_asr.kaldi_io.scp import list_archives
+from bayes_asr.kaldi_io.text import DataDir
 
 MARK = "gmm.json"
 MADE = (

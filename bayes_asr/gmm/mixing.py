@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_asr import elementary
+from bayes_asr.base import elementary
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.tables.mixtures import Mixtures
+from bayes_asr.kaldi_io.mixtures import Mixtures
 
 MIN_COUNT = 20.0  # frames for each Gaussian
 PERTURBATION = 0.01  # of the standard deviation

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.decode.embedded import ENGINES
-from bayes_asr.decode.engine import Engine
-from bayes_asr.decode.graph_dir import load_network
-from bayes_asr.decode.job import Job
-from bayes_asr.decode.loading import check_loglikes
-from bayes_asr.decode.search_graph import Network
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.search.embedded import ENGINES
+from bayes_asr.decode.search.engine import Engine
+from bayes_asr.decode.search.graph_dir import load_network
+from bayes_asr.decode.search.job import Job
+from bayes_asr.decode.search.loading import check_loglikes
+from bayes_asr.decode.search.search_graph import Network
 from bayes_asr.gmm.features import SpeakerFeatures
 from bayes_asr.gmm.likelihood import log_likelihoods
-from bayes_asr.tables.gmm import read_gmm
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.mixtures import Mixtures
+from bayes_asr.kaldi_io.gmm import read_gmm
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.mixtures import Mixtures
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import statistics
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.features.front_end import statistics
 from bayes_asr.gmm.first_model import derive_transitions
 from bayes_asr.gmm.roots import Root, build_stub
-from bayes_asr.tables.mdl import Topology, TransitionModel, pdf_class_counts
-from bayes_asr.tables.mixtures import Mixtures
-from bayes_asr.tables.tree import Tree
+from bayes_asr.kaldi_io.mdl import Topology, TransitionModel, pdf_class_counts
+from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.tree import Tree
 
 
 def build_first_model(

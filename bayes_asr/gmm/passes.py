@@ -9,7 +9,9 @@ from typing import cast
 
 import numpy as np
 
-from bayes_asr.files import discard
+from bayes_asr.base.files import discard
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.shards import Way
 from bayes_asr.gmm import work
 from bayes_asr.gmm.affine import compose
 from bayes_asr.gmm.alignment import ALIGN_SI
@@ -41,16 +43,14 @@ from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.transitions import update_transitions
 from bayes_asr.gmm.tree_statistics import Context, add_up
 from bayes_asr.gmm.work import Opened, Reading
-from bayes_asr.log import LOGGER
-from bayes_asr.shards import Way
-from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.gmm import read_gmm, write_gmm
-from bayes_asr.tables.integers import write_int_vectors
-from bayes_asr.tables.jobs import find_alignments
-from bayes_asr.tables.mdl import Topology, read_topology, read_transition_model
-from bayes_asr.tables.qst import write_questions
-from bayes_asr.tables.text import write_lines
-from bayes_asr.tables.tree import read_tree, write_tree
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
+from bayes_asr.kaldi_io.integers import write_int_vectors
+from bayes_asr.kaldi_io.jobs import find_alignments
+from bayes_asr.kaldi_io.mdl import Topology, read_topology, read_transition_model
+from bayes_asr.kaldi_io.qst import write_questions
+from bayes_asr.kaldi_io.text import write_lines
+from bayes_asr.kaldi_io.tree import read_tree, write_tree
 
 FIRST_UTTERANCES = 10  # whose mean and variance monophones begin with
 FIRST_POWER = 0.2  # of the first splitting, in which gmm-mixup is left to itself

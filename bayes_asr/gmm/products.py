@@ -6,7 +6,7 @@ in the order of its terms, and each product and sum is rounded to float64.
 
 import numpy as np
 
-from bayes_asr import elementary
+from bayes_asr.base import elementary
 from bayes_asr.gmm import gmm_library
 
 

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.gmm.clusterable import split_in_two, sum_by
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.tree_statistics import TreeStatistics
-from bayes_asr.log import LOGGER
-from bayes_asr.tables.binary import INTEGER, iter_lines
-from bayes_asr.tables.mdl import Topology, pdf_class_counts
-from bayes_asr.tables.qst import Questions
-from bayes_asr.tables.tree import PDF_CLASS
+from bayes_asr.kaldi_io.binary import INTEGER, iter_lines
+from bayes_asr.kaldi_io.mdl import Topology, pdf_class_counts
+from bayes_asr.kaldi_io.qst import Questions
+from bayes_asr.kaldi_io.tree import PDF_CLASS
 
 MIDDLE = (1,)  # the pdf-class in the middle of three: what phones are compared by
 Phones = tuple[int, ...]

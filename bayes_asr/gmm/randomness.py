@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from bayes_asr import elementary
+from bayes_asr.base import elementary
 
 LARGEST = 2**31 - 1  # RAND_MAX
 DEGREE, LAG = 31, 3  # x**31 + x**3 + 1, the trinomial of the additive feedback

@@ -3,8 +3,9 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bayes_asr.align.best_path import AlignOptions
-from bayes_asr.files import is_there
+from bayes_asr.base.files import is_there
+from bayes_asr.base.shards import Way
+from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.gmm.course import ALIGNMENTS, Course
 from bayes_asr.gmm.features import (
     MODEL,
@@ -16,9 +17,8 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
-from bayes_asr.shards import Way
-from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.text import write_lines
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.text import write_lines
 
 KEPT = ("final.occs", UNADAPTED)  # of the model's folder, where they are there
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.errors import InputError
-from bayes_asr.tables.binary import INTEGER, iter_lines
-from bayes_asr.tables.tree import PDF_CLASS, Leaf, Node, Split, Table
+from bayes_asr.base.errors import InputError
+from bayes_asr.kaldi_io.binary import INTEGER, iter_lines
+from bayes_asr.kaldi_io.tree import PDF_CLASS, Leaf, Node, Split, Table
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from bayes_asr.elementary import log_scalar
+from bayes_asr.base.elementary import log_scalar
 from bayes_asr.gmm import gmm_library
 from bayes_asr.gmm.linear_algebra import dot, invert, replace_row
 

@@ -11,15 +11,15 @@ from itertools import chain
 
 import numpy as np
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.gmm.clusterable import merge_clusters, objective, sum_by
 from bayes_asr.gmm.products import multiply
 from bayes_asr.gmm.roots import Root, build_stub
 from bayes_asr.gmm.tree_statistics import TreeStatistics
-from bayes_asr.log import LOGGER
-from bayes_asr.tables.mdl import Topology, pdf_class_counts
-from bayes_asr.tables.qst import Questions
-from bayes_asr.tables.tree import (
+from bayes_asr.kaldi_io.mdl import Topology, pdf_class_counts
+from bayes_asr.kaldi_io.qst import Questions
+from bayes_asr.kaldi_io.tree import (
     ABSENT,
     Leaf,
     Node,

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bayes_asr.errors import InputError
-from bayes_asr.graph.transition_index import index_transitions, window_pdfs
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.tree import Tree
-from bayes_asr.targets.contexts import locate_transitions, split_phones
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.targets.contexts import locate_transitions, split_phones
+from bayes_asr.decode.graph.transition_index import index_transitions, window_pdfs
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.tree import Tree
 
 
 def shorten(durations: Sequence[int], factor: int) -> list[int] | None:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from bayes_asr import elementary
-from bayes_asr.graph.transition_index import index_transitions
-from bayes_asr.tables.mdl import TransitionModel
+from bayes_asr.base import elementary
+from bayes_asr.decode.graph.transition_index import index_transitions
+from bayes_asr.kaldi_io.mdl import TransitionModel
 
 FLOORINGS = 3  # Kaldi floors and normalises that often
 

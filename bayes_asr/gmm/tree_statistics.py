@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_asr.errors import InputError
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.tree import ABSENT
-from bayes_asr.targets.contexts import Places, locate_transitions, split_phones
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.targets.contexts import Places, locate_transitions, split_phones
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.tree import ABSENT
 
 ROWS = 1 << 17  # what is merged at once, which bounds the memory besides that of the result
 COLUMNS = 16  # of sums that are added at once

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.align.best_path import Alignment, AlignOptions
-from bayes_asr.decode.embedded import choose_engine
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.align.best_path import Alignment, AlignOptions
+from bayes_asr.decode.search.embedded import choose_engine
 from bayes_asr.gmm.alignment import Aligner, align_all, align_equally, boost_silence
 from bayes_asr.gmm.features import (
     Pipeline,
@@ -29,13 +29,13 @@ from bayes_asr.gmm.subsampling import Subsampler
 from bayes_asr.gmm.transitions import count_transitions
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
-from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.tables.fst import Fst
-from bayes_asr.tables.gmm import read_gmm
-from bayes_asr.tables.mdl import TransitionModel, read_transition_model
-from bayes_asr.tables.mixtures import Mixtures
-from bayes_asr.tables.text import read_data_dir
-from bayes_asr.tables.tree import read_tree
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.gmm import read_gmm
+from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
+from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.text import read_data_dir
+from bayes_asr.kaldi_io.tree import read_tree
 
 Aligned = Sequence[tuple[str, np.ndarray]]  # utterances and their transition-ids int32 [T]
 Graphs = Sequence[tuple[str, Fst]]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import drop, frame_keys
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.layer import Layer, State

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.norm import BatchNorm, SharedBatchNorm
 from bayes_asr.nn.recurrent import RecurrentLayer

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import drop
 from bayes_asr.nn.norm import LAYER_NORMS, MOMENTUM, BatchNorm
 from bayes_asr.nn.units.activations import build_activation

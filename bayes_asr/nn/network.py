@@ -6,8 +6,8 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.catalogue import LAYERS, find
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import LAYERS, find
 from bayes_asr.nn.frames import WHOLE, Frames, say_stride
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear

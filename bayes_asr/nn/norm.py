@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.functional import batch_norm, layer_norm
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 
 MOMENTUM = 0.05  # as in pytorch-kaldi and the authors' code
 NORMS = ("batch", "batch-shared", "layer", "layer-pytorch-kaldi", "none")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import WHOLE, Frames
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.linear import Linear

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, max_pool1d
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.layer import Layer

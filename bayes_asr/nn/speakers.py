@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel

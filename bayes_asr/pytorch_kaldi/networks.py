@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.pytorch_kaldi.conversion import convert
 from bayes_asr.pytorch_kaldi.experiment import Architecture
 from bayes_asr.pytorch_kaldi.stacks import Origin

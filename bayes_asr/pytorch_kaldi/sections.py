@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 
 HEADER = re.compile(r"\[(?P<name>[^]]+)\]")
 OPTION = re.compile(r"(?P<name>[^=:\s][^=:]*?)\s*[=:]\s*(?P<value>.*)")

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bayes_asr.errors import InputError
-from bayes_asr.files import is_there
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
 
 NETWORK = "model_par"
 INPUT_NORMS = ("bn0", "ln0")

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayes_asr.corpus.batches import key_of
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.pieces import find_piece
-from bayes_asr.features.front_end import FrontEnd
-from bayes_asr.features.perturbation import perturb
-from bayes_asr.features.spec_augment import Masks
+from bayes_asr.base.processes import group
+from bayes_asr.data.corpus.batches import key_of
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.pieces import find_piece
+from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.data.features.perturbation import perturb
+from bayes_asr.data.features.spec_augment import Masks
 from bayes_asr.nn.decoder import END, Told
 from bayes_asr.nn.frames import Frames, pack
-from bayes_asr.processes import group
 
 CPU = torch.device("cpu")
 TOLD = 1  # tells these random numbers apart from those of the features

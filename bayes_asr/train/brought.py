@@ -7,23 +7,23 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import together
+from bayes_asr.base.lock import alone_in
 from bayes_asr.config import Config
-from bayes_asr.corpus.fingerprints import hash_stream
-from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import open_set
-from bayes_asr.corpus.survey import survey_stream
-from bayes_asr.errors import InputError
-from bayes_asr.files import together
-from bayes_asr.lock import alone_in
+from bayes_asr.data.corpus.fingerprints import hash_stream
+from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import open_set
+from bayes_asr.data.corpus.survey import survey_stream
+from bayes_asr.data.targets.alignments import log_priors, read_counts
+from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.nn.network import build_network
-from bayes_asr.runs import checkpoint, record
-from bayes_asr.runs.configuration import CONFIG
-from bayes_asr.runs.trained_network import TrainedNetwork
-from bayes_asr.tables.binary import OpenPipe
-from bayes_asr.targets.alignments import log_priors, read_counts
 from bayes_asr.train.components import plan_network
 from bayes_asr.train.measured import complete_front_ends, count_log_priors
+from bayes_asr.train.runs import checkpoint, record
+from bayes_asr.train.runs.configuration import CONFIG
+from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 States = Mapping[str, Mapping[str, Tensor]]
 

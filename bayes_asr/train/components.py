@@ -6,19 +6,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find, nearest
-from bayes_asr.chain.denominator_graph import DenominatorGraph
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.config import Config, ModelConfig, TrainConfig, at_epoch
+from bayes_asr.config.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find, nearest
 from bayes_asr.config.ranges import DROPOUTS
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.errors import InputError
-from bayes_asr.log import LOGGER
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.targets.classes import CLASSES
+from bayes_asr.data.targets.sequences import SEQUENCE
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.frames import say_stride
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.network import AcousticModel, describe_layers
-from bayes_asr.targets.classes import CLASSES
-from bayes_asr.targets.sequences import SEQUENCE
+from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.train.optimizers import FACTOR, Optimizers
 from bayes_asr.train.shapes import check_heads, describe_stack
 

@@ -8,26 +8,26 @@ from typing import cast
 
 import numpy as np
 
-from bayes_asr import interface
-from bayes_asr.catalogue import CRITERIA
+from bayes_asr.base import interface
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import find_files
+from bayes_asr.base.log import LOGGER
 from bayes_asr.config import Config
-from bayes_asr.corpus.alignments_index import index_vectors
-from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import locate, report_skipped
-from bayes_asr.errors import InputError
-from bayes_asr.files import find_files
-from bayes_asr.graph.lang import read_silence_ids
-from bayes_asr.lattices import native
-from bayes_asr.lattices.aligned import AlignedLattice, align_lattice, count_frames
-from bayes_asr.lattices.reference import WITH_REFERENCE, Comparison, check_succession
-from bayes_asr.log import LOGGER
-from bayes_asr.tables.jobs import find_jobs
-from bayes_asr.tables.lattice import iter_lattices
-from bayes_asr.tables.sorted import join_tables, split_table
-from bayes_asr.tables.vectors import StoredVectors
-from bayes_asr.targets.alignments import Alignments
-from bayes_asr.targets.target import Target
+from bayes_asr.config.catalogue import CRITERIA
+from bayes_asr.data.corpus.alignments_index import index_vectors
+from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import locate, report_skipped
+from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.data.targets.target import Target
+from bayes_asr.decode.graph.lang import read_silence_ids
+from bayes_asr.decode.lattices import native
+from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice, count_frames
+from bayes_asr.decode.lattices.reference import WITH_REFERENCE, Comparison, check_succession
+from bayes_asr.kaldi_io.jobs import find_jobs
+from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.sorted import join_tables, split_table
+from bayes_asr.kaldi_io.vectors import StoredVectors
 
 NAME = "denominators"
 """What a criterion finds a list of `Denominator` under, among its targets."""

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayes_asr.chain.denominator_graph import DenominatorGraph
-from bayes_asr.chain.leaky_hmm import LeakyHmm
-from bayes_asr.chain.objective import Regularization, compute_lfmmi
 from bayes_asr.config.training_keys import ChainConfig
 from bayes_asr.nn.criteria import Cost
 from bayes_asr.nn.frames import Frames
+from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
+from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
+from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi
 
 
 class LatticeFree:

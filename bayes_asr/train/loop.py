@@ -9,23 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayes_asr.base.errors import needing_memory
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.processes import group
+from bayes_asr.base.progress import Progress
 from bayes_asr.config import at_epoch
 from bayes_asr.config.epochs import between_epochs
-from bayes_asr.corpus.batches import batches_of, in_order, read_ahead
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.pieces import cut
-from bayes_asr.errors import needing_memory
-from bayes_asr.features.spec_augment import Masks
-from bayes_asr.log import LOGGER
+from bayes_asr.data.corpus.batches import batches_of, in_order, read_ahead
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.pieces import cut
+from bayes_asr.data.features.spec_augment import Masks
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import tell_speakers
-from bayes_asr.processes import group
-from bayes_asr.progress import Progress
-from bayes_asr.runs import state
 from bayes_asr.train.batch import Batch, Loader
 from bayes_asr.train.components import plan_dropout
+from bayes_asr.train.runs import state
 from bayes_asr.train.step import NotFiniteError, Step
 from bayes_asr.train.totals import Totals, Validated
 from bayes_asr.train.training import DivergedError, Training

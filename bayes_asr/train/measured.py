@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bayes_asr.corpus.index import (
+from bayes_asr.data.corpus.index import (
     Arrays,
     Index,
     NotKeptError,
@@ -15,11 +15,11 @@ from bayes_asr.corpus.index import (
     hash_choice,
     name_of,
 )
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.survey import Survey
-from bayes_asr.features.front_end import FrontEnd
-from bayes_asr.targets.alignments import log_priors
-from bayes_asr.targets.target import Target
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.survey import Survey
+from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.data.targets.alignments import log_priors
+from bayes_asr.data.targets.target import Target
 
 
 def complete_front_ends(

@@ -8,28 +8,28 @@ from typing import Any, cast
 
 import numpy as np
 
-from bayes_asr import interface
-from bayes_asr.chain import leaky_hmm_library
-from bayes_asr.chain.denominator_graph import DenominatorGraph
-from bayes_asr.chain.numerator import Numerator, Numerators, Tolerance
+from bayes_asr.base import interface
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.progress import follow
 from bayes_asr.config import Config
-from bayes_asr.corpus.alignments_index import index_vectors
-from bayes_asr.corpus.index import Index, content_hash, name_of
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import CHAIN, locate, report_skipped
-from bayes_asr.errors import InputError
-from bayes_asr.lattices import native
-from bayes_asr.lattices.aligned import AlignedLattice
-from bayes_asr.log import LOGGER
-from bayes_asr.progress import follow
-from bayes_asr.tables.fst import read_fst
-from bayes_asr.tables.jobs import find_alignments
-from bayes_asr.tables.mdl import TransitionModel, read_transition_model
-from bayes_asr.tables.sorted import split_table
-from bayes_asr.tables.tree import Tree, iter_leaves, read_tree
-from bayes_asr.targets.alignments import Alignments
-from bayes_asr.targets.contexts import locate_transitions, split_phones
-from bayes_asr.targets.target import Target
+from bayes_asr.data.corpus.alignments_index import index_vectors
+from bayes_asr.data.corpus.index import Index, content_hash, name_of
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import CHAIN, locate, report_skipped
+from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.data.targets.contexts import locate_transitions, split_phones
+from bayes_asr.data.targets.target import Target
+from bayes_asr.decode.lattices import native
+from bayes_asr.decode.lattices.aligned import AlignedLattice
+from bayes_asr.kaldi_io.fst import read_fst
+from bayes_asr.kaldi_io.jobs import find_alignments
+from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
+from bayes_asr.kaldi_io.sorted import split_table
+from bayes_asr.kaldi_io.tree import Tree, iter_leaves, read_tree
+from bayes_asr.tasks.chain import leaky_hmm_library
+from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
+from bayes_asr.tasks.chain.numerator import Numerator, Numerators, Tolerance
 from bayes_asr.train.components import XENT
 
 FILES = ("final.mdl", "tree", "den.fst")

@@ -11,15 +11,15 @@ from collections import defaultdict
 import torch
 from torch import Tensor
 
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.errors import InputError, name_some
-from bayes_asr.log import LOGGER
+from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.log import LOGGER
+from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.nn.criteria import cross_entropy
 from bayes_asr.nn.frames import say_stride
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
-from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.batch import Batch, Loader
+from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 
 def check_adaptable(model: AcousticModel) -> None:

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.nn.frames import say_stride
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.recurrent import RecurrentLayer
-from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.batch import Batch, Loader
+from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 LEAST = 1e-300  # of norms, so that those of 0 have a logarithm
 

@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.processes import group
 from bayes_asr.config import Config
-from bayes_asr.corpus.fingerprints import hash_labels
-from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.decode.search_record import read_record, read_search
-from bayes_asr.errors import InputError
-from bayes_asr.log import LOGGER
-from bayes_asr.processes import group
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.record import LATTICES
-from bayes_asr.runs.trained_network import TrainedNetwork
-from bayes_asr.tables.binary import OpenPipe
+from bayes_asr.data.corpus.fingerprints import hash_labels
+from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.decode.search.search_record import read_record, read_search
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.record import LATTICES
+from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.training import Training
 
 EPOCH = "epoch"

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.config.training_keys import SequenceConfig
-from bayes_asr.lattices.expectation import expect
-from bayes_asr.lattices.reference import OF_ACCURACY
+from bayes_asr.decode.lattices.expectation import expect
+from bayes_asr.decode.lattices.reference import OF_ACCURACY
 from bayes_asr.nn.criteria import Cost, cross_entropy
 from bayes_asr.nn.frames import Frames
 from bayes_asr.train.denominators import NAME, Denominator

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bayes_asr.catalogue import UNIT_OPTIONS, nearest
+from bayes_asr.base.errors import InputError
 from bayes_asr.config import ModelConfig
+from bayes_asr.config.catalogue import UNIT_OPTIONS, nearest
 from bayes_asr.config.stack import StackLayer
-from bayes_asr.errors import InputError
 
 MAPS = ("conv2d", "sinc")
 """Kinds whose outputs are maps of each frame."""

@@ -7,26 +7,23 @@ from typing import Any
 
 import torch
 
-from bayes_asr.catalogue import CRITERIA
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import settle
+from bayes_asr.base.lock import Lock, alone_in
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.processes import group
+from bayes_asr.base.processes.signals import note_signals
 from bayes_asr.config import Config
+from bayes_asr.config.catalogue import CRITERIA
 from bayes_asr.config.measure import measure_of
 from bayes_asr.config.training_keys import Transfer
-from bayes_asr.corpus.fingerprints import check_same, hash_labels, hash_stream
-from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import open_sets
-from bayes_asr.corpus.survey import Survey, survey_stream
-from bayes_asr.errors import InputError
-from bayes_asr.files import settle
-from bayes_asr.lock import Lock, alone_in
-from bayes_asr.log import LOGGER
+from bayes_asr.data.corpus.fingerprints import check_same, hash_labels, hash_stream
+from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import open_sets
+from bayes_asr.data.corpus.survey import Survey, survey_stream
+from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.nn.network import build_network
-from bayes_asr.processes import group
-from bayes_asr.processes.signals import note_signals
-from bayes_asr.runs import checkpoint, record, state, tensorboard
-from bayes_asr.runs.configuration import CONFIG
-from bayes_asr.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
-from bayes_asr.tables.binary import OpenPipe
 from bayes_asr.train import components
 from bayes_asr.train.denominators import compare_with_lattices, complete_options
 from bayes_asr.train.loop import run_epochs
@@ -35,6 +32,9 @@ from bayes_asr.train.numerators import read_chain, supervise
 from bayes_asr.train.own_activations import begin_speakers
 from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.renewal import MakeLattices, Renewal, find_first_lattices
+from bayes_asr.train.runs import checkpoint, record, state, tensorboard
+from bayes_asr.train.runs.configuration import CONFIG
+from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
 from bayes_asr.train.training import Progress, Training
 from bayes_asr.train.transfer import Beginning, begin_from
 

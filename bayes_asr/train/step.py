@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.processes import group
-from bayes_asr.processes.gradients import GradientSum
+from bayes_asr.base.processes import group
+from bayes_asr.base.processes.gradients import GradientSum
 from bayes_asr.train.optimizers import Optimizers
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bayes_asr.log import LOGGER
+from bayes_asr.base.log import LOGGER
 
 
 @dataclass

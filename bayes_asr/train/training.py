@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from bayes_asr.catalogue import SCHEDULES, find
+from bayes_asr.base.errors import InputError, StoppedError
+from bayes_asr.base.lock import Lock
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.processes import group
+from bayes_asr.base.processes.signals import Notice
+from bayes_asr.base.progress import format_seconds
 from bayes_asr.config import Config, TrainConfig, as_yaml
+from bayes_asr.config.catalogue import SCHEDULES, find
 from bayes_asr.config.measure import measure_of
-from bayes_asr.errors import InputError, StoppedError
-from bayes_asr.lock import Lock
-from bayes_asr.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
-from bayes_asr.processes import group
-from bayes_asr.processes.signals import Notice
-from bayes_asr.progress import format_seconds
-from bayes_asr.runs import checkpoint, record
-from bayes_asr.runs.tensorboard import Board
-from bayes_asr.runs.trained_network import TrainedNetwork
 from bayes_asr.train.optimizers import Optimizers
+from bayes_asr.train.runs import checkpoint, record
+from bayes_asr.train.runs.tensorboard import Board
+from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.schedules import warm_up
 from bayes_asr.train.totals import Totals, Validated
 

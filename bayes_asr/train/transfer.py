@@ -8,14 +8,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.config.training_keys import Transfer
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FrontEnd
-from bayes_asr.log import LOGGER
+from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.components import check_parts
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 KEY = "train.init_from"
 FREE = ("name", "reads", "units", "dropout", "input_dropout", "dropout_scaling", "fused")

@@ -1,11 +1,11 @@
 """How many labels a decoder writes wrongly where nobody tells it the right ones."""
 
+from bayes_asr.evaluate.score.counts import count_errors
 from bayes_asr.nn.beam_search import write_greedily
 from bayes_asr.nn.decoder import Told
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
 from bayes_asr.nn.frames import Frames, unpack
 from bayes_asr.nn.network import Streams
-from bayes_asr.score.counts import count_errors
 
 
 def count_errors_of_writing(

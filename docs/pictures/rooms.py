@@ -12,8 +12,11 @@ from pathlib import Path
 GREY, BLUE, GREEN = "#6e7b88", "#2f81f7", "#238a41"
 PICTURE = Path(__file__).with_suffix(".svg")
 PAGE = Path(__file__).parent.parent / "architecture.md"
-ROW = re.compile(r"^\| (\d+) \| `(\w+)` \|", re.M)
-WAY = ("sound", "features", "corpus", "train", "forward", "decode", "score", "report")
+ROW = re.compile(r"^\| (\d+) \| `([\w.]+)` \|", re.M)
+WAY = (
+    *("data.sound", "data.features", "data.corpus", "train"),
+    *("decode.forward", "decode.search", "evaluate.score", "evaluate.report"),
+)
 WIDTH, HEIGHT, GAP, LEFT = 122, 30, 10, 78
 BELOW = 4  # pixels from the middle of a line of text to its foot
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from transcripts import DISTANT, Utterance
 
-from bayes_asr.errors import InputError
-from bayes_asr.score.glm import ENGLISH
-from bayes_asr.tables.text import write_lines, write_mapping, write_speakers, write_text
+from bayes_asr.base.errors import InputError
+from bayes_asr.evaluate.score.glm import ENGLISH
+from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, write_text
 
 SOUNDS = {
     "ihm": re.compile(r"(\w+)\.Headset-(\d)\.wav", re.IGNORECASE),

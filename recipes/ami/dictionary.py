@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bayes_asr.errors import InputError
-from bayes_asr.graph.lexicon import read_lexicon
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.graph.lexicon import read_lexicon
 
 Entry = tuple[str, tuple[str, ...]]
 """A word and its phones."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 
 NITE = "{http://nite.sourceforge.net/}"
 RANGE = re.compile(r"[^#]*#id\(([^)]+)\)(?:\.\.id\(([^)]+)\))?")

@@ -5,7 +5,7 @@ Writes below OUT data/{train,dev,eval}, data/local/dict and data/local/lm.arpa. 
 everything is written but the content of wav.scp.
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 import argparse
@@ -20,11 +20,11 @@ from dictionary import SILENCES, UNKNOWN, default_lexicon, own_lexicon
 from nxt import Participant, find_annotations, read_participants, read_turns
 from transcripts import Utterance, count_lost, utterances
 
-from bayes_asr.errors import InputError, name_some
-from bayes_asr.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
-from bayes_asr.graph.symbols import END, START
-from bayes_asr.tables.binary import iter_lines
-from bayes_asr.tables.text import write_dictionary
+from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
+from bayes_asr.decode.graph.symbols import END, START
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.text import write_dictionary
 
 SETS = ("train", "dev", "eval")
 ORDER = 3

@@ -5,7 +5,7 @@ CORPUS holds etc/ and, as CMU publishes the corpus, either wav/ (NIST SPHERE) or
 cepstra, 13 a frame, which then are the features). Six of the training speakers make the dev set.
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 import argparse
@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import statistics
-from bayes_asr.graph.ngram import estimate_witten_bell, write_arpa
-from bayes_asr.tables.ark import write_matrices
-from bayes_asr.tables.binary import iter_lines
-from bayes_asr.tables.text import (
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.features.front_end import statistics
+from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
+from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.text import (
     write_dictionary,
     write_lines,
     write_mapping,

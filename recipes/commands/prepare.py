@@ -7,7 +7,7 @@ train, 6 dev and 6 test. Writes data/{train,dev,test} with filter banks and the 
 utterance (utt2word).
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 import argparse
@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.errors import InputError
-from bayes_asr.sound.spectrum import Analysis, write_features
-from bayes_asr.tables.text import write_mapping, write_speakers
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.kaldi_io.text import write_mapping, write_speakers
 
 SETS = {"train": "train.csv", "dev": "val.csv", "test": "test.csv"}
 FILE = re.compile(r"dataset/(?P<word>[^/]+)/(?P<speaker>\d+)_NO_(?P<round>\d+)\.wav")

@@ -6,7 +6,7 @@ extension and its words. What else lies there is used: utt2spk, lexicon.txt, lm.
 `dev` and `test` of speakers or files. What does not is made, and said: docs/recipes.md.
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 import argparse
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from bayes_asr.errors import InputError
-from bayes_asr.graph.lexicon import read_lexicon
-from bayes_asr.graph.ngram import estimate_witten_bell, read_arpa, write_arpa
-from bayes_asr.tables.binary import iter_lines
-from bayes_asr.tables.text import (
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.graph.lexicon import read_lexicon
+from bayes_asr.decode.graph.ngram import estimate_witten_bell, read_arpa, write_arpa
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.text import (
     read_mapping,
     read_text,
     write_dictionary,

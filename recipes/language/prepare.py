@@ -7,7 +7,7 @@ of test are parts of 3, 10 and 30 seconds of its recordings; in those of test_se
 voices take turns. The same seed gives the same files.
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 from with_mini import MINI  # before what it makes importable
@@ -24,10 +24,10 @@ from espeak import Synthesiser
 from languages import SETS, Part, cut, recordings
 from once import checksum, prepare_once
 
-from bayes_asr.doctor.extras import find_missing
-from bayes_asr.errors import InputError
-from bayes_asr.sound.spectrum import Analysis, write_features
-from bayes_asr.tables.text import write_lines, write_mapping, write_speakers
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers
+from bayes_asr.recipe.doctor.extras import find_missing
 
 BANDS = 40  # mel
 

@@ -6,7 +6,7 @@ of the sorted names of its train set every 13th, beginning with the seventh, is 
 person in a recording session. `text` has graphemes with tone, `text_words` words.
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 import argparse
@@ -19,11 +19,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
-from bayes_asr.graph.ngram import estimate_kneser_ney, write_arpa
-from bayes_asr.tables.binary import iter_lines
-from bayes_asr.tables.text import write_dictionary, write_mapping, write_speakers, write_text
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
+from bayes_asr.decode.graph.ngram import estimate_kneser_ney, write_arpa
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
 
 HOME = "https://github.com/besacier/mboshi-french-parallel-corpus"
 WHOLE = "full_corpus_newsplit"

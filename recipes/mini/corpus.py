@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from espeak import Speaker, Speech, Synthesiser
 
-from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
 
 SAMPLE_RATE = 16000
 SILENCE = "sil"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 
 INSTALL = "pip install espeakng-loader"
 LONGEST_DATA_PATH = 120  # the library copies it, with a file name appended, into 160 bytes

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.errors import InputError
-from bayes_asr.tables.text import write_lines
+from bayes_asr.base.errors import InputError
+from bayes_asr.kaldi_io.text import write_lines
 
 
 def prepare_once(

@@ -6,7 +6,7 @@ exp/ali{,_dev,_test} (exact alignments, monophone model and tree), data/dict, da
 exp/graph; for a graph of words, data/words_dict. The same seed gives the same files.
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 import argparse
@@ -20,23 +20,9 @@ from corpus import PHONES, SAMPLE_RATE, SILENCE, Utterance, pronounce, utterance
 from espeak import Synthesiser
 from once import checksum, prepare_once
 
-from bayes_asr.doctor.extras import find_missing
-from bayes_asr.errors import InputError
-from bayes_asr.graph.build import build_graph, write_graph
-from bayes_asr.graph.lexicon import Pronunciation
-from bayes_asr.graph.ngram import estimate_witten_bell, write_arpa
-from bayes_asr.sound.spectrum import Analysis, write_features
-from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.mdl import STATES, TransitionModel, build_monophone_model
-from bayes_asr.tables.text import (
-    write_dictionary,
-    write_lines,
-    write_mapping,
-    write_speakers,
-    write_text,
-)
-from bayes_asr.tables.tree import read_tree
-from bayes_asr.targets.marks import (
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.data.targets.marks import (
     PhoneFrames,
     count_transitions,
     describe_phones,
@@ -44,6 +30,20 @@ from bayes_asr.targets.marks import (
     spread_states,
     write_alignments,
 )
+from bayes_asr.decode.graph.build import build_graph, write_graph
+from bayes_asr.decode.graph.lexicon import Pronunciation
+from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.kaldi_io.mdl import STATES, TransitionModel, build_monophone_model
+from bayes_asr.kaldi_io.text import (
+    write_dictionary,
+    write_lines,
+    write_mapping,
+    write_speakers,
+    write_text,
+)
+from bayes_asr.kaldi_io.tree import read_tree
+from bayes_asr.recipe.doctor.extras import find_missing
 
 PER_SPEAKER = {"train": 24, "dev": 12, "test": 12}  # by default
 PHONE_IDS = {phone: number for number, phone in enumerate(PHONES, 1)}

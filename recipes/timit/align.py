@@ -5,7 +5,7 @@ Reads OUT/data as prepare.py wrote it, with features. Writes alignments from the
 to OUT/exp/marks_ali{,_dev,_test}, and the graph of the phone bigram to OUT/exp/marks/graph.
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 import argparse
@@ -15,15 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.errors import InputError
-from bayes_asr.graph.build import build_graph, write_graph
-from bayes_asr.graph.lexicon import read_lexicon
-from bayes_asr.graph.ngram import read_arpa
-from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.binary import iter_lines
-from bayes_asr.tables.mdl import STATES, TransitionModel, build_monophone_model
-from bayes_asr.tables.tree import read_tree
-from bayes_asr.targets.marks import (
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.targets.marks import (
     PhoneFrames,
     count_transitions,
     describe_phones,
@@ -31,6 +24,13 @@ from bayes_asr.targets.marks import (
     spread_states,
     write_alignments,
 )
+from bayes_asr.decode.graph.build import build_graph, write_graph
+from bayes_asr.decode.graph.lexicon import read_lexicon
+from bayes_asr.decode.graph.ngram import read_arpa
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.mdl import STATES, TransitionModel, build_monophone_model
+from bayes_asr.kaldi_io.tree import read_tree
 
 ALIGNMENTS = {"train": "marks_ali", "dev": "marks_ali_dev", "test": "marks_ali_test"}
 RATE = 16000  # samples a second

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from bayes_asr.errors import InputError
-from bayes_asr.score.phones import fold, timit_map
-from bayes_asr.tables.binary import iter_lines
+from bayes_asr.base.errors import InputError
+from bayes_asr.evaluate.score.phones import fold, timit_map
+from bayes_asr.kaldi_io.binary import iter_lines
 
 Phone = tuple[int, str]  # its first sample and its name
 SETS = ("train", "dev", "test")

@@ -5,7 +5,7 @@ Writes below OUT data/{train,dev,test}, data/local/dict and data/local/lm.arpa, 
 egs/timit/s5 does; in each set also the hand-marked times of the phones, phones.ctm.
 """
 
-import bayes_asr.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
+import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
 import argparse
@@ -17,10 +17,10 @@ from pathlib import Path
 
 from corpus import PARTS, SETS, Phone, Recording, chosen, read_phones, recordings
 
-from bayes_asr.errors import InputError
-from bayes_asr.graph.ngram import estimate_witten_bell, write_arpa
-from bayes_asr.sound.audio import read_audio
-from bayes_asr.tables.text import (
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.audio import read_audio
+from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
+from bayes_asr.kaldi_io.text import (
     write_dictionary,
     write_lines,
     write_mapping,

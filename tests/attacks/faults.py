@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
 from bayes_asr.nn.network import upgrade_architecture
-from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from tests.attacks.breakages import (
     ALI,
     ARK,

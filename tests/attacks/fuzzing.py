@@ -18,33 +18,33 @@ import numpy as np
 import soundfile
 import torch
 
+from bayes_asr.base.errors import InputError, printable
 from bayes_asr.config import load
-from bayes_asr.errors import InputError, printable
-from bayes_asr.forward.log_likelihoods import load as load_run
-from bayes_asr.graph.lexicon import read_lexicon
-from bayes_asr.graph.ngram import read_arpa
-from bayes_asr.nn.network import AcousticModel, upgrade_architecture
-from bayes_asr.runs.checkpoint import save
-from bayes_asr.score.nist import read_ctm, read_stm
-from bayes_asr.score.phones import read_phone_map
-from bayes_asr.score.scores import Score, read_scores, write_scores
-from bayes_asr.score.sweeps import score_utterances
-from bayes_asr.sound.audio import read_audio
-from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, write_matrices
-from bayes_asr.tables.fst import Fst, read_fst, write_fst
-from bayes_asr.tables.gmm import read_gmm, write_gmm
-from bayes_asr.tables.integers import write_int_vectors
-from bayes_asr.tables.lattice import CompactLattice, Lattice, iter_lattices, write_lattices
-from bayes_asr.tables.mdl import (
+from bayes_asr.data.sound.audio import read_audio
+from bayes_asr.data.targets.alignments import read_counts
+from bayes_asr.decode.forward.log_likelihoods import load as load_run
+from bayes_asr.decode.graph.lexicon import read_lexicon
+from bayes_asr.decode.graph.ngram import read_arpa
+from bayes_asr.evaluate.score.nist import read_ctm, read_stm
+from bayes_asr.evaluate.score.phones import read_phone_map
+from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
+from bayes_asr.evaluate.score.sweeps import score_utterances
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, write_matrices
+from bayes_asr.kaldi_io.fst import Fst, read_fst, write_fst
+from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
+from bayes_asr.kaldi_io.integers import write_int_vectors
+from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, iter_lattices, write_lattices
+from bayes_asr.kaldi_io.mdl import (
     build_monophone_model,
     read_transition_model,
     write_transition_model,
 )
-from bayes_asr.tables.mixtures import Mixtures
-from bayes_asr.tables.scp import read_scp
-from bayes_asr.tables.text import read_mapping, read_symbols, read_text
-from bayes_asr.tables.tree import build_monophone_tree, read_tree, write_tree
-from bayes_asr.targets.alignments import read_counts
+from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.scp import read_scp
+from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text
+from bayes_asr.kaldi_io.tree import build_monophone_tree, read_tree, write_tree
+from bayes_asr.nn.network import AcousticModel, upgrade_architecture
+from bayes_asr.train.runs.checkpoint import save
 
 MEMORY = 16 << 20  # bytes that a reader may hold; the files have a few hundred
 SECONDS = 5.0  # of this process, for one input

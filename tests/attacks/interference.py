@@ -25,13 +25,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from bayes_asr.base.files import REPLACED_BY
 from bayes_asr.cli import main as run_verb
 from bayes_asr.config import load
-from bayes_asr.files import REPLACED_BY
-from bayes_asr.runs import checkpoint, record, state
-from bayes_asr.runs.checkpoint import BEST
-from bayes_asr.runs.configuration import CONFIG
-from bayes_asr.tables.text import write_dictionary
+from bayes_asr.kaldi_io.text import write_dictionary
+from bayes_asr.train.runs import checkpoint, record, state
+from bayes_asr.train.runs.checkpoint import BEST
+from bayes_asr.train.runs.configuration import CONFIG
 from tests.attacks.breakages import nothing
 from tests.attacks.kill_training import digest
 from tests.attacks.laboratory import WHOLE_WAY, bayes_asr, build, copy, inside

@@ -26,7 +26,7 @@ import torch
 
 from bayes_asr.cli import main
 from bayes_asr.config import load
-from bayes_asr.runs import checkpoint
+from bayes_asr.train.runs import checkpoint
 from tests.support.places import CONF
 from tests.support.small_corpus import settings, write_corpus
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bayes_asr.config import load
-from bayes_asr.corpus.sets import training_and_dev
-from bayes_asr.features.front_end import FEATURES
+from bayes_asr.data.corpus.sets import training_and_dev
+from bayes_asr.data.features.front_end import FEATURES
 from tests.support.chain_corpus import write_chain
 from tests.support.places import ROOT
 from tests.support.small_corpus import PHONES, write_corpus

@@ -8,14 +8,14 @@ from types import ModuleType
 
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import score as score_run
 from bayes_asr.cli.gmm import baseline, decode, score
 from bayes_asr.config import load
-from bayes_asr.decode.search_record import read_record
-from bayes_asr.errors import InputError
-from bayes_asr.report.runs import find_systems
-from bayes_asr.score.scores import read_scores
-from bayes_asr.tables.ark import write_matrices
+from bayes_asr.decode.search.search_record import read_record
+from bayes_asr.evaluate.report.runs import find_systems
+from bayes_asr.evaluate.score.scores import read_scores
+from bayes_asr.kaldi_io.ark import write_matrices
 from tests.support.places import CONF, RECIPES
 from tests.support.spoken_mixtures import Spoken, write_model, write_spoken
 

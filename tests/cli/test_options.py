@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.cli.arguments import Number, key, repeat_set
 from bayes_asr.config import load
 from bayes_asr.config.explain import explain
 from bayes_asr.config.ranges import Within
 from bayes_asr.config.schema import iter_typed_keys
-from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.errors import InputError
+from bayes_asr.decode.search.options import DecodeOptions
 from tests.attacks.extremes import COMMANDS, EXTREMES, numeric_keys, numeric_options, parser_of
 
 

@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr import shards
+from bayes_asr.base import shards
+from bayes_asr.base.lock import alone_in
+from bayes_asr.base.programs import JOB, run_array
 from bayes_asr.cli import main
 from bayes_asr.config import as_yaml, load
-from bayes_asr.forward import directory
-from bayes_asr.lock import alone_in
-from bayes_asr.programs import JOB, run_array
+from bayes_asr.decode.forward import directory
 from tests.support.kaldi_jobs import CMD, Jobs, find_script, write_run
 from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import settings
 from tests.support.spoken_corpus import write_spoken_experiment
 
 COUNTS = {"train": 12, "dev": 20, "test": 5}
-SMALL_GROUPS = "import bayes_asr.forward.directory as d; d.BATCH_SEQUENCES = 3"
+SMALL_GROUPS = "import bayes_asr.decode.forward.directory as d; d.BATCH_SEQUENCES = 3"
 
 
 @pytest.fixture(scope="module")

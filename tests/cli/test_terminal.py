@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr import log
+from bayes_asr.base import log
+from bayes_asr.base.errors import InputError, complaint, printable
 from bayes_asr.cli import main
-from bayes_asr.errors import InputError, complaint, printable
 from tests.support.report_runs import make_run
 
 EVIL = "\x1b]0;title\x07\x9b2J\u202e\n"
@@ -71,7 +71,7 @@ def test_status_of_a_state_of_another_type(
 def test_scores_show_no_control_characters(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bayes_asr.report.page.find_spec", lambda name: None)
+    monkeypatch.setattr("bayes_asr.evaluate.report.page.find_spec", lambda name: None)
     run = make_run(tmp_path / "a\x1b[2J")
     for path in run.glob("score_*.json"):
         entries = json.loads(path.read_text())

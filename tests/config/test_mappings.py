@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config import Config, StreamConfig, at_epoch, differences, load
 from bayes_asr.config.changes import describe_changes
 from bayes_asr.config.explain import explain
-from bayes_asr.errors import InputError
 
 TWO = ["data.train.streams={fbank: [x, y], pitch: z}"]
 

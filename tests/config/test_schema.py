@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config import differences, keys, load
 from bayes_asr.config.explain import explain
-from bayes_asr.errors import InputError
-from bayes_asr.stages.recipes import find_recipe
+from bayes_asr.recipe.stages.recipes import find_recipe
 from tests.support.places import ROOT
 
 RECIPES = sorted(ROOT.glob("recipes/*/config.yaml"))

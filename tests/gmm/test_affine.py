@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.affine import apply_transform, compose, identity
 
 RNG = np.random.default_rng(1)

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.align.best_path import Alignment
-from bayes_asr.decode.embedded import choose_engine
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import deltas, splice
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.features.front_end import deltas, splice
+from bayes_asr.decode.align.best_path import Alignment
+from bayes_asr.decode.graph.transducers import build_fst
+from bayes_asr.decode.search.embedded import choose_engine
 from bayes_asr.gmm.alignment import (
     ALIGN_SI,
     Aligner,
@@ -23,15 +24,14 @@ from bayes_asr.gmm.alignment import (
 )
 from bayes_asr.gmm.graphs import Compiler, read_compiler
 from bayes_asr.gmm.likelihood import log_likelihoods
-from bayes_asr.graph.transducers import build_fst
-from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
-from bayes_asr.tables.fst import Fst, read_fst
-from bayes_asr.tables.fst_archive import iter_fsts, write_fsts
-from bayes_asr.tables.gmm import read_gmm
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.mixtures import Mixtures
-from bayes_asr.tables.text import read_mapping, read_text
-from bayes_asr.tables.tree import read_tree
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
+from bayes_asr.kaldi_io.fst import Fst, read_fst
+from bayes_asr.kaldi_io.fst_archive import iter_fsts, write_fsts
+from bayes_asr.kaldi_io.gmm import read_gmm
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.text import read_mapping, read_text
+from bayes_asr.kaldi_io.tree import read_tree
 from tests.conftest import existing
 from tests.support.places import DATA
 

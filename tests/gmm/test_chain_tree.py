@@ -12,23 +12,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayes_asr.chain.denominator_graph import DenominatorGraph
-from bayes_asr.chain.leaky_hmm import LeakyHmm
-from bayes_asr.chain.numerator import Numerators, Tolerance
-from bayes_asr.chain.phone_lm import PhoneLmOptions
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes.pool import map_here
 from bayes_asr.cli import main
-from bayes_asr.errors import InputError
+from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.data.targets.contexts import locate_transitions, split_phones
+from bayes_asr.decode.graph.topology import build_chain_topology, write_topology
 from bayes_asr.gmm import chain_tree as chain_tree_steps
 from bayes_asr.gmm.chain_tree import ChainOptions, ChainTree
 from bayes_asr.gmm.subsampling import Subsampler, shorten
-from bayes_asr.graph.topology import build_chain_topology, write_topology
-from bayes_asr.processes.pool import map_here
-from bayes_asr.tables.ark import write_matrix
-from bayes_asr.tables.fst import read_fst
-from bayes_asr.tables.mdl import build_monophone_model, read_topology
-from bayes_asr.tables.tree import read_tree
-from bayes_asr.targets.alignments import Alignments
-from bayes_asr.targets.contexts import locate_transitions, split_phones
+from bayes_asr.kaldi_io.ark import write_matrix
+from bayes_asr.kaldi_io.fst import read_fst
+from bayes_asr.kaldi_io.mdl import build_monophone_model, read_topology
+from bayes_asr.kaldi_io.tree import read_tree
+from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
+from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
+from bayes_asr.tasks.chain.numerator import Numerators, Tolerance
+from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions
 from tests.support.chain_models import chain_model, chain_tree
 from tests.support.golden_data import find_lang, lay_out, write_few
 

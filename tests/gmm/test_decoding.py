@@ -9,22 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.decode import compiled
-from bayes_asr.decode.archive import decode_archive
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes.pool import open_pool
+from bayes_asr.base.shards import Cluster, Shard, ShardWrittenError
+from bayes_asr.decode.graph.lang import read_silence_ids
+from bayes_asr.decode.graph.transducers import build_fst
+from bayes_asr.decode.search import compiled
+from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.affine import apply_transform, identity
 from bayes_asr.gmm.decoding import SEARCH, decode_data
 from bayes_asr.gmm.features import is_adapted, read_transforms
 from bayes_asr.gmm.likelihood import log_likelihoods
-from bayes_asr.graph.lang import read_silence_ids
-from bayes_asr.graph.transducers import build_fst
-from bayes_asr.processes.pool import open_pool
-from bayes_asr.shards import Cluster, Shard, ShardWrittenError
-from bayes_asr.tables.ark import write_matrices
-from bayes_asr.tables.fst import write_fst
-from bayes_asr.tables.lattice import iter_lattices
-from bayes_asr.tables.text import read_text
+from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.fst import write_fst
+from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.text import read_text
 from tests.support.archives import one_line
 from tests.support.decode_cases import word_paths
 from tests.support.spoken_mixtures import DIM, Spoken, write_model, write_spoken

@@ -8,16 +8,16 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes.pool import map_here
 from bayes_asr.cli import main
-from bayes_asr.errors import InputError
 from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.features import read_transforms, write_fmllr
 from bayes_asr.gmm.passes import Training
 from bayes_asr.gmm.realignment import Realignment
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, Schedule
-from bayes_asr.processes.pool import map_here
-from bayes_asr.tables.ark import iter_matrices, write_matrices
-from bayes_asr.tables.text import read_mapping
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
+from bayes_asr.kaldi_io.text import read_mapping
 from tests.attacks.laboratory import contents
 from tests.support.golden_data import find_lang, keep_lines, lay_out, write_few
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.clusterable import objective
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
 from bayes_asr.gmm.likelihood import log_likelihoods
@@ -15,9 +15,9 @@ from bayes_asr.gmm.questions import compile_questions
 from bayes_asr.gmm.roots import Root
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.tree_statistics import Context, accumulate
-from bayes_asr.tables.ark import iter_int_vectors
-from bayes_asr.tables.mdl import TopologyState, read_transition_model
-from bayes_asr.tables.tree import Leaf, Table, Tree, find_leaves, read_tree
+from bayes_asr.kaldi_io.ark import iter_int_vectors
+from bayes_asr.kaldi_io.mdl import TopologyState, read_transition_model
+from bayes_asr.kaldi_io.tree import Leaf, Table, Tree, find_leaves, read_tree
 from tests.support.event_sums import random_statistics, topology_of
 from tests.support.mixtures import golden_gmms
 

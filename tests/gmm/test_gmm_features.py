@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import deltas, speaker_normalised, splice, statistics
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.features.front_end import deltas, speaker_normalised, splice, statistics
 from bayes_asr.gmm.features import (
     Pipeline,
     SpeakerFeatures,
@@ -19,9 +19,9 @@ from bayes_asr.gmm.features import (
     write_transforms,
 )
 from bayes_asr.gmm.gaussian_sums import accumulate
-from bayes_asr.tables.ark import iter_matrices, read_matrix, write_matrices
-from bayes_asr.tables.scp import read_scp
-from bayes_asr.tables.text import read_data_dir
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices
+from bayes_asr.kaldi_io.scp import read_scp
+from bayes_asr.kaldi_io.text import read_data_dir
 from tests.support.golden_data import write_golden_data
 from tests.support.mixtures import golden_gmms
 from tests.support.small_corpus import write_data_dir

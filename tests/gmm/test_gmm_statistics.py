@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.gaussian_sums import BLOCK, Statistics, accumulate, estimate
 from bayes_asr.gmm.likelihood import iter_posteriors, log_likelihoods
 from tests.support.mixtures import golden_gmms, random_mixtures

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.decode.embedded import choose_engine
+from bayes_asr.decode.search.embedded import choose_engine
 from bayes_asr.gmm.affine import apply_transform, compose, identity
 from bayes_asr.gmm.alignment import Aligner, align_all
 from bayes_asr.gmm.decoding import group_utterances
@@ -23,11 +23,11 @@ from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.transitions import count_transitions, update_transitions
 from bayes_asr.gmm.tree_statistics import Context
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
-from bayes_asr.tables.ark import iter_matrices, read_matrix
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.mixtures import Mixtures
-from bayes_asr.tables.text import read_data_dir
-from bayes_asr.tables.tree import Tree, read_tree
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.text import read_data_dir
+from bayes_asr.kaldi_io.tree import Tree, read_tree
 from tests.support.golden_data import SILENCE, write_golden_data
 from tests.support.mixtures import GoldenGmms, golden_gmms
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.decode.graph.lang import read_silence_ids
+from bayes_asr.evaluate.score.sweeps import SetPaths, score_run
 from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.decoding import decode_data, group_utterances
 from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline, read_transforms
 from bayes_asr.gmm.gaussian_sums import Statistics, estimate
-from bayes_asr.graph.lang import read_silence_ids
-from bayes_asr.score.sweeps import SetPaths, score_run
-from bayes_asr.sound.spectrum import Analysis, write_features
-from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, write_matrices
-from bayes_asr.tables.gmm import read_gmm, write_gmm
-from bayes_asr.tables.text import read_data_dir, read_mapping, read_text, write_mapping
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, write_matrices
+from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
+from bayes_asr.kaldi_io.text import read_data_dir, read_mapping, read_text, write_mapping
 from tests.support.decode_cases import golden_case
 from tests.support.mixtures import golden_gmms
 

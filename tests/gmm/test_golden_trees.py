@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.features.front_end import speaker_normalised, splice
+from bayes_asr.data.features.front_end import speaker_normalised, splice
 from bayes_asr.gmm.affine import apply_transform
 from bayes_asr.gmm.fmllr import adapt_speaker
 from bayes_asr.gmm.occupation import PdfWeights
@@ -14,10 +14,10 @@ from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.roots import read_roots
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.tree_statistics import Context, accumulate
-from bayes_asr.tables.ark import iter_matrices, read_matrix
-from bayes_asr.tables.qst import write_questions
-from bayes_asr.tables.text import read_text
-from bayes_asr.tables.tree import write_tree
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix
+from bayes_asr.kaldi_io.qst import write_questions
+from bayes_asr.kaldi_io.text import read_text
+from bayes_asr.kaldi_io.tree import write_tree
 from tests.support.mixtures import GoldenGmms, golden_gmms
 
 SILENCE = 1

@@ -11,23 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.errors import InputError
+from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
+from bayes_asr.decode.graph.lang_dir import write_lang
+from bayes_asr.decode.graph.ngram import read_arpa
+from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.gmm.alignment import Aligner, align_all, align_equally, boost_silence
 from bayes_asr.gmm.decoding import decode_data
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures, write_pipeline
 from bayes_asr.gmm.graphs import Compiler, read_compiler
-from bayes_asr.graph.build import build_lang_graph, write_lang_graph
-from bayes_asr.graph.lang_dir import write_lang
-from bayes_asr.graph.ngram import read_arpa
-from bayes_asr.tables.ark import iter_int_vectors, iter_matrices, read_matrix, write_matrices
-from bayes_asr.tables.fst_archive import iter_fsts, write_fsts
-from bayes_asr.tables.gmm import read_gmm, write_gmm
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.mixtures import Mixtures
-from bayes_asr.tables.text import read_data_dir, read_text, write_mapping, write_speakers
-from bayes_asr.tables.tree import Tree, read_tree, write_tree
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_matrix, write_matrices
+from bayes_asr.kaldi_io.fst_archive import iter_fsts, write_fsts
+from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.text import read_data_dir, read_text, write_mapping, write_speakers
+from bayes_asr.kaldi_io.tree import Tree, read_tree, write_tree
 from tests.support.golden_data import SILENCE, write_golden_data
 from tests.support.kaldi_programs import NEEDS_KALDI, run_kaldi
 from tests.support.mixtures import GoldenGmms, golden_gmms

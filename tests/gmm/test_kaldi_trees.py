@@ -12,10 +12,10 @@ from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.roots import read_roots
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.tree_statistics import Context, accumulate
-from bayes_asr.tables.ark import iter_int_vectors, write_matrices
-from bayes_asr.tables.gmm import read_gmm
-from bayes_asr.tables.qst import write_questions
-from bayes_asr.tables.tree import write_tree
+from bayes_asr.kaldi_io.ark import iter_int_vectors, write_matrices
+from bayes_asr.kaldi_io.gmm import read_gmm
+from bayes_asr.kaldi_io.qst import write_questions
+from bayes_asr.kaldi_io.tree import write_tree
 from tests.support.kaldi_programs import NEEDS_KALDI, run_program
 from tests.support.mixtures import golden_gmms
 

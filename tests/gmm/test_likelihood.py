@@ -5,9 +5,9 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.likelihood import iter_posteriors, log_likelihoods
-from bayes_asr.tables.mixtures import Mixtures
+from bayes_asr.kaldi_io.mixtures import Mixtures
 from tests.support.mixtures import golden_gmms, random_mixtures
 
 SIZES = [3, 1, 7, 1, 2]

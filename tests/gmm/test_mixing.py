@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.gmm.mixing import choose_sizes, mix_down, mix_up
-from bayes_asr.tables.mixtures import Mixtures
+from bayes_asr.kaldi_io.mixtures import Mixtures
 from tests.support.mixtures import random_mixtures
 
 

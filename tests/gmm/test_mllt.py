@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.affine import compose
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
@@ -24,9 +24,9 @@ from bayes_asr.gmm.occupation import Occupation, PdfWeights
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.tree_statistics import Context
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
-from bayes_asr.tables.ark import read_matrix
-from bayes_asr.tables.text import read_data_dir
-from bayes_asr.tables.tree import read_tree
+from bayes_asr.kaldi_io.ark import read_matrix
+from bayes_asr.kaldi_io.text import read_data_dir
+from bayes_asr.kaldi_io.tree import read_tree
 from tests.support.golden_data import SILENCE, write_golden_data
 from tests.support.mixtures import golden_gmms, random_mixtures
 

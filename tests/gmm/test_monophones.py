@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.monophones import build_first_model, build_first_tree
-from bayes_asr.tables.mdl import build_monophone_model, read_transition_model
-from bayes_asr.tables.tree import Leaf, Split, Table, write_tree
+from bayes_asr.kaldi_io.mdl import build_monophone_model, read_transition_model
+from bayes_asr.kaldi_io.tree import Leaf, Split, Table, write_tree
 from tests.support.mixtures import golden_gmms
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from bayes_asr.gmm import clusterable
 from bayes_asr.gmm.milestones import MARK
-from bayes_asr.sound.spectrum import Analysis
+from bayes_asr.data.sound.spectrum import Analysis
 from tests.gmm.test_training import SCHEDULES, train_few
 
 clusterable.TRIES = 1  # start instead of ten

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayes_asr import elementary, interface
+from bayes_asr.base import elementary, interface
 from bayes_asr.gmm import gmm_library
 from bayes_asr.gmm.likelihood import divide, divide_in_numpy, score, score_in_numpy
 from bayes_asr.gmm.linear_algebra import invert

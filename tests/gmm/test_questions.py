@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
-from bayes_asr.tables.tree import PDF_CLASS
+from bayes_asr.kaldi_io.tree import PDF_CLASS
 from tests.support.event_sums import topology_of
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.roots import Root, build_stub, read_roots
-from bayes_asr.tables.mdl import pdf_class_counts, read_transition_model
-from bayes_asr.tables.tree import PDF_CLASS, Leaf, Node, Split, Table, read_tree
+from bayes_asr.kaldi_io.mdl import pdf_class_counts, read_transition_model
+from bayes_asr.kaldi_io.tree import PDF_CLASS, Leaf, Node, Split, Table, read_tree
 
 
 def begins_with(tree: Node | None, stub: Node | None) -> bool:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayes_asr import shards
+from bayes_asr.base import shards
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes.pool import map_here, open_pool
+from bayes_asr.base.shards import Way
 from bayes_asr.cli import main
-from bayes_asr.errors import InputError
 from bayes_asr.gmm import clusterable, course
 from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.course import Course
@@ -24,9 +26,7 @@ from bayes_asr.gmm.occupation import PdfWeights
 from bayes_asr.gmm.passes import Training
 from bayes_asr.gmm.realignment import Realignment
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT
-from bayes_asr.processes.pool import map_here, open_pool
-from bayes_asr.shards import Way
-from bayes_asr.tables.text import read_data_dir
+from bayes_asr.kaldi_io.text import read_data_dir
 from tests.support.golden_data import SILENCE, find_lang, lay_out, write_few, write_golden_data
 from tests.support.kaldi_jobs import CMD, Jobs
 from tests.support.mixtures import golden_gmms

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.gmm import tree_statistics
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics, accumulate, add_up
-from bayes_asr.tables.mdl import TransitionModel, build_monophone_model
-from bayes_asr.tables.tree import ABSENT
+from bayes_asr.kaldi_io.mdl import TransitionModel, build_monophone_model
+from bayes_asr.kaldi_io.tree import ABSENT
 
 MODEL = build_monophone_model([1, 2, 3], {1: 3, 2: 3, 3: 1})
 Utterance = tuple[str, np.ndarray, np.ndarray]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bayes_asr.decode import compiled as decoder
+from bayes_asr.decode.search import compiled as decoder
 from bayes_asr.nn.kernels import library as recurrences
 from tests.support.places import ROOT
 
@@ -24,9 +24,9 @@ def build(folder: Path, source: str, compiler: str) -> subprocess.CompletedProce
     """Build a package of one C++ file in `folder` by the project's setup.py."""
     for name in ("setup.py", "README.md"):
         shutil.copy(ROOT / name, folder)
-    (folder / "bayes_asr/decode/csrc").mkdir(parents=True)
+    (folder / "bayes_asr/decode/search/csrc").mkdir(parents=True)
     shutil.copy(ROOT / "bayes_asr/__init__.py", folder / "bayes_asr")
-    (folder / "bayes_asr/decode/csrc/half.cpp").write_text(source)
+    (folder / "bayes_asr/decode/search/csrc/half.cpp").write_text(source)
     return subprocess.run(
         [sys.executable, "setup.py", "build_ext", "--inplace"],
         cwd=folder,
@@ -45,7 +45,7 @@ def _needs_setuptools() -> None:
 def test_native_code_is_a_library_without_python(tmp_path: Path) -> None:
     done = build(tmp_path, WORKING, "c++")
     assert done.returncode == 0, done.stderr
-    half = ctypes.CDLL(str(tmp_path / "bayes_asr/decode/_decoder.so")).half
+    half = ctypes.CDLL(str(tmp_path / "bayes_asr/decode/search/_decoder.so")).half
     half.restype, half.argtypes = ctypes.c_double, [ctypes.c_double]
     assert half(3.0) == 1.5
 
@@ -71,7 +71,7 @@ def test_native_code_that_cannot_be_built_is_left_out(
         pytest.skip("no C++ compiler")
     done = build(tmp_path, source, compiler)
     assert done.returncode == 0, done.stderr
-    assert f"bayes_asr.decode._decoder is left out: {reason}" in done.stdout
+    assert f"bayes_asr.decode.search._decoder is left out: {reason}" in done.stdout
     assert not list(tmp_path.rglob("*.so"))
 
 
@@ -92,5 +92,5 @@ def test_missing_compiler_is_said_on_the_terminal_though_pip_hides_it(tmp_path: 
             said += read
     assert os.waitpid(child, 0)[1] == 0
     os.close(terminal)
-    assert said.count(b"bayes_asr.decode._decoder is left out: no C++ compiler") == 1
+    assert said.count(b"bayes_asr.decode.search._decoder is left out: no C++ compiler") == 1
     assert b"without it decoding takes 15 times as long" in said

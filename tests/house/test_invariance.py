@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
-from bayes_asr.forward import directory
-from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.decode.forward import directory
+from bayes_asr.kaldi_io.ark import iter_matrices
 from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import made_up, settings, write_data_dir
 

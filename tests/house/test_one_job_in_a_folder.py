@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr import lock
-from bayes_asr.errors import InputError
-from bayes_asr.files import HOST
+from bayes_asr.base import lock
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import HOST
 from tests.attacks.laboratory import bayes_asr, build, contents, copy, inside
 
 COMMANDS = {

@@ -15,20 +15,20 @@ import pytest
 import torch
 
 import bayes_asr
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli import main
 from bayes_asr.config import load
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import training_and_dev
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FEATURES
-from bayes_asr.forward.log_likelihoods import LogLikelihoods
-from bayes_asr.forward.log_likelihoods import load as load_run
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import training_and_dev
+from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.decode.forward.log_likelihoods import load as load_run
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.nn.network import AcousticModel, upgrade_architecture
-from bayes_asr.programs import open_pipe
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.trained_network import TrainedNetwork
-from bayes_asr.tables.ark import iter_matrices, write_matrices
 from bayes_asr.train.batch import Batch, Loader
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.trained_network import TrainedNetwork
 from tests.support.nn_units import acoustic_model, plain_front_end
 from tests.support.places import CONF
 from tests.support.small_corpus import (

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr import files
-from bayes_asr.errors import InputError
-from bayes_asr.tables import binary
-from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
-from bayes_asr.tables.fst import read_fst
-from bayes_asr.tables.lattice import iter_lattices
-from bayes_asr.tables.text import read_text
+from bayes_asr.base import files
+from bayes_asr.base.errors import InputError
+from bayes_asr.kaldi_io import binary
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
+from bayes_asr.kaldi_io.fst import read_fst
+from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.text import read_text
 from tests.support.places import ROOT
 
 MANY = b"".join(b"u%06d 1\n" % number for number in range(30_000))

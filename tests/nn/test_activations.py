@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.special import expit
 
-from bayes_asr.catalogue import ACTIVATIONS
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import ACTIVATIONS
 from bayes_asr.nn.units.activations import FIXED, PReLU, PSigmoid, build_activation
 from tests.support.nn_units import acoustic_model
 

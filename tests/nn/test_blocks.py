@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config import load
-from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.units.by_name import build_cell

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.special import expit, log_expit
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.by_name import build_cell, find_cell

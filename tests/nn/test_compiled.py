@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from torch import Tensor
 
-from bayes_asr import interface
-from bayes_asr.errors import InputError
+from bayes_asr.base import interface
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, kernel_of

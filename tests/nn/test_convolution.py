@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, conv2d, max_pool1d, max_pool2d, pad
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.convolution import Convolution1d, Convolution2d, OverTime
 from bayes_asr.nn.frames import Frames, pack, unpack
 from bayes_asr.nn.layer import Layer

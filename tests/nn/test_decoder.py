@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config import load
-from bayes_asr.errors import InputError
 from bayes_asr.nn.attending import Attention
 from bayes_asr.nn.decoder import END, Decoder, Told
 from bayes_asr.nn.encoder_decoder import EncoderDecoder

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.special import expit
 
-from bayes_asr.catalogue import DROPPED, check_unit
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import DROPPED, check_unit
 from bayes_asr.nn.frames import Frames, pack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.norm import MOMENTUM

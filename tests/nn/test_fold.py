@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import bayes_asr
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.errors import InputError
 from bayes_asr.nn.fold import fold
 from tests.support.nn_units import acoustic_model, batch, model, pdf_logits
 from tests.support.places import CONF

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bayes_asr.catalogue import LAYERS
+from bayes_asr.config.catalogue import LAYERS
 from bayes_asr.config.kinds import KindsConfig
 from bayes_asr.config.values import hints
 from bayes_asr.nn.frames import Frames, pack, unpack

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.norm import NORMS, AddUp, BatchNorm, build_norm
 from tests.support.nn_units import DIRECTIONS, KEYS, Processes, batch, layer, name
 

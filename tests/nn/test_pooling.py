@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import WHOLE, Frames, pack, unpack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.pooling import Pool

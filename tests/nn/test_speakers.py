@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import pack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations, tell_speakers

@@ -11,8 +11,8 @@ import torch
 import yaml
 from torch import Tensor
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config import load
-from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import pack, unpack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.pytorch_kaldi.experiment import read_experiment

@@ -9,9 +9,9 @@ import torch
 import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.config import load
-from bayes_asr.doctor.training_data import check_corpus
-from bayes_asr.runs import checkpoint
-from bayes_asr.tables.ark import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.recipe.doctor.training_data import check_corpus
+from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train
 from tests.pytorch_kaldi.test_conversion import HEAD, ligru, save
 from tests.support import their_cfg, their_networks

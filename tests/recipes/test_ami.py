@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from bayes_asr.cli import main
-from bayes_asr.tables.text import read_mapping, read_text
+from bayes_asr.kaldi_io.text import read_mapping, read_text
 from tests.support.ami_corpus import RECIPE, SETS, Turn, Wearer, wearers, write_annotations
 from tests.support.recipe_modules import loaded
 

@@ -9,9 +9,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.errors import InputError
-from bayes_asr.tables.text import read_data_dir, read_mapping
+from bayes_asr.kaldi_io.text import read_data_dir, read_mapping
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bayes_asr.cli import main
-from bayes_asr.graph.ngram import read_arpa
-from bayes_asr.tables.text import read_mapping, read_text
+from bayes_asr.decode.graph.ngram import read_arpa
+from bayes_asr.kaldi_io.text import read_mapping, read_text
 from tests.support.places import RECIPES
 
 SETS = ("train", "dev", "test")

@@ -3,7 +3,7 @@
 import pytest
 
 from bayes_asr.config import Config, differences, load
-from bayes_asr.stages.systems import state_hypotheses
+from bayes_asr.recipe.stages.systems import state_hypotheses
 from tests.support.places import CONF, RECIPES
 
 EXPERIMENTS = CONF / "experiments"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
-from bayes_asr.graph.ngram import read_arpa
-from bayes_asr.score.phones import read_folding
-from bayes_asr.score.scores import read_scores
-from bayes_asr.sound.audio import read_channels
-from bayes_asr.tables.text import read_mapping, read_text
+from bayes_asr.data.sound.audio import read_channels
+from bayes_asr.decode.graph.ngram import read_arpa
+from bayes_asr.evaluate.score.phones import read_folding
+from bayes_asr.evaluate.score.scores import read_scores
+from bayes_asr.kaldi_io.text import read_mapping, read_text
 from tests.recipes.test_run_stages import GMM
 from tests.support.places import RECIPES
 from tests.support.script_stubs import Checkout

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.doctor import extras
-from bayes_asr.errors import InputError
-from bayes_asr.sound.spectrum import Analysis
-from bayes_asr.tables.ark import iter_int_vectors, read_matrix
-from bayes_asr.tables.fst import read_fst
-from bayes_asr.tables.mdl import read_transition_model
-from bayes_asr.tables.text import read_data_dir, read_mapping, read_symbols, read_text
-from bayes_asr.tables.tree import read_tree
+from bayes_asr.data.sound.spectrum import Analysis
+from bayes_asr.kaldi_io.ark import iter_int_vectors, read_matrix
+from bayes_asr.kaldi_io.fst import read_fst
+from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.text import read_data_dir, read_mapping, read_symbols, read_text
+from bayes_asr.kaldi_io.tree import read_tree
+from bayes_asr.recipe.doctor import extras
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded
 

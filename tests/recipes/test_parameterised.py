@@ -7,7 +7,7 @@ import pytest
 
 from bayes_asr.config import Config, load
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.stages.systems import state_hypotheses
+from bayes_asr.recipe.stages.systems import state_hypotheses
 from bayes_asr.train.components import architecture
 from bayes_asr.train.pretraining import plan_pretraining
 from tests.support.places import CONF, RECIPES

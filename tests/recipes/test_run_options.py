@@ -195,7 +195,7 @@ def test_settings_are_checked_before_any_stage(
 
 def test_refusing_early_needs_the_standard_library_alone(checkout: Checkout) -> None:
     """As on a machine where nothing is installed yet: -S leaves all packages out."""
-    words = ("-P", "-S", "-m", "bayes_asr.stages", "run.sh", "refuse", str(checkout.folder))
+    words = ("-P", "-S", "-m", "bayes_asr.recipe.stages", "run.sh", "refuse", str(checkout.folder))
     for options, status in ((["--recipe", "nosuch"], 2), (["--experiment", "pair"], 0)):
         recipe = [] if options[0] == "--recipe" else ["--recipe", "made"]
         done = checkout.run(sys.executable, *words, *recipe, *options)

@@ -8,12 +8,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.errors import InputError
-from bayes_asr.graph.ngram import read_arpa
-from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.text import read_mapping, read_text
-from bayes_asr.targets.alignments import Alignments
+from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.decode.graph.ngram import read_arpa
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.kaldi_io.text import read_mapping, read_text
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded
 from tests.support.timit_tree import (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bayes_asr.lattices.aligned import AlignedLattice
+from bayes_asr.decode.lattices.aligned import AlignedLattice
 
 
 def random_aligned(seed: int, frames: int = 4, tids: int = 6) -> AlignedLattice:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 
 MATRIX = np.arange(12, dtype=np.float32).reshape(6, 2) / 7
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from bayes_asr.chain.denominator_fst import build_denominator_fst
-from bayes_asr.chain.denominator_graph import DenominatorGraph
-from bayes_asr.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
-from bayes_asr.tables.mdl import TopologyState, TransitionModel, build_transition_model
-from bayes_asr.tables.tree import PDF_CLASS, Leaf, Split, Table, Tree
+from bayes_asr.kaldi_io.mdl import TopologyState, TransitionModel, build_transition_model
+from bayes_asr.kaldi_io.tree import PDF_CLASS, Leaf, Split, Table, Tree
+from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst
+from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
+from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
 
 ENTRY = (TopologyState(0, 1, ((0, 0.5), (1, 0.5))), TopologyState(-1, -1, ()))
 PHONES = (1, 2, 3)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.decode.graph_dir import load_network
-from bayes_asr.decode.options import DecodeOptions
-from bayes_asr.decode.search_graph import Arcs, Network
-from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.fst import Fst, write_fst
-from bayes_asr.tables.lattice import CompactLattice, Lattice
-from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
-from bayes_asr.tables.text import read_symbols, read_text
+from bayes_asr.decode.search.graph_dir import load_network
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.search_graph import Arcs, Network
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.kaldi_io.fst import Fst, write_fst
+from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
+from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.text import read_symbols, read_text
 
 SCALES = {
     ("timit_sample", "gmm"): 0.2,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
-from bayes_asr.tables.mdl import Topology, build_monophone_model
+from bayes_asr.kaldi_io.mdl import Topology, build_monophone_model
 
 
 def random_statistics(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.sound.test_audio import riff
+from tests.data.sound.test_audio import riff
 from tests.support.places import ROOT
 from tests.support.script_stubs import executable
 

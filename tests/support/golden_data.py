@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from bayes_asr.tables.ark import iter_matrices, write_matrices
-from bayes_asr.tables.text import write_lines
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
+from bayes_asr.kaldi_io.text import write_lines
 from tests.support.mixtures import GoldenGmms, golden_gmms
 
 SILENCE = {1}  # silence.csl of the TIMIT sample

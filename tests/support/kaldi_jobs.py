@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from bayes_asr.base.programs import JOB
 from bayes_asr.cli import main
-from bayes_asr.programs import JOB
 
 # Quotes as Kaldi's scripts do, which leave what has no white space to bash.
 RUN = """#!/usr/bin/env bash

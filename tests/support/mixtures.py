@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.features.front_end import deltas, speaker_normalised
-from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
-from bayes_asr.tables.gmm import read_gmm
-from bayes_asr.tables.mdl import TransitionModel
-from bayes_asr.tables.mixtures import Mixtures
-from bayes_asr.tables.text import read_text
+from bayes_asr.data.features.front_end import deltas, speaker_normalised
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
+from bayes_asr.kaldi_io.gmm import read_gmm
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.text import read_text
 from tests.support.places import DATA
 
 GOLDEN = DATA / "kaldi" / "timit_sample" / "golden" / "gmm"

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayes_asr import catalogue
-from bayes_asr.features.front_end import FrontEnd, Normalisation
+from bayes_asr.config import catalogue
+from bayes_asr.data.features.front_end import FrontEnd, Normalisation
 from bayes_asr.nn.frames import Frames, pack, unpack
 from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.nn.recurrent import RecurrentLayer

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import multiprocessing
 
-from bayes_asr.processes import group
+from bayes_asr.base.processes import group
 
 SECONDS = 300  # after which what hangs is killed
 SPAWNED = multiprocessing.get_context("spawn")  # each is a Python of its own until its very end

@@ -5,8 +5,8 @@ import math
 import random
 from pathlib import Path
 
-from bayes_asr.score.counts import count_errors
-from bayes_asr.score.scores import Score, UtteranceScore, write_scores
+from bayes_asr.evaluate.score.counts import count_errors
+from bayes_asr.evaluate.score.scores import Score, UtteranceScore, write_scores
 
 PHONES = str.split("aa ae b d dh eh er ih iy k l m n r s sil t z")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.features.front_end import statistics
-from bayes_asr.tables.ark import write_matrices
-from bayes_asr.tables.integers import write_int_vectors
-from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
-from bayes_asr.tables.text import write_mapping, write_text
+from bayes_asr.data.features.front_end import statistics
+from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.integers import write_int_vectors
+from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.text import write_mapping, write_text
 
 PHONES, STATES, DIMENSIONS = (2, 3, 7), 2, 5
 MODEL = build_monophone_model(PHONES, STATES)

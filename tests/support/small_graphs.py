@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from bayes_asr.chain.denominator_graph import DenominatorGraph
+from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 
 
 def random_graph(seed: int, states: int = 3, pdfs: int = 4, arcs: int = 7) -> DenominatorGraph:

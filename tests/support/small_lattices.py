@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.tables.lattice import Lattice, write_lattices
+from bayes_asr.kaldi_io.lattice import Lattice, write_lattices
 from tests.support.small_corpus import MODEL, SETS, made_up
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.cli import main
-from bayes_asr.tables.text import write_text
+from bayes_asr.kaldi_io.text import write_text
 from tests.support.small_corpus import DIMENSIONS, write_data_dir
 
 WORDS = {"one": "a b", "two": "b c", "six": "c a c"}

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.tables.ark import write_matrices
-from bayes_asr.tables.fst import Fst, write_fst
-from bayes_asr.tables.gmm import write_gmm
-from bayes_asr.tables.mdl import build_monophone_model
-from bayes_asr.tables.mixtures import Mixtures
-from bayes_asr.tables.text import write_lines, write_mapping, write_text
+from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.fst import Fst, write_fst
+from bayes_asr.kaldi_io.gmm import write_gmm
+from bayes_asr.kaldi_io.mdl import build_monophone_model
+from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_text
 
 DIM = 4
 ARCS = (  # source, transition-id (pdf 0: 1, 2; pdf 1: 3, 4; pdf 2: 5, 6), word, cost, target

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bayes_asr.config import Config, load
-from bayes_asr.runs import checkpoint
+from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.totals import Totals
 from tests.support.small_corpus import TINY
 

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from bayes_asr import load as load_network
+from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.cli import main
 from bayes_asr.config import Config, load
-from bayes_asr.corpus.sets import open_sets
-from bayes_asr.errors import InputError, StoppedError
-from bayes_asr.runs.trained_network import read_network
-from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.text import read_mapping, write_mapping
+from bayes_asr.data.corpus.sets import open_sets
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.kaldi_io.text import read_mapping, write_mapping
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.small_corpus import SETS, made_up, write_corpus
 from tests.support.training_runs import assert_same, at_batch, config_of, history_of, states

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayes_asr.corpus.pieces import cut
-from bayes_asr.corpus.sets import open_set
-from bayes_asr.features.front_end import Normalisation
-from bayes_asr.features.spec_augment import Masks
+from bayes_asr.data.corpus.pieces import cut
+from bayes_asr.data.corpus.sets import open_set
+from bayes_asr.data.features.front_end import Normalisation
+from bayes_asr.data.features.spec_augment import Masks
 from bayes_asr.nn.frames import unpack
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.trained_network import unpack_front_ends
 from bayes_asr.train import loop
 from bayes_asr.train.batch import Batch, Loader
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.trained_network import unpack_front_ends
 from bayes_asr.train.start import train
 from tests.support.training_runs import Killed, assert_same, at_batch, config_of, kill, states
 from tests.support.two_streams import BOTH, write_both

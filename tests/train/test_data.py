@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bayes_asr.corpus.sets import training_and_dev
-from bayes_asr.errors import InputError
-from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.corpus.sets import training_and_dev
+from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
 from tests.support.small_corpus import (
     DIMENSIONS,
     made_up,

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.corpus.sets import open_sets
-from bayes_asr.errors import InputError
-from bayes_asr.log import LOGGER
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.train.start import train
 from tests.support.small_corpus import made_up, write_alignments, write_corpus, write_data_dir
 from tests.support.training_runs import config_of, history_of, states

@@ -9,7 +9,7 @@ import torch
 
 from bayes_asr.nn import dropout, recurrent
 from bayes_asr.nn.frames import Frames
-from bayes_asr.runs import checkpoint
+from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train
 from tests.support.nn_layers import INPUTS, STREAM, network_of
 from tests.support.training_runs import Killed, assert_same, at_batch, config_of, kill, states

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config import load
-from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import open_sets, training_and_dev
-from bayes_asr.errors import InputError
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.trained_network import read_network
-from bayes_asr.tables.integers import write_int_vectors
-from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
-from bayes_asr.targets.alignments import Alignments
+from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import open_sets, training_and_dev
+from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.kaldi_io.integers import write_int_vectors
+from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.nn_units import plain_front_end
 from tests.support.small_corpus import MODEL, PHONES, SETS, made_up, write_corpus

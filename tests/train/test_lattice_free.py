@@ -13,27 +13,27 @@ import pytest
 import torch
 
 import bayes_asr
-from bayes_asr.chain.leaky_hmm import LeakyHmm
-from bayes_asr.chain.numerator import Numerators, Tolerance
-from bayes_asr.chain.objective import Regularization, compute_lfmmi, sum_allowed
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config import load
-from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.sets import open_sets
-from bayes_asr.errors import InputError
-from bayes_asr.export import export_torch
-from bayes_asr.features.front_end import FEATURES
-from bayes_asr.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.sets import open_sets
+from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.decode.export import export_torch
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.evaluate.recordings import TimedSet
+from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.text import write_lines
+from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
 from bayes_asr.nn.frames import Frames
-from bayes_asr.recordings import TimedSet
-from bayes_asr.runs.trained_network import read_network
-from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
-from bayes_asr.tables.text import write_lines
-from bayes_asr.tables.tree import build_monophone_tree, write_tree
+from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
+from bayes_asr.tasks.chain.numerator import Numerators, Tolerance
+from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi, sum_allowed
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.lattice_free import LatticeFree
 from bayes_asr.train.numerators import open_speech, supervise
 from bayes_asr.train.reach import measure_reach
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.chain_corpus import CHAIN, chain_config, say, write_chain, write_chain_corpus
 from tests.support.chain_models import GRAPH, MODEL, SAID, TREE

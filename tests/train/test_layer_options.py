@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config import TrainConfig, load
-from bayes_asr.errors import InputError
 from bayes_asr.nn.frames import pack
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.runs import checkpoint
 from bayes_asr.train.components import build_optimizer
+from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train
 from tests.support.nn_units import acoustic_model
 from tests.support.small_corpus import DIMENSIONS

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FEATURES
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.status import status
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.train import loop
 from bayes_asr.train.batch import Batch
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.status import status
 from bayes_asr.train.start import train
 from bayes_asr.train.step import NotFiniteError, Step
 from tests.support.small_corpus import made_up, write_corpus

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config import load
-from bayes_asr.errors import InputError
-from bayes_asr.runs import checkpoint
 from bayes_asr.train.pretraining import plan_pretraining
+from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train
 from tests.support.small_corpus import TINY
 from tests.support.training_runs import (

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config import load
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import open_set
-from bayes_asr.errors import InputError
-from bayes_asr.runs.trained_network import TrainedNetwork, read_network
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.reach import measure_reach
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from tests.support.small_corpus import settings
 
 LAGS = 4

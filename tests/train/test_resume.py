@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from bayes_asr import load
-from bayes_asr.errors import InputError, StoppedError
-from bayes_asr.features.front_end import statistics
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.status import status
-from bayes_asr.tables.ark import write_matrices
+from bayes_asr.base.errors import InputError, StoppedError
+from bayes_asr.data.features.front_end import statistics
+from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.status import status
 from bayes_asr.train.start import train
 from tests.support.small_corpus import DIMENSIONS, made_up, write_alignments, write_corpus
 from tests.support.training_runs import (

@@ -15,20 +15,20 @@ import numpy as np
 import pytest
 import torch
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import HOST, REPLACED_BY
 from bayes_asr.config import load
-from bayes_asr.corpus.batches import in_order
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import training_and_dev
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FEATURES, FrontEnd, Normalisation
-from bayes_asr.files import HOST, REPLACED_BY
+from bayes_asr.data.corpus.batches import in_order
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import training_and_dev
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
+from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
 from bayes_asr.nn.criteria import CrossEntropy
-from bayes_asr.runs import checkpoint, record, state
-from bayes_asr.tables.mdl import build_monophone_model, write_transition_model
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.components import choose_device, choose_precision
 from bayes_asr.train.loop import run_batches
+from bayes_asr.train.runs import checkpoint, record, state
 from bayes_asr.train.start import train
 from bayes_asr.train.training import Training
 from tests.support.nn_units import acoustic_model

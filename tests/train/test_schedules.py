@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bayes_asr.catalogue import SCHEDULES, find
+from bayes_asr.base.errors import InputError
 from bayes_asr.config import load
-from bayes_asr.errors import InputError
+from bayes_asr.config.catalogue import SCHEDULES, find
 from bayes_asr.train.schedules import cosine, linear, newbob, warm_up
 
 

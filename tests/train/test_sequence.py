@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bayes_asr.config import load
 from bayes_asr.config.training_keys import SequenceConfig
-from bayes_asr.lattices.reference import Comparison
+from bayes_asr.decode.lattices.reference import Comparison
 from bayes_asr.nn.frames import Frames
 from bayes_asr.train.denominators import NAME, Denominator
 from bayes_asr.train.sequence import SequenceCriterion

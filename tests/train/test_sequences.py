@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 import torch
 
+from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.cli import main
 from bayes_asr.config import Config, load
 from bayes_asr.config.epochs import between_epochs
-from bayes_asr.corpus.sets import open_sets
-from bayes_asr.errors import InputError, StoppedError
-from bayes_asr.forward.writer import load_writer
+from bayes_asr.data.corpus.sets import open_sets
+from bayes_asr.data.targets.sequences import ENDS
+from bayes_asr.decode.forward.writer import load_writer
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.kaldi_io.text import read_mapping, read_text, write_text
 from bayes_asr.nn.beam_search import search
 from bayes_asr.nn.frames import Frames
-from bayes_asr.runs.trained_network import read_network
-from bayes_asr.tables.ark import iter_matrices
-from bayes_asr.tables.text import read_mapping, read_text, write_text
-from bayes_asr.targets.sequences import ENDS
 from bayes_asr.train.batch import Loader
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.places import RECIPES
 from tests.support.small_corpus import SETS, TINY, made_up, write_corpus

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import bayes_asr
+from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.cli import main
 from bayes_asr.config import load
-from bayes_asr.corpus.sets import open_sets
-from bayes_asr.errors import InputError, StoppedError
+from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.runs.trained_network import read_network
 from bayes_asr.train.components import architecture, describe_each_layer, plan_network
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.small_corpus import DIMENSIONS, settings
 from tests.support.training_runs import (

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from bayes_asr.base.errors import StoppedError
+from bayes_asr.base.processes import group
+from bayes_asr.base.processes.signals import SIGNALS, note_signals
 from bayes_asr.cli import main
-from bayes_asr.errors import StoppedError
-from bayes_asr.processes import group
-from bayes_asr.processes.signals import SIGNALS, note_signals
-from bayes_asr.runs.status import status
+from bayes_asr.train.runs.status import status
 from bayes_asr.train.start import train
 from bayes_asr.train.step import Step
 from tests.support.places import CONF, ROOT

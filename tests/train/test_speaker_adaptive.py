@@ -9,16 +9,16 @@ import kaldiio
 import pytest
 import torch
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.corpus.sets import open_set
-from bayes_asr.errors import InputError
-from bayes_asr.forward.log_likelihoods import load
+from bayes_asr.data.corpus.sets import open_set
+from bayes_asr.decode.forward.log_likelihoods import load
+from bayes_asr.kaldi_io.text import write_mapping
 from bayes_asr.nn.network import build_network
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.trained_network import read_network
-from bayes_asr.tables.text import write_mapping
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.renewal import find_first_lattices
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.training_runs import (
     OPTIONS,

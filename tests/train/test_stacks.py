@@ -12,8 +12,8 @@ import pytest
 import torch
 import yaml
 
+from bayes_asr.base.errors import StoppedError
 from bayes_asr.config import load
-from bayes_asr.errors import StoppedError
 from bayes_asr.nn.frames import Frames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import architecture

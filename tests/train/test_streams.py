@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from bayes_asr.corpus.index import Index
-from bayes_asr.corpus.labelled import LabelledSet
-from bayes_asr.corpus.sets import open_sets, training_and_dev
-from bayes_asr.errors import InputError
-from bayes_asr.features.front_end import FEATURES, FrontEnd, append_context
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.sets import open_sets, training_and_dev
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd, append_context
+from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.nn.frames import pack
-from bayes_asr.runs import checkpoint
-from bayes_asr.runs.trained_network import TrainedNetwork, read_network
-from bayes_asr.tables.ark import write_matrices
 from bayes_asr.train.batch import Loader
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.start import train
 from tests.support.nn_units import plain_front_end
 from tests.support.small_corpus import DIMENSIONS, SETS, made_up, write_data_dir

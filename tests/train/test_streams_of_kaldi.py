@@ -9,12 +9,12 @@ import pytest
 
 import bayes_asr
 from bayes_asr.config import load
-from bayes_asr.corpus.sets import training_and_dev
-from bayes_asr.features.front_end import statistics
-from bayes_asr.runs import checkpoint
-from bayes_asr.sound.spectrum import Analysis, write_features
-from bayes_asr.tables.ark import iter_int_vectors, iter_matrices
-from bayes_asr.tables.text import read_mapping, write_mapping
+from bayes_asr.data.corpus.sets import training_and_dev
+from bayes_asr.data.features.front_end import statistics
+from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
+from bayes_asr.kaldi_io.text import read_mapping, write_mapping
+from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train
 from tests.support.places import ROOT
 from tests.support.training_runs import history_of

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bayes_asr.errors import InputError
-from bayes_asr.runs import checkpoint
+from bayes_asr.base.errors import InputError
+from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train
 from tests.support.small_corpus import write_corpus
 from tests.support.training_runs import (

@@ -9,14 +9,14 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes.pool import open_pool
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import processes
 from bayes_asr.cli.gmm.run_dir import write_run
 from bayes_asr.config import Config, load
-from bayes_asr.corpus.sets import locate, locate_all, locate_model
-from bayes_asr.errors import InputError
+from bayes_asr.data.corpus.sets import locate, locate_all, locate_model
 from bayes_asr.gmm.decoding import SEARCH, decode_data
-from bayes_asr.processes.pool import open_pool
-from bayes_asr.programs import open_pipe
 
 BEAMS = ("beam", "lattice_beam", "max_active", "min_active")
 

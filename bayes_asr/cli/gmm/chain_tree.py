@@ -3,12 +3,12 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.chain.phone_lm import PhoneLmOptions
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
 from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
 from bayes_asr.gmm.chain_tree import ChainOptions, ChainTree
 from bayes_asr.gmm.passes import MAX_SKIPPED
-from bayes_asr.programs import open_pipe
+from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions
 
 DEFAULTS = ChainOptions()
 OPTIONS = {  # name: what it may be, its default, what it is

@@ -4,14 +4,14 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key, lm_weight, penalty, real
 from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, say, sharing_steps
+from bayes_asr.data.sound.spectrum import MAX_SKIPPED
+from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.decoding import LM_WEIGHTS, SEARCH, decode_data
 from bayes_asr.gmm.features import is_adapted
-from bayes_asr.graph.lang import read_silence_ids
-from bayes_asr.programs import open_pipe
-from bayes_asr.sound.spectrum import MAX_SKIPPED
 
 OPTIONS = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")  # of the search
 ADAPTING = {  # of the Adaptation: what reads each, and what it is

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.gmm.features import write_fmllr
-from bayes_asr.programs import open_pipe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

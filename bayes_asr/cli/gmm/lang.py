@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import real, whole
-from bayes_asr.graph.lang_dir import write_lang
+from bayes_asr.decode.graph.lang_dir import write_lang
 
 STATES = whole(1, 20)
 

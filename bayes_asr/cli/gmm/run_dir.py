@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr import __version__
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
 from bayes_asr.config import load
-from bayes_asr.decode.search_record import SEARCH, Record, read_record
-from bayes_asr.errors import InputError
-from bayes_asr.files import replacing
-from bayes_asr.runs.configuration import CONFIG
-from bayes_asr.runs.record import name_blas
-from bayes_asr.score.sweeps import find_hypotheses
+from bayes_asr.decode.search.search_record import SEARCH, Record, read_record
+from bayes_asr.evaluate.score.sweeps import find_hypotheses
+from bayes_asr.train.runs.configuration import CONFIG
+from bayes_asr.train.runs.record import name_blas
 
 MADE_BY = ("parameters", "gaussians", "frontend")  # what gmm decode notes of the model
 

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bayes_asr.base.lock import alone_in
+from bayes_asr.base.processes.pool import open_pool
+from bayes_asr.base.shards import Way
 from bayes_asr.cli.arguments import processes, share
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.gmm.milestones import DATA, LANG, TREE
-from bayes_asr.lock import alone_in
-from bayes_asr.processes.pool import open_pool
-from bayes_asr.shards import Way
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -10,8 +10,8 @@
 #include <exception>
 #include <vector>
 
-#include "../../csrc/elementary.h"
-#include "../../csrc/interface.h"
+#include "../../base/csrc/elementary.h"
+#include "../../base/csrc/interface.h"
 
 // The same code for several instruction sets, of which that of the processor is taken when the
 // library is loaded.  The tests build it for one of them.

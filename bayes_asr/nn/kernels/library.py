@@ -19,8 +19,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from bayes_asr import interface
-from bayes_asr.errors import InputError
+from bayes_asr.base import interface
+from bayes_asr.base.errors import InputError
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
 CHOICE = "BAYES_ASR_KERNELS"

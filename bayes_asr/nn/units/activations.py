@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.functional import elu, leaky_relu, logsigmoid
 
-from bayes_asr.catalogue import check_trained
+from bayes_asr.config.catalogue import check_trained
 
 LEAK = 0.2  # slope of leaky-relu below 0, as in pytorch-kaldi
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bayes_asr.catalogue import check_unit, find
+from bayes_asr.config.catalogue import check_unit, find
 from bayes_asr.nn.units.cell import Cell
 
 

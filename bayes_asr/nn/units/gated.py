@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.errors import InputError
+from bayes_asr.base.errors import InputError
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.units.cell import Cell, MixingCell, Partials, Product, apply_mask
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "../../../csrc/interface.h"
+#include "../../../base/csrc/interface.h"
 
 constexpr int kMaxGates = 4, kMaxStates = 2;
 

@@ -1,0 +1,1 @@
+"""What all rooms stand on: errors, files, locks, messages, processes, other programs."""

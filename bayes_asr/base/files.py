@@ -1,0 +1,318 @@
+"""Files that appear under their name only when they are complete, and small ones to read.
+
+Those that belong together appear together. What is not complete lies in a folder of its own.
+"""
+
+import errno
+import fcntl
+import gzip
+import os
+import platform
+import re
+import select
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from bayes_asr.base.errors import InputError, reason
+
+LONGEST_TEXT = 1 << 20
+HOST = platform.node() or "localhost"
+WAIT = 30.0  # seconds for a named pipe to be written to
+UNFINISHED, DISCARDED = ".partial", ".discarded"
+REPLACED_BY = ".replaced_by"  # holds complete files until each has its place
+LOCK = ".lock"  # in that folder: held by who moves them
+LEFTOVER = re.compile(rf"\.(.+)\.(\d{{1,9}})\.[0-9a-f]{{16}}{re.escape(UNFINISHED)}")
+LONGEST_WORK = 7 * 86_400.0  # seconds, after which what another machine left is nobody's
+
+_group: tuple[Path, Path] | None = None  # of `together`: the folder, and where its files wait
+
+
+def read_text(path: Path, longest: int = LONGEST_TEXT) -> str:
+    """Read a UTF-8 text that a person wrote: not endless, nor longer than `longest` bytes."""
+    with open_to_read(str(path)) as file:
+        raw = file.read(longest + 1)
+    if len(raw) > longest:
+        raise InputError(f"{path}: has more than {longest} bytes, which nobody wrote")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def open_to_read(name: str) -> BinaryIO:
+    """Open a file, the new one where its group is being replaced.
+
+    InputError for a named pipe that nobody writes to. A pipe without a name, as of a process
+    substitution, has its writer, who may take any time.
+    """
+    check_settled(name)
+    try:
+        return _open(name)
+    except FileNotFoundError:  # the old one went this instant: the new one comes
+        check_settled(name)
+        return _open(name)
+
+
+def is_there(path: Path) -> bool:
+    """Say whether a file exists, once its group is complete."""
+    check_settled(path)
+    return path.exists()
+
+
+def find_files(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder that match, sorted, once each group there is complete."""
+    check_settled(folder / pattern)
+    return sorted(folder.glob(pattern))
+
+
+def _open(name: str) -> BinaryIO:
+    is_named = os.path.exists(os.path.realpath(name))  # /dev/fd/N leads to "pipe:[7]"
+    if not (is_named and stat.S_ISFIFO(os.stat(name).st_mode)):
+        return open(name, "rb")
+    pipe = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+    waiting = select.poll()
+    waiting.register(pipe, select.POLLIN)
+    if not waiting.poll(1000 * WAIT):
+        os.close(pipe)
+        raise InputError(f"{name}: nobody wrote to this pipe within {WAIT:g} s; give a file")
+    os.set_blocking(pipe, True)
+    return open(pipe, "rb")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the name of a new file; on success sync what is written there and rename it to `path`.
+
+    A failure inside the block leaves whatever stood at `path`. The last part of the name is that of
+    `path`, because some writers choose the format by it. Within `together`, the file waits for the
+    others.
+    """
+    path = Path(path)
+    target = _find_place(path)
+    with _private_folder(target.parent) as folder:
+        temporary = folder / path.name
+        try:
+            yield temporary
+            _sync(temporary)
+            temporary.replace(target)
+            if target != path:  # of a group that may have discarded it
+                target.with_name(f"{path.name}{DISCARDED}").unlink(missing_ok=True)
+        except OSError as error:
+            name_file(error, path)
+            raise
+
+
+@contextmanager
+def writing(path: Path, level: int = 9) -> Iterator[BinaryIO]:
+    """Yield a file that replaces `path` on success, gzipped at `level` if that is named .gz."""
+    with replacing(path) as temporary:
+        if path.suffix == ".gz":
+            # No time and no name in its header: the same content gives the same bytes.
+            with temporary.open("wb") as file, gzip.GzipFile("", "wb", level, file, 0) as packed:
+                yield cast(BinaryIO, packed)
+        else:
+            with temporary.open("wb") as plain:
+                yield plain
+
+
+@contextmanager
+def together(folder: Path) -> Iterator[None]:
+    """Let all files at or below `folder` that the block writes or discards change at once.
+
+    They are those of `replacing` and `discard`. Until the block ends, all that stood there stays; a
+    failure inside leaves it so. The block must not read what it writes.
+
+    The new files are complete in a folder that then gets the name REPLACED_BY: from here on they
+    will appear, whatever happens. All old ones go before the first new one comes, so that no
+    program ever finds both. Where a kill or the disk stops that, whoever reads or writes there next
+    finishes it, as after a crash of a database.
+    """
+    global _group
+    if _group:  # those of an outer block appear with it
+        yield
+        return
+    settle(folder)
+    with _private_folder(folder) as staged:
+        _group = (Path(os.path.abspath(folder)), staged)
+        try:
+            yield
+        finally:
+            _group = None
+        _check_targets(staged, folder)
+        for place in filter(Path.is_dir, staged.rglob("*")):
+            _sync(place)
+        if any(staged.iterdir()):
+            (staged / LOCK).touch()
+            _sync(staged)
+            _finish(folder)  # of another process, which was stopped meanwhile
+            staged.rename(folder / REPLACED_BY)
+            _sync(folder)
+            _finish(folder)
+
+
+def discard(path: Path) -> None:
+    """Remove a file if it is there; within `together`, when the new ones appear."""
+    place = _find_place(path)
+    place.unlink(missing_ok=True)
+    if place != path and os.path.lexists(path):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.with_name(f"{path.name}{DISCARDED}").touch()
+
+
+def settle(folder: Path) -> None:
+    """Finish what a stopped `together` began in a folder, and remove what killed ones left."""
+    if folder.is_dir():
+        _finish(folder)
+        _remove_leftovers(folder)
+
+
+def check_settled(path: Path | str) -> None:
+    """Finish what a stopped `together` began beside a file to read; InputError where that fails."""
+    folder = os.path.dirname(path)
+    if os.path.lexists(os.path.join(folder, REPLACED_BY)):
+        try:
+            _finish(Path(folder))
+        except OSError as error:
+            raise InputError(
+                f"{path}: the command that replaced the files of this folder was stopped"
+                f" ({reason(error)}); give that command again"
+            ) from None
+
+
+def find_below(folder: Path, *names: str) -> list[Path]:
+    """The files of these names (with * for any part) at or below a folder, whole and in place."""
+    for stopped in list(folder.rglob(REPLACED_BY)):
+        check_settled(stopped)
+    return sorted(
+        path
+        for name in names
+        for path in folder.rglob(name)
+        if not any(LEFTOVER.fullmatch(part) for part in path.parts)
+    )
+
+
+def _find_place(path: Path) -> Path:
+    """Where to write the file that shall appear at `path`: there, or where its group waits."""
+    if _group:
+        folder, staged = _group
+        whole = Path(os.path.abspath(path))
+        if whole.is_relative_to(folder):
+            return staged / whole.relative_to(folder)
+    return path
+
+
+@contextmanager
+def _private_folder(parent: Path) -> Iterator[Path]:
+    """A new folder that nobody else may enter, under a name that nobody foresees.
+
+    Errors about what lies in it name the same in `parent`.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(parent)
+    folder = parent / f".{HOST}.{os.getpid()}.{os.urandom(8).hex()}{UNFINISHED}"
+    try:
+        folder.mkdir(mode=0o700)  # not through a link, and not where anything is
+        yield folder
+    except OSError as error:
+        for name in ("filename", "filename2"):
+            where = getattr(error, name)
+            if isinstance(where, str) and Path(where).is_relative_to(folder):
+                setattr(error, name, str(parent / Path(where).relative_to(folder)))
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_targets(staged: Path, folder: Path) -> None:
+    """Refuse directories where files shall appear, as long as nothing is changed."""
+    for path in staged.rglob("*"):
+        target = folder / path.relative_to(staged)
+        if not path.is_dir() and target.is_dir() and not target.is_symlink():
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+
+
+def _finish(folder: Path) -> None:
+    """Put the complete files of REPLACED_BY in place, all or those that are left."""
+    ready = folder / REPLACED_BY
+    try:
+        status = ready.lstat()
+    except FileNotFoundError:  # nobody was stopped, or another process has just finished it
+        return
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise InputError(
+            f"{ready}: is not a folder of yours; it holds what a stopped command of somebody else"
+            " puts in place when they give it again"
+        )
+    try:
+        lock = (ready / LOCK).open("rb+")
+    except FileNotFoundError:  # the last file to go
+        with suppress(FileNotFoundError):
+            ready.rmdir()
+        return
+    with lock:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.fstat(lock.fileno()).st_nlink:  # another process has finished it
+            return
+        _put_in_place(ready, folder)
+        (ready / LOCK).unlink()
+        ready.rmdir()
+
+
+def _put_in_place(ready: Path, folder: Path) -> None:
+    """Remove all old files, then move the new ones; what was moved already stays."""
+    found = [path for path in sorted(ready.rglob("*")) if path.name != LOCK]
+    files = [path for path in found if not path.is_dir()]
+    for path in files:
+        target = folder / path.relative_to(ready)
+        target.with_name(target.name.removesuffix(DISCARDED)).unlink(missing_ok=True)
+    for path in files:
+        if path.suffix == DISCARDED:
+            path.unlink()
+        else:
+            target = folder / path.relative_to(ready)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+    for path in reversed([path for path in found if path not in files]):
+        path.rmdir()
+
+
+def _sync(path: Path) -> None:
+    """Return when a file, or the names in a folder, are on the disk."""
+    place = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what processes left unfinished that are no more: of this machine, or of any by age."""
+    for path in folder.iterdir():
+        if (match := LEFTOVER.fullmatch(path.name)) and _is_over(path, *match.groups()):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_over(path: Path, host: str, process: str) -> bool:
+    if host != HOST:
+        with suppress(OSError):
+            return time.time() - path.lstat().st_mtime > LONGEST_WORK
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # it is somebody else's
+        pass
+    return False
+
+
+def name_file(error: OSError, path: Path) -> None:
+    """Say which file the error is about, which a full disk does not."""
+    if error.filename is None:
+        error.filename = str(path)

@@ -1,0 +1,70 @@
+"""Gradients of all processes, added up: through memory that they share, or by messages."""
+
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from bayes_asr.base.processes import group
+
+
+class GradientSum:
+    """Adds up the gradients of all processes, in place, in each of them.
+
+    On one machine, the processes write them to memory that all see, and each adds up one part;
+    messages take longer. They are sent between machines, on GPUs, and without such memory.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Agree with all other processes on how; they are made together, and called together."""
+        self._parameters = list(parameters)
+        self._shared = self._memory() if group.size() > 1 else None
+
+    def __call__(self) -> None:
+        """Add them up; those of parameters that are not trained stay None."""
+        if group.size() == 1:
+            return
+        trained = [p for p in self._parameters if p.requires_grad]
+        for p in trained:
+            if p.grad is None:  # where a process has no utterance
+                p.grad = torch.zeros_like(p)
+        gradients = [p.grad for p in trained if p.grad is not None]
+        if self._shared is None:
+            _by_messages(gradients)
+        else:
+            _through_memory(gradients, self._shared)
+
+    def _memory(self) -> Tensor | None:
+        """[P + 1, X] for the X gradients of each of P processes and their sum, if they share it."""
+        kinds = {(p.device.type, p.dtype) for p in self._parameters}
+        alike = len(kinds) == 1 and not self._parameters[0].is_cuda
+        rows, dtype = group.size() + 1, self._parameters[0].dtype
+        size = rows * sum(p.nbytes for p in self._parameters) if alike else 0
+        memory = group.map_shared_memory(size)
+        return torch.frombuffer(memory, dtype=dtype).view(rows, -1) if memory else None
+
+
+def _by_messages(gradients: list[Tensor]) -> None:
+    with group.together():
+        sums = [dist.all_reduce(each, async_op=True) for each in gradients]
+        for work, each in zip(sums, gradients, strict=True):
+            group.finish(work, each)
+
+
+def _through_memory(gradients: list[Tensor], shared_PX: Tensor) -> None:
+    """Add up parts of equal size, one in each process.
+
+    A process that writes again waits first for all that read what it wrote: its gradients were read
+    before the second wait, and the sums of a step are before the first wait of the next.
+    """
+    own_PX, sum_X = shared_PX[:-1], shared_PX[-1]
+    sizes, rank = [g.numel() for g in gradients], dist.get_rank()
+    count = sum(sizes)
+    torch.cat([g.flatten() for g in gradients], out=own_PX[rank, :count])
+    group.wait()
+    part = slice(count * rank // len(own_PX), count * (rank + 1) // len(own_PX))
+    torch.sum(own_PX[:, part], 0, out=sum_X[part])
+    group.wait()
+    for g, total in zip(gradients, sum_X[:count].split(sizes), strict=True):
+        g.copy_(total.view_as(g))

@@ -1,0 +1,261 @@
+"""Several processes that train one network, as torchrun starts them; with one, nothing happens.
+
+Each of them computes its share of every batch. What they must agree on is added up or comes from
+the first process, which alone writes.
+"""
+
+import heapq
+import logging
+import mmap
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from bayes_asr.base.errors import InputError, StoppedError, complaint
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.processes.offered_memory import offer_memory, open_memory
+from bayes_asr.base.processes.shared_memory import ROOM, Meeting
+from bayes_asr.nn.norm import BatchNorm
+from bayes_asr.nn.units.cell import Logarithmic
+
+Made = TypeVar("Made")
+
+# The first process may read a corpus for hours while others wait. The end of a process ends its
+# connections, which is seen at once; this is for a machine that is gone without a word.
+TIMEOUT = timedelta(days=1)
+FAILURE, ENDED = "bayes_asr/failure", "bayes_asr/ended"  # keys of the store that all share
+LOOK = timedelta(seconds=1)  # between two looks at whether another process has failed
+FAREWELL = 30.0  # seconds that the first process keeps the store for others to read why it failed
+
+_meeting: Meeting | None = None  # where all processes are on one machine
+
+
+class PeerError(InputError):
+    """What another process has said before it ended."""
+
+
+class LostPeerError(InputError):
+    """Another process has ended without a word."""
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Join the processes that torchrun started, if it did.
+
+    They end together: where one fails, it says why, and the others end silently with it.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, timeout=TIMEOUT)
+    if not is_first():
+        LOGGER.setLevel(logging.ERROR)
+    global _meeting
+    store, failed = _find_store(), False
+    try:
+        _meeting = _find_meeting()
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        failed = not isinstance(error, StoppedError | KeyboardInterrupt | LostPeerError)
+        if not _speaks_of(error):
+            raise SystemExit(_find_status(error)) from None
+        raise
+    finally:  # what this process says of its end is said by now
+        if _meeting:
+            _meeting.leave()
+        _meeting = None
+        if failed:
+            _part(store)
+        dist.destroy_process_group()
+
+
+def _part(store: dist.distributed_c10d.Store) -> None:
+    """Say that this process has failed; in the first one, wait for all others to have said so.
+
+    The store goes with the first process, and with it the reason why all end, unless torchrun keeps
+    it. Who ends without a word is not waited for longer than `FAREWELL`.
+    """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return
+    until = time.monotonic() + FAREWELL
+    with suppress(RuntimeError):
+        if not is_first():
+            store.add(ENDED, 1)
+        while is_first() and store.add(ENDED, 0) < size() - 1 and time.monotonic() < until:
+            time.sleep(0.02)
+
+
+def _find_meeting() -> Meeting | None:
+    """Where processes wait for one another in memory, if they all can, which is sooner."""
+    memory = map_shared_memory(Meeting.size(size()))
+    numbers = [int(number) for number in _gather_numbers(os.getpid())]
+    alike = len(set(_gather_numbers(_find_number_space()))) == 1
+    meeting = Meeting.arrange(memory, dist.get_rank(), numbers) if memory and alike else None
+    (without,) = total(meeting is None)
+    if without and meeting:
+        meeting.leave()
+    return None if without else meeting
+
+
+def _find_number_space() -> int:
+    """In which space the numbers of processes are; 0 where there is but one."""
+    space = Path("/proc/self/ns/pid")
+    return space.stat().st_ino if space.exists() else 0
+
+
+def map_shared_memory(size: int) -> mmap.mmap | None:
+    """Memory of `size` bytes that all processes see; None in all where one does not, or wants 0."""
+    with ExitStack() as until_seen:
+        offer = from_first(lambda: until_seen.enter_context(offer_memory(size)))
+        memory = open_memory(*offer, size) if offer and size else None
+        (without,) = total(memory is None)
+    return None if without else memory
+
+
+def _speaks_of(error: BaseException) -> bool:
+    """Whether this is the process that says why all end: the first, or the first to fail."""
+    if isinstance(error, StoppedError | KeyboardInterrupt):
+        return is_first()
+    if isinstance(error, PeerError):
+        return False
+    mine = f"process {dist.get_rank()}: {complaint(error)}"
+    with suppress(RuntimeError):  # the store may be gone too
+        return _find_store().compare_set(FAILURE, "", mine) == mine.encode()
+    return True
+
+
+def _find_status(error: BaseException) -> int:
+    if isinstance(error, StoppedError):
+        return 128 + error.number
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _find_store() -> dist.distributed_c10d.Store:
+    return dist.distributed_c10d._get_default_store()
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Say what ended a process for which the others would wait in vain."""
+    try:
+        yield
+    except RuntimeError as error:
+        with suppress(RuntimeError):
+            if _find_store().check([FAILURE]):
+                raise PeerError(_find_store().get(FAILURE).decode()) from None
+        raise LostPeerError(
+            "another process of this training was killed, or its machine is gone; the same command"
+            f" goes on from the last checkpoint ({error})"
+        ) from None
+
+
+def size() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes."""
+    return not dist.is_initialized() or dist.get_rank() == 0
+
+
+def add_up(tensor: Tensor) -> None:
+    """Add up a tensor over all processes, in place."""
+    if not dist.is_initialized():
+        return
+    with together():
+        if _meeting and tensor.nbytes <= ROOM and not tensor.is_cuda:
+            tensor.copy_(_meeting.gather(tensor).sum(0))
+        else:
+            finish(dist.all_reduce(tensor, async_op=True), tensor)
+
+
+def finish(work: dist.Work, tensor: Tensor) -> None:
+    """Return once messages of a tensor have come; RuntimeError where a process has failed or is
+    gone. One that has failed stays until the others know, and its connections with it.
+    """
+    while not (work.is_completed() or tensor.is_cuda):  # NCCL ends what does not come in time
+        try:
+            work.wait(LOOK)
+        except RuntimeError:  # it is over, or just not yet complete
+            if work.is_completed() or _find_store().check([FAILURE]):
+                raise
+    work.wait()
+
+
+def total(*numbers: float) -> list[float]:
+    """The sums of each number over all processes."""
+    sums = torch.tensor(numbers, dtype=torch.float64)
+    add_up(sums)
+    return sums.tolist()
+
+
+def wait() -> None:
+    """Return once all processes are here."""
+    total(0)
+
+
+def largest(number: int) -> int:
+    """The largest of the numbers of all processes."""
+    return int(max(_gather_numbers(number)))
+
+
+def _gather_numbers(number: float) -> list[float]:
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    return total(*(number if rank == each else 0 for each in range(size())))
+
+
+def from_first(make: Callable[[], Made]) -> Made:
+    """What the first process makes, in all of them."""
+    made = [make() if is_first() else None]
+    if dist.is_initialized():
+        wait()
+        with together():
+            dist.broadcast_object_list(made, device=torch.device("cpu"))
+    return made[0]  # type: ignore[return-value]
+
+
+def after_first(make: Callable[[], Made]) -> Made:
+    """What each process makes, after the first one has: that leaves files which all can use."""
+    made = make() if is_first() else None
+    from_first(lambda: None)
+    return make() if made is None else made
+
+
+def take_share(utterances: Sequence[str], lengths: Mapping[str, int]) -> list[str]:
+    """The utterances of a batch that this process computes, none of which another one has."""
+    if not dist.is_initialized():
+        return list(utterances)
+    return deal(utterances, lengths, size())[dist.get_rank()]
+
+
+def deal(batch: Sequence[str], lengths: Mapping[str, int], processes: int) -> list[list[str]]:
+    """Deal the utterances of a batch to processes, so that all have about as many frames.
+
+    The longest come first, each to the process that has the fewest frames; some may get none.
+    """
+    hands: list[list[str]] = [[] for _ in range(processes)]
+    loads = [(0, number) for number in range(processes)]
+    for utt in sorted(batch, key=lambda utt: (-lengths[utt], utt)):
+        frames, number = loads[0]
+        hands[number].append(utt)
+        heapq.heapreplace(loads, (frames + lengths[utt], number))
+    return hands
+
+
+def pool_statistics(model: nn.Module) -> None:
+    """Let batch normalisation, and means of units, see the frames of all processes."""
+    for module in model.modules():
+        if isinstance(module, BatchNorm | Logarithmic) and dist.is_initialized():
+            module.add_up = add_up

@@ -1,0 +1,54 @@
+"""Processes of this machine that train together, started as torchrun does."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from signal import SIG_IGN, getsignal
+
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from bayes_asr.base.processes.signals import SIGNALS
+
+HERE = "127.0.0.1"
+SHUTDOWN = "300"  # seconds for the batch that is being computed, and for saving
+
+
+def launch(processes: int, arguments: Sequence[str]) -> int:
+    """Run `bayes-asr ARGUMENTS` in several processes; returns the exit status that one would have.
+
+    torchrun itself exits with 1 and a traceback, whatever it was that ended its processes.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _count_processors() // processes)))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SHUTDOWN)
+    logging.disable()  # the processes say themselves what happens to them
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=processes,
+        run_id=str(os.getpid()),
+        rdzv_backend="c10d",
+        rdzv_endpoint=f"{HERE}:0",
+        local_addr=HERE,
+        max_restarts=0,
+    )
+    # What is ignored, as in background jobs of a script or by nohup, stays ignored.
+    config.signals_to_handle = ",".join(n.name for n in SIGNALS if getsignal(n) is not SIG_IGN)
+    try:
+        # -P: a file of the working directory is no module of ours.
+        elastic_launch(config, sys.executable)("-P", "-m", "bayes_asr", *arguments)
+    except ChildFailedError as error:
+        status = error.get_first_failure()[1].exitcode
+        return status if status > 0 else 128 - status
+    except SignalException as error:
+        return 128 + error.sigval
+    return 0
+
+
+def _count_processors() -> int:
+    """How many processors this process may use, where the system (not macOS) tells that."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,59 @@
+"""Signals that ask for an end: noted, so that everything can be saved first."""
+
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from bayes_asr.base.processes import group
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass
+class Notice:
+    """Which signal came in `note_signals`; 0: none yet."""
+
+    number: int = 0
+
+
+@contextmanager
+def note_signals() -> Iterator[Notice]:
+    """Note the first of SIGNALS instead of ending; after it, SIGINT has its usual effect.
+
+    The others may well come twice, to the process and to its group, and change nothing then. So may
+    SIGINT where there are several processes, from the terminal and from what started them.
+
+    One that is ignored, as in background jobs of a script or by nohup, stays ignored. Outside the
+    main thread, where Python lets nobody handle signals, none is ever noted.
+    """
+    notice = Notice()
+    if threading.current_thread() is not threading.main_thread():
+        yield notice
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {n: handler for n, handler in before.items() if handler is not signal.SIG_IGN}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        notice.number = notice.number or number
+        if group.size() == 1:
+            _handle({n: handler for n, handler in before.items() if n == signal.SIGINT})
+
+    try:
+        _handle(dict.fromkeys(before, note))
+        yield notice
+    except BaseException:
+        # Of several processes, the others are ended by a signal when one has ended: it must not
+        # come before they have said why.
+        if group.size() == 1:
+            _handle(before)
+        raise
+    _handle(before)
+
+
+def _handle(handlers: Mapping[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

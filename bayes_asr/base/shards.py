@@ -1,0 +1,190 @@
+"""One function over many items by the jobs of a cluster: each keeps a share, one process gathers.
+
+A shard is a zip archive with an entry for each of its items. It appears when it is complete, and
+says which inputs and options it was made of.
+"""
+
+import io
+import json
+import pickle
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, NoReturn, Protocol, TypeVar
+from zipfile import BadZipFile, ZipFile
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.programs import JOB, read_last_line, run_array
+
+Input = TypeVar("Input")
+Output = TypeVar("Output")
+DAMAGE = (  # what reading a zip archive, JSON or a pickle that is damaged, or none, may raise
+    *(BadZipFile, zlib.error, pickle.UnpicklingError, EOFError, RuntimeError, OverflowError),
+    *(ValueError, LookupError, TypeError, AttributeError),
+)
+MOST_NAMED = 5  # lost shards in a message
+RESULTS = {  # what functions return, besides plain values; nothing else is made of a file
+    "bayes_asr.decode.align.best_path": {"Alignment"},
+    "bayes_asr.decode.search.job": {"Decoded"},
+    "bayes_asr.base.errors": {"InputError"},
+    "bayes_asr.gmm.lda": {"LdaStatistics"},
+    "bayes_asr.gmm.mllt": {"MlltStatistics"},
+    "bayes_asr.gmm.gaussian_sums": {"Statistics"},
+    "bayes_asr.gmm.tree_statistics": {"Context", "TreeStatistics"},
+    "bayes_asr.evaluate.score.counts": {"ErrorCounts"},
+    "bayes_asr.evaluate.score.scores": {"UtteranceScore"},
+    "bayes_asr.kaldi_io.fst": {"Fst"},
+    "builtins": {"frozenset"},
+    "numpy": {"dtype", "ndarray"},
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy._core.numeric": {"_frombuffer"},
+    "numpy.core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.core.numeric": {"_frombuffer"},
+}
+
+
+class Way(Protocol):
+    """How a function is applied to many named items, each in its turn."""
+
+    def __call__(
+        self, function: Callable[[str, Input], Output], items: Iterable[tuple[str, Input]]
+    ) -> Iterator[Output]:
+        """Yield function(name, item) in order; what it returns must pickle."""
+
+
+class ShardWrittenError(Exception):
+    """A shard is complete: nothing is left to do for this process."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The share of one job: of every `of` items the `number`-th, from 1.
+
+    folder: where the shards are kept; inputs: a hash of all that the results depend on.
+    """
+
+    folder: Path
+    number: int
+    of: int
+    inputs: str
+
+    @property
+    def path(self) -> Path:
+        """Where the results are kept."""
+        return self.folder / f"{self.number}of{self.of}.zip"
+
+    def __call__(
+        self, function: Callable[[str, Input], Output], items: Iterable[tuple[str, Input]]
+    ) -> NoReturn:
+        """Keep the results of this share, unless they are; always raises ShardWrittenError."""
+        if self.read_total() is not None:
+            raise ShardWrittenError
+        total = 0
+        with replacing(self.path) as temporary, ZipFile(temporary, "w") as file:
+            for total, (name, item) in enumerate(items, 1):
+                if (total - self.number) % self.of == 0:
+                    file.writestr(str(total), pickle.dumps(function(name, item)))
+            file.comment = json.dumps({"inputs": self.inputs, "total": total}).encode()
+        LOGGER.info("wrote %s", self.path)
+        raise ShardWrittenError
+
+    def read_total(self) -> int | None:
+        """How many items all shards have; None if this one is not there, or of other inputs."""
+        try:
+            with ZipFile(self.path) as file:
+                made = json.loads(file.comment)
+        except (FileNotFoundError, *DAMAGE):
+            return None
+        ours = isinstance(made, dict) and made.get("inputs") == self.inputs
+        return made["total"] if ours and isinstance(made.get("total"), int) else None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Shards computed by Kaldi's run.pl, queue.pl, slurm.pl or the like, gathered here.
+
+    log: of a shard, with JOB in its name; find_inputs: hashes what the results depend on;
+    command: computes a shard, with JOB where its number stands; cmd: the script and its options.
+    """
+
+    folder: Path
+    log: Path
+    of: int
+    find_inputs: Callable[[], str]
+    command: Sequence[str]
+    cmd: str
+
+    def __call__(
+        self, function: Callable[[str, Input], Output], items: Iterable[tuple[str, Input]]
+    ) -> Iterator[Output]:
+        """Yield what the shards hold, in order; those that are not there are computed first.
+
+        InputError names the shards that the jobs did not leave.
+        """
+        missing = self._find_missing(self._list_shards())
+        if missing:
+            for number in missing:
+                self._log_of(number).unlink(missing_ok=True)
+            # A complete shard between two that are missing ends at once.
+            run_array(self.command, missing[0], missing[-1], self.log, self.cmd)
+        shards = self._list_shards()  # of the inputs as they are now
+        lost = self._find_missing(shards)
+        if lost:
+            raise self._name_lost(lost)
+        return self._gather(shards)
+
+    def _list_shards(self) -> list[Shard]:
+        inputs = self.find_inputs()
+        return [Shard(self.folder, number, self.of, inputs) for number in range(1, self.of + 1)]
+
+    def _find_missing(self, shards: Sequence[Shard]) -> list[int]:
+        """The numbers of the shards that are not there; what is of other inputs is removed."""
+        missing = [shard.number for shard in shards if shard.read_total() is None]
+        complete = {shard.path for shard in shards if shard.number not in missing}
+        for path in set(self.folder.glob("*of*.zip")) - complete:
+            path.unlink()
+        return missing
+
+    def _log_of(self, number: int) -> Path:
+        return Path(str(self.log).replace(JOB, str(number)))
+
+    def _name_lost(self, lost: Sequence[int]) -> InputError:
+        logs = [self._log_of(number) for number in lost[:MOST_NAMED]]
+        said = "; ".join(f"{log}: {read_last_line(log)}" for log in logs)
+        more = ", ..." if len(lost) > MOST_NAMED else ""
+        return InputError(
+            f"shard {', '.join(map(str, lost[:MOST_NAMED]))}{more} of {self.of} is lost, the same"
+            f" command repeats it alone: {said}"
+        )
+
+    def _gather(self, shards: Sequence[Shard]) -> Iterator[Any]:
+        totals = {shard.read_total() for shard in shards}
+        with ExitStack() as stack:
+            files = [stack.enter_context(ZipFile(shard.path)) for shard in shards]
+            for number in count(1):
+                shard = shards[(number - 1) % self.of]
+                if totals == {number - 1}:
+                    return
+                try:
+                    found = _Reader(io.BytesIO(files[shard.number - 1].read(str(number)))).load()
+                except DAMAGE as error:
+                    shard.path.unlink()
+                    raise InputError(
+                        f"{shard.path}: shard {shard.number} of {self.of} is damaged and removed"
+                        f" ({error}); the same command repeats it alone"
+                    ) from None
+                yield found
+
+
+class _Reader(pickle.Unpickler):
+    """Reads results, and runs nothing that a file may ask for."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name not in RESULTS.get(module, ()):
+            raise pickle.UnpicklingError(f"holds {module}.{name}")
+        return super().find_class(module, name)

@@ -1,0 +1,258 @@
+"""What a configuration may name, and where each of these is written.
+
+A newcomer is a class or function in its own room and a line here. Nothing is imported until it is
+built, so that a configuration is checked without torch.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from bayes_asr.base.errors import InputError
+
+PARAMETERS = {"p-sigmoid": ("eta", "gamma", "theta"), "p-relu": ("alpha", "beta")}
+"""Activations with parameters that may be trained, and these."""
+
+FIXED = ("tanh", "sigmoid", "relu", "softplus", "leaky-relu", "elu", "linear")
+"""Activations without parameters, which every layer can have."""
+
+ACTIVATIONS = (*FIXED, *PARAMETERS)
+"""What `activation` of a unit may be."""
+
+
+LEAST_ALIKE = 0.5  # difflib's ratio; leaky_relu and relu have 0.57
+
+DROPPED = ("zero", "half", "mean")
+"""What a dropped candidate of a unit that computes logarithms may be, that of the papers first."""
+
+UNIT_OPTIONS = (
+    "form",
+    "activation",
+    "activation_trains",
+    "peepholes",
+    "cells_per_block",
+    "smooth",
+    "dropped_candidate",
+)
+"""Options that some units have and others have not."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit and the options that it has.
+
+    cell: its class; forms: classes by the name of the form, that of the paper first; activations,
+    peepholes, smooth, dropped: the values of these options, the default first; none where it has no
+    such option. blocks: its class where several memory cells share gates; empty: they cannot.
+    probabilistic: whether it computes probabilities, which it can hand on.
+    """
+
+    cell: str
+    forms: Mapping[str, str] = field(default_factory=dict)
+    activations: tuple[str, ...] = ()
+    peepholes: tuple[bool, ...] = ()
+    smooth: tuple[bool, ...] = ()
+    dropped: tuple[str, ...] = ()
+    blocks: str = ""
+    probabilistic: bool = False
+
+    @property
+    def options(self) -> dict[str, tuple[Any, ...]]:
+        """The values of each option but `activation_trains`, the default first."""
+        options = {
+            "form": tuple(self.forms),
+            "activation": self.activations,
+            "peepholes": self.peepholes,
+            "smooth": self.smooth,
+            "dropped_candidate": self.dropped,
+        }
+        return {name: values for name, values in options.items() if values}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule of the learning rate.
+
+    function: where it is; open_ended: whether it does not depend on how many epochs there will be,
+    so that epochs may be added to a run.
+    """
+
+    function: str
+    open_ended: bool = False
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What is minimised.
+
+    function: where it is; lattices: whether it is of whole utterances, and wants the lattices of
+    all that might have been said instead; chain: whether it is of whole utterances, and wants a
+    graph of that instead.
+    """
+
+    function: str
+    lattices: bool = False
+    chain: bool = False
+
+    @property
+    def of_utterances(self) -> bool:
+        """Whether it is of whole utterances."""
+        return self.lattices or self.chain
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """An optimizer.
+
+    function: where it is; options: the keys of `train` that it has, beside those of all.
+    """
+
+    function: str
+    options: tuple[str, ...]
+
+
+def _list_activations(first: str) -> tuple[str, ...]:
+    """All activations, one of them first."""
+    return tuple(dict.fromkeys((first, *ACTIVATIONS)))
+
+
+UNITS = {
+    "rnn": Unit("nn.units.bayesian:RNN", activations=_list_activations("tanh")),
+    "bru": Unit(
+        "nn.units.bayesian:BRU",
+        forms={
+            "prob": "nn.units.bayesian:BRU",
+            "log": "nn.units.bayesian:LogBRU",
+            "complement": "nn.units.bayesian:ComplementBRU",
+        },
+        dropped=DROPPED,
+        probabilistic=True,
+    ),
+    "li-bru": Unit(
+        "nn.units.bayesian:LiBRU",
+        forms={
+            "prob": "nn.units.bayesian:LiBRU",
+            "log": "nn.units.bayesian:LogLiBRU",
+            "geometric": "nn.units.bayesian:GeometricLiBRU",
+            "own-gate": "nn.units.bayesian:OwnGateLiBRU",
+        },
+        dropped=DROPPED,
+        probabilistic=True,
+    ),
+    "li-gru": Unit("nn.units.bayesian:LiGRU", activations=_list_activations("relu")),
+    "gru": Unit("nn.units.gated:GRU", activations=_list_activations("tanh")),
+    "torch-gru": Unit("nn.units.gated:TorchGRU"),
+    "lstm": Unit("nn.units.gated:LSTM", peepholes=(False, True), blocks="nn.units.gated:BlockLSTM"),
+    "torch-lstm": Unit("nn.units.gated:TorchLSTM"),
+    "mgu": Unit("nn.units.gated:MGU", activations=_list_activations("tanh")),
+    "minimal-gru": Unit("nn.units.gated:MinimalGRU", activations=_list_activations("tanh")),
+    "ubru": Unit("nn.units.unitwise:UBRU", smooth=(False, True), probabilistic=True),
+    "mlp": Unit("nn.units.bayesian:MLP", activations=(*_list_activations("tanh"), "log-softmax")),
+}
+
+LAYERS = {
+    "recurrent": "nn.recurrent:RecurrentLayer",
+    "mlp": "nn.recurrent:FeedForwardLayer",
+    "conv1d": "nn.convolution:Convolution1d",
+    "conv2d": "nn.convolution:Convolution2d",
+    "sinc": "nn.sinc:SincLayer",
+    "projection": "nn.pointwise:Projection",
+    "norm": "nn.pointwise:Normalisation",
+    "dropout": "nn.pointwise:Dropout",
+    "pool": "nn.pooling:Pool",
+}
+CRITERIA = {
+    "cross-entropy": Criterion("nn.criteria:CrossEntropy"),
+    **{
+        name: Criterion("train.sequence:SequenceCriterion", lattices=True)
+        for name in ("mmi", "bmmi", "mpe", "smbr")
+    },
+    "lfmmi": Criterion("train.lattice_free:LatticeFree", chain=True),
+}
+OPTIMIZERS = {
+    "adam": Optimizer("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),
+    "adam-l2": Optimizer("train.optimizers:adam_l2", ("betas", "epsilon", "amsgrad")),
+    "rmsprop": Optimizer("train.optimizers:rmsprop", ("alpha", "epsilon", "momentum", "centered")),
+    "sgd": Optimizer("train.optimizers:sgd", ("momentum", "dampening", "nesterov")),
+}
+SCHEDULES = {
+    "newbob": Schedule("train.schedules:newbob", open_ended=True),
+    "cosine": Schedule("train.schedules:cosine"),
+    "linear": Schedule("train.schedules:linear"),
+    "list": Schedule("train.schedules:by_list", open_ended=True),
+}
+
+
+def find(where: str) -> Any:
+    """Import what stands at `module:name` below this package."""
+    module, _, name = where.partition(":")
+    return getattr(import_module(f"bayes_asr.{module}"), name)
+
+
+def check_unit(name: str, options: Mapping[str, Any]) -> Unit:
+    """Return the unit of this name; InputError unless it is there and has options of these values.
+
+    options: those of UNIT_OPTIONS that are given. The message begins with the one that is wrong.
+    """
+    if name not in UNITS:
+        raise InputError(f"unit is {name}; known units: {', '.join(UNITS)}{nearest(name, UNITS)}")
+    unit = UNITS[name]
+    for option, value in options.items():
+        if option == "activation_trains" and unit.activations:
+            check_trained(options.get("activation", unit.activations[0]), value)
+        elif option == "form":
+            _check_form(name, unit, value)
+        elif option == "cells_per_block":
+            _check_blocks(name, unit, value)
+        else:
+            _check_value(name, unit, option, value)
+    return unit
+
+
+def _check_form(name: str, unit: Unit, form: str) -> None:
+    if form not in unit.forms:
+        known = f"its forms are {', '.join(unit.forms)}" if unit.forms else "it has one form only"
+        raise InputError(f"form of {name} is {form}; {known}")
+
+
+def _check_blocks(name: str, unit: Unit, cells: int) -> None:
+    if cells > 1 and not unit.blocks:
+        having = ", ".join(known for known, one in UNITS.items() if one.blocks)
+        raise InputError(
+            f"cells_per_block is {cells}, but {name} has no memory cells that could share gates; it"
+            f" is of {having}"
+        )
+
+
+def _check_value(name: str, unit: Unit, option: str, value: Any) -> None:
+    if option not in unit.options:
+        known = ", ".join(unit.options) or "none"
+        raise InputError(f"{option} is {value}, but {name} has no {option}; its options: {known}")
+    values = unit.options[option]
+    if value not in values:
+        known = ", ".join(map(str, values))
+        raise InputError(f"{option} is {value}; known: {known}{nearest(value, values)}")
+
+
+def check_trained(activation: str, trains: Iterable[str]) -> None:
+    """InputError for parameters to train that an activation does not have."""
+    known = PARAMETERS.get(activation, ())
+    unknown = sorted(set(trains) - set(known))
+    if unknown and not known:
+        raise InputError(
+            f"activation_trains has {', '.join(unknown)}, but activation {activation} has no"
+            " parameters that could be trained"
+        )
+    if unknown:
+        raise InputError(
+            f"activation_trains has {', '.join(unknown)}; known here: {', '.join(known)}"
+        )
+
+
+def nearest(word: Any, known: Iterable[str]) -> str:
+    """A question about a word that may be misspelt; empty where none of the known is near."""
+    names = [str(each) for each in known]
+    near = difflib.get_close_matches(str(word).lower(), names, 1, LEAST_ALIKE)
+    return f"; did you mean {near[0]}?" if near else ""

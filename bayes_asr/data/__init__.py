@@ -1,0 +1,1 @@
+"""Sound, features, targets, and sets of utterances that have them."""

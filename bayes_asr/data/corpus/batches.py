@@ -1,0 +1,110 @@
+"""Which utterances are trained together, and their frames, read ahead."""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar, overload
+
+import numpy as np
+
+from bayes_asr.kaldi_io.sorted import SortedTable
+
+Loaded = TypeVar("Loaded")
+
+
+class Batches(Sequence[list[str]]):
+    """Batches of utterances, whose names are made out when a batch is asked for.
+
+    names: str or UTF-8 [N]; order: places of names [N], one batch after the other; begins: where
+    each batch begins and, at last, where all end; chosen: which batches, in their order.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str] | np.ndarray,
+        order: np.ndarray,
+        begins: Sequence[int],
+        chosen: np.ndarray,
+    ) -> None:
+        self._names, self._order, self._begins, self._chosen = names, order, begins, chosen
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    @overload
+    def __getitem__(self, which: int) -> list[str]: ...
+    @overload
+    def __getitem__(self, which: slice) -> "Batches": ...
+    def __getitem__(self, which: int | slice) -> "list[str] | Batches":
+        if isinstance(which, slice):
+            return Batches(self._names, self._order, self._begins, self._chosen[which])
+        batch = self._chosen[which]
+        names = (self._names[p] for p in self._order[self._begins[batch] : self._begins[batch + 1]])
+        return [name.decode() if isinstance(name, bytes) else name for name in names]
+
+
+def batches_of(
+    lengths: Mapping[str, int], *, sequences: int, frames: int, seed: int, epoch: int
+) -> Sequence[list[str]]:
+    """Group utterances of similar length into batches, by (seed, epoch) and nothing else.
+
+    sequences, frames: most utterances and most frames of a batch; an utterance longer than `frames`
+    is a batch of its own. No utterance is left out, and a batch may be small.
+    """
+    rng = np.random.default_rng((seed, epoch))
+    names, frames_of = _columns(lengths)
+    # A tenth of noise on the length keeps batches from being the same in every epoch.
+    order = np.argsort(frames_of * rng.uniform(0.9, 1.1, len(names)), kind="stable")
+    begins = _begins(frames_of[order], sequences, frames)
+    chosen = np.arange(len(begins) - 1)
+    rng.shuffle(chosen)
+    return Batches(names, order, begins, chosen)
+
+
+def in_order(lengths: Mapping[str, int], *, sequences: int, frames: int) -> Sequence[list[str]]:
+    """Group utterances by length for evaluation, longest first: a batch too large fails at once."""
+    names, frames_of = _columns(lengths)
+    order = np.argsort(-frames_of, kind="stable")
+    begins = _begins(frames_of[order], sequences, frames)
+    return Batches(names, order, begins, np.arange(len(begins) - 1))
+
+
+def _columns(lengths: Mapping[str, int]) -> tuple[Sequence[str] | np.ndarray, np.ndarray]:
+    """The names in order, and the length of each, int64 [N]."""
+    if isinstance(lengths, SortedTable):
+        return lengths.names, lengths.column
+    names = sorted(lengths)
+    return names, np.array([lengths[name] for name in names], np.int64)
+
+
+def _begins(lengths: np.ndarray, sequences: int, frames: int) -> list[int]:
+    """Where batches of utterances of these lengths begin, and where the last one ends."""
+    total = [0, *np.cumsum(lengths).tolist()]  # frames of the first 0, 1, 2, ... utterances
+    begins = [0]
+    while (begin := begins[-1]) < len(lengths):
+        last = min(begin + sequences, len(lengths))
+        begins.append(bisect_right(total, total[begin] + frames, begin + 2, last + 1) - 1)
+    return begins
+
+
+def key_of(seed: int, epoch: int, utt: str) -> int:
+    """A signed 64-bit integer for an utterance in an epoch: what makes its dropout and noise."""
+    digest = hashlib.blake2b(f"{seed} {epoch} {utt}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def read_ahead(
+    batches: Sequence[list[str]], load: Callable[[list[str]], Loaded], ahead: int = 2
+) -> Iterator[Loaded]:
+    """Yield `load(batch)` of each batch in order, reading up to `ahead` of them in another thread.
+
+    An error in `load` is raised here, at the batch that caused it.
+    """
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        pending = [pool.submit(load, batch) for batch in batches[:ahead]]
+        for batch in batches[ahead:]:
+            pending.append(pool.submit(load, batch))
+            yield pending.pop(0).result()
+        for future in pending:
+            yield future.result()

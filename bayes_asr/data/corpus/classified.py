@@ -1,0 +1,69 @@
+"""What data directories say of utterances, not of frames, and their lengths by their features."""
+
+from collections.abc import Container, Sequence
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
+from bayes_asr.data.targets.classes import Classes, JoinedClasses
+from bayes_asr.data.targets.sequences import Sequences, join_sequences
+from bayes_asr.kaldi_io.ark import read_matrix, read_shape
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.scp import is_pipe
+from bayes_asr.kaldi_io.text import DataDir, read_mapping, read_text
+
+
+def open_classes(
+    file: str, directories: Sequence[DataDir], names: Sequence[str], open_pipe: OpenPipe | None
+) -> Classes:
+    """The classes in `file` of each data directory; names: those that are known, if any are.
+
+    Lengths are by the headers of the features: frames of piped ones are read.
+    """
+
+    def open_one(data: DataDir) -> Classes:
+        given = read_mapping(_find(data, file, "classes", "class", "utterance class"))
+        return Classes(data.path, given, _count_frames(data, given, open_pipe), names)
+
+    parts = [open_one(directory) for directory in directories]
+    return parts[0] if len(parts) == 1 else JoinedClasses(parts, names)
+
+
+def open_sequences(
+    file: str, directories: Sequence[DataDir], names: Sequence[str], open_pipe: OpenPipe | None
+) -> Sequences:
+    """The labels in `file` of each data directory; names: the vocabulary, if there is one.
+
+    Lengths as of `open_classes`.
+    """
+
+    def open_one(data: DataDir) -> Sequences:
+        given = read_text(_find(data, file, "sequences", "labels", "utterance label label ..."))
+        return Sequences(data.path, given, _count_frames(data, given, open_pipe), names)
+
+    return join_sequences([open_one(directory) for directory in directories], names)
+
+
+def _find(data: DataDir, file: str, key: str, what: str, line: str) -> Path:
+    """Where a data directory has `data.KEY`; InputError where it has not."""
+    path = data.path / file
+    if not is_there(path):
+        raise InputError(
+            f"{path} is missing; write the {what} of each utterance into it, `{line}` a line, or"
+            f" name another file as data.{key}"
+        )
+    return path
+
+
+def _count_frames(
+    data: DataDir, wanted: Container[str], open_pipe: OpenPipe | None
+) -> dict[str, int]:
+    """The frames of each utterance that is wanted and has features."""
+
+    def count(utt: str, where: str) -> int:
+        if is_pipe(where):
+            return len(read_matrix(where, utt, open_pipe=open_pipe))
+        return read_shape(where, utt)[0]
+
+    feats = (data.feats or {}).items()
+    return {utt: count(utt, where) for utt, where in feats if utt in wanted}

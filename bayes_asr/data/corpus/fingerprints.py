@@ -1,0 +1,59 @@
+"""What a run was started on, so that it never goes on with other data unawares."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.corpus.index import content_hash, sample_file
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.features.stored import Features
+
+TABLES = ("feats.scp", "utt2spk", "cmvn.scp", "frontend.json")
+
+
+def hash_stream(data: LabelledSet, stream: str) -> dict[str, str]:
+    """A hash of everything that a stream of a set and its alignments are made of, by file or
+    directory.
+
+    Tables are hashed whole, alignments and their model as what they say, whatever compressed them.
+    So are the archives of speaker statistics, where these are used. Of an archive of features,
+    which may be as large as a disk, its size and 64 KiB at its beginning, middle and end. What a
+    pipe prints is not looked at; the scp has its command.
+    """
+    features = data.streams[stream]
+    if not all(archive.exists() for archive in features.archives):
+        data.check()  # says of which utterance
+    found = {str(path): content_hash(content) for path, content in _contents(features)}
+    return {**found, **{str(part.directory): part.digest for part in data.alignments.parts}}
+
+
+def hash_labels(data: LabelledSet) -> dict[str, str]:
+    """A hash of what each directory of the further label sets says."""
+    parts = (part for labels in data.labels.values() for part in labels.parts)
+    return {str(part.directory): part.digest for part in parts}
+
+
+def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Refuse inputs that differ from those of a run that is there."""
+    for path in sorted(saved.keys() | now.keys()):
+        # A new archive is named by a table that has changed too, or is of speaker statistics, which
+        # runs of before did not note.
+        noted = path in saved or Path(path).name in TABLES
+        if noted and saved.get(path) != now.get(path):
+            what = "was not read before" if path not in saved else "has changed"
+            what = what if path in now else "is not read any more"
+            raise InputError(
+                f"{path}: {what} since this run was started; restore it, train into another"
+                " folder, or start over with --new"
+            )
+
+
+def _contents(features: Features) -> Iterator[tuple[Path, Iterator[bytes]]]:
+    """What is hashed of each file."""
+    for table in (folder / name for folder in features.directories for name in TABLES):
+        if table.exists():
+            yield table, iter([table.read_bytes()])
+    for archive in features.statistics_archives:
+        yield archive, iter([archive.read_bytes()])
+    for archive in features.archives:
+        yield archive, sample_file(archive)

@@ -1,0 +1,63 @@
+"""Several label sets of the same utterances: what kinds there are, and whether they go together."""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.targets.alignments import Alignments, JoinedAlignments, check_transitions
+from bayes_asr.data.targets.labels import IntegerLabels, JoinedIntegers, Labels
+from bayes_asr.data.targets.target import Target
+
+
+def name_targets(labels: Mapping[str, Labels]) -> dict[str, Target]:
+    """What a network may learn of label sets: `tri2.pdfs` of alignments, `tri2` of numbers."""
+    return {
+        f"{name}.{kind}".rstrip("."): target
+        for name, one in labels.items()
+        for kind, target in one.targets.items()
+    }
+
+
+def check_lengths(alignments: Labels, labels: Labels, lengths: Mapping[str, int]) -> None:
+    """InputError for an utterance with more or fewer labels than frames in the alignments."""
+    counts = dict(labels.lengths.items())
+    for utt, frames in lengths.items():
+        if counts[utt] != frames:
+            raise InputError(
+                f"{labels.where(utt)}: {utt} has {counts[utt]} labels, but {frames} frames in the"
+                f" alignment of {alignments.where(utt)}; make both of the same features"
+            )
+
+
+def join_labels(parts: Sequence[Labels]) -> Labels:
+    """Label sets of several directories as one; InputError where they are of two kinds."""
+    if len(parts) == 1:
+        return parts[0]
+    for part in parts[1:]:
+        _check_kind(parts[0], part)
+    if isinstance(parts[0], Alignments):
+        return JoinedAlignments(cast(Sequence[Alignments], parts))
+    return JoinedIntegers(cast(Sequence[IntegerLabels], parts))
+
+
+def check_labels(train: Labels, other: Labels) -> None:
+    """InputError where another set has labels that the training set does not know."""
+    _check_kind(train, other)
+    if isinstance(train, Alignments) and isinstance(other, Alignments):
+        check_transitions(train.model, train.path_of_model, other)
+    elif isinstance(train, IntegerLabels) and isinstance(other, IntegerLabels):
+        utt, label = other.greatest
+        if label > train.greatest[1]:
+            raise InputError(
+                f"{other.where(utt)}: {utt} has the label {label}, but those of"
+                f" {train.directory} are from 0 to {train.greatest[1]}; count both alike"
+            )
+
+
+def _check_kind(one: Labels, other: Labels) -> None:
+    if isinstance(one, Alignments) != isinstance(other, Alignments):
+        kinds = {True: "alignments by its final.mdl", False: "whole numbers"}
+        raise InputError(
+            f"{other.directory} has {kinds[isinstance(other, Alignments)]}, but {one.directory}"
+            f" {kinds[isinstance(one, Alignments)]}; take one kind"
+        )

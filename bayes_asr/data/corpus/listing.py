@@ -1,0 +1,112 @@
+"""Which utterances of a set have features and an alignment."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.files import is_there
+from bayes_asr.base.log import LOGGER
+from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of
+from bayes_asr.data.targets.labels import Labels
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.joined import join_data_dirs
+from bayes_asr.kaldi_io.scp import Moves, is_pipe, list_archives
+from bayes_asr.kaldi_io.sorted import SortedTable, decode, encode, join_tables
+from bayes_asr.kaldi_io.text import DataDir, read_data_dir
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The tables of a set, the frames of each utterance that has both, and those that lack one."""
+
+    data: DataDir
+    lengths: Mapping[str, int]
+    total: int
+    without_features: list[str]
+    without_alignment: list[str]
+
+
+def list_utterances(
+    directory: Path, alignments: Labels, open_pipe: OpenPipe | None, moves: Moves = ()
+) -> Listing:
+    """Read the tables of a data directory, and compare them with alignments."""
+    data = read_data_dir(directory, open_pipe=open_pipe, moves=moves)
+    feats, aligned = data.feats or {}, dict(alignments.lengths.items())
+    lengths = {utt: aligned[utt] for utt in feats if utt in aligned}
+    return Listing(
+        data,
+        lengths,
+        len(data.utt2spk),
+        [utt for utt in data.utt2spk if utt not in feats],
+        [utt for utt in feats if utt not in lengths],
+    )
+
+
+def join_listings(listings: Sequence[Listing]) -> Listing:
+    """What several directories have together; InputError for an utterance that two of them have."""
+    if len(listings) == 1:
+        return listings[0]
+    return Listing(
+        join_data_dirs([one.data for one in listings]),
+        join_tables([(one.data.path, one.lengths) for one in listings], "has features"),
+        sum(one.total for one in listings),
+        [utt for one in listings for utt in one.without_features],
+        [utt for one in listings for utt in one.without_alignment],
+    )
+
+
+def index_utterances(
+    directory: Path,
+    alignments: Labels,
+    open_pipe: OpenPipe | None,
+    index: Index,
+    moves: Moves = (),
+) -> Listing:
+    """What `list_utterances` gives, from an index.
+
+    That is kept where feats.scp is as Kaldi sorts it and has no pipes.
+    """
+    tables = [path for name in ("feats.scp", "utt2spk") if is_there(path := directory / name)]
+    made_from = {str(path): content_hash([path.read_bytes()]) for path in tables}
+    made_from |= {str(part.directory): part.digest for part in alignments.parts}
+    made_from["moved"] = repr(moves)
+    made_from["working directory"] = os.getcwd()  # relative names in feats.scp mean other files
+
+    def make(_: Path) -> Arrays:
+        found = list_utterances(directory, alignments, open_pipe, moves)
+        feats = found.data.feats or {}
+        if list(feats) != sorted(feats) or any(map(is_pipe, feats.values())):
+            return {}
+        where = [os.path.join(os.getcwd(), one) for one in feats.values()]
+        return {
+            "names": encode(feats),
+            "where": encode(where),
+            "archives": encode(map(str, list_archives(where))),
+            "lengths": np.array([found.lengths.get(utt, -1) for utt in feats], np.int64),
+            "total": np.array(found.total),
+            "without_features": encode(found.without_features),
+        }
+
+    def use(_: Path, found: Arrays) -> Listing:
+        if not found or not all(map(os.path.exists, decode(found["archives"]))):
+            return list_utterances(directory, alignments, open_pipe, moves)
+        names, lengths = found["names"], found["lengths"]
+        aligned = lengths >= 0
+        feats = SortedTable(names, found["where"])
+        return Listing(
+            read_data_dir(directory, open_pipe=open_pipe, feats=feats, moves=moves),
+            SortedTable(names[aligned], lengths[aligned]),
+            int(found["total"]),
+            decode(found["without_features"]),
+            decode(names[~aligned]),
+        )
+
+    of = name_of(directory, *(part.directory for part in alignments.parts))
+    try:
+        return index.of(f"utterances-{of}", made_from, make, use)
+    except NotKeptError as error:
+        LOGGER.warning("no index of the utterances, which are read from the tables: %s", error)
+        return list_utterances(directory, alignments, open_pipe, moves)

@@ -1,0 +1,124 @@
+"""Several streams of features of the same utterances, by name.
+
+The first says who speaks and how many frames there are. The others go with it frame by frame, at
+the rate that the front end of each states.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd
+from bayes_asr.data.features.stored import Features
+
+FrontEnds = Mapping[str, FrontEnd]
+
+
+class StoredStreams:
+    """The streams that a network reads, utterance by utterance."""
+
+    def __init__(self, streams: Mapping[str, Features]) -> None:
+        """Take streams by name; InputError where they do not say alike who speaks."""
+        self._streams = streams
+        self.first = next(iter(streams.values()))
+        for other in list(streams.values())[1:]:
+            check_speakers(self.first, other, self.first)
+
+    @property
+    def directories(self) -> list[Path]:
+        """The data directories of all streams."""
+        return [path for features in self._streams.values() for path in features.directories]
+
+    @cached_property
+    def utterances(self) -> list[str]:
+        """Those that all streams have, in the order of the first."""
+        others = list(self._streams.values())[1:]
+        return [u for u in self.first.utterances if all(u in features for features in others)]
+
+    def count_frames(self, utt: str) -> int:
+        """How many frames an utterance has, by its header where there is one."""
+        return (self.first.read_shape(utt) or self.first.read(utt).shape)[0]
+
+    def __getitem__(self, utt: str) -> np.ndarray:
+        """What front ends prepare of an utterance, side by side [T, F'].
+
+        InputError where a stream is of another length or width than the network reads.
+        """
+        prepared = {name: features[utt] for name, features in self._streams.items()}
+        frames = len(next(iter(prepared.values())))
+        for name, features in self._streams.items():
+            width, expected = prepared[name].shape[1], features.front_end.size
+            if width != expected:
+                raise InputError(
+                    f"{features.where(utt)}: {utt} has {width} dimensions, but the"
+                    f" network was trained on {expected}; use the features it was trained on"
+                )
+            if not features.front_end.fits(len(prepared[name]), frames):
+                features.refuse_frames(name, utt, len(prepared[name]), self.first, frames)
+        front_ends = {name: features.front_end for name, features in self._streams.items()}
+        return lay_side_by_side(front_ends, prepared)
+
+
+def lay_side_by_side(front_ends: FrontEnds, prepared: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Prepared streams [T_s, F_s] of an utterance at the frames of the first, [T, sum of F_s]."""
+    if len(front_ends) == 1:
+        return next(iter(prepared.values()))
+    frames = len(prepared[next(iter(front_ends))])
+    return np.hstack([end.spread(prepared[name], frames) for name, end in front_ends.items()])
+
+
+def take_apart(front_ends: FrontEnds, matrix: np.ndarray) -> dict[str, np.ndarray]:
+    """What `lay_side_by_side` has put together, [T, F_s] by stream."""
+    if len(front_ends) == 1:
+        return dict.fromkeys(front_ends, matrix)
+    ends = np.cumsum([front_end.size for front_end in front_ends.values()])
+    return dict(zip(front_ends, np.split(matrix, ends[:-1], axis=1), strict=True))
+
+
+def say_stream(name: str) -> str:
+    """The features of a stream, in words."""
+    return "features" if name == FEATURES else f"features of {name}"
+
+
+def check_dimensions(name: str, features: Features, trained: Features) -> None:
+    """InputError where a stream of a set is of another width than that of the training set."""
+    if features.dimensions != trained.dimensions:
+        utt = features.utterances[0]
+        raise InputError(
+            f"{features.where(utt)}: {utt} has {features.dimensions} dimensions, but the training"
+            f" {say_stream(name)} have {trained.dimensions}; extract all features alike"
+        )
+
+
+def check_headers(streams: Mapping[str, Features], name: str) -> None:
+    """InputError where a stream says other widths, speakers or lengths than it should, by headers
+    alone.
+    """
+    first, features = next(iter(streams.values())), streams[name]
+    if features is not first:
+        check_speakers(first, features, first)
+    for utt in features.utterances:
+        frames, columns = features.read_shape(utt) or (1, features.dimensions)
+        if not frames or columns != features.dimensions:
+            features.refuse_shape(utt, frames, columns)
+        ours = first.read_shape(utt) if features is not first and utt in first else None
+        if ours and not features.front_end.fits(frames, ours[0]):
+            features.refuse_frames(name, utt, frames, first, ours[0])
+
+
+def check_speakers(
+    first: Features, other: Features, utterances: Features | Mapping[str, int]
+) -> None:
+    """InputError where one of some utterances has another speaker in another stream."""
+    ours, theirs = first.speakers, other.speakers
+    if ours == theirs:
+        return
+    for utt, speaker in theirs.items():
+        if utt in utterances and ours[utt] != speaker:
+            raise InputError(
+                f"{other.directory(utt) / 'utt2spk'}: {utt} is spoken by {speaker}, but by"
+                f" {ours[utt]} in {first.directory(utt) / 'utt2spk'}; correct one of them"
+            )

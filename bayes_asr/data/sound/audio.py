@@ -1,0 +1,197 @@
+"""Samples from sound files: RIFF, NIST SPHERE, AIFF, FLAC, Ogg (Vorbis, Opus) and MP3.
+
+libsndfile decodes them, through soundfile; `containers` finds out whether they are complete.
+"""
+
+import io
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast
+
+import numpy as np
+from scipy.signal import resample_poly
+
+from bayes_asr.base.errors import InputError, reason
+from bayes_asr.base.log import LOGGER
+from bayes_asr.data.sound.containers import NEEDED, check_complete, is_known
+from bayes_asr.kaldi_io.binary import CHUNK, DAMAGED, ByteReader, OpenPipe, open_bytes
+from bayes_asr.kaldi_io.scp import is_pipe, refuse_pipe
+
+STDIN = "-"
+RATES = range(1000, 400_001)  # Hz
+FULL_SCALE = np.float32(2**15)  # libsndfile's samples reach from -1 to 1, Kaldi's are of int16
+LOUDEST = 1e6  # times full scale: more is damage, and its energy no float
+BLOCK = 1 << 18  # samples that are decoded at once: a forged length costs no memory
+LONGEST = 1 << 30  # samples of a file: 18 hours at 16 kHz
+UNTOLD = 2**63 - 1  # samples that a file promises that was written into a pipe
+LARGEST = 1 << 32  # bytes, as of RIFF
+AT_SPEED = re.compile(r"(?P<file>.+)\[speed=(?P<factor>[0-9.]{1,12})\]", re.S)
+SLOWEST, FASTEST = Fraction(1, 10), Fraction(10)
+DIGITS = 3  # of a factor after the point: more would want filters of thousands of taps
+
+Channel = int | Literal["mean"]
+Announce = Callable[[str, str], None]
+
+
+def warn(name: str, remark: str) -> None:
+    """Say in the log what was done to a file."""
+    LOGGER.warning("%s: %s", name, remark)
+
+
+def load_library() -> Any:
+    """Import soundfile, or raise InputError that says how to get it."""
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # OSError: the library inside is of another machine
+        raise InputError(
+            f"reading sound needs soundfile: pip install soundfile ({error})"
+        ) from error
+    return soundfile
+
+
+def read_audio(
+    path: Path | str, channel: Channel | None = None, *, announce: Announce = warn
+) -> tuple[np.ndarray, int]:
+    """Read one channel of a file: samples float32 [N] in the range of int16, and their rate in Hz.
+
+    channel: counted from 0, or their mean; None is the first, announced where there are more.
+    Raises InputError as `read_channels`, and for a channel that is not there.
+    """
+    samples, rate = read_channels(path)
+    return take_channel(samples, channel, str(path), announce), rate
+
+
+def read_channels(path: Path | str, *, open_pipe: OpenPipe | None = None) -> tuple[np.ndarray, int]:
+    """Read a file, or standard input (-): float32 [N, channels] as int16 has it, and the rate.
+
+    open_pipe: runs what is a command; without it commands are refused. Raises InputError for what
+    cannot be opened or decoded, truncated files, samples that are no numbers, and no samples.
+    """
+    with _open(str(path), open_pipe) as source:
+        content = bytearray(source.some(NEEDED))
+        if not content:
+            raise source.fail("is empty; make it again")
+        if not is_known(content):
+            raise source.fail(
+                "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox IN OUT.wav"
+            )
+        while part := source.some(CHUNK):
+            content += part
+            if len(content) > LARGEST:
+                raise source.fail(f"has more than {LARGEST} bytes; cut it into shorter files")
+        possible = check_complete(content, source.name)
+        samples, rate = _decode(content, source)
+        if rate not in RATES or not len(samples):
+            raise source.fail(f"{len(samples)} samples at {rate} Hz: an empty or damaged file")
+        if len(samples) not in possible:
+            due = possible[0] if len(samples) < possible[0] else possible[-1]
+            raise source.fail(
+                f"{len(samples)} samples are decoded, but by its size {due} are due: {DAMAGED}, or"
+                " convert it: sox IN OUT.wav"
+            )
+        return samples, rate
+
+
+def take_channel(
+    samples: np.ndarray, channel: Channel | None, name: str, announce: Announce = warn
+) -> np.ndarray:
+    """One channel [N] of samples [N, channels], or the mean of all."""
+    channels = samples.shape[1]
+    if channel == "mean":
+        return samples.mean(axis=1)
+    if channel is None and channels > 1:
+        announce(name, f"has {channels} channels; the first is taken")
+    if channel is not None and not channel < channels:
+        raise InputError(
+            f"{name}: channel {channel} is asked for, counted from 0; there are {channels}: take"
+            " another, or a file that has it"
+        )
+    return np.ascontiguousarray(samples[:, channel or 0])
+
+
+def bring_to_rate(
+    samples: np.ndarray, rate: int, wanted: int, name: str, announce: Announce = warn
+) -> np.ndarray:
+    """Samples [N] at `rate` Hz as they are at `wanted` Hz, announced where that changes them."""
+    if rate == wanted:
+        return samples
+    empty = f"; there is nothing above {rate // 2} Hz in it: expect errors" * (rate < wanted)
+    announce(name, f"resampled from {rate} to {wanted} Hz{empty}")
+    return resample(samples, rate, wanted)
+
+
+def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
+    """Bring samples [N] at `rate` Hz to `wanted` Hz, float32 [about N * wanted / rate]."""
+    divisor = int(np.gcd(rate, wanted))
+    return resample_poly(samples, wanted // divisor, rate // divisor).astype(np.float32)
+
+
+def split_speed(name: str) -> tuple[str, Fraction]:
+    """The file that wav.scp names, and how fast it is to be read; 1 where it does not say."""
+    found = AT_SPEED.fullmatch(name)
+    if not found:
+        return name, Fraction(1)
+    try:
+        factor = Fraction(found["factor"])
+    except (ValueError, ZeroDivisionError):
+        factor = Fraction(0)
+    if not SLOWEST <= factor <= FASTEST or factor.limit_denominator(10**DIGITS) != factor:
+        raise InputError(
+            f"{name}: a speed is a number from {float(SLOWEST):g} to {float(FASTEST):g} with at"
+            f" most {DIGITS} digits after the point"
+        )
+    return found["file"], factor
+
+
+def change_speed(samples: np.ndarray, factor: Fraction) -> np.ndarray:
+    """Samples [N] as they are when they are played `factor` times as fast [about N / factor]."""
+    if factor == 1:
+        return samples
+    return resample(samples, factor.numerator, factor.denominator)
+
+
+def _open(name: str, open_pipe: OpenPipe | None) -> ByteReader:
+    try:
+        if name == STDIN:  # may be read once more, and be empty then
+            return ByteReader(cast(BinaryIO, open(0, "rb", closefd=False)), "standard input", None)
+        if is_pipe(name):
+            refuse_pipe(name, "the sound", open_pipe)
+            return ByteReader(cast(OpenPipe, open_pipe)(name.strip().strip("|")), name, None)
+        return open_bytes(name)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be opened: {reason(error)}") from None
+
+
+def _decode(content: bytearray, source: ByteReader) -> tuple[np.ndarray, int]:
+    """Samples float32 [N, channels] and their rate."""
+    soundfile = load_library()
+
+    class OneWay(soundfile.SoundFile):  # type: ignore[name-defined]
+        """A file that is read once: soundfile seeks after each read, which some FLAC refuses."""
+
+        def seekable(self) -> bool:
+            return False
+
+    try:
+        with OneWay(io.BytesIO(content)) as file:
+            size, blocks, count = max(1, BLOCK // file.channels), [], 0
+            while len(block := file.read(size, "float32", always_2d=True)):
+                blocks.append(block)
+                count += block.size
+                if count > LONGEST:
+                    raise source.fail(f"has more than {LONGEST} samples; cut it into shorter files")
+            rate, promised = file.samplerate, file.frames
+            samples = np.concatenate([*blocks, np.zeros((0, file.channels), np.float32)])
+    except soundfile.SoundFileError as error:
+        said = getattr(error, "error_string", str(error)).strip(" .")
+        raise source.fail(f"cannot be decoded: {said}; {DAMAGED}") from None
+    if len(samples) < promised < UNTOLD:
+        raise source.fail(f"{len(samples)} of its {promised} samples can be decoded: {DAMAGED}")
+    wrong = ~(np.abs(samples) <= LOUDEST)
+    if wrong.any():
+        where = int(np.argwhere(wrong)[0][0])
+        raise source.fail(f"sample {where} is {samples[wrong][0]:g} times full scale: {DAMAGED}")
+    samples *= FULL_SCALE
+    return samples, rate

@@ -1,0 +1,166 @@
+"""Whether a sound file is complete, by what its container says of itself.
+
+libsndfile, which decodes it, takes a truncated RIFF, SPHERE, Ogg or MP3 file for a shorter one, and
+ends an MP3 file of varying bit rate where it guesses the end.
+"""
+
+import io
+import re
+
+from bayes_asr.kaldi_io.binary import DAMAGED, ByteReader
+
+STREAMED = (0, 0x7FFFF000, 0xFFFFFFFF)  # sizes that say "to the end": written into a pipe
+FORMS = {b"RIFF": (b"WAVE",), b"RIFX": (b"WAVE",), b"FORM": (b"AIFF", b"AIFC")}
+SPHERE_FIELD = re.compile(rb"^(\w+) -(?:i|r|s\d+) (.*?)\s*$", re.M)
+SPHERE_HEADER = 1 << 16  # bytes; NIST's are of 1024
+SPHERE_COUNTS = ("sample_count", "sample_rate", "channel_count", "sample_n_bytes")
+SPHERE_CODINGS = ("pcm", "ulaw", "mu-law", "alaw")
+LAST_PAGE = 4  # flag of an Ogg page: the end of its stream
+ID3 = 10  # bytes of the header of a tag
+# MPEG-1 and 2, layer III (ISO 11172-3, 13818-3): kbit/s by index, Hz by version and index
+BIT_RATES = (
+    (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+)
+SAMPLE_RATES = {3: (44100, 48000, 32000), 2: (22050, 24000, 16000), 0: (11025, 12000, 8000)}
+MP3_TAGS = (b"TAG", b"APETAGEX", b"LYRICSBEGIN", b"ID3")  # what may follow the sound
+MP3_HIDDEN = 4  # frames that hold no sound of their own: what the coder knows, delays, padding
+NEEDED = 16  # bytes that tell what a file is
+
+
+def is_known(head: bytes | bytearray) -> bool:
+    """Say whether a file that begins so is of a kind that is read."""
+    magics = (*FORMS, b"NIST", b"fLaC", b"OggS", b"ID3")
+    return head.startswith(magics) or _is_mp3(head)
+
+
+def check_complete(content: bytearray, name: str) -> range:
+    """Refuse a file that lacks bytes; returns the range in which its number of samples must lie.
+
+    content: of a kind that is known. It is brought into a form that libsndfile understands: without
+    an ID3 tag before the sound and what follows SPHERE's, and with a size where a pipe told none.
+    """
+    if content[:3] == b"ID3":
+        size = sum((byte & 127) << 7 * place for place, byte in enumerate(content[9:5:-1]))
+        footer = ID3 * bool(len(content) > 5 and content[5] & 16)
+        del content[: ID3 + size + footer]
+    magic = bytes(content[:4])
+    source = ByteReader(io.BytesIO(content), name, len(content))
+    if magic in FORMS:
+        _check_chunks(content, source)
+    elif magic == b"NIST":
+        count = _check_sphere(content, source)
+        return range(count, count + 1)
+    elif magic == b"OggS":
+        _check_pages(source)
+    elif _is_mp3(magic):
+        return _count_mp3(content, source)
+    elif magic != b"fLaC":
+        raise source.fail(f"no sound follows its tags: {DAMAGED}")
+    return range(1 << 62)
+
+
+def _check_chunks(content: bytearray, source: ByteReader) -> None:
+    """Walk the chunks of RIFF, RIFX or AIFF up to the sound, which must be there to its end."""
+    magic = source.take(4, "the header")
+    endian, sound = "little" if magic == b"RIFF" else "big", b"data"
+    size = _read_number(source, endian)
+    if source.take(4, "the form") not in FORMS[magic]:
+        raise source.fail(f"a {magic.decode()} file, but not of sound")
+    if magic == b"FORM":
+        sound = b"SSND"
+    align = 0
+    while (name := source.take(4, "the next chunk")) != sound:
+        length = _read_number(source, endian)
+        body = source.take(length + length % 2, f"the chunk {name!r}")
+        if name == b"fmt ":
+            align = int.from_bytes(body[12:14], endian)  # type: ignore[arg-type]
+    length = _read_number(source, endian)
+    if magic != b"FORM" and (length in STREAMED or size in STREAMED):
+        content[source.position - 4 : source.position] = b"\xff" * 4
+        length = len(content) - source.position
+    source.expect(length, "the sound")
+    if align and length % align:
+        raise source.fail(f"{length} bytes of sound are no whole samples of {align} bytes")
+
+
+def _read_number(source: ByteReader, endian: str) -> int:
+    return int.from_bytes(source.take(4, "a size"), endian)  # type: ignore[arg-type]
+
+
+def _check_sphere(content: bytearray, source: ByteReader) -> int:
+    """Read the text header (SPHERE 2.7, sp.doc of NIST): how many samples the file holds."""
+    head = source.line() + source.line()
+    size = head.removeprefix(b"NIST_1A\n").strip()
+    if not head.startswith(b"NIST_1A\n") or not size.isdigit() or int(size) > SPHERE_HEADER:
+        raise source.fail("the header of a NIST SPHERE file is damaged")
+    text = source.take(int(size) - source.position, "the header")
+    fields = dict(SPHERE_FIELD.findall(text.partition(b"end_head")[0]))
+    counts = {name: _parse_sphere_count(fields, name, source) for name in SPHERE_COUNTS}
+    coding = fields.get(b"sample_coding", b"pcm").decode("latin-1")
+    if coding not in SPHERE_CODINGS:
+        raise source.fail(
+            f"its samples are coded as {coding!r}, of which only {', '.join(SPHERE_CODINGS)} are"
+            " read; convert it: sph2pipe -f wav IN OUT.wav"
+        )
+    order = fields.get(b"sample_byte_format", b"")
+    if counts["sample_n_bytes"] > 1 and order not in (b"01", b"10"):
+        raise source.fail(f"byte order {order!r}, not '01' or '10'")
+    length = counts["sample_n_bytes"] * counts["sample_count"] * counts["channel_count"]
+    source.expect(length, "the sound")
+    del content[source.position + length :]  # libsndfile would take it for sound
+    return counts["sample_count"]
+
+
+def _parse_sphere_count(fields: dict[bytes, bytes], name: str, source: ByteReader) -> int:
+    value = fields.get(name.encode(), b"")
+    if not value.isdigit() or len(value) > 12:
+        raise source.fail(f"the header has no whole number {name}, but {value[:20]!r}")
+    return int(value)
+
+
+def _check_pages(source: ByteReader) -> None:
+    """Walk the pages of an Ogg file (RFC 3533); the last one must end its stream."""
+    flags = 0
+    while head := source.some(27):
+        if len(head) < 27 or head[:4] != b"OggS":
+            raise source.fail(f"no page of Ogg ends at offset {source.position}: {DAMAGED}")
+        flags = head[5]
+        source.take(sum(source.take(head[26], "a page")), "a page")
+    if not flags & LAST_PAGE:
+        raise source.fail(f"the stream does not end within its {source.position} bytes: {DAMAGED}")
+
+
+def _is_mp3(head: bytes | bytearray) -> bool:
+    return len(head) > 3 and _mp3_frame(head, 0) is not None
+
+
+def _mp3_frame(content: bytes | bytearray, start: int) -> tuple[int, int] | None:
+    """Bytes and samples of the frame of MPEG layer III that begins here, None if none does."""
+    header = int.from_bytes(content[start : start + 4], "big")
+    version, index, rate = header >> 19 & 3, header >> 12 & 15, header >> 10 & 3
+    if header >> 21 != 0x7FF or header >> 17 & 3 != 1 or version == 1 or rate == 3:
+        return None
+    if index in (0, 15):
+        return None
+    bits = 1000 * BIT_RATES[version != 3][index]
+    samples = 1152 if version == 3 else 576
+    length = samples // 8 * bits // SAMPLE_RATES[version][rate] + (header >> 9 & 1)
+    return length, samples
+
+
+def _count_mp3(content: bytearray, source: ByteReader) -> range:
+    """Walk the frames of an MP3 file: how many samples may come out of them."""
+    position = frames = samples = 0
+    while position < len(content) and not content.startswith(MP3_TAGS, position):
+        frame = _mp3_frame(content, position)
+        if frame is None:
+            raise source.fail(f"no frame of MP3 begins at offset {position}: {DAMAGED}")
+        length, samples = frame
+        if position + length > len(content):
+            raise source.fail(
+                f"a frame needs {length} bytes at offset {position}, the file has"
+                f" {len(content)}: {DAMAGED}"
+            )
+        position, frames = position + length, frames + 1
+    return range(max(0, frames - MP3_HIDDEN) * samples, frames * samples + 1)

@@ -1,0 +1,136 @@
+"""Data directories of the same speech at other speeds (Ko et al. 2015).
+
+As Kaldi's utils/perturb_data_dir_speed.sh: at a factor of 0.9 the sound is resampled to 1/0.9 of
+its samples and read at the same rate, so that speech is slower and lower, and the names of
+utterances, speakers and recordings begin with sp0.9-. Kaldi lets wav.scp run sox. Here a name in
+wav.scp ends with [speed=0.9], which the reader understands; Kaldi refuses such a name.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import chain
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there, together
+from bayes_asr.base.log import LOGGER
+from bayes_asr.data.sound.audio import split_speed
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.scp import read_scp
+from bayes_asr.kaldi_io.text import read_mapping, write_lines, write_mapping, write_speakers
+
+Table = Callable[[Path, Fraction], Iterator[str]]
+
+
+def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
+    """Write the utterances of a data directory at each speed; returns how many there are then.
+
+    Copies wav.scp, segments, utt2spk, spk2utt, text, spk2gender, reco2file_and_channel, utt2dur and
+    reco2dur, and writes utt2uniq. What is at 1 keeps its names. Features are to be computed anew,
+    and alignments are those of the new features. InputError where `out` has features already, for
+    the commands of a wav.scp, and for names that two speeds would share.
+    """
+    if len({*factors}) < len(factors):
+        raise InputError(f"a speed is there twice: {', '.join(map(_format, factors))}")
+    stale = [name for name in ("feats.scp", "cmvn.scp") if is_there(out / name)]
+    if stale:
+        raise InputError(f"{out / stale[0]}: of other speech; remove the folder, or name another")
+    speakers = {
+        f"{prefix}{utt}": f"{prefix}{speaker}"
+        for prefix in map(_prefix, factors)
+        for utt, speaker in read_mapping(data / "utt2spk").items()
+    }
+    if len(speakers) < len(factors) * len(read_mapping(data / "utt2spk")):
+        raise InputError(f"{data / 'utt2spk'}: some names begin with sp already, as those to come")
+    out.mkdir(parents=True, exist_ok=True)
+    with together(out):
+        write_speakers(speakers, out)
+        write_mapping(sorted(_list_originals(data, factors)), out / "utt2uniq")
+        for name, convert in TABLES.items():
+            if name == "wav.scp" or is_there(data / name):
+                parts = (convert(data / name, factor) for factor in factors)
+                lines: list[str] = sorted(chain.from_iterable(parts), key=_name_of)
+                write_lines(lines, out / name)
+    left = sorted(
+        path.name
+        for path in data.iterdir()
+        if path.is_file() and path.name not in (*TABLES, "utt2spk", "spk2utt", "utt2uniq")
+    )
+    if left:
+        LOGGER.info("%s: not taken: %s", data, ", ".join(left))
+    return len(speakers)
+
+
+def _name_of(line: str) -> str:
+    return line.split(" ", 1)[0]
+
+
+def _list_originals(data: Path, factors: Iterable[Fraction]) -> Iterator[tuple[str, str]]:
+    """Each utterance at each speed, and the utterance that it is."""
+    known = data / "utt2uniq"
+    originals: Mapping[str, str] = read_mapping(known) if is_there(known) else {}
+    for prefix in map(_prefix, factors):
+        for utt in read_mapping(data / "utt2spk"):
+            yield f"{prefix}{utt}", originals.get(utt, utt)
+
+
+def _format(factor: Fraction) -> str:
+    """0.9, and 1.0 for 1, as Kaldi's recipes write it."""
+    return str(float(factor))
+
+
+def _prefix(factor: Fraction) -> str:
+    return "" if factor == 1 else f"sp{_format(factor)}-"
+
+
+def _convert_sounds(path: Path, factor: Fraction) -> Iterator[str]:
+    for recording, name in read_scp(path).items():
+        file, before = split_speed(name)
+        total = before * factor
+        at_speed = "" if total == 1 else f"[speed={_format(total)}]"
+        split_speed(file + at_speed)  # refuses what cannot be read
+        yield f"{_prefix(factor)}{recording} {file}{at_speed}"
+
+
+def _convert_segments(path: Path, factor: Fraction) -> Iterator[str]:
+    for number, fields in iter_lines(path):
+        try:
+            utt, recording, begin, end, *channel = fields
+            times = [_divide(begin, factor), _divide(end, factor)]
+        except ValueError:
+            raise InputError(f"{path}, line {number}: not `utt recording start end`") from None
+        yield " ".join(
+            (f"{_prefix(factor)}{utt}", f"{_prefix(factor)}{recording}", *times, *channel)
+        )
+
+
+def _convert_durations(path: Path, factor: Fraction) -> Iterator[str]:
+    for name, duration in read_mapping(path).items():
+        try:
+            yield f"{_prefix(factor)}{name} {_divide(duration, factor)}"
+        except ValueError:
+            raise InputError(f"{path}: the duration of {name} is {duration[:40]}") from None
+
+
+def _divide(seconds: str, factor: Fraction) -> str:
+    """A time at another speed; one of -1 means the end of the recording."""
+    time = float(seconds)
+    return seconds if factor == 1 or time < 0 else f"{time / factor:.6f}"
+
+
+def _copy(path: Path, factor: Fraction) -> Iterator[str]:
+    """A table that is the same at any speed, but for the names."""
+    for _, fields in iter_lines(path):
+        yield f"{_prefix(factor)}{' '.join(fields)}"
+
+
+TABLES: dict[str, Table] = {
+    "wav.scp": _convert_sounds,
+    "segments": _convert_segments,
+    "text": _copy,
+    "spk2gender": _copy,
+    "reco2file_and_channel": _copy,
+    "utt2dur": _convert_durations,
+    "reco2dur": _convert_durations,
+}
+"""How each table is read and changed."""

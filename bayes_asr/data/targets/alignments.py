@@ -1,0 +1,198 @@
+"""Kaldi alignments: the pdf and the phone of every frame."""
+
+import hashlib
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.targets.target import Target
+from bayes_asr.kaldi_io.ark import iter_int_vectors, read_vector
+from bayes_asr.kaldi_io.jobs import find_alignments
+from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
+from bayes_asr.kaldi_io.sorted import join_tables
+from bayes_asr.kaldi_io.vectors import StoredVectors
+
+DISABLED = float(np.sqrt(np.finfo(np.float32).max))  # the log prior that makes a pdf impossible
+
+
+class Alignments:
+    """The alignments of a directory (`ali.*.gz` and `final.mdl`), as transition-ids.
+
+    Labels are absolute: pdf-ids are those of `final.mdl`, phones those of its topology. `lengths`:
+    frames of each utterance that is aligned. `digest`: a hash of what the alignments and the model
+    say, however they are compressed.
+    """
+
+    def __init__(
+        self, directory: Path, stored: "StoredVectors | _Joined | None" = None, digest: str = ""
+    ) -> None:
+        """Read the alignments into memory, or use those that are `stored`, with their digest."""
+        self.directory = Path(directory)
+        self.model: TransitionModel = read_transition_model(self.path_of_model)
+        self._phones, self._monophones = np.unique(self.model.phone[1:], return_inverse=True)
+        total = begin_hash(self.model)
+        if stored is None:
+            self._transition_ids: Mapping[str, np.ndarray] = dict(
+                add_to_hash(iter_alignments(self.directory, self.model), total)
+            )
+            self.lengths: Mapping[str, int] = {
+                utt: len(ids) for utt, ids in self._transition_ids.items()
+            }
+            self.digest = total.hexdigest()
+        else:
+            self._transition_ids, self.lengths, self.digest = stored, stored.lengths, digest
+
+    @property
+    def path_of_model(self) -> Path:
+        """The file of the model."""
+        return self.directory / "final.mdl"
+
+    def __contains__(self, utt: str) -> bool:
+        return utt in self.lengths
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def items(self) -> Iterable[tuple[str, np.ndarray]]:
+        """Utterances and their transition-ids, int32 [T]."""
+        return self._transition_ids.items()
+
+    @property
+    def parts(self) -> "tuple[Alignments, ...]":
+        """The alignments that these stand for: themselves, or those of several directories."""
+        return (self,)
+
+    def where(self, utt: str) -> Path:
+        """The directory that has an utterance, for messages."""
+        return next((p.directory for p in self.parts if utt in p), self.directory)
+
+    @property
+    def num_monophones(self) -> int:
+        """How many phones the model knows."""
+        return len(self._phones)
+
+    def transition_ids(self, utt: str) -> np.ndarray:
+        """Transition-id of every frame, int32 [T]."""
+        return self._transition_ids[utt]
+
+    def pdfs(self, utt: str) -> np.ndarray:
+        """Pdf-id of every frame, int32 [T], as Kaldi's ali-to-pdf."""
+        return self.model.pdf[self._transition_ids[utt]]
+
+    def phones(self, utt: str) -> np.ndarray:
+        """Phone of every frame, int32 [T], as Kaldi's ali-to-phones --per-frame."""
+        return self.model.phone[self._transition_ids[utt]]
+
+    def monophones(self, utt: str) -> np.ndarray:
+        """Phone of every frame counted from 0, [T]: its place among the phones of the model."""
+        return self._monophones[self._transition_ids[utt] - 1]
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """What a network may learn of them: pdfs and monophones."""
+        return {
+            "pdfs": Target(self.pdfs, self.model.num_pdfs),
+            "monophones": Target(self.monophones, self.num_monophones),
+        }
+
+
+class _Joined(ChainMap[str, np.ndarray]):
+    """Transition-ids of several directories, int32 [T], and how many each utterance has."""
+
+    lengths: Mapping[str, int]
+
+
+class JoinedAlignments(Alignments):
+    """The alignments of several directories by one model, as if they were one's."""
+
+    def __init__(self, parts: Sequence[Alignments]) -> None:
+        """Join them; InputError for other models, and for an utterance that two of them have."""
+        lengths = join_tables([(p.directory, p.lengths) for p in parts], "is aligned")
+        for part in parts[1:]:
+            check_transitions(parts[0].model, parts[0].path_of_model, part)
+        joined = _Joined(*(cast(dict, part._transition_ids) for part in parts))  # only read
+        joined.lengths = lengths
+        digest = hashlib.blake2b(" ".join(part.digest for part in parts).encode(), digest_size=16)
+        super().__init__(parts[0].directory, joined, digest.hexdigest())
+        self._parts = tuple(parts)
+
+    @property
+    def parts(self) -> tuple[Alignments, ...]:
+        """The alignments of each directory."""
+        return self._parts
+
+
+def check_transitions(ours: TransitionModel, where: Path, theirs: Alignments) -> None:
+    """InputError where the model of alignments has other transitions than ours, in a file."""
+    if not np.array_equal(ours.tuples, theirs.model.tuples):
+        raise InputError(
+            f"{theirs.path_of_model} ({theirs.model.num_pdfs} pdfs) has other transitions"
+            f" than {where} ({ours.num_pdfs} pdfs); align all with one model"
+        )
+
+
+def read_counts(path: Path, pdfs: int) -> np.ndarray:
+    """Pdf counts [P] from a file such as Kaldi's analyze-counts writes: [ 12.5 3.5 ... ]."""
+    counts = read_vector(path)
+    if len(counts) != pdfs:
+        raise InputError(
+            f"{path}: {len(counts)} counts, but the network has {pdfs} pdfs; count"
+            " the pdfs of the alignments that it was trained on"
+        )
+    if not (np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() > 0):
+        raise InputError(
+            f"{path}: counts must be finite, not negative and not all 0; count the pdfs again"
+        )
+    return counts
+
+
+def log_priors(counts: np.ndarray, floor: float = 1e-10) -> np.ndarray:
+    """Log prior [P] of each pdf from its count, as Kaldi's nnet-pdf-prior.
+
+    A pdf whose share is below `floor` gets a huge prior: subtracting it makes the pdf impossible,
+    never likely.
+    """
+    share = counts / counts.sum(dtype=np.float64)
+    return np.where(share < floor, DISABLED, np.log(np.maximum(share, floor)))
+
+
+def iter_alignments(directory: Path, model: TransitionModel) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the utterances of all `ali.*.gz` and their transition-ids int32 [T], all of `model`.
+
+    InputError for a transition-id that the model has not, and for an utterance that is repeated.
+    """
+    seen: set[str] = set()
+    last = model.num_transition_ids
+    for path in find_alignments(directory):
+        for utt, transition_ids in iter_int_vectors(path):
+            if utt in seen:
+                raise InputError(f"{path}: {utt} is aligned a second time; keep one alignment")
+            seen.add(utt)
+            outside = np.flatnonzero((transition_ids < 1) | (transition_ids > last))
+            if len(outside):
+                frame = outside[0]
+                raise InputError(
+                    f"{path}: {utt}, frame {frame} has transition-id {transition_ids[frame]}, but"
+                    f" {directory / 'final.mdl'} has 1 to {last}; use the model that made the"
+                    " alignment"
+                )
+            yield utt, transition_ids
+
+
+def begin_hash(model: TransitionModel) -> "hashlib.blake2b":
+    """Begin the hash of alignments with their model."""
+    return hashlib.blake2b(model.tuples.tobytes() + model.pdf.tobytes(), digest_size=16)
+
+
+def add_to_hash(
+    aligned: Iterable[tuple[str, np.ndarray]], total: "hashlib.blake2b"
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Add alignments, or other vectors by name, to a hash while they pass."""
+    for utt, transition_ids in aligned:
+        total.update(f"{utt} {len(transition_ids)} ".encode())
+        total.update(transition_ids.tobytes())
+        yield utt, transition_ids

@@ -1,0 +1,84 @@
+"""One label an utterance, such as its language: what a classifier learns."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import nearest
+from bayes_asr.data.targets.target import Target
+from bayes_asr.kaldi_io.sorted import join_tables
+
+CLASSES = "classes"
+"""The target, and the head that learns it."""
+
+
+class Classes:
+    """The classes of the utterances of a data directory (`utterance class` a line).
+
+    lengths: frames of each utterance that has features and a class; names: all classes, by their
+    number; digest: a hash of who has which.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        given: Mapping[str, str],
+        lengths: Mapping[str, int],
+        names: Sequence[str] = (),
+    ) -> None:
+        """Take the class of each utterance; names: the classes that are known, by default these.
+
+        InputError for a class that is not known.
+        """
+        self.directory, self._given, self.lengths = directory, given, lengths
+        self.names = tuple(names) or tuple(sorted({given[utt] for utt in lengths}))
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        for utt in lengths:
+            check_class(given[utt], utt, self.where(utt), self.names)
+        said = "\n".join(f"{utt} {given[utt]}" for utt in lengths)
+        self.digest = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+    @property
+    def parts(self) -> "Sequence[Classes]":
+        """Themselves, or those of several directories."""
+        return (self,)
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """The number of the class of each utterance."""
+        return {CLASSES: Target(self._label, len(self.names), "utterance", self.names)}
+
+    def where(self, utt: str) -> Path:
+        """The directory that has an utterance, for messages."""
+        return next((p.directory for p in self.parts if utt in p.lengths), self.directory)
+
+    def _label(self, utt: str) -> np.ndarray:
+        return np.array([self._numbers[self._given[utt]]], np.int32)
+
+
+class JoinedClasses(Classes):
+    """The classes of several directories, as if they were one's."""
+
+    def __init__(self, parts: Sequence[Classes], names: Sequence[str] = ()) -> None:
+        """Join them; InputError for an utterance that two of them have."""
+        self._parts = tuple(parts)
+        lengths = join_tables([(part.directory, part.lengths) for part in parts], "has a class")
+        given = {utt: part._given[utt] for part in parts for utt in part.lengths}
+        super().__init__(parts[0].directory, given, lengths, names)
+
+    @property
+    def parts(self) -> Sequence[Classes]:
+        """Those of each directory."""
+        return self._parts
+
+
+def check_class(name: str, utt: str, where: Path, known: Sequence[str]) -> None:
+    """InputError for a class that a training set did not have."""
+    if name not in known:
+        raise InputError(
+            f"{where}: {utt} is of the class {name}, which no utterance of the training set is of"
+            f"{nearest(name, known)}; known: {', '.join(known)}"
+        )

@@ -1,0 +1,82 @@
+"""The best path of an utterance through a network: its alignment."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.search.engine import Engine
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.search_graph import Network
+
+NARROW = 0.01  # lattice beam: only the best path is asked for
+
+
+@dataclass(frozen=True)
+class AlignOptions:
+    """Options of Kaldi's steps/align_si.sh; the beams are in units of scaled costs.
+
+    min_active: how many states stay in the search, whatever the beam; strict: as of the search;
+    rescue: what is lost even so is searched once more, with as many states as in decoding.
+    """
+
+    acoustic_scale: float = 0.1
+    beam: float = 10.0
+    retry_beam: float = 40.0
+    transition_scale: float = 1.0
+    self_loop_scale: float = 0.1
+    min_active: int = DecodeOptions.min_active
+    strict: bool = False
+    rescue: bool = False
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Transition-ids int32 [T] of the best path, its scaled cost, and whether it was retried."""
+
+    transition_ids: np.ndarray
+    cost: float
+    retried: bool
+
+
+Result = tuple[str, Alignment | InputError]
+
+
+def find_path(
+    utt: str,
+    network: Network,
+    loglikes: np.ndarray,
+    options: AlignOptions,
+    engine: Engine,
+    said: str = "its transcript",
+) -> Alignment:
+    """Search unscaled log-likelihoods [T, P] for the best path to an end of a network.
+
+    said: what the network is of. Raises InputError, naming the utterance, where no path is within
+    the wider beam.
+    """
+    frames = np.float32(options.acoustic_scale) * loglikes
+    searches = _list_searches(options)
+    for search in searches:
+        lattice, reached = engine.search(network, frames, search)
+        if lattice is not None and reached:
+            arcs, last = engine.best_arcs(lattice)
+            costs = lattice.graph[arcs].astype(np.float64) + lattice.acoustic[arcs]
+            tids = lattice.ilabel[arcs]
+            cost = float(costs.sum() + lattice.final_graph[last])
+            return Alignment(tids[tids > 0], cost, search is not searches[0])
+    raise InputError(
+        f"{utt}: no path of {said} through {len(frames)} frames within the beam"
+        f" {searches[-1].beam:g}; look at its transcript, or try a wider beam"
+    )
+
+
+@cache
+def _list_searches(options: AlignOptions) -> list[DecodeOptions]:
+    """The searches to try, one after the other."""
+    widest = max(options.beam, options.retry_beam)
+    loose = DecodeOptions(options.acoustic_scale, widest, lattice_beam=NARROW)
+    tight = replace(loose, min_active=options.min_active, strict=options.strict)
+    searches = [replace(tight, beam=beam) for beam in sorted({options.beam, widest})]
+    return [*searches, loose] if options.rescue else searches

@@ -1,0 +1,213 @@
+"""A trained network in the forms that other programs run: ONNX, torch.export, TorchScript."""
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.export import Dim, ExportedProgram
+
+from bayes_asr import __version__
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import writing
+from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.decode.forward.plain import PlainNetwork
+
+NEEDED = ("onnx", "onnxscript", "onnxruntime")
+EXAMPLE = 11  # frames that are traced; the length stays open
+
+
+def export_onnx(
+    network: LogLikelihoods, path: Path, *, step: bool = False, quantize: bool = False
+) -> None:
+    """Write an ONNX model of opset 20 with what it must be given in its metadata.
+
+    Input `features` [frames, F], output `loglikes` [frames, P], float32; a network of several
+    streams has one input for each, named as it. step: the next frames of an utterance; further
+    inputs `begins` (bool []) and `state1`, ... [1, 1, H], further outputs
+    `next_state1`, ...; InputError where the network looks ahead. quantize: weights in 8 bits.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise InputError(f"{', '.join(missing)}: not installed: pip install -e '.[export]'")
+    import onnx
+
+    program = export_program(network, step=step, exact_head=not quantize)
+    states = _state_names(network) if step else []
+    with _quiet():
+        converted = torch.onnx.export(
+            program,
+            verbose=False,
+            input_names=[*network.front_ends, *(["begins"] if step else []), *states],
+            output_names=["loglikes", *(f"next_{name}" for name in states)],
+            custom_translation_table=_stable_equations(),
+            opset_version=20,
+        )
+        converted = cast(torch.onnx.ONNXProgram, converted)
+        converted.optimize()  # once more, without what the first time has left unused
+        model = converted.model_proto
+    if quantize:
+        model = _quantize(model)
+    _name_frames(model.graph)
+    _forget_sources(model.graph)
+    model.producer_name, model.producer_version = "bayes_asr", __version__
+    onnx.helper.set_model_props(model, describe(network, step=step, quantize=quantize))
+    with writing(path) as file:
+        file.write(model.SerializeToString())
+
+
+def export_torch(network: LogLikelihoods, path: Path, *, step: bool = False) -> None:
+    """Write a program of torch.export, which `torch.export.load` reads."""
+    program = export_program(network, step=step)
+    extra = {"network.json": json.dumps(describe(network, step=step))}
+    with writing(path) as file, _quiet():
+        torch.export.save(program, file, extra_files=extra)
+
+
+def export_torchscript(network: LogLikelihoods, path: Path) -> None:
+    """Write a TorchScript module; InputError for a recurrent network."""
+    plain = network.plain()
+    extra = {"network.json": json.dumps(describe(network))}
+    with writing(path) as file, _quiet():
+        traced = torch.jit.trace(plain, tuple(_examples(network)), check_trace=False)
+        torch.jit.save(traced, file, _extra_files=extra)
+
+
+def export_program(
+    network: LogLikelihoods, *, step: bool = False, exact_head: bool = True
+) -> ExportedProgram:
+    """Return the program of torch.export, for any number of frames; exact_head: `PlainNetwork`."""
+    frames = {0: Dim("frames", min=1)}
+    plain: PlainNetwork = network.plain_step() if step else network.plain()
+    plain.exact_head = exact_head
+    examples = _examples(network, step=step)
+    one, *others = [frames] * len(examples)
+    example: tuple[Any, ...] = tuple(examples)
+    shapes: tuple[Any, ...] = (one, tuple(others)) if others else (one,)
+    if step:
+        states = [torch.zeros_like(state) for layer in plain.model.begin() for state in layer]
+        example = (examples if others else examples[0], torch.tensor(True), states)
+        shapes = ([one, *others] if others else one, None, [None] * len(states))
+    with _quiet():
+        return torch.export.export(plain, example, dynamic_shapes=shapes)
+
+
+def describe(
+    network: LogLikelihoods, *, step: bool = False, quantize: bool = False
+) -> dict[str, str]:
+    """What stands in the metadata: what goes in and comes out, and where it is from."""
+    streams = {
+        name: {"features": _width(end, step=step), "front_end": _describe_front_end(end)}
+        for name, end in network.front_ends.items()
+    }
+    first = next(iter(streams.values()))
+    layers = network.model.architecture["layers"]
+    units = dict.fromkeys(str(layer.get("unit", layer["kind"])) for layer in layers)
+    return {
+        "bayes_asr": __version__,
+        "unit": ", ".join(units),
+        "layers": json.dumps([layer.get("units", layer["kind"]) for layer in layers]),
+        "features": str(first["features"]),
+        "pdfs": str(len(network.log_priors)),
+        "front_end": json.dumps(first["front_end"]),
+        **({"streams": json.dumps(streams)} if len(streams) > 1 else {}),
+        "form": "step" if step else "utterance",
+        "weights": "int8" if quantize else "float32",
+    }
+
+
+def _state_names(network: LogLikelihoods) -> list[str]:
+    count = sum(len(layer) for layer in network.model.begin())
+    return [f"state{number + 1}" for number in range(count)]
+
+
+def _examples(network: LogLikelihoods, *, step: bool = False) -> list[Tensor]:
+    """What is traced of each stream."""
+    ends = network.front_ends.values()
+    return [torch.zeros(EXAMPLE, _width(front_end, step=step)) for front_end in ends]
+
+
+def _width(front_end: FrontEnd, *, step: bool) -> int:
+    """How many values of a stream go in at each frame."""
+    if step or front_end.subsampling != 1:  # whose deltas and context the caller appends
+        return front_end.size
+    return front_end.stored_size
+
+
+def _describe_front_end(front_end: FrontEnd) -> dict[str, Any]:
+    return {k: v for k, v in front_end.content().items() if k not in ("mean", "deviation")}
+
+
+def _stable_equations() -> dict[Any, Any]:
+    """ONNX of functions for which torch's own translation overflows: it writes log(e^a + e^b)."""
+    from onnxscript import opset20 as op
+
+    def logsigmoid(a: Any) -> Any:
+        return op.Neg(op.Softplus(op.Neg(a)))
+
+    def logaddexp(a: Any, b: Any) -> Any:
+        return op.Add(op.Max(a, b), op.Softplus(op.Neg(op.Abs(op.Sub(a, b)))))
+
+    aten = torch.ops.aten
+    return {aten.log_sigmoid.default: logsigmoid, aten.logaddexp.default: logaddexp}
+
+
+def _quantize(model: Any) -> Any:
+    """The model with weights of products in 8 bits; what they multiply is quantised as it comes."""
+    import onnx
+    from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with TemporaryDirectory() as folder, _quiet():
+        folded, path = Path(folder, "folded.onnx"), Path(folder, "int8.onnx")
+        options = SessionOptions()  # recurrent weights become constants in the body of a loop
+        options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(folded)
+        InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        quantize_dynamic(
+            folded,
+            path,
+            per_channel=True,
+            reduce_range=True,  # 7 bits: AVX2 without VNNI adds products in 16 bits, which overflow
+            weight_type=QuantType.QInt8,
+            extra_options={"EnableSubgraph": True},
+        )
+        return onnx.load(path)
+
+
+def _name_frames(graph: Any) -> None:
+    """Call the open dimension by what it counts."""
+    for value in (*graph.input, *graph.output):
+        for size in value.type.tensor_type.shape.dim:
+            if size.dim_param:
+                size.dim_param = "frames"
+
+
+def _forget_sources(graph: Any) -> None:
+    """Leave out which lines of Python, in which folders, each node is from."""
+    for node in graph.node:
+        node.ClearField("metadata_props")
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _forget_sources(attribute.g)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep back what torch and ONNX Runtime say to their own developers."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

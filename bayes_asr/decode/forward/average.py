@@ -1,0 +1,98 @@
+"""The average of several networks, each with a front end of its own."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.forward.given import Given, Matrix, Statistics, name_streams
+from bayes_asr.decode.forward.output import KINDS
+from bayes_asr.train.runs.combination import Combination
+
+Computed = tuple[str, np.ndarray]
+"""An utterance and what is computed of it [T, P]."""
+
+AVERAGES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "log-posteriors": lambda logs_K, weights_K: (weights_K * logs_K.movedim(0, -1)).sum(-1),
+    "posteriors": lambda logs_K, weights_K: (weights_K.log() + logs_K.movedim(0, -1)).logsumexp(-1),
+}
+"""By what is averaged: the logarithm of the weighted mean of K networks, up to a constant, by
+logarithms [K, ...] and weights [K]."""
+
+
+class Averaged(nn.Module):
+    """Networks with the same pdfs: features [T, F] -> log-likelihoods of their average [T, P].
+
+    The priors are those of the networks, averaged alike. The posteriors add up to 1 again.
+    """
+
+    weights: Tensor
+    log_priors: Tensor
+
+    def __init__(self, networks: Sequence[nn.Module], combination: Combination, kind: str) -> None:
+        """Take the networks of a combination, which give log-posteriors; kind: as in `Output`.
+
+        InputError where they do not have the same number of pdfs.
+        """
+        super().__init__()
+        self.runs, self.kind = combination.runs, kind
+        self.average = AVERAGES[combination.average]
+        self.networks = nn.ModuleList(networks)
+        self.reads = [tuple(cast(Mapping[str, object], net.front_ends)) for net in networks]
+        priors = [cast(Tensor, network.log_priors).double() for network in networks]
+        for run, one in zip(self.runs, priors, strict=True):
+            self._check_same("pdfs", len(priors[0]), len(one), run)
+        self.register_buffer("weights", torch.tensor(combination.weights, dtype=torch.float64))
+        self.register_buffer("log_priors", self.average(torch.stack(priors), self.weights))
+
+    def forward(
+        self, features: Given | None = None, cmvn: Statistics = None, **streams: Matrix
+    ) -> Tensor:
+        """Log-likelihoods [T, P] of one utterance [T, F], which all networks read.
+
+        Of several streams, as in `LogLikelihoods.forward`, each network reads its own. InputError
+        where they have outputs of other frames.
+        """
+        known = dict.fromkeys(chain.from_iterable(self.reads))
+        given = name_streams(known, features, streams)
+        pairs = zip(self.networks, self.reads, strict=True)
+        computed = [net({name: given[name] for name in own}, cmvn) for net, own in pairs]
+        for run, one in zip(self.runs, computed, strict=True):
+            self._check_same("frames", len(computed[0]), len(one), run)
+        return self.combine(computed)
+
+    def combine(self, computed: Sequence[Tensor]) -> Tensor:
+        """Log-likelihoods [T, P] by the log-posteriors of each network, each [T, P]."""
+        parts_KTP = torch.stack(list(computed)).double()
+        log_posteriors = self.average(parts_KTP, self.weights).log_softmax(-1)
+        return KINDS[self.kind](log_posteriors, self.log_priors).float()
+
+    def combine_utterances(self, computed: Sequence[Iterable[Computed]]) -> Iterator[Computed]:
+        """Yield utterances and what is made [T, P] of what each network gives for them."""
+        for same in zip(*computed, strict=True):
+            utt, first = same[0]
+            for run, (_, matrix) in zip(self.runs, same, strict=True):
+                self._check_same(f"frames of {utt}", len(first), len(matrix), run)
+            yield utt, self.combine([torch.from_numpy(matrix) for _, matrix in same]).numpy()
+
+    def check_utterances(self, listed: Sequence[Sequence[str]]) -> None:
+        """InputError where networks do not have features of the same utterances."""
+        for run, utterances in zip(self.runs, listed, strict=True):
+            apart = sorted({*listed[0]} ^ {*utterances})
+            if apart:
+                raise InputError(
+                    f"{self.runs[0]} has features of {len(listed[0])} utterances, {run} of"
+                    f" {len(utterances)}: {apart[0]} is one that only one of them has"
+                )
+
+    def _check_same(self, what: str, first: int, other: int, run: Path) -> None:
+        if first != other:
+            raise InputError(
+                f"{self.runs[0]} has {first} {what}, but {run} has {other}; average networks of one"
+                " model of the pdfs, on the same utterances"
+            )

@@ -1,0 +1,281 @@
+"""What a trained network computes of features: log-likelihoods, unless another output is asked."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.log import LOGGER
+from bayes_asr.data.features.arriving import ArrivingStreams
+from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.data.features.streams import lay_side_by_side, take_apart
+from bayes_asr.data.targets.alignments import log_priors, read_counts
+from bayes_asr.decode.forward.average import Averaged
+from bayes_asr.decode.forward.given import Given, Matrix, Statistics, name_streams
+from bayes_asr.decode.forward.output import DECODED, KINDS, LOG_LIKELIHOODS, Output
+from bayes_asr.decode.forward.plain import PlainStep, PlainUtterance
+from bayes_asr.decode.forward.stream import Stream
+from bayes_asr.nn.frames import pack, say_stride, unpack
+from bayes_asr.nn.layer import Layer
+from bayes_asr.nn.linear import Linear
+from bayes_asr.nn.network import AcousticModel, States
+from bayes_asr.nn.part import take_head, take_layer
+from bayes_asr.train.runs.combination import Combination, read_combination
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
+
+BLOCK_FRAMES = 1000
+
+
+class LogLikelihoods(nn.Module):
+    """A trained network: features [T, F] -> log p(pdf|x) - log p(pdf) [T, P], unscaled float32;
+    or the posteriors of its first head, or where it has none, its last layer [T, H].
+
+    A network that classifies utterances has one row of an utterance [1, P]. One of lattice-free
+    MMI has a row for each `output_stride` frames, whose priors are 0: its outputs stand for
+    log-likelihoods, and what softmax takes from all outputs of a frame changes no path against
+    another.
+    A network of several streams takes the features of each, by name, each at its own rate. The
+    front end of the run is applied here, so the features are those on disk.
+
+    Neighbours of an utterance do not show in its log-likelihoods. A stack that compiled code
+    computes is in single precision: it adds up in one order. Others, and the heads, are in double:
+    torch's sums depend on the size of the batch, which in single precision moved log-likelihoods by
+    1.1e-5, in a trained network of 3 x 256 units. Heads in single precision would put them 9e-5
+    from those of double, three times as far as the layers do.
+    """
+
+    log_priors: Tensor
+
+    def __init__(self, network: TrainedNetwork, kind: str = LOG_LIKELIHOODS) -> None:
+        """Take the network of a run; kind: what is made of log-posteriors, of `KINDS`."""
+        super().__init__()
+        self.kind = kind
+        self.front_ends: Mapping[str, FrontEnd] = network.front_ends
+        self.model: AcousticModel = network.model
+        self.speakers = network.speakers
+        self.register_buffer("log_priors", network.log_priors)
+        steady = self.model.steady
+        self.double().eval().requires_grad_(False)
+        if steady:
+            self.model.layers.float()
+            self.model.add_up_steadily()
+        self._own = {name: p.clone() for name, p in self.model.activation_parameters.items()}
+
+    def speak_as(self, speaker: str | None) -> None:
+        """Compute as for a speaker whose activations were adapted, or else as for anybody."""
+        self.model.take_activations(self.speakers.get(speaker or "", self._own))
+
+    def name_strangers(self, directory: Path, speakers: Iterable[str]) -> None:
+        """Say who is computed as anybody where others have activations of their own."""
+        everybody = set(speakers)
+        strangers = sorted(everybody - self.speakers.keys())
+        if self.speakers and strangers:
+            LOGGER.warning(
+                "%s: %d of %d speakers have no activations of their own in this run, and are"
+                " computed as anybody: %s",
+                *(directory, len(strangers), len(everybody), name_some(strangers)),
+            )
+
+    @property
+    def size(self) -> int:
+        """How many values it computes for a frame."""
+        if not self.model.outputs:
+            return cast(Layer, self.model.layers[-1]).outputs
+        return cast(Linear, self.model.heads[0]).out_features
+
+    def forward(
+        self, features: Given | None = None, cmvn: Statistics = None, **streams: Matrix
+    ) -> Tensor:
+        """Log-likelihoods [T, P] of one utterance [T, F].
+
+        Several streams are a mapping, or arguments by name: `network(features=x, fbank=y)`. cmvn:
+        Kaldi's CMVN statistics [2, F+1] of the speaker, needed of each stream that the run
+        normalises by speaker.
+        """
+        return self.of_prepared(
+            [self.prepare(name_streams(self.front_ends, features, streams), cmvn)]
+        )[0]
+
+    def prepare(self, features: Mapping[str, Matrix], cmvn: Statistics = None) -> np.ndarray:
+        """What front ends make of an utterance, side by side [T, F'], as `of_prepared` takes it.
+
+        ValueError where a stream is of another length than the first, or of another width;
+        InputError where one has no frames.
+        """
+        stats = self._name_statistics(cmvn)
+        _check_frames([features[name] for name in self.front_ends])
+        prepared = {
+            name: front_end.prepare(self._check_features(name, features[name]), stats.get(name))
+            for name, front_end in self.front_ends.items()
+        }
+        frames = len(next(iter(prepared.values())))
+        for name, front_end in self.front_ends.items():
+            if not front_end.fits(len(prepared[name]), frames):
+                raise ValueError(
+                    f"{name} has {len(prepared[name])} frames, which do not go with {frames} of"
+                    f" {next(iter(prepared))} at subsampling {front_end.subsampling}"
+                )
+        return lay_side_by_side(self.front_ends, prepared)
+
+    def stream(self, cmvn: Statistics = None) -> Stream:
+        """A stream of utterances [T, F] in chunks; cmvn: as in `forward`.
+
+        InputError if log-likelihoods of this network depend on all later frames.
+        """
+        self.check_causal()
+        stats = self._name_statistics(cmvn)
+        for name, front_end in self.front_ends.items():
+            front_end.check_speaker(stats.get(name))
+
+        def without_speaker(features: Given) -> dict[str, np.ndarray]:
+            return {
+                name: self.front_ends[name].without_speaker(
+                    self._check_features(name, some), stats.get(name)
+                )
+                for name, some in name_streams(self.front_ends, features, {}).items()
+            }
+
+        return Stream(self.advance, without_speaker, ArrivingStreams(self.front_ends))
+
+    def plain(self) -> PlainUtterance:
+        """The same as plain torch in single precision, which `torch.export` can write down."""
+        return PlainUtterance(self.model, self.front_ends, self.log_priors)
+
+    def plain_step(self) -> PlainStep:
+        """The same for a few frames at a time; InputError where the network looks ahead."""
+        self.check_causal()
+        return PlainStep(self.model, self.front_ends, self.log_priors)
+
+    @torch.no_grad()
+    def of_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:
+        """Log-likelihoods [T, P] of utterances [T, F'] that `prepare` has prepared; InputError for
+        one of no frames.
+        """
+        _check_frames(matrices)
+        inputs = [self._inputs(matrix) for matrix in matrices]
+        packed = {name: pack([one[name] for one in inputs]) for name in self.front_ends}
+        _, frames, order = next(iter(packed.values()))
+        hidden_NH = self.model.hidden({name: x_NF for name, (x_NF, *_) in packed.items()}, frames)
+        return [self._read_out(one) for one in unpack(hidden_NH, self.model.steps(frames), order)]
+
+    @torch.no_grad()
+    def advance(self, matrix: np.ndarray, states: States) -> tuple[Tensor, States]:
+        """Log-likelihoods [T, P] of the next frames [T, F'] of one utterance, as `of_prepared`.
+
+        states: what the call for the frames before returned beside its log-likelihoods, [] where
+        there are none before.
+        """
+        if not len(matrix):
+            return torch.empty(0, self.size), states
+        hidden, states = self.model.advance(self._inputs(matrix), states)
+        return self._read_out(hidden), states
+
+    def check_causal(self) -> None:
+        """InputError if log-likelihoods depend on all later frames: `advance` needs that they do
+        not.
+        """
+        if self.model.output_stride > 1:
+            raise InputError(
+                f"this network has outputs of {say_stride(self.model.output_stride)}, which are not"
+                " computed in chunks: give whole utterances"
+            )
+        if self.model.looks_ahead:
+            raise InputError(
+                "this network reads an utterance from its end too"
+                f" ({', '.join(self.model.list_ahead())}), so it cannot be computed in chunks:"
+                " train one with model.bidirectional: false (and model.smooth: false), and in"
+                " model.stack with causal: true, stride: 1 and no instance norm"
+            )
+
+    def _name_statistics(self, cmvn: Statistics) -> Mapping[str, np.ndarray]:
+        if cmvn is None or isinstance(cmvn, Mapping):
+            return cmvn or {}
+        return {next(iter(self.front_ends)): cmvn}
+
+    def _check_features(self, name: str, features: Matrix) -> np.ndarray:
+        """Features as float32 [T, F]; ValueError for those of another shape."""
+        matrix = np.asarray(features, dtype=np.float32)
+        width = self.front_ends[name].stored_size
+        if matrix.ndim != 2 or matrix.shape[1] != width:
+            shape = list(matrix.shape)
+            raise ValueError(f"{name} are {shape}, but the network reads [T, {width}]")
+        return matrix
+
+    def _inputs(self, matrix: np.ndarray) -> dict[str, Tensor]:
+        """What the layers read of each stream [T, F_s], in their precision."""
+        like = next(self.model.parameters(), self.log_priors)
+        precision = np.float64 if like.dtype == torch.float64 else np.float32
+        prepared = take_apart(self.front_ends, matrix.astype(precision))
+        return {
+            name: torch.from_numpy(front_end.normalise(prepared[name])).to(like)
+            for name, front_end in self.front_ends.items()
+        }
+
+    def _read_out(self, hidden: Tensor) -> Tensor:
+        """Log-likelihoods [T, P] by what the heads read [T, D*H]; in double precision only a block
+        of frames at a time.
+        """
+        if not self.model.outputs:
+            return hidden.float()
+        make, blocks = KINDS[self.kind], hidden.split(BLOCK_FRAMES)
+        posteriors = (self.model.log_posteriors(block.to(self.log_priors)) for block in blocks)
+        computed = (make(of_block, self.log_priors).float() for of_block in posteriors)
+        return torch.cat(list(computed))
+
+
+def _check_frames(matrices: Sequence[Matrix]) -> None:
+    if not all(map(len, matrices)):
+        raise InputError("an utterance has 0 frames; give at least one, or leave it out")
+
+
+def load(run: Path | str, counts: Path | None = None, output: Output = DECODED) -> LogLikelihoods:
+    """Load the best network of a run.
+
+    counts: a file of pdf counts, as Kaldi's analyze-counts writes it, instead of the training ones;
+    output: what it computes.
+    """
+    return LogLikelihoods(take_output(read_network(Path(run)), output, counts), output.kind)
+
+
+def load_members(
+    combination: Combination, output: Output, counts: Path | None = None
+) -> list[LogLikelihoods]:
+    """Load the networks that a run combines, for `Averaged`, each with the priors of its head."""
+    if output.layer or output.head:
+        raise InputError(
+            "several networks have no common layers, and their head is the one that bayes-asr"
+            " combine was given; ask each of them"
+        )
+    asked = Output(head=combination.head, kind=output.kind)
+    parts = [take_output(read_network(run), asked, counts) for run in combination.runs]
+    return [LogLikelihoods(part, "log-posteriors") for part in parts]
+
+
+def load_any(run: Path | str, output: Output) -> LogLikelihoods | Averaged:
+    """Load the best network of a run, or the average of those that it combines."""
+    combination = read_combination(Path(run))
+    if combination is None:
+        return load(run, output=output)
+    return Averaged(load_members(combination, output), combination, output.kind)
+
+
+def take_output(
+    network: TrainedNetwork, output: Output = DECODED, counts: Path | None = None
+) -> TrainedNetwork:
+    """The part of a network that computes an output."""
+    if output.layer:
+        return network.of_part(take_layer(network.model, output.layer), torch.empty(0))
+    head = output.head or network.model.outputs[0]
+    part = take_head(network.model, head)
+    labels = cast(Linear, part.heads[0]).out_features
+    if counts is not None:
+        priors = torch.from_numpy(log_priors(read_counts(counts, labels)))
+    elif output.kind == LOG_LIKELIHOODS:
+        priors = network.find_log_priors(head)
+    else:
+        priors = torch.zeros(labels)  # nothing asks for them
+    return network.of_part(part, priors)

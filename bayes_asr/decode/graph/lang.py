@@ -1,0 +1,161 @@
+"""How words are said: lexicon, phone table and optional silence, from folders of several kinds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base import elementary
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there, read_text
+from bayes_asr.decode.graph.lexicon import Pronunciation, mark_positions, read_lexicon
+from bayes_asr.decode.graph.symbols import EPSILON
+from bayes_asr.decode.graph.transducers import sources
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.fst import read_fst
+from bayes_asr.kaldi_io.mdl import STATES, TransitionModel, build_monophone_model
+from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.tree import Tree, build_monophone_tree
+
+SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
+ALIGN_LEXICON = "phones/align_lexicon.txt"
+LEXICONS = ("lexiconp.txt", "lexicon.txt", ALIGN_LEXICON)
+SILENCE = "phones/silence.csl"
+SILENCE_FILES = ("optional_silence.txt", "silence_phones.txt", "phones/optional_silence.txt")
+
+
+@dataclass(frozen=True)
+class Lang:
+    """A lexicon, and what may stand between its words.
+
+    `silence`: the phone of pauses, if there is one; `silence_probability`: of a pause, 0 where
+    words have none between them; `unknown`: the word that stands for words without pronunciation.
+    """
+
+    lexicon: Sequence[Pronunciation]
+    silence: str | None
+    silence_probability: float
+    unknown: str | None
+
+
+def read_lang(folder: Path, unknown: str | None = None) -> Lang:
+    """Read Kaldi's lang or dict folder, or a graph folder; L.fst tells how likely a pause is.
+
+    The lexicon is the first that is there of lexiconp.txt, lexicon.txt, phones/align_lexicon.txt.
+    `unknown`: another word than that of oov.txt.
+    """
+    found = [folder / name for name in LEXICONS if is_there(folder / name)]
+    if not found:
+        raise InputError(f"{folder}: has no lexicon (looked for {', '.join(LEXICONS)})")
+    align = found[0] == folder / ALIGN_LEXICON
+    lexicon = _read_align_lexicon(found[0]) if align else read_lexicon(found[0])
+    silence = next(iter(read_silence_phones(folder)), None)
+    probability = 0.0
+    if silence:
+        own = folder / "L.fst"
+        probability = _read_pause(own) if is_there(own) else pause_probability(lexicon)
+    oov = folder / "oov.txt"
+    unknown = unknown or (" ".join(_read_words(oov)) if oov.exists() else None)
+    if unknown and all(entry.word != unknown for entry in lexicon):
+        raise InputError(f"{found[0]}: lacks {unknown}, the word for words without pronunciation")
+    return Lang(lexicon, silence, probability, unknown)
+
+
+def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
+    """The usual probability of a pause between words: none where each word is a phone."""
+    return 0.0 if all(len(entry.phones) == 1 for entry in lexicon) else SILENCE_PROBABILITY
+
+
+def _read_pause(path: Path) -> float:
+    """The probability of a pause before the first word in L.fst; 0 where words follow at once."""
+    fst = read_fst(path)
+    words = np.bincount(sources(fst)[fst.olabel > 0], minlength=fst.num_states)
+    first = slice(*fst.offsets[fst.start : fst.start + 2])
+    pauses = (fst.ilabel[first] == 0) & (words[fst.nextstate[first]] == 0)
+    return float(elementary.exp(-fst.weight[first][pauses]).astype(np.float32).sum())
+
+
+def read_silence_ids(folder: Path) -> tuple[int, ...]:
+    """The numbers of the silence phones of a lang or graph folder: phones/silence.csl, 1:2:3."""
+    path = folder / SILENCE
+    if not is_there(path):
+        raise InputError(f"{path}: is missing; it names the silence phones")
+    try:
+        return tuple(int(number) for number in read_text(path).strip().split(":") if number)
+    except ValueError:
+        raise InputError(f"{path}: is no list of phone-ids with colons between them") from None
+
+
+def read_silence_phones(folder: Path) -> list[str]:
+    """The silence phones that a lang, dict or graph folder lists, the optional one first."""
+    files = [folder / name for name in SILENCE_FILES if is_there(folder / name)]
+    return list(dict.fromkeys(word for file in files for word in _read_words(file)))
+
+
+def _read_words(path: Path) -> list[str]:
+    return [word for _, fields in iter_lines(path) for word in fields]
+
+
+def find_phones_file(folder: Path, model: Path) -> Path:
+    """The phones.txt of a lang folder, or else that of `model`."""
+    own = folder / "phones.txt"
+    return own if is_there(own) else find_phone_table(model, folder / "lexicon.txt")
+
+
+def find_phone_table(model: Path, lexicon: Path) -> Path:
+    """The phones.txt of `model`, where Kaldi's scripts put it."""
+    lang = [parent / "lang" / "phones.txt" for parent in list(lexicon.resolve().parents)[1:3]]
+    candidates = [model.parent / "phones.txt", model.parent / "graph" / "phones.txt", *lang]
+    for candidate in candidates:
+        if is_there(candidate):
+            return candidate
+    tried = ", ".join(map(str, candidates))
+    raise InputError(f"{model}: no phones.txt belongs to it (tried {tried}): give --phones FILE")
+
+
+def build_monophones(
+    folder: Path, lexicon: Iterable[Pronunciation]
+) -> tuple[dict[str, int], TransitionModel, Tree]:
+    """Phone table, model and tree without context, of three states a phone.
+
+    The phones are those of the lang folder's phones.txt, or else of the lexicon, silence first.
+    """
+    if is_there(folder / "phones.txt"):
+        table = read_symbols(folder / "phones.txt")
+    else:
+        said = {phone for entry in lexicon for phone in entry.phones}
+        names = dict.fromkeys((EPSILON, *read_silence_phones(folder), *sorted(said)))
+        table = {phone: number for number, phone in enumerate(names)}
+    numbers = sorted(number for phone, number in table.items() if number and phone[0] != "#")
+    pdfs = {n: range(STATES * i, STATES * (i + 1)) for i, n in enumerate(numbers)}
+    return table, build_monophone_model(numbers, STATES), build_monophone_tree(pdfs)
+
+
+def fit_lexicon(
+    lexicon: Sequence[Pronunciation], phones: Mapping[str, int], model: TransitionModel
+) -> list[Pronunciation]:
+    """The lexicon with the phones of `model`, whose table is `phones`.
+
+    Where the table has the variants _B _I _E _S of a phone, the lexicon is taken to be without.
+    InputError for a phone that the model does not have.
+    """
+    if any(f"{phone}_B" in phones for entry in lexicon for phone in entry.phones):
+        lexicon = mark_positions(lexicon)
+    for entry in lexicon:
+        for phone in entry.phones:
+            if phones.get(phone) not in model.topology:
+                raise InputError(
+                    f"the phone {phone} of the word {entry.word} is not in phones.txt or not in "
+                    f"the model, which has {len(model.topology)} phones: correct the lexicon"
+                )
+    return list(lexicon)
+
+
+def _read_align_lexicon(path: Path) -> list[Pronunciation]:
+    """Lines `word word phone ...`; that of the optional silence is no word."""
+    return [
+        Pronunciation(fields[0], 1.0, tuple(fields[2:]))
+        for _, fields in iter_lines(path)
+        if fields[0] != EPSILON and len(fields) > 2
+    ]

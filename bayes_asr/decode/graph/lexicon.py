@@ -1,0 +1,147 @@
+"""Pronunciations, and the transducer L from phones to words (Kaldi's prepare_lang.sh)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayes_asr.base import elementary
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.graph.symbols import BACKOFF, END, EPSILON, START
+from bayes_asr.decode.graph.transducers import Arc, build_fst
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.fst import Fst
+
+RESERVED = (EPSILON, BACKOFF, START, END)
+
+
+@dataclass(frozen=True)
+class Pronunciation:
+    """One way to say a word; `phones` may end in a disambiguation symbol (#1, #2, ...)."""
+
+    word: str
+    probability: float
+    phones: tuple[str, ...]
+
+
+def read_lexicon(path: Path) -> list[Pronunciation]:
+    """Read `word phone phone ...` lines, or `word probability phone ...` in a file `*lexiconp.txt`.
+
+    Raises InputError for a word without phones, a reserved word, a repeated line and a probability
+    outside (0, 1].
+    """
+    with_probability = Path(path).name.endswith("lexiconp.txt")
+    entries: dict[tuple[str, ...], Pronunciation] = {}
+    for number, fields in iter_lines(Path(path)):
+        where = f"{path}, line {number}"
+        word, *phones = fields
+        probability = 1.0
+        if with_probability:
+            probability = _parse_probability(phones.pop(0) if phones else "", where)
+        if not phones:
+            raise InputError(f"{where}: the word {word} has no phones")
+        if word in RESERVED or any(phone.startswith("#") for phone in phones):
+            raise InputError(f"{where}: {', '.join(RESERVED)} and phones #... are reserved")
+        if (word, *phones) in entries:
+            raise InputError(f"{where}: the pronunciation {' '.join((word, *phones))} is repeated")
+        entries[word, *phones] = Pronunciation(word, probability, tuple(phones))
+    if not entries:
+        raise InputError(f"{path}: the lexicon is empty")
+    return list(entries.values())
+
+
+def _parse_probability(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value <= 1.0:
+        raise InputError(f"{where}: {text!r} is no probability above 0 and at most 1")
+    return value
+
+
+def number_words(lexicon: Iterable[Pronunciation]) -> dict[str, int]:
+    """Number the words as prepare_lang.sh does: <eps>, the words in byte order, #0, <s>, </s>."""
+    words = sorted({entry.word for entry in lexicon}, key=str.encode)
+    return {w: i for i, w in enumerate((EPSILON, *words, BACKOFF, START, END))}
+
+
+def mark_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
+    """Mark each phone by its place in the word: _B begin, _I inside, _E end, _S alone."""
+
+    def mark(phones: Sequence[str]) -> tuple[str, ...]:
+        if len(phones) == 1:
+            return (f"{phones[0]}_S",)
+        return (f"{phones[0]}_B", *(f"{p}_I" for p in phones[1:-1]), f"{phones[-1]}_E")
+
+    return [Pronunciation(e.word, e.probability, mark(e.phones)) for e in lexicon]
+
+
+def disambiguate(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation], int]:
+    """End with #1, #2, ... what another entry also says or begins with (add_lex_disambig.pl).
+
+    Returns the new lexicon and the largest number used.
+    """
+    times = Counter(entry.phones for entry in lexicon)
+    prefixes = {entry.phones[:end] for entry in lexicon for end in range(1, len(entry.phones))}
+    used: Counter[tuple[str, ...]] = Counter()
+    marked = []
+    for entry in lexicon:
+        phones = entry.phones
+        if times[phones] > 1 or phones in prefixes:
+            used[phones] += 1
+            phones = (*phones, f"#{used[phones]}")
+        marked.append(Pronunciation(entry.word, entry.probability, phones))
+    return marked, max(used.values(), default=0)
+
+
+def build_lexicon_fst(
+    lexicon: Iterable[Pronunciation],
+    phones: Mapping[str, int],
+    words: Mapping[str, int],
+    silence: Sequence[str] = (),
+    silence_probability: float = 0.0,
+    *,
+    backoff: bool = True,
+) -> Fst:
+    """Return L: phones to words, with `silence` before, between and after words if there is any.
+
+    `silence` is a phone and perhaps what disambiguates it. With `backoff`, the symbol #0 passes
+    through between words (make_lexicon_fst.py, then fstaddselfloops).
+    """
+    start, loop, pause = 0, 1, 2
+    arcs: list[Arc] = []
+    endings: list[tuple[int, float]]
+    if silence:
+        skip, take = (-elementary.log([1.0 - silence_probability, silence_probability])).tolist()
+        endings = [(loop, skip), (pause, take)]
+        arcs += [(start, 0, 0, skip, loop), (start, 0, 0, take, pause)]
+        states = _append_path(arcs, pause, [phones[p] for p in silence], 0, 0.0, [(loop, 0.0)], 3)
+    else:
+        start = loop = 0
+        endings = [(loop, 0.0)]
+        states = 1
+    costs = -elementary.log([entry.probability for entry in lexicon])
+    for entry, cost in zip(lexicon, costs.tolist(), strict=True):
+        labels = [phones[phone] for phone in entry.phones]
+        states = _append_path(arcs, loop, labels, words[entry.word], cost, endings, states)
+    speaking = {source for source, _, word, _, _ in arcs if word} | {loop} if backoff else set()
+    arcs += [(state, phones[BACKOFF], words[BACKOFF], 0.0, state) for state in sorted(speaking)]
+    return build_fst(arcs, {loop: 0.0}, start)
+
+
+def _append_path(
+    arcs: list[Arc],
+    source: int,
+    labels: Sequence[int],
+    word: int,
+    cost: float,
+    endings: Sequence[tuple[int, float]],
+    states: int,
+) -> int:
+    """Append a path that reads `labels`, new states counting from `states`; return how many now."""
+    for label in labels[:-1]:
+        arcs.append((source, label, word, cost, states))
+        source, word, cost, states = states, 0, 0.0, states + 1
+    arcs += [(source, labels[-1], word, cost + extra, target) for target, extra in endings]
+    return states

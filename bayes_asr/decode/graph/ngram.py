@@ -1,0 +1,281 @@
+"""Backoff n-gram models: Witten-Bell and Kneser-Ney estimates, ARPA files, and the grammar G."""
+
+import logging
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base import elementary
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
+from bayes_asr.decode.graph.symbols import BACKOFF, END, EPSILON, START
+from bayes_asr.decode.graph.transducers import Arc, build_fst
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.fst import Fst
+
+LOG = logging.getLogger(__name__)
+NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+LN_10 = 2.302585092994046
+UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts
+LARGEST = 1000  # log10 of a probability or a backoff weight; determinization would not end
+LEAST_ONCE = 0.001  # n-grams seen once: without any the discount would be 0, and its logarithm
+ALL_SEEN = 1e-12  # of the probability that is left: rounding errors, nothing to back off to
+Ngram = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NgramModel:
+    """Natural-log probabilities of n-grams, and backoff weights of histories, up to `order`.
+
+    A history without an entry in `backoff` has the weight log 1.
+    """
+
+    order: int
+    log_prob: Mapping[Ngram, float]
+    backoff: Mapping[Ngram, float]
+
+    def score(self, word: str, history: Ngram) -> float:
+        """log p(word | history), backing off through ever shorter histories."""
+        history = history[max(0, len(history) - self.order + 1) :]
+        cost = 0.0
+        while (*history, word) not in self.log_prob:
+            if not history:
+                return -math.inf
+            cost += self.backoff.get(history, 0.0)
+            history = history[1:]
+        return cost + self.log_prob[*history, word]
+
+
+def estimate_witten_bell(
+    sentences: Iterable[Sequence[str]], order: int, vocabulary: Iterable[str] = ()
+) -> NgramModel:
+    """Estimate an interpolated Witten-Bell model (Witten & Bell 1991, method C).
+
+    p(w|h) = (c(hw) + t(h) p(w|h')) / (c(h) + t(h)), where t(h) counts the distinct words after h
+    and h' is h without its first word; below the unigrams lies a uniform distribution over all
+    words, those of `vocabulary` included, and the sentence end. The backoff weight of h is
+    t(h)/(c(h) + t(h)), so every history sums to one.
+    Raises InputError for an order below 1 and for no sentences.
+    """
+    counts = _count_ngrams(sentences, order)
+    words = sorted({ngram[-1] for ngram in counts} | set(vocabulary) | {END})
+    followers: defaultdict[Ngram, list[tuple[str, int]]] = defaultdict(list)
+    for ngram, count in counts.items():
+        followers[ngram[:-1]].append((ngram[-1], count))
+    prob: dict[Ngram, float] = {}
+    backoff: dict[Ngram, float] = {}
+    for history in sorted(followers, key=lambda h: (len(h), h)):
+        seen = dict(followers[history])
+        total, types = sum(seen.values()), len(seen)
+        for word in words if not history else seen:
+            lower = prob[(*history[1:], word)] if history else 1.0 / len(words)
+            prob[*history, word] = (seen.get(word, 0) + types * lower) / (total + types)
+        if history:
+            backoff[history] = types / (total + types)
+    return NgramModel(order, _take_logs(prob), _take_logs(backoff))
+
+
+def estimate_kneser_ney(
+    sentences: Iterable[Sequence[str]], order: int, *, interpolated: bool = True
+) -> NgramModel:
+    """Estimate a Kneser-Ney model with one discount D = n1/(n1 + 2 n2) for each order above one.
+
+    Below the highest order a count is that of the distinct words before an n-gram (Kneser & Ney
+    1995), except after <s>. p(w|h) = (c(hw) - D)/c(h), to which `interpolated` adds the backoff
+    weight times p(w|h') (Chen & Goodman 1999); without it the model is that of Kaldi's
+    make_kn_lm.py. Only words that are seen have a probability.
+    Raises InputError for an order below 1 and for no sentences.
+    """
+    counts = _count_ngrams(sentences, order)
+    contexts = Counter(ngram[1:] for ngram in counts if len(ngram) > 1)
+    ranks = Counter((len(ngram), count) for ngram, count in counts.items() if count <= 2)
+    followers: defaultdict[Ngram, dict[str, int]] = defaultdict(dict)
+    for ngram, count in counts.items():
+        raw = len(ngram) == order or ngram[0] == START
+        followers[ngram[:-1]][ngram[-1]] = count if raw else contexts[ngram]
+    prob: dict[Ngram, float] = {}
+    backoff: dict[Ngram, float] = {}
+    for history in sorted(followers, key=len):
+        seen, discount = followers[history], 0.0
+        total = sum(seen.values())
+        if history:
+            once, twice = (ranks[len(history) + 1, count] for count in (1, 2))
+            discount = max(once, LEAST_ONCE) / max(once + 2 * twice, 1)
+        left = discount * len(seen) / total
+        for word, count in seen.items():
+            below = left * prob[*history[1:], word] if history and interpolated else 0.0
+            prob[*history, word] = (count - discount) / total + below
+        if history:
+            unseen = 1.0 - reduce(add, (prob[*history[1:], word] for word in seen))
+            weight = left if interpolated or unseen < ALL_SEEN else left / unseen
+            backoff[history] = weight
+    unlikely = UNSEEN_START * LN_10  # as Kaldi has it where the discount is the whole count
+    return NgramModel(order, _take_logs(prob, of_zero=unlikely), _take_logs(backoff))
+
+
+def _take_logs(values: Mapping[Ngram, float], of_zero: float = -math.inf) -> dict[Ngram, float]:
+    """The logarithm of each value; `of_zero`: that of 0."""
+    numbers = np.array([*values.values()], float)
+    least = numbers.min(initial=1.0)
+    if least < 0 or (least == 0 and of_zero == -math.inf):
+        raise ValueError(f"a probability of {least}")
+    logs = np.where(numbers == 0, of_zero, elementary.log(numbers))
+    return dict(zip(values, logs.tolist(), strict=True))
+
+
+def _count_ngrams(sentences: Iterable[Sequence[str]], order: int) -> Counter[Ngram]:
+    """Counts of all n-grams of orders 1 to `order` that predict something (not those of <s>)."""
+    if order < 1:
+        raise InputError(f"an n-gram model has an order of at least 1, not {order}")
+    counts: Counter[Ngram] = Counter()
+    for sentence in sentences:
+        if START in sentence or END in sentence:
+            raise InputError(f"{START} and {END} are added to every sentence: {' '.join(sentence)}")
+        padded = (START, *sentence, END)
+        for last in range(1, len(padded)):
+            for first in range(max(0, last - order + 1), last + 1):
+                counts[padded[first : last + 1]] += 1
+    if not counts:
+        raise InputError("no sentence to estimate a language model from")
+    return counts
+
+
+def write_arpa(model: NgramModel, path: Path) -> None:
+    """Write `model` in ARPA format (log10, six decimals)."""
+    orders: list[list[Ngram]] = [[] for _ in range(model.order)]
+    for ngram in {(START,), *model.log_prob}:
+        orders[len(ngram) - 1].append(ngram)
+    with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
+        print("\\data\\", file=file)
+        for n, ngrams in enumerate(orders, 1):
+            print(f"ngram {n}={len(ngrams)}", file=file)
+        for n, ngrams in enumerate(orders, 1):
+            print(f"\n\\{n}-grams:", file=file)
+            for ngram in sorted(ngrams):
+                log10 = model.log_prob.get(ngram, UNSEEN_START * LN_10) / LN_10
+                fields = [f"{log10:.6f}", " ".join(ngram)]
+                if ngram in model.backoff:
+                    fields.append(f"{model.backoff[ngram] / LN_10:.6f}")
+                print("\t".join(fields), file=file)
+        print("\n\\end\\", file=file)
+
+
+def read_arpa(path: Path) -> NgramModel:
+    """Read an ARPA file; InputError names the line that is not what its section promises."""
+    announced: dict[int, int] = {}
+    log_prob: dict[Ngram, float] = {}
+    backoff: dict[Ngram, float] = {}
+    order = -1  # of the section that we are in; 0: \data\, -1: before it
+    for number, fields in iter_lines(Path(path)):
+        where = f"{path}, line {number}"
+        if fields[0].startswith("\\") and len(fields) == 1:
+            if fields[0] == "\\end\\":
+                break
+            order = _begin_section(fields[0], order, where)
+        elif order == 0:
+            n, count = _parse_announcement(fields, where)
+            announced[n] = count
+        elif order > 0:
+            ngram, log10, weight = _parse_entry(fields, order, where)
+            if ngram in log_prob:
+                raise InputError(f"{where}: the n-gram {' '.join(ngram)} is repeated")
+            log_prob[ngram] = log10 * LN_10
+            if weight:
+                backoff[ngram] = weight * LN_10
+    else:
+        raise InputError(f"{path}: no \\end\\ line: the ARPA file is truncated")
+    found = Counter(len(ngram) for ngram in log_prob)
+    if not announced or found != Counter(announced):
+        raise InputError(
+            f"{path}: announces {announced} n-grams by order, holds {dict(sorted(found.items()))}"
+        )
+    return NgramModel(max(announced), log_prob, backoff)
+
+
+def _begin_section(title: str, order: int, where: str) -> int:
+    due = "\\data\\" if order < 0 else f"\\{order + 1}-grams:"
+    if title != due:
+        raise InputError(f"{where}: {title} where {due} is due")
+    return order + 1
+
+
+def _parse_announcement(fields: Sequence[str], where: str) -> tuple[int, int]:
+    n, _, count = "".join(fields[1:]).partition("=")
+    if fields[0] != "ngram" or not (NUMBER.fullmatch(n) and NUMBER.fullmatch(count)):
+        raise InputError(f"{where}: not 'ngram ORDER=COUNT': {' '.join(fields)}")
+    return int(n), int(count)
+
+
+def _parse_entry(fields: Sequence[str], order: int, where: str) -> tuple[Ngram, float, float]:
+    try:
+        if len(fields) not in (order + 1, order + 2):
+            raise ValueError
+        numbers = [float(text) for text in (fields[0], *fields[order + 1 :])]
+    except ValueError as error:
+        raise InputError(
+            f"{where}: not a log probability, {order} words and perhaps a backoff weight: "
+            f"{' '.join(fields)}"
+        ) from error
+    if not all(abs(value) <= LARGEST for value in numbers) or numbers[0] > 0:
+        raise InputError(
+            f"{where}: no log10 probability and backoff weight within {LARGEST}: {' '.join(fields)}"
+        )
+    if {EPSILON, BACKOFF} & {*fields[1:]}:
+        raise InputError(f"{where}: {BACKOFF} and {EPSILON} are no words: {' '.join(fields)}")
+    return tuple(fields[1 : order + 1]), numbers[0], numbers[1] if len(numbers) == 2 else 0.0
+
+
+def build_grammar_fst(
+    model: NgramModel, words: Mapping[str, int], backoff: int
+) -> tuple[Fst, set[str]]:
+    """Return G, an acceptor of words, and the words of the model that `words` lacks.
+
+    N-grams with unknown words are left out. A history is a state; its backoff arc reads the word-id
+    `backoff` (#0); <s> and </s> become the start and the final costs (Kaldi's arpa2fst
+    --disambig-symbol=#0). Histories from which only the backoff leads away are skipped over.
+    """
+    known = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
+    starts = {(), (START,)} if model.order > 1 else {()}
+    histories = starts | {n for n in known if len(n) < model.order and n[-1] != END}
+    useful = {n[:-1] for n in known} | starts
+    states = {h: i for i, h in enumerate(sorted(histories & useful, key=lambda h: (len(h), h)))}
+
+    def state_after(ngram: Ngram) -> tuple[int, float]:
+        cost = 0.0
+        while ngram not in states:
+            if ngram in histories:
+                cost -= model.backoff.get(ngram, 0.0)
+            ngram = ngram[1:]
+        return states[ngram], cost
+
+    arcs: list[Arc] = []
+    final: dict[int, float] = {}
+    orphans = [ngram for ngram in known if ngram[:-1] not in states]
+    if orphans:
+        first = " ".join(orphans[0])
+        LOG.warning("%d n-grams without a history are left out, such as %s", len(orphans), first)
+    for ngram, log_prob in known.items():
+        if ngram[:-1] not in states:
+            continue
+        source = states[ngram[:-1]]
+        if ngram[-1] == END:
+            final[source] = -log_prob
+        else:
+            target, cost = state_after(ngram)
+            label = words[ngram[-1]]
+            arcs.append((source, label, label, cost - log_prob, target))
+    for history, source in states.items():
+        if history:
+            target, cost = state_after(history[1:])
+            arcs.append((source, backoff, 0, cost - model.backoff.get(history, 0.0), target))
+    if not final or not arcs:
+        raise InputError("the language model has no word of the lexicon, or no sentence end")
+    unknown = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - {*words}
+    return build_fst(arcs, final, states.get((START,), states[()])), unknown

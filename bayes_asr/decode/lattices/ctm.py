@@ -1,0 +1,98 @@
+"""CTM files: each recognised word with its recording, channel, time and confidence."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.segments import read_segments
+from bayes_asr.decode.lattices.mbr import TimedWord
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.text import write_lines
+
+FRAME_SHIFT = 0.01
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an utterance lies: file and channel by the names that an STM uses, and its begin."""
+
+    recording: str
+    channel: str
+    begin: float
+
+
+def read_places(data_dir: Path) -> dict[str, Place] | None:
+    """Where the utterances of a data directory lie in its recordings; None without `segments`.
+
+    `reco2file_and_channel` (`recording file channel`) gives recordings the names that the STM has;
+    without it they keep theirs, in channel 1.  Kaldi: utils/convert_ctm.pl.
+    """
+    segments, names = data_dir / "segments", data_dir / "reco2file_and_channel"
+    if not segments.exists():
+        return None
+    files = dict(_read_files_and_channels(names)) if names.exists() else None
+    places = {}
+    for utt, recording, _, begin, _ in read_segments(segments):
+        if files is not None and recording not in files:
+            raise InputError(f"{names}: lacks {recording}, the recording of {utt}; add it")
+        file, channel = files[recording] if files is not None else (recording, "1")
+        places[utt] = Place(file, channel, begin)
+    return places
+
+
+def _read_files_and_channels(path: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    for number, fields in iter_lines(path):
+        if len(fields) != 3:
+            raise InputError(f"{path}, line {number}: not `recording file channel`")
+        recording, file, channel = fields
+        yield recording, (file, channel)
+
+
+def write_ctm(
+    spoken: Iterable[tuple[str, list[TimedWord]]],
+    symbols: Mapping[int, str],
+    path: Path,
+    frame_shift: float = FRAME_SHIFT,
+    places: Mapping[str, Place] | None = None,
+) -> None:
+    """Write `recording channel begin duration word confidence` lines, times in seconds.
+
+    Without `places` each utterance is a recording of its own, in channel 1, as lattice-to-ctm-conf
+    writes it; with them the words of all are in the order of their times.
+    """
+    lines: Iterable[tuple[str, str, float, float, int, float]] = (
+        line
+        for utt, words in spoken
+        for line in _time_lines(_find_place(utt, places), words, frame_shift)
+    )
+    if places is not None:
+        lines = sorted(lines, key=lambda line: line[:3])
+    write_lines(
+        (
+            f"{recording} {channel} {begin:.2f} {length:.2f} {symbols[word]} {confidence:.2f}"
+            for recording, channel, begin, length, word, confidence in lines
+        ),
+        path,
+    )
+
+
+def _find_place(utt: str, places: Mapping[str, Place] | None) -> Place:
+    if places is None:
+        return Place(utt, "1", 0.0)
+    if utt not in places:
+        raise InputError(f"{utt} was decoded, but segments lacks it; score with the data decoded")
+    return places[utt]
+
+
+def _time_lines(
+    place: Place, words: Iterable[TimedWord], frame_shift: float
+) -> Iterator[tuple[str, str, float, float, int, float]]:
+    shift = np.float32(frame_shift)  # Kaldi's precision: durations are rounded from it
+    for timed in words:
+        start, end = np.float32(timed.start), np.float32(timed.end)
+        begin = place.begin + float(f"{shift * start:.2f}")  # rounded first, as by Kaldi
+        length = float(shift * (end - start))
+        yield place.recording, place.channel, begin, length, timed.word, timed.confidence

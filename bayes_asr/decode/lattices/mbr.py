@@ -1,0 +1,267 @@
+"""Minimum Bayes risk decoding: the words with the least expected number of errors.
+
+H. Xu, D. Povey, L. Mangu, J. Zhu, "Minimum Bayes Risk decoding and system combination based on a
+recursion for edit distance", Computer Speech and Language, 2011: figures 4 (the recursion over
+lattice nodes n and positions q of the hypothesis R), 5 (its derivatives: which words stand at q,
+how often and when) and 6 (take the likeliest word at each q, and repeat).  Here all arcs that end
+at nodes of one depth are treated at once.  Kaldi: lattice-mbr-decode, lattice-to-ctm-conf.
+
+Shapes: A arcs, N nodes, Q positions (words, and an empty position before and after each), W words.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from bayes_asr.decode.lattices.paths import sweep_words, weigh
+from bayes_asr.kaldi_io.lattice import CompactLattice
+
+DELTA = float(
+    np.float32(1.0e-5)
+)  # dearer than an error: to pass a word of the lattice by without comparing it
+MAX_ROUNDS = 101
+MATCH, PASS, SKIP = 1, 2, 3  # word of the arc against r_q; against nothing; r_q against nothing
+
+
+@dataclass(frozen=True)
+class TimedWord:
+    """A word with its times in frames (averages over the lattice) and its posterior."""
+
+    word: int
+    start: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """The words that were chosen, and the expected number of errors in them."""
+
+    words: list[TimedWord]
+    risk: float
+
+
+@dataclass(frozen=True)
+class ArcTable:
+    """A lattice with one final node, the last; arcs sorted by the depth of the node they enter."""
+
+    source: np.ndarray
+    target: np.ndarray
+    word: np.ndarray  # index into `words`
+    posterior: np.ndarray  # of the arc among those that enter its target node
+    layers: list[slice]
+    times: np.ndarray
+    words: np.ndarray  # words[0] is 0, no word
+    num_nodes: int
+
+
+def decode_risk(
+    lattice: CompactLattice, lmwt: float, wip: float = 0.0, *, change_words: bool = True
+) -> Hypothesis:
+    """Return the words of least expected error, from the best path on, with times and confidences.
+
+    With `change_words` off the words of the best path stay, and only get times and confidences.
+    """
+    words = sweep_words(lattice, [(lmwt, wip)])[0]
+    table = prepare(weigh(lattice, lmwt, wip))
+    for _ in range(MAX_ROUNDS):
+        hypothesis = np.searchsorted(table.words, spread(words))
+        errors = expected_errors(table, hypothesis)
+        chosen = choose_likeliest(errors.occupancy) if change_words else hypothesis
+        words = [int(table.words[index]) for index in chosen if index]
+        if (chosen == hypothesis).all():
+            break
+    rows = np.flatnonzero(chosen)
+    spans = errors.spans(rows, chosen[rows])
+    confidence = errors.occupancy[rows, chosen[rows]].astype(np.float32)
+    timed = [
+        TimedWord(word, start, end, float(posterior))
+        for word, (start, end), posterior in zip(words, spans, confidence, strict=True)
+    ]
+    return Hypothesis(timed, errors.risk)
+
+
+def spread(words: list[int]) -> np.ndarray:
+    """Return the words with an empty position before and after each, int [Q]."""
+    positions = np.zeros(2 * len(words) + 1, np.int64)
+    positions[1::2] = words
+    return positions
+
+
+def choose_likeliest(occupancy: np.ndarray) -> np.ndarray:
+    """Return the likeliest word of each position; of equals (in float32) that of the highest id."""
+    reverse = occupancy.astype(np.float32)[:, ::-1]
+    return reverse.shape[1] - 1 - reverse.argmax(axis=1)
+
+
+def prepare(lattice: CompactLattice) -> ArcTable:
+    """Return a weighed lattice with one final node and the posteriors of its arcs."""
+    states = lattice.num_states
+    ends = np.flatnonzero(np.isfinite(lattice.final_graph))
+    owner = np.repeat(np.arange(states), np.diff(lattice.offsets))
+    source = np.concatenate([owner, ends])
+    target = np.concatenate([lattice.nextstate, np.full(len(ends), states)])
+    symbols = np.concatenate([lattice.word, np.zeros(len(ends), np.int32)])
+    final_cost = lattice.final_graph[ends] + lattice.final_acoustic[ends]
+    loglike = -np.concatenate([lattice.graph + lattice.acoustic, final_cost]).astype(np.float64)
+    length = np.concatenate(
+        [np.diff(lattice.tid_offsets), np.diff(lattice.final_tid_offsets)[ends]]
+    )
+    depth, times = measure_nodes(source, target, length, states + 1)
+    order = np.argsort(depth[target], kind="stable")
+    bounds = np.searchsorted(depth[target][order], np.arange(1, depth[-1] + 2))
+    words, index = np.unique(np.concatenate([[0], symbols]), return_inverse=True)
+    layers = [slice(*pair) for pair in pairwise(bounds)]
+    source, target = source[order], target[order]
+    posterior = arc_posteriors(source, target, loglike[order], layers, states + 1)
+    return ArcTable(source, target, index[1:][order], posterior, layers, times, words, states + 1)
+
+
+def measure_nodes(
+    source: np.ndarray, target: np.ndarray, length: np.ndarray, nodes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the depth (most arcs from the start) and the time in frames of each node, int [N]."""
+    depth, times = [0] * nodes, [0] * nodes
+    for before, after, frames in zip(
+        source.tolist(), target.tolist(), length.tolist(), strict=True
+    ):
+        depth[after] = max(depth[after], depth[before] + 1)
+        times[after] = times[before] + frames
+    return np.array(depth), np.array(times)
+
+
+def arc_posteriors(
+    source: np.ndarray,
+    target: np.ndarray,
+    loglike: np.ndarray,
+    layers: list[slice],
+    nodes: int,
+) -> np.ndarray:
+    """Return for each arc its share of all paths from the start to its target node, float64 [A].
+
+    In scalars: NumPy rounds exp differently from one processor to another, and ties hang on it.
+    """
+    alpha = [-math.inf] * nodes
+    alpha[0] = 0.0
+    posterior = np.empty(len(source))
+    for layer in layers:
+        targets = target[layer].tolist()
+        before = (alpha[state] for state in source[layer].tolist())
+        totals = [sum(pair) for pair in zip(before, loglike[layer].tolist(), strict=True)]
+        for after, total in zip(targets, totals, strict=True):
+            more, less = max(alpha[after], total), min(alpha[after], total)
+            alpha[after] = more + math.log1p(math.exp(less - more))
+        posterior[layer] = [
+            math.exp(total - alpha[after]) for after, total in zip(targets, totals, strict=True)
+        ]
+    return posterior
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Expected errors of a hypothesis; of each word at each position how often, from when to when.
+
+    `occupancy`, `begin`, `end` float64 [Q, W]; the times are weighted by the occupancy.
+    """
+
+    risk: float
+    occupancy: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+
+    def spans(self, rows: np.ndarray, words: np.ndarray) -> list[tuple[float, float]]:
+        """Return (start, end) of the words at these positions; overlaps are shared out."""
+        occupancy = self.occupancy[rows, words].astype(np.float32)
+        starts = (self.begin[rows, words] / occupancy).astype(np.float32).tolist()
+        ends = (self.end[rows, words] / occupancy).astype(np.float32).tolist()
+        for i in range(1, len(starts)):
+            if ends[i - 1] <= starts[i]:
+                continue
+            earlier = ends[i - 2] if i > 1 else 0.0
+            left = max(earlier, min(starts[i - 1], starts[i]))
+            right = max(ends[i - 1], ends[i])
+            first, second = ends[i - 1] - starts[i - 1], ends[i] - starts[i]
+            middle = left + (right - left) * first / (first + second) if first > 0 else left
+            starts[i - 1], ends[i - 1], starts[i], ends[i] = left, middle, middle, right
+        return list(zip(starts, ends, strict=True))
+
+
+def expected_errors(table: ArcTable, hypothesis: np.ndarray) -> Errors:
+    """Return figure 5 of the paper for a hypothesis of indices of words, int [Q]."""
+    Q, arcs = len(hypothesis), len(table.source)
+    alpha = np.zeros((table.num_nodes, Q + 1))
+    alpha[0, 1:] = np.cumsum(hypothesis > 0)
+    choice = np.empty((arcs, Q + 1), np.int8)
+    for layer in table.layers:
+        distance, choice[layer] = edit_rows(table, layer, alpha, hypothesis)
+        shares = table.posterior[layer, None] * distance
+        np.add.at(alpha, table.target[layer], shares)
+    flow = backward_flow(table, choice)
+    matched = flow[:-1] * (choice == MATCH)
+    skipped = flow * (np.concatenate([choice, np.full((1, Q + 1), SKIP, np.int8)]) == SKIP)
+    target_times = np.append(table.times[table.target], 0)
+    occupancy = np.zeros((len(table.words), Q + 1))
+    begin, end = occupancy.copy(), occupancy.copy()
+    np.add.at(occupancy, table.word, matched)
+    np.add.at(begin, table.word, matched * table.times[table.source][:, None])
+    np.add.at(end, table.word, matched * target_times[:-1, None])
+    occupancy[0] += skipped.sum(axis=0)
+    waiting = (skipped * target_times[:, None]).sum(axis=0)
+    begin[0] += waiting
+    end[0] += waiting
+    return Errors(float(alpha[-1, Q]), occupancy[:, 1:].T, begin[:, 1:].T, end[:, 1:].T)
+
+
+def edit_rows(
+    table: ArcTable, layer: slice, alpha: np.ndarray, hypothesis: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return for the arcs of a layer the expected errors up to each q, and the choice made there.
+
+    alpha' of an arc is the least of: match w_a with r_q, pass w_a by, skip r_q (from q - 1).
+    Ties are frequent; they are settled by exact comparison, in Kaldi's order.
+    """
+    word = table.word[layer]
+    before = alpha[table.source[layer]]
+    passing = before + (word > 0)[:, None] * (1.0 + DELTA)
+    matching = before[:, :-1] + (word[:, None] != hypothesis)
+    distance, choice = passing.copy(), np.full(before.shape, PASS, np.int8)
+    for q, r_q in enumerate(hypothesis, 1):
+        match, skip = matching[:, q - 1], distance[:, q - 1] + (r_q > 0)
+        least = np.minimum(match, passing[:, q])
+        choice[:, q] = np.where(match <= passing[:, q], MATCH, PASS)
+        choice[least > skip, q] = SKIP
+        distance[:, q] = np.minimum(least, skip)
+    return distance, choice
+
+
+def backward_flow(table: ArcTable, choice: np.ndarray) -> np.ndarray:
+    """Return how often an arc's row reaches position q, float64 [A + 1, Q + 1].
+
+    The last row is that of the start node, where every r_q still to come is skipped.
+    """
+    beta = np.zeros((table.num_nodes, choice.shape[1]))
+    beta[-1, -1] = 1.0
+    flow = np.empty((len(choice) + 1, choice.shape[1]))
+    for layer in reversed(table.layers):
+        source, chosen = table.source[layer], choice[layer]
+        rows = table.posterior[layer, None] * beta[table.target[layer]]
+        rows = carry_back(rows, chosen == SKIP)
+        flow[layer] = rows
+        passed = np.where(chosen == PASS, rows, 0.0)
+        passed[:, :-1] += np.where(chosen == MATCH, rows, 0.0)[:, 1:]
+        np.add.at(beta, source, passed)
+    flow[-1] = carry_back(beta[:1], np.ones((1, choice.shape[1]), bool))[0]
+    return flow
+
+
+def carry_back(rows: np.ndarray, skips: np.ndarray) -> np.ndarray:
+    """Add to each position what comes from the next one, as long as that one skips."""
+    total = np.cumsum(rows[:, ::-1], axis=1)[:, ::-1]
+    Q = rows.shape[1]
+    stops = np.where(skips, Q, np.arange(Q))  # positions from which nothing is carried further
+    following = np.full(stops.shape, Q)
+    following[:, :-1] = np.minimum.accumulate(stops[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    beyond = np.concatenate([total, np.zeros((len(rows), 1))], axis=1)
+    return np.maximum(total - np.take_along_axis(beyond, following, axis=1), 0.0)

@@ -1,0 +1,58 @@
+"""Which transition-ids each frame may have had, and what they change of a criterion.
+
+Kaldi: lattice-to-post, lattice-to-smbr-post, lattice-to-mpe-post, and lattice-boost-ali before the
+first of them (lat/lattice-functions.cc).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice
+from bayes_asr.decode.lattices.expectation import expect
+from bayes_asr.decode.lattices.reference import Comparison
+from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
+
+
+@dataclass(frozen=True)
+class Posteriors:
+    """The transition-ids that paths have in each frame, and the share of the paths that do.
+
+    `frame`, `tid` int32 [N] and `share` float64 [N], sorted by frame, then transition-id; those of
+    a frame sum to 1. Of mpe and smbr the share is multiplied by how much more accurate those paths
+    are than all, so that they sum to 0. `log_likelihood` is that of all paths together; `accuracy`:
+    how many frames are right in the mean, 0 but of mpe and smbr.
+    """
+
+    frame: np.ndarray
+    tid: np.ndarray
+    share: np.ndarray
+    num_frames: int
+    log_likelihood: float
+    accuracy: float = 0.0
+
+
+def compute_posteriors(lattice: Lattice | CompactLattice, acoustic_scale: float) -> Posteriors:
+    """Return the posteriors of the transition-ids in a lattice whose acoustic costs are unscaled.
+
+    Raises InputError where the lattice has no path, or paths of different lengths.
+    """
+    aligned = align_lattice(lattice, acoustic_scale)
+    nothing = np.zeros(len(aligned.frame))
+    found = expect(aligned, nothing, nothing)
+    return Posteriors(aligned.frame, aligned.tid, found.share, aligned.num_frames, found.log_total)
+
+
+def compare_posteriors(
+    lattice: AlignedLattice, reference: np.ndarray | None, comparison: Comparison
+) -> Posteriors:
+    """Return the posteriors of a scaled lattice for a criterion.
+
+    reference: transition-ids int32 [T], None for mmi; comparison: what the criterion makes of them.
+    InputError where they do not go with the lattice.
+    """
+    compared = comparison.of(lattice, reference)
+    found = expect(lattice, compared.boost, compared.accuracy)
+    share = found.slope if comparison.of_accuracy else found.share
+    totals = (lattice.num_frames, found.log_total, found.gain)
+    return Posteriors(lattice.frame, lattice.tid, share, *totals)

@@ -1,0 +1,132 @@
+"""Word lattices under another n-gram model of language.
+
+Kaldi: lattice-lmrescore with the scale -1 and the model of the graph, then
+lattice-lmrescore-const-arpa with the new one.
+"""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes.pool import map_utterances
+from bayes_asr.base.progress import follow
+from bayes_asr.decode.graph.ngram import Ngram, read_arpa
+from bayes_asr.decode.graph.symbols import END, START
+from bayes_asr.decode.lattices.rescore import read_all
+from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows, write_lattices
+from bayes_asr.kaldi_io.text import Spelling
+
+Histories = tuple[Ngram, Ngram]  # what the old model and the new one know of the words before
+
+
+class Grammar:
+    """An n-gram model as a deterministic acceptor, whose states are histories."""
+
+    def __init__(self, path: Path) -> None:
+        """Read an ARPA file."""
+        self.path, self.model = path, read_arpa(path)
+        self._histories = {ngram[:-1] for ngram in self.model.log_prob} | {*self.model.backoff}
+        self._known: dict[tuple[str, Ngram], tuple[float, Ngram]] = {}
+        self.start = self._shorten((START,))
+
+    def follow(self, word: str, history: Ngram) -> tuple[float, Ngram]:
+        """What a word costs after a history, and the history behind it.
+
+        InputError for a word that the model lacks.
+        """
+        known = self._known.get((word, history))
+        if known is None:
+            cost = -self.model.score(word, history)
+            if not np.isfinite(cost):
+                raise InputError(
+                    f"{self.path}: lacks {word}, which is in the lattices; give a language model of"
+                    " all words of the graph"
+                )
+            known = self._known[word, history] = cost, self._shorten((*history, word))
+        return known
+
+    def _shorten(self, history: Ngram) -> Ngram:
+        """The longest end of a history from which the model tells any word apart."""
+        history = history[max(0, len(history) - self.model.order + 1) :]
+        while history and history not in self._histories:
+            history = history[1:]
+        return history
+
+
+def replace_lm(
+    words: Spelling, old: Grammar, new: Grammar, lattice: CompactLattice
+) -> CompactLattice:
+    """The lattice with graph costs in which `new` has taken the place of `old`.
+
+    Its states are those of the lattice, each once for every pair of histories that lead to it.
+    """
+
+    def follow_both(word: str, before: Histories) -> tuple[float, Histories]:
+        (was, of_old), (costs, of_new) = old.follow(word, before[0]), new.follow(word, before[1])
+        return costs - was, (of_old, of_new)
+
+    offsets, following = lattice.offsets.tolist(), lattice.nextstate.tolist()
+    labels, ends = lattice.word.tolist(), np.isfinite(lattice.final_graph).tolist()
+    numbers: list[dict[Histories, int]] = [{} for _ in ends]
+    numbers[0][old.start, new.start] = 0
+    states: list[int] = []
+    arcs: list[int] = []
+    counts, changes, final_changes = [], [], []
+    targets: list[tuple[int, Histories]] = []
+    for state, reached in enumerate(numbers):  # sorted: all that leads here has been seen
+        leaving = range(offsets[state], offsets[state + 1])
+        for before in reached:
+            reached[before] = len(states)
+            states.append(state)
+            counts.append(len(leaving))
+            final_changes.append(follow_both(END, before)[0] if ends[state] else 0.0)
+            for arc in leaving:
+                change, after = 0.0, before
+                if labels[arc]:
+                    change, after = follow_both(words[labels[arc]], before)
+                numbers[following[arc]].setdefault(after, -1)
+                arcs.append(arc)
+                changes.append(change)
+                targets.append((following[arc], after))
+    rows, at = np.array(arcs, dtype=np.int64), np.array(states)
+    tids, tid_offsets = take_rows(lattice.tid_offsets, rows)
+    final_tids, final_tid_offsets = take_rows(lattice.final_tid_offsets, at)
+    return CompactLattice(
+        offsets=np.cumsum([0, *counts]),
+        word=lattice.word[rows],
+        graph=(lattice.graph[rows] + np.array(changes)).astype(np.float32),
+        acoustic=lattice.acoustic[rows],
+        nextstate=np.array([numbers[s][after] for s, after in targets], dtype=np.int32),
+        tid_offsets=tid_offsets,
+        tids=lattice.tids[tids],
+        final_graph=(lattice.final_graph[at] + np.array(final_changes)).astype(np.float32),
+        final_acoustic=lattice.final_acoustic[at],
+        final_tid_offsets=final_tid_offsets,
+        final_tids=lattice.final_tids[final_tids],
+    )
+
+
+def replace_lm_in(
+    lattices: Sequence[Path], words: Path, old: Path, new: Path, out: Path, *, nj: int = 1
+) -> int:
+    """Write word lattices (lat.N.gz) under another language model to out/lat.1.gz; their number.
+
+    words: the words.txt of the graph; old: the ARPA file that it was made of; new: another one.
+    """
+    changed = map_utterances(partial(_replace_by_files, words, old, new), read_all(lattices), nj)
+    count = write_lattices(follow(changed, "lmrescore"), out / "lat.1.gz")
+    if not count:
+        raise InputError(f"{', '.join(map(str, lattices))}: hold no lattice")
+    return count
+
+
+_spelling, _grammar = cache(Spelling), cache(Grammar)  # each process reads them once
+
+
+def _replace_by_files(
+    words: Path, old: Path, new: Path, utt: str, lattice: CompactLattice
+) -> tuple[str, CompactLattice]:
+    return utt, replace_lm(_spelling(words), _grammar(old), _grammar(new), lattice)

@@ -1,0 +1,128 @@
+"""The embedded decoder: one utterance from log-likelihoods to words, costs and word lattice."""
+
+import logging
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.interface import fault
+from bayes_asr.decode.search import compiled
+from bayes_asr.decode.search.determinize import determinize
+from bayes_asr.decode.search.engine import Engine
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.search import best_arcs, search
+from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, scale_acoustic
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DecodeResult:
+    """The best path of one utterance and, when something survived, its word lattice.
+
+    Acoustic costs are unscaled; `tids` int32 [frames] is the alignment; without words the costs
+    are infinite.
+    """
+
+    utt: str
+    words: list[int]
+    tids: np.ndarray
+    graph_cost: float
+    acoustic_cost: float
+    reached_final: bool
+    lattice: CompactLattice | None
+
+
+ENGINES = {
+    "numpy": Engine("numpy", search, best_arcs, determinize),
+    "native": Engine("native", compiled.search, compiled.best_arcs, compiled.determinize),
+}
+VARIABLE = "BAYES_ASR_DECODER"
+
+
+def choose_engine() -> Engine:
+    """Return the engine that BAYES_ASR_DECODER names, otherwise the C++ one if it was built."""
+    name = os.environ.get(VARIABLE, "")
+    if name not in ("", *ENGINES):
+        raise InputError(f"{VARIABLE}={name}: known engines are {', '.join(ENGINES)}")
+    if name == "numpy" or compiled.library() is not None:
+        return ENGINES[name or "native"]
+    missing = fault(compiled.LIBRARY, *compiled.INTERFACE)
+    if name == "native":
+        raise InputError(f"{VARIABLE}={name}: {missing}; reinstall with a compiler")
+    LOG.warning("%s: decoding in NumPy, about 15 times slower", missing)
+    return ENGINES["numpy"]
+
+
+def decode_utterance(
+    network: Network,
+    utt: str,
+    loglikes: np.ndarray,
+    options: DecodeOptions,
+    engine: Engine,
+) -> DecodeResult:
+    """Decode unscaled log-likelihoods [T, num_pdfs], which network.check_loglikes has passed.
+
+    Without a path to a final state there are no words, or with allow_partial those of the best
+    path that goes as far as any.
+    """
+    lattice, reached = search_lattice(network, loglikes, options, engine)
+    return read_lattice(network, utt, lattice, reached, options, engine)
+
+
+def search_lattice(
+    network: Network, loglikes: np.ndarray, options: DecodeOptions, engine: Engine
+) -> tuple[Lattice | None, bool]:
+    """Search for a state-level lattice; None without the words that `decode_utterance` gives.
+
+    Its acoustic costs are scaled.  Also returns whether its paths end in final states.
+    """
+    scaled = np.float32(options.acoustic_scale) * loglikes
+    lattice, reached = engine.search(network, scaled, options)
+    return (lattice if reached or options.allow_partial else None), reached
+
+
+def read_lattice(
+    network: Network,
+    utt: str,
+    lattice: Lattice | None,
+    reached: bool,
+    options: DecodeOptions,
+    engine: Engine,
+) -> DecodeResult:
+    """Return the best path and the word lattice of a state-level lattice with scaled costs."""
+    if lattice is None:
+        return DecodeResult(utt, [], np.empty(0, np.int32), np.inf, np.inf, False, None)
+    scale = float(np.float32(options.acoustic_scale))
+    arcs, last = engine.best_arcs(lattice)
+    words, tids = lattice.olabel[arcs], lattice.ilabel[arcs]
+    graph = lattice.graph[arcs].sum(dtype=np.float64) + lattice.final_graph[last]
+    acoustic = lattice.acoustic[arcs].sum(dtype=np.float64) / scale
+    check_precision(lattice, arcs, options.lattice_beam, f"{network.name}: {utt}")
+    compact = engine.determinize(lattice, network.phone_start, options.lattice_beam)
+    return DecodeResult(
+        utt,
+        words[words > 0].tolist(),
+        tids[tids > 0],
+        float(graph),
+        float(acoustic),
+        reached,
+        scale_acoustic(compact, 1.0 / scale),
+    )
+
+
+def check_precision(lattice: Lattice, best: np.ndarray, beam: float, name: str) -> None:
+    """Refuse costs whose differences within the beam are lost in float32; `best`: a path's arcs.
+
+    Determinization might then lose the best path.
+    """
+    size = np.abs(lattice.graph.astype(np.float64)) + np.abs(lattice.acoustic)
+    largest = max(size.max(initial=0.0), size[best].sum())
+    if np.spacing(np.float32(largest)) > max(beam, 1.0):
+        raise InputError(
+            f"{name}: costs of {largest:.3g} are too large to be compared; look at the weights of"
+            " the graph, the log-likelihoods and the acoustic scale"
+        )

@@ -1,0 +1,75 @@
+"""The decoding graph of a folder: which files it is, and the network that the search walks."""
+
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there, read_text
+from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
+from bayes_asr.decode.graph.symbols import BACKOFF
+from bayes_asr.decode.search.loading import build_network
+from bayes_asr.decode.search.on_the_fly import attach_grammar, check_grammar, say_left_out
+from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.kaldi_io.fst import Fst, read_fst
+from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.text import read_symbols
+
+
+def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
+    """The files of a graph: HCLG.fst, or HCL.fst and what it is composed with during the search.
+
+    lm: an ARPA file or an FST in place of the G.fst in the folder. InputError where it is given to
+    a graph that is composed already.
+    """
+    composed, apart = (Path(graph_dir) / name for name in ("HCLG.fst", "HCL.fst"))
+    if is_there(apart) and (lm or not is_there(composed)):
+        return [apart, lm or Path(graph_dir) / "G.fst"]
+    if lm:
+        raise InputError(
+            f"{graph_dir}: has no HCL.fst to compose with {lm}; bayes-asr graph --apart writes it"
+        )
+    return [composed]
+
+
+def load_network(graph_dir: Path, model: Path, lm: Path | None = None) -> Network:
+    """Read the files of a graph (`graph_files`) and the transition model of `model`."""
+    path, *grammar = graph_files(graph_dir, lm)
+    transitions = read_transition_model(Path(model))
+    _check_pdfs(Path(graph_dir) / "num_pdfs", transitions.num_pdfs, model)
+    network = build_network(read_fst(path), transitions, str(path))
+    if not grammar:
+        return network
+    words = read_words(Path(graph_dir) / "words.txt")
+    fst = read_grammar(grammar[0], words)
+    return attach_grammar(network, fst, words, str(grammar[0]))
+
+
+def _check_pdfs(path: Path, pdfs: int, model: Path) -> None:
+    """InputError where a graph notes how many pdfs its model had, and this one has others."""
+    noted = read_text(path).strip() if is_there(path) else str(pdfs)
+    if noted != str(pdfs):
+        raise InputError(
+            f"{path}: the graph was made with a model of {noted} pdfs, but {model} has {pdfs}; take"
+            " graph and alignments of one model"
+        )
+
+
+def read_words(path: Path) -> dict[str, int]:
+    """Read words.txt; InputError where it has no #0, without which G could not back off."""
+    words = read_symbols(path)
+    if BACKOFF not in words:
+        raise InputError(
+            f"{path}: lacks {BACKOFF}, by which a grammar backs off; take the words.txt of the"
+            " graph"
+        )
+    return words
+
+
+def read_grammar(path: Path, words: dict[str, int]) -> Fst:
+    """Read G: an FST where the name ends in .fst, else an ARPA file; InputError if none is G."""
+    if path.suffix == ".fst":
+        grammar = read_fst(path)
+    else:
+        grammar, foreign = build_grammar_fst(read_arpa(path), words, words[BACKOFF])
+        say_left_out(str(path), "words.txt of the graph", foreign)
+    check_grammar(grammar, words, str(path))
+    return grammar

@@ -1,0 +1,295 @@
+"""Token passing in NumPy: the readable reference of the lattice decoder.
+
+The rules are those of Kaldi's LatticeFasterDecoder: a frame keeps the tokens within the beam of
+its best one, bounded by max_active and min_active; every link between kept tokens stays, and every
+`prune_interval` frames the links that no path within the lattice beam uses are dropped, so that
+memory follows the lattice and not the length of the utterance.  Within a frame the cutoff tightens
+while arcs are walked, so which tokens survive depends on their order; that order is kept too
+(Kaldi's hash list: buckets by first use, within a bucket by insertion).
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bayes_asr.decode.search.options import UNLIMITED, DecodeOptions
+from bayes_asr.decode.search.search_graph import Network
+
+INFINITY = np.float32(np.inf)
+BUCKETS = 1000
+NO_LINKS = np.empty(0, np.int32)
+
+
+@dataclass
+class Links:
+    """Arcs of the graph that were walked: from token, to token, which arc, acoustic cost."""
+
+    source: np.ndarray
+    target: np.ndarray
+    arc: np.ndarray
+    acoustic: np.ndarray
+    graph: np.ndarray
+
+    def select(self, kept: np.ndarray, source: np.ndarray, target: np.ndarray) -> "Links":
+        """Return the links under the mask `kept`, their tokens renumbered by the two maps."""
+        return Links(
+            source[self.source[kept]],
+            target[self.target[kept]],
+            self.arc[kept],
+            self.acoustic[kept],
+            self.graph[kept],
+        )
+
+
+def no_links() -> Links:
+    """Return an empty set of links."""
+    none = np.empty(0, np.float32)
+    return Links(NO_LINKS, NO_LINKS, NO_LINKS, none, none)
+
+
+@dataclass
+class Frame:
+    """The tokens alive before frame t: graph state, forward cost, and how far off the best path.
+
+    `inner` links (epsilon arcs) stay within the frame, `outer` links (emitting arcs, whose
+    acoustic costs contain `offset`) lead to the next one.
+    """
+
+    state: np.ndarray
+    cost: np.ndarray
+    extra: np.ndarray
+    inner: Links
+    outer: Links = field(default_factory=no_links)
+    offset: float | np.float32 = 0.0
+
+
+class Search:
+    """One utterance's token passing over a network; `frames` holds T + 1 sets of tokens."""
+
+    def __init__(self, network: Network, options: DecodeOptions) -> None:
+        """Put the first token on the start state and follow its epsilon arcs."""
+        self.network, self.options = network, options
+        self.buckets = BUCKETS
+        self.place = np.full(network.num_states, -1, np.int32)
+        start = np.array([network.start], np.int32)
+        zero = np.zeros(1, np.float32)
+        self.frames = [self.close(start, zero, np.float32(options.beam), no_links())[0]]
+
+    def advance(self, loglikes: np.ndarray) -> None:
+        """Consume one frame: scaled log-likelihoods [num_pdfs], float32."""
+        if (len(self.frames) - 1) % self.options.prune_interval == 0:
+            prune(self.frames, self.options.lattice_beam, self.options.prune_interval)
+        last = self.frames[-1]
+        cutoff, beam = choose_cutoff(last.cost, self.options)
+        self.buckets = max(self.buckets, 2 * len(last.cost))
+        states, costs, links, cutoff = self.emit(last, loglikes, cutoff, beam)
+        frame, last.outer = self.close(states, costs, cutoff, links)
+        self.frames.append(frame)
+
+    def emit(
+        self, last: Frame, loglikes: np.ndarray, cutoff: np.float32, beam: np.float32
+    ) -> tuple[np.ndarray, np.ndarray, Links, np.float32]:
+        """Walk the emitting arcs: new states and costs in order of arrival, links, next cutoff."""
+        arcs, column = self.network.emitting, self.network.column
+        best = int(last.cost.argmin())
+        last.offset = -last.cost[best]
+        own = slice(arcs.offsets[last.state[best]], arcs.offsets[last.state[best] + 1])
+        ahead = ((arcs.weight[own] + last.offset) - loglikes[column[own]]) + last.cost[best]
+        within = last.cost < cutoff if self.options.strict else last.cost <= cutoff
+        alive = np.flatnonzero(within).astype(np.int32)
+        owner, arc = arcs.leaving(last.state[alive])
+        source = alive[owner]
+        acoustic = last.offset - loglikes[column[arc]]
+        cost = (last.cost[source] + acoustic) + arcs.weight[arc]
+        limit = np.minimum.accumulate(
+            np.concatenate([[(ahead + beam).min(initial=INFINITY)], cost + beam])
+        )
+        kept = cost < limit[:-1]
+        arc, cost = arc[kept], cost[kept]
+        states, target = self.enter(arcs.nextstate[arc])
+        costs = np.full(len(states), INFINITY)
+        np.minimum.at(costs, target, cost)
+        links = Links(source[kept], target, arc.astype(np.int32), acoustic[kept], arcs.weight[arc])
+        return states, costs, links, limit[-1]
+
+    def enter(self, nextstate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Number the distinct states in order of first arrival: the states, the number of each."""
+        arrival = np.arange(len(nextstate), dtype=np.int32)
+        self.place[nextstate[::-1]] = arrival[::-1]
+        states = nextstate[self.place[nextstate] == arrival]
+        self.place[states] = arrival[: len(states)]
+        return states, self.place[nextstate]
+
+    def hash_order(self, states: np.ndarray) -> np.ndarray:
+        """Return the order in which Kaldi's hash list holds states that arrived in this order."""
+        bucket = states % self.buckets
+        first = np.empty(self.buckets, np.int64)
+        first[bucket[::-1]] = np.arange(len(states))[::-1]
+        return np.argsort(first[bucket], kind="stable")
+
+    def close(
+        self, states: np.ndarray, costs: np.ndarray, cutoff: np.float32, outer: Links
+    ) -> tuple[Frame, Links]:
+        """Follow the epsilon arcs from these states: the finished frame, and its incoming links."""
+        arcs = self.network.epsilon
+        self.place[states] = np.arange(len(states), dtype=np.int32)
+        states, costs = self.follow_epsilons(states, costs, cutoff)
+        open_ = np.flatnonzero(costs < cutoff).astype(np.int32)
+        owner, arc = arcs.leaving(states[open_])
+        source = open_[owner]
+        kept = costs[source] + arcs.weight[arc] < cutoff
+        source, arc = source[kept], arc[kept].astype(np.int32)
+        target = self.place[arcs.nextstate[arc]]
+        self.place[states] = -1
+        order = self.hash_order(states)
+        rank = np.empty(len(order), np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        silence = np.zeros(len(arc), np.float32)
+        inner = Links(rank[source], rank[target], arc, silence, arcs.weight[arc])
+        outer.target = rank[outer.target]
+        extra = np.zeros(len(order), np.float32)
+        return Frame(states[order], costs[order], extra, inner), outer
+
+    def follow_epsilons(
+        self, states: np.ndarray, costs: np.ndarray, cutoff: np.float32
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Append the states reached by epsilon arcs below the cutoff; last in, first out."""
+        arcs, place = self.network.epsilon, self.place
+        branching = arcs.offsets[states] < arcs.offsets[states + 1]
+        order = self.hash_order(states)
+        stack = order[(branching & (costs < cutoff))[order]].tolist()
+        if not stack:
+            return states, costs
+        new_states, new_costs = states.tolist(), costs.tolist()
+        while stack:
+            token = stack.pop()
+            cost = new_costs[token]
+            if cost >= cutoff:
+                continue
+            state = new_states[token]
+            for arc in range(arcs.offsets[state], arcs.offsets[state + 1]):
+                total = float(np.float32(cost + float(arcs.weight[arc])))
+                if total >= cutoff:
+                    continue
+                after = int(arcs.nextstate[arc])
+                target = int(place[after])
+                if target < 0:
+                    target = place[after] = len(new_states)
+                    new_states.append(after)
+                    new_costs.append(total)
+                elif total < new_costs[target]:
+                    new_costs[target] = total
+                else:
+                    continue
+                if arcs.offsets[after] < arcs.offsets[after + 1]:
+                    stack.append(target)
+        return np.array(new_states, np.int32), np.array(new_costs, np.float32)
+
+
+def choose_cutoff(cost: np.ndarray, options: DecodeOptions) -> tuple[np.float32, np.float32]:
+    """Return the cost above which tokens are dropped and the next beam (Kaldi's GetCutoff)."""
+    best, beam = cost.min(), np.float32(options.beam)
+    cutoff = best + beam
+    if options.max_active == UNLIMITED and options.min_active == 0:
+        return cutoff, beam
+    delta = np.float32(options.beam_delta)
+    if len(cost) > options.max_active:
+        tighter = np.partition(cost, options.max_active)[options.max_active]
+        if tighter < cutoff:
+            return tighter, (tighter - best) + delta
+    looser = INFINITY
+    if len(cost) > options.min_active:
+        looser = np.partition(cost, options.min_active)[options.min_active]
+    if looser > cutoff:
+        return looser, (looser - best) + delta
+    return cutoff, beam
+
+
+def excess(links: Links, frame: Frame, after: Frame) -> np.ndarray:
+    """Return how far the best path through each link is behind the best path (float32 [L])."""
+    through = (frame.cost[links.source] + links.acoustic) + links.graph
+    return np.maximum(after.extra[links.target] + (through - after.cost[links.target]), 0)
+
+
+def update_extra(frame: Frame, after: Frame | None, ending: np.ndarray) -> None:
+    """Set frame.extra to the least excess over all ways on, or `ending` where a path may end."""
+    least = ending.copy()
+    if after is not None:
+        np.minimum.at(least, frame.outer.source, excess(frame.outer, frame, after))
+    frame.extra = least
+    while len(frame.inner.source):
+        renewed = least.copy()
+        np.minimum.at(renewed, frame.inner.source, excess(frame.inner, frame, frame))
+        if np.array_equal(renewed, frame.extra):
+            break
+        frame.extra = renewed
+
+
+def drop_links(frame: Frame, after: Frame | None, beam: float) -> np.ndarray:
+    """Drop the links past the lattice beam; return which tokens are still on a way on."""
+    inner = excess(frame.inner, frame, frame) <= beam
+    same = np.arange(len(frame.state), dtype=np.int32)
+    frame.inner = frame.inner.select(inner, same, same)
+    if after is not None:
+        there = np.arange(len(after.state), dtype=np.int32)
+        kept = excess(frame.outer, frame, after) <= beam
+        frame.outer = frame.outer.select(kept, same, there)
+    return frame.extra <= beam
+
+
+def drop_tokens(frame: Frame, before: Frame | None, kept: np.ndarray) -> None:
+    """Remove tokens and renumber the links that touch them."""
+    if kept.all():
+        return
+    number = (np.cumsum(kept) - 1).astype(np.int32)
+    inner, outer = frame.inner, frame.outer
+    frame.inner = inner.select(kept[inner.source] & kept[inner.target], number, number)
+    there = np.arange(outer.target.max(initial=-1) + 1, dtype=np.int32)
+    frame.outer = outer.select(kept[outer.source], number, there)
+    frame.state, frame.cost, frame.extra = frame.state[kept], frame.cost[kept], frame.extra[kept]
+    if before is not None:
+        links = before.outer
+        same = np.arange(len(before.state), dtype=np.int32)
+        before.outer = links.select(kept[links.target], same, number)
+
+
+def prune(frames: list[Frame], beam: float, interval: int) -> None:
+    """Drop what no path within the lattice beam of any token of the last frame can use.
+
+    Stops going back where the excess of the tokens no longer changes by a tenth of the beam.
+    """
+    for t in range(len(frames) - 2, -1, -1):
+        frame, known = frames[t], frames[t].extra
+        update_extra(frame, frames[t + 1], np.full(len(frame.state), INFINITY))
+        seen_before = t < len(frames) - 1 - interval
+        settled = seen_before and bool(np.all(np.abs(frame.extra - known) <= 0.1 * beam))
+        kept = drop_links(frame, frames[t + 1], beam)
+        drop_tokens(frame, frames[t - 1] if t else None, kept)
+        if settled:
+            break
+
+
+def finish(
+    network: Network, frames: list[Frame], beam: float, complete: bool
+) -> tuple[np.ndarray, bool]:
+    """Prune with the final costs: the final cost of each last token, and whether any is final.
+
+    When no token is in a final state, or the frames are not `complete`, every last token may end
+    a path, at no cost.
+    """
+    last = frames[-1]
+    ending = network.final[last.state]
+    reached = complete and bool(np.isfinite(ending).any())
+    if not reached:
+        ending = np.zeros(len(ending), np.float32)
+    total = last.cost + ending
+    update_extra(last, None, total - total.min(initial=INFINITY))
+    for t in range(len(frames) - 1, -1, -1):
+        frame, after = frames[t], frames[t + 1] if t + 1 < len(frames) else None
+        if after is not None:
+            update_extra(frame, after, np.full(len(frame.state), INFINITY))
+        kept = drop_links(frame, after, beam)
+        if after is None:
+            ending = ending[kept]
+        drop_tokens(frame, frames[t - 1] if t else None, kept)
+    return ending, reached

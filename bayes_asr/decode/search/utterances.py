@@ -1,0 +1,51 @@
+"""The log-likelihoods to decode, utterance by utterance."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.kaldi_io.ark import RSPECIFIER, iter_matrices, read_matrix
+from bayes_asr.kaldi_io.scp import read_scp
+
+Loglikes = np.ndarray | InputError  # what reading an utterance gave
+
+
+def read_utterances(source: str, network: Network) -> Iterator[tuple[str, Loglikes]]:
+    """Stream (utterance, log-likelihoods [T, P]), or the error that reading one of an scp gave.
+
+    Raises InputError where an archive is damaged, which hides what follows, and where the first
+    utterance does not fit the model: then none does.
+    """
+    empty, fits = True, False
+    for utt, loglikes in read_any(source):
+        empty = False
+        if not fits and not isinstance(loglikes, InputError):
+            fits = loglikes.shape[1] == network.num_pdfs
+            if not fits:
+                raise InputError(
+                    f"{source}: {utt} has {loglikes.shape[1]} columns, "
+                    f"the model {network.num_pdfs} pdfs"
+                )
+        yield utt, loglikes
+    if empty:
+        raise InputError(f"{source}: holds no utterance to decode")
+
+
+def is_index(source: str) -> bool:
+    """Say whether this is the name of an scp; archives and rspecifiers are not."""
+    return source.endswith(".scp") and not RSPECIFIER.fullmatch(source)
+
+
+def read_any(source: str) -> Iterator[tuple[str, Loglikes]]:
+    """Stream the matrices of an archive or an scp; in an scp a damaged one stands alone."""
+    if not is_index(source):
+        yield from iter_matrices(source, finite=False)
+        return
+    for utt, rxfilename in read_scp(Path(source)).items():
+        try:
+            yield utt, read_matrix(rxfilename, utt, finite=False)
+        except (InputError, OSError) as error:
+            yield utt, InputError(str(error))

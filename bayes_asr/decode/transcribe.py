@@ -1,0 +1,356 @@
+"""From sound to words with times: front end, network and search of a run in a row."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
+from bayes_asr.base.log import LOGGER
+from bayes_asr.config import Config
+from bayes_asr.data.corpus.sets import locate, locate_model
+from bayes_asr.data.features.front_end import FEATURES, statistics
+from bayes_asr.data.sound.audio import Channel, bring_to_rate, load_library, read_audio
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
+from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.transcript import Speech, read_speech
+from bayes_asr.decode.align.utterance import align_utterance, word_spans
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load
+from bayes_asr.decode.forward.writer import Writer, load_writer
+from bayes_asr.decode.lattices.mbr import decode_risk
+from bayes_asr.decode.lattices.paths import Weights, pair_weights
+from bayes_asr.decode.search.embedded import choose_engine, decode_utterance
+from bayes_asr.decode.search.engine import Engine
+from bayes_asr.decode.search.graph_dir import load_network
+from bayes_asr.decode.search.loading import check_loglikes
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_record import (
+    describe_differences,
+    describe_search,
+    has_same_graph,
+)
+from bayes_asr.evaluate.score.scores import read_scores
+from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.nn import beam_search
+from bayes_asr.train.runs.configuration import read_configuration
+
+UNSEEN = 0.05  # of what was looked at for a label, the share before its begin, and after its end
+
+Streams = Mapping[str, np.ndarray]
+"""Features, or statistics of a speaker, by stream."""
+
+
+@dataclass(frozen=True)
+class HeardWord:
+    """A word (or phone) with its begin and end in seconds, and its posterior."""
+
+    word: str
+    start: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What was heard in a file of so many seconds."""
+
+    file: str
+    seconds: float
+    words: list[HeardWord]
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """A run, ready to hear: features to words at the weights that were chosen on dev."""
+
+    network: LogLikelihoods
+    graph: Network
+    words: dict[int, str]
+    options: DecodeOptions
+    weights: Weights
+    engine: Engine
+    speech: Speech | None
+    """How words are said, to find their times; None where the graph's folder does not say it."""
+
+    def hear(self, name: str, features: Streams, cmvn: Streams) -> list[HeardWord]:
+        """The words of features [T, F]; `cmvn`: statistics [2, F+1] where the run wants them; both
+        by stream.
+        """
+        loglikes = check_loglikes(self.graph, name, self.network(features, cmvn).numpy())
+        result = decode_utterance(self.graph, name, loglikes, self.options, self.engine)
+        if result.lattice is None:
+            raise InputError(
+                f"{name}: no path through its {len(loglikes)} frames; try a wider beam"
+            )
+        if not result.reached_final:
+            LOGGER.warning("%s: no path reached a final state; partial words", name)
+        heard = decode_risk(result.lattice, *self.weights, change_words=False).words
+        words = [self.words[timed.word] for timed in heard]
+        spans = self._spans(name, words, loglikes) or [(one.start, one.end) for one in heard]
+        shift = FRAME_SHIFT * self.network.model.output_stride
+        return [
+            HeardWord(
+                word,
+                round(shift * float(start), 3),
+                round(shift * float(end), 3),
+                round(one.confidence, 4),
+            )
+            for one, word, (start, end) in zip(heard, words, spans, strict=True)
+        ]
+
+    def _spans(
+        self, name: str, words: list[str], loglikes: np.ndarray
+    ) -> list[tuple[float, float]] | None:
+        """Frames of the words by forced alignment: words of a lattice have no exact times."""
+        if self.speech is None:
+            return None
+        options = AlignOptions(self.options.acoustic_scale)
+        try:
+            aligned = align_utterance(name, words, loglikes, self.speech, options, self.engine)
+            return [*word_spans(words, aligned.transition_ids, self.speech)]
+        except InputError as error:
+            LOGGER.warning("%s; times are rough", error)
+            return None
+
+
+@dataclass(frozen=True)
+class WritingRecogniser:
+    """A run with a decoder, ready to hear: features to the labels that it writes."""
+
+    writer: Writer
+    beam_width: int
+    length_penalty: float
+
+    def hear(self, name: str, features: Streams, cmvn: Streams) -> list[HeardWord]:
+        """As of `Recogniser`: the probability of a label is that after the labels before, its time
+        where nine tenths of the attention for it lie.
+        """
+        encoded_MH = self.writer(features, cmvn)
+        frames = len(next(iter(features.values())))
+        found = beam_search.search(
+            self.writer.decoder,
+            encoded_MH,
+            width=self.beam_width,
+            longest=self.writer.decoder.longest(frames),
+            length_penalty=self.length_penalty,
+        )
+        rated = self.writer.rate_labels(encoded_MH, found.labels)
+        whole = FRAME_SHIFT * frames
+        if self.writer.decoder.attention is None:
+            LOGGER.warning("%s: a decoder without attention knows no times; those are of all", name)
+            spans = [(0.0, whole)] * len(rated)
+        else:
+            spans = [_find_span(weights.numpy(), whole) for weights in found.weights_LT[:-1]]
+        return [
+            HeardWord(label, round(start, 3), round(end, 3), round(probability, 4))
+            for label, (start, end), probability in zip(
+                self.writer.name_labels(found), spans, rated, strict=True
+            )
+        ]
+
+
+def _find_span(weights_M: np.ndarray, seconds: float) -> tuple[float, float]:
+    """Begin and end of what was looked at, by the weights of frames that so many seconds have."""
+    seen = weights_M.cumsum()
+    first, last = np.searchsorted(seen, [UNSEEN, 1 - UNSEEN])
+    step = seconds / len(weights_M)
+    return step * int(first), step * (min(int(last), len(weights_M) - 1) + 1)
+
+
+def transcribe(
+    run: Path,
+    files: Sequence[Path],
+    *,
+    channel: Channel | None = None,
+    one_speaker: bool = False,
+    weights: Weights | None = None,
+    graph: Path | None = None,
+) -> tuple[list[Transcript], list[str]]:
+    """Recognise the words of sound files by the best network of `run`; - is standard input.
+
+    Returns what was heard, and a line for each file in which nothing can be heard. Sound of another
+    rate than the front end's is resampled, with a warning. Where the run normalises by speaker,
+    each file is one, or all are if `one_speaker`. channel: of several, counted from 0, or their
+    mean. `graph`: another folder than the run's. `weights`: LM weight and insertion penalty,
+    otherwise those that dev chose with this graph, or those of the search where it did not. Runs
+    with a decoder have neither. InputError for a run that is not complete, or whose features the
+    front end cannot make.
+    """
+    load_library()
+    config = read_configuration(run)
+    network = load_writer(run) if config.data.sequences else load(run)
+    analyses = {name: _analysis(run, name, network, config) for name in network.front_ends}
+    recogniser = _recogniser(run, network, config, weights, graph)
+    refused: list[str] = []
+    sounds = []
+    for file in files:
+        with _noting(refused):
+            sounds.append(_listen(str(file), analyses, channel))
+    for name, front_end in network.front_ends.items():
+        if front_end.cmvn != "none" and sounds:
+            _normalise(name, front_end.cmvn, sounds, one_speaker=one_speaker)
+    heard = []
+    for sound in sounds:
+        with _noting(refused):
+            words = recogniser.hear(sound.file, sound.features, sound.statistics)
+            heard.append(Transcript(sound.file, round(sound.seconds, 3), words))
+    return heard, refused
+
+
+@contextmanager
+def _noting(refused: list[str]) -> Iterator[None]:
+    """Note what is wrong with a file, that the others are heard all the same."""
+    try:
+        yield
+    except InputError as error:
+        refused.append(str(error))
+
+
+@dataclass(frozen=True)
+class _Sound:
+    """Features [T, F] of a file of so many seconds, and statistics of its speaker, by stream."""
+
+    file: str
+    seconds: float
+    features: Streams
+    statistics: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def _normalise(name: str, cmvn: str, sounds: Sequence[_Sound], *, one_speaker: bool) -> None:
+    """Add the statistics of a stream to all sounds."""
+    features = [sound.features[name] for sound in sounds]
+    of_all = statistics(features) if one_speaker else None
+    for sound, own in zip(sounds, features, strict=True):
+        sound.statistics[name] = statistics([own]) if of_all is None else of_all
+    LOGGER.info(
+        "normalised (%s) over %s",
+        cmvn,
+        f"all {len(sounds)} files as of one speaker" if one_speaker else "each file by itself",
+    )
+
+
+def _listen(file: str, analyses: Mapping[str, Analysis], channel: Channel | None) -> _Sound:
+    """Compute the features of all streams, as far as all of them go."""
+    read, rate = read_audio(file, channel)
+    rates = dict.fromkeys(analysis.sample_rate for analysis in analyses.values())
+    samples = {wanted: bring_to_rate(read, rate, wanted, file) for wanted in rates}
+    features = {name: one(samples[one.sample_rate]) for name, one in analyses.items()}
+    frames = min(map(len, features.values()))
+    if not frames:
+        raise InputError(f"{file}: {len(read) / rate:.3f} s of sound hold no frame of 0.025 s")
+    return _Sound(file, len(read) / rate, {name: x[:frames] for name, x in features.items()})
+
+
+def _analysis(run: Path, name: str, network: LogLikelihoods, config: Config) -> Analysis:
+    """What makes the features of a stream of sound, or InputError saying what is missing."""
+    front_end = network.front_ends[name]
+    if front_end.subsampling != 1:
+        raise InputError(
+            f"{run}: its stream {name} is of subsampling {front_end.subsampling}, and sound is"
+            " analysed at one rate here: compute its features as those of training were, then"
+            " bayes-asr forward RUN --data --stream and bayes-asr decode"
+        )
+    fields = front_end.sound
+    if fields is None and name != FEATURES:
+        raise InputError(
+            f"{run}: its network also reads the stream {name}, whose features are not of the"
+            " built-in front end (there was no frontend.json beside them when it was trained):"
+            " compute them, then bayes-asr forward RUN --data --stream and bayes-asr decode"
+        )
+    if fields is None:
+        inputs = ", ".join((*config.data.train.features, *config.data.train.features_all_of))
+        raise InputError(
+            f"{run}: its network reads features that are not of the built-in front end (none of"
+            f" {inputs} had a frontend.json when it was trained); if they are Kaldi's fMLLR, what"
+            " is missing to make them of a file is the LDA+MLLT matrix (final.mat) and an fMLLR"
+            " transform of its speaker, which Kaldi estimates: dump such features with Kaldi, then"
+            " bayes-asr forward RUN --data and bayes-asr decode; or train a run on MFCC or fbank"
+        )
+    try:
+        return Analysis(**fields)
+    except TypeError:
+        raise InputError(
+            f"{run / 'best.pt'}: made with a front end of {', '.join(fields)}, which this version"
+            " does not know; train with the version that is to transcribe"
+        ) from None
+    except InputError as error:
+        raise InputError(
+            f"{run / 'best.pt'}: its features cannot be made of sound here: {error}; train a run on"
+            " features that `bayes-asr features` has made"
+        ) from None
+
+
+def _recogniser(
+    run: Path,
+    network: LogLikelihoods,
+    config: Config,
+    weights: Weights | None,
+    other_graph: Path | None,
+) -> Recogniser | WritingRecogniser:
+    if isinstance(network, Writer):
+        if weights or other_graph:
+            raise InputError(
+                f"{run}: its decoder writes without a graph and an LM weight; leave --lmwt, --wip"
+                " and --graph"
+            )
+        return WritingRecogniser(network, config.decode.beam_width, config.decode.length_penalty)
+    graph = other_graph or locate(config.data.graph, config.data, "graph")
+    model = locate_model(config)
+    options = config.decode
+    search = DecodeOptions(
+        acoustic_scale=options.acoustic_scale,
+        beam=options.beam,
+        max_active=options.max_active,
+        min_active=options.min_active,
+        lattice_beam=options.lattice_beam,
+        allow_partial=True,
+    )
+    words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
+    weights = weights or _choose_weights(run, graph, search, is_other=bool(other_graph))
+    (chosen,) = pair_weights(*([weight] for weight in weights))
+    speech = None
+    try:
+        speech = read_speech(graph, model)
+    except (InputError, OSError) as error:
+        LOGGER.warning("%s; times are rough", error)
+    graph_network = load_network(graph, model)
+    return Recogniser(network, graph_network, words, search, chosen, choose_engine(), speech)
+
+
+def _choose_weights(run: Path, graph: Path, search: DecodeOptions, *, is_other: bool) -> Weights:
+    """The LM weight and the penalty that dev chose with this graph, for the first convention.
+
+    Where dev was decoded with another one, its choice says nothing: those of the search then.
+    is_other: whether the graph is not the run's own.
+    """
+    path = run / "score_dev.json"
+    is_scored = is_there(path)
+    if not is_scored and not is_other:
+        raise InputError(
+            f"{path}: no LM weight is chosen on dev yet; score the run, or give --lmwt"
+        )
+    own = 1 / search.acoustic_scale, 0.0
+    said = f"LM weight {own[0]:g} (1 / decode.acoustic_scale) and penalty 0 with {graph}"
+    if not is_scored:
+        LOGGER.warning("%s: no LM weight is chosen on dev; --lmwt gives another", said)
+        return own
+    score = read_scores(path)[0]
+    chosen = float(score.lm_weight or 0.0), float(score.insertion_penalty or 0.0)
+    now = describe_search(graph, search)
+    if score.decoded and not has_same_graph(score.decoded, now):
+        LOGGER.warning(
+            "%s: dev chose %g with another graph, %s; --lmwt gives another",
+            *(said, chosen[0], score.decoded.get("graph")),
+        )
+        return own
+    if not score.decoded and is_other:
+        LOGGER.warning("%s: %s does not say with which graph dev chose %g", said, path, chosen[0])
+        return own
+    apart = describe_differences(score.decoded, now) if score.decoded else ""
+    if apart:
+        LOGGER.warning("dev chose LM weight %g with other settings: %s", chosen[0], apart)
+    return chosen

@@ -1,0 +1,1 @@
+"""Error counts, statistics between systems, tables and pages."""

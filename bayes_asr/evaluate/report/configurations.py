@@ -1,0 +1,66 @@
+"""In which keys the configurations of systems differ."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
+from bayes_asr.config import Config, differences, load
+from bayes_asr.config.measure import FRAMES, Measure, measure_of
+from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.table import NONE
+
+OF_A_RUN = ("seed",)
+"""Keys that tell the runs of one system apart."""
+
+OF_A_NETWORK = (
+    *("data.train.", "data.dev.alignments", "data.dev.labels"),
+    *("features.", "streams.", "model.", "train."),
+)
+"""Keys that say nothing of Gaussian mixtures."""
+
+
+class Configurations(NamedTuple):
+    """Keys in rows, systems in columns; and why a system is not among them."""
+
+    table: pd.DataFrame
+    missing: Sequence[str]
+
+
+def find_measure(system: System) -> Measure:
+    """What the trainings of a system were judged by: frames, where no configuration is there."""
+    file = system.runs[0].path / "config.yaml"
+    try:
+        return measure_of(load([file])) if is_there(file) else FRAMES
+    except InputError:  # which the table of configurations says
+        return FRAMES
+
+
+def tabulate_configurations(systems: Sequence[System]) -> Configurations:
+    """The keys whose values differ between systems, by the `config.yaml` of each first run."""
+    read: dict[str, Config] = {}
+    missing = []
+    for system in systems:
+        file = system.runs[0].path / "config.yaml"
+        try:
+            if not is_there(file):
+                raise InputError(f"{file}: not there")
+            read[system.name] = load([file])
+        except InputError as error:
+            missing.append(str(error))
+    changes = {
+        name: differences(next(iter(read.values())), config) for name, config in read.items()
+    }
+    first = {key: str(old) for found in changes.values() for key, (old, _) in found.items()}
+    keys = sorted(first.keys() - set(OF_A_RUN))
+    networks = {system.name for system in systems if system.runs[0].has_network}
+
+    def say(name: str, key: str) -> str:
+        if name not in networks and key.startswith(OF_A_NETWORK):
+            return NONE
+        return str(changes[name][key][1]) if key in changes[name] else first[key]
+
+    columns = {name: [say(name, key) for key in keys] for name in changes}
+    return Configurations(pd.DataFrame({"key": keys, **columns}), missing)

@@ -1,0 +1,107 @@
+"""Where the errors are: by speaker, by pair of tokens, and utterance by utterance."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bayes_asr.base.errors import printable
+from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.table import NONE
+from bayes_asr.evaluate.score.counts import Edit, ErrorCounts
+from bayes_asr.evaluate.score.scores import Score
+
+NOTHING = "–"
+"""What an inserted token stands against, and what a deleted one became."""
+
+Key = tuple[str, str]
+"""Set and convention."""
+
+
+def tabulate_speakers(systems: Sequence[System], key: Key) -> pd.DataFrame:
+    """Error rates in per cent, mean over seeds: speakers in rows, systems in columns.
+
+    The first column is named after what a speaker of utt2spk is.
+    """
+    scored = [system for system in systems if key in system.keys]
+    first = scored[0].runs[0].scores[key]
+    columns: dict[str, list[str]] = {first.cluster: [], "tokens": []}
+    for speaker, counts in first.speakers.items():
+        columns[first.cluster].append(speaker)
+        columns["tokens"].append(str(counts.tokens))
+        for system in scored:
+            spoken = [run.scores[key].speakers.get(speaker) for run in system.runs]
+            rates = [c.rate for c in spoken if c and c.tokens]
+            columns.setdefault(system.name, []).append(f"{np.mean(rates):.1f}" if rates else NONE)
+    return pd.DataFrame(columns)
+
+
+def iter_edits(scores: Iterable[Score]) -> Iterator[Edit]:
+    """All alignments, one after the other."""
+    for score in scores:
+        for utterance in score.utterances:
+            yield from score.alignment(utterance)
+
+
+def count_confusions(edits: Iterable[Edit]) -> pd.DataFrame:
+    """How often each reference token (row) was recognised as each token (column).
+
+    Tokens are in alphabetical order. Where there are deletions or insertions, these are the last
+    column and row.
+    """
+    pairs = Counter((e.ref or NOTHING, e.hyp or NOTHING) for e in edits)
+    found = {token for pair in pairs for token in pair}
+    tokens = sorted(found, key=lambda token: (token == NOTHING, token))
+    table = pd.DataFrame(0, index=tokens, columns=tokens)
+    for (ref, hyp), number in pairs.items():
+        table.loc[ref, hyp] = number
+    return table
+
+
+def rank_errors(edits: Iterable[Edit], most: int = 20) -> pd.DataFrame:
+    """The most frequent errors: what was said, what was recognised, how often."""
+    pairs = Counter((e.ref or NOTHING, e.hyp or NOTHING) for e in edits if e.kind != "correct")
+    rows = [
+        (ref, hyp, str(number))
+        for (ref, hyp), number in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return pd.DataFrame(rows[:most], columns=["said", "recognised", "times"])
+
+
+class WrongUtterance(NamedTuple):
+    """An utterance with errors: its name, its counts and its alignment."""
+
+    name: str
+    counts: ErrorCounts
+    edits: Sequence[Edit]
+
+
+def find_wrong(score: Score) -> Iterator[WrongUtterance]:
+    """Every utterance with an error, the most errors first."""
+    for u in sorted(score.utterances, key=lambda u: (-u.counts.errors, u.utterance)):
+        if u.counts.errors:
+            yield WrongUtterance(u.utterance, u.counts, score.alignment(u))
+
+
+def list_errors(score: Score) -> Iterator[str]:
+    """The same as text: REF, HYP and the kinds of errors."""
+    for name, c, edits in find_wrong(score):
+        yield (
+            f"{printable(name)}: {c.errors} errors of {c.tokens}, {c.insertions} ins, "
+            f"{c.deletions} del, {c.substitutions} sub\n{format_alignment(edits)}"
+        )
+
+
+def format_alignment(edits: Sequence[Edit]) -> str:
+    """An alignment in three lines of equal columns: REF, HYP, and S, I or D below each error."""
+    marks = {"correct": "", "substitution": "S", "insertion": "I", "deletion": "D"}
+    lines = [["REF:"], ["HYP:"], ["    "]]
+    for edit in edits:
+        ref, hyp = printable(edit.ref or ""), printable(edit.hyp or "")
+        width = max(len(ref), len(hyp))
+        cells = ref or "*" * width, hyp or "*" * width, marks[edit.kind]
+        for line, cell in zip(lines, cells, strict=True):
+            line.append(cell.ljust(width))
+    return "".join(f"{' '.join(line).rstrip()}\n" for line in lines)

@@ -1,0 +1,124 @@
+"""Is any system better than the others? Each against the best on dev, as `compare` does it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.evaluate.report.details import Key
+from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.table import NONE
+from bayes_asr.evaluate.score.comparison import (
+    Comparison,
+    adjust_over,
+    compare,
+    format_p,
+    format_share,
+)
+from bayes_asr.evaluate.score.pairs import warn_of_few
+from bayes_asr.evaluate.score.statistics import Interval
+
+JUDGING = "MAPSSWE, segments"
+SHOWN = (  # tests of compare, each with its p; that which judges also adjusted for the systems
+    JUDGING,
+    "matched pairs, utterances",
+    "matched pairs, Student's t, {cluster}s",
+    "Wilcoxon, exact, {cluster}s",
+)
+SHOWS = "would show over {}s"
+FEW = " (few)"
+SEEDS = ("sd over seeds", "95 % over seeds too")
+
+
+class Differences(NamedTuple):
+    """Comparisons of systems with the best on dev, as a table and in sentences.
+
+    warnings: why some p should not be trusted; left_out: why other systems are.
+    """
+
+    table: pd.DataFrame
+    sentences: Sequence[str]
+    warnings: Sequence[str]
+    left_out: Sequence[str]
+
+
+def find_best_on_dev(systems: Sequence[System], convention: str) -> System:
+    """The system with the lowest mean rate on dev; without dev scores, the first."""
+    key = ("dev", convention)
+    scored = [system for system in systems if key in system.keys]
+    return min(scored, key=lambda s: float(s.rates(key).mean())) if scored else systems[0]
+
+
+def compare_with_best(systems: Sequence[System], key: Key) -> Differences:
+    """Each system against the best on dev: difference, interval, p of each test by its name, power.
+
+    The numbers are those of `bayes-asr compare SYSTEM BEST`. Systems scored on other references
+    are left out.
+    """
+    best = find_best_on_dev(systems, key[1])
+    comparisons, left_out = [], []
+    for system in systems:
+        if system is best or key not in system.keys:
+            continue
+        a, b = ([run.scores[key] for run in runs] for runs in (system.runs, best.runs))
+        try:
+            comparisons.append(compare(a, b, (system.name, best.name)))
+        except InputError as error:
+            left_out.append(str(error))
+    adjusted = adjust_over(comparisons)
+    several = len(comparisons) > 1
+    scored = best.runs[0].scores[key]
+    few = {test.title for c in comparisons for test in c.tests if test.warning}
+    columns = ["system", "against", "points more", "95 %"]
+    columns += [f"p {title}{FEW * (title in few)}" for title in _name_tests(scored.cluster)]
+    columns.insert(5, f"p {JUDGING} (Holm over systems)")
+    few_speakers = warn_of_few(len(scored.speakers), scored.cluster)
+    columns += [SHOWS.format("utterance"), SHOWS.format(scored.cluster) + FEW * bool(few_speakers)]
+    rows = [
+        [*_tabulate(c, a), *_tabulate_power(c, len(comparisons)), *_tabulate_seeds(c)]
+        for c, a in zip(comparisons, adjusted, strict=True)
+    ]
+    return Differences(
+        pd.DataFrame(rows, columns=[*columns, *SEEDS]),
+        [c.sentence(a if several else {}) for c, a in zip(comparisons, adjusted, strict=True)],
+        list(dict.fromkeys(warning for c in comparisons for warning in c.warnings)),
+        left_out,
+    )
+
+
+def _name_tests(cluster: str) -> list[str]:
+    return [title.format(cluster=cluster) for title in SHOWN]
+
+
+def _tabulate(comparison: Comparison, adjusted: dict[str, float]) -> list[str]:
+    """A row of the table; a test that the numbers of speakers do not allow is a dash."""
+    a, b = comparison.a, comparison.b
+    found = {test.title: format_p(test.p) for test in comparison.tests}
+    judging, *others = (found.get(title, NONE) for title in _name_tests(comparison.cluster))
+    points = f"{a.counts.rate - b.counts.rate:+.2f}"
+    p_values = [judging, format_p(adjusted[JUDGING]), *others]
+    interval = _format_interval(comparison.difference.difference.interval)
+    return [a.name, b.name, points, interval, *p_values]
+
+
+def _tabulate_power(comparison: Comparison, comparisons: int) -> list[str]:
+    """What would be found with Holm's correction for all, in points and in per cent of the best."""
+    found = {
+        d.unit: f"{d.points:.2f}{format_share(d.relative)}"
+        for d in comparison.detectable(comparisons)
+    }
+    return [found.get(unit, NONE) for unit in ("utterance", comparison.cluster)]
+
+
+def _tabulate_seeds(comparison: Comparison) -> list[str]:
+    """The spread of both systems, and the interval of the difference over seeds and speech."""
+    deviations = [side.deviation for side in (comparison.a, comparison.b)]
+    spread = ", ".join(NONE if d is None else f"{d:.2f}" for d in deviations)
+    if comparison.seeds is None:
+        return [spread if any(deviations) else NONE, NONE]
+    return [spread, _format_interval(comparison.seeds.interval)]
+
+
+def _format_interval(interval: Interval) -> str:
+    return f"[{interval.low:+.2f}, {interval.high:+.2f}]"

@@ -1,0 +1,297 @@
+"""All of a report on disk: one self-contained page, and its tables and figures as files."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from bayes_asr.base.errors import printable
+from bayes_asr.base.files import replacing
+from bayes_asr.evaluate.report.charts import (
+    chart_confusions,
+    chart_curves,
+    chart_keys,
+    chart_speakers,
+    chart_systems,
+    divide_errors,
+)
+from bayes_asr.evaluate.report.configurations import tabulate_configurations
+from bayes_asr.evaluate.report.details import (
+    Key,
+    count_confusions,
+    find_wrong,
+    iter_edits,
+    list_errors,
+    rank_errors,
+    tabulate_speakers,
+)
+from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
+from bayes_asr.evaluate.report.html import render
+from bayes_asr.evaluate.report.hypotheses import Answers
+from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.table import (
+    NONE,
+    as_latex,
+    as_markdown,
+    escape_markdown,
+    list_rows,
+    tabulate_results,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LARGEST_MATRIX = 80
+"""More tokens than these have no confusion matrix: their names could not be read."""
+
+LISTED = 100
+"""Utterances on the page, those with the most errors, of all systems together; files have all."""
+
+LEAST_LISTED = 10
+"""Utterances of each system, however many systems there are."""
+
+CHARTED_SPEAKERS = 40
+"""More speakers than these have no chart, but a table."""
+
+FEW = 6
+"""More systems than these are compared in a table alone, without a sentence for each."""
+
+LONGEST_NAME = 100  # bytes of the part of a file's name that comes out of data
+HUES = (212, 25, 140, 350, 275, 180, 45, 95, 310, 235)
+NOTES = "± is the standard deviation over seeds; [low, high] is the 95 % beta interval of one run."
+OF_WEIGHTS = "LM weights are picked on dev. "
+CONVENTIONS = (
+    " Strict and plain rates count all errors. Forgiving forgives missing silences, known leaves "
+    "out words that the lexicon lacks, others fold phones: compare only rates of one convention."
+)
+TESTS = (
+    "The column 95 % is a bootstrap, as in bayes-asr compare, and each p is of the test that its "
+    "heading names, two-sided. MAPSSWE judges, by Holm's correction for the number of systems. "
+    "These take the networks as they are. The set would show a difference of so many points (and "
+    "per cent of the best) with a probability of 80 %, after that correction. The last columns are "
+    "the standard deviations over seeds of both systems, and the interval over seeds and speech."
+)
+MADE_BY = ("bayes_asr", "python", "torch", "numpy", "blas", "device", "threads", "kernels")
+"""What the page says of each run, out of its env.json."""
+
+
+def write_report(
+    systems: Sequence[System],
+    out: Path,
+    command: str,
+    version: str,
+    answers: Mapping[Key, Answers] | None = None,
+) -> bool:
+    """Write report.html, tables and figures below `out`; returns whether there are figure files.
+
+    command, version: what made the report, and of which version; answers: to hypotheses, by the
+    section that they stand in. Figure files need matplotlib (the extra `report`); everything else
+    is written without it.
+    """
+    drawn = find_spec("matplotlib") is not None
+    results = tabulate_results(systems)
+    _write(out / "table.md", as_markdown(results))
+    _write(out / "table.tex", as_latex(results))
+    if drawn:
+        _save_curves(systems, out)
+    keys = list_keys(systems)
+    sections = [
+        _write_section(systems, key, name, out, drawn)
+        | _write_answers((answers or {}).get(key), out / f"hypotheses_{name}.md")
+        for key, name in zip(keys, name_files(keys), strict=True)
+    ]
+    with_errors = [system for system in systems if keys[0] in system.keys]
+    names = name_files((system.name, *keys[0]) for system in with_errors)
+    listed = max(LEAST_LISTED, LISTED // len(with_errors))
+    errors = [
+        _write_errors(system, keys[0], name, out, drawn, listed)
+        for system, name in zip(with_errors, names, strict=True)
+    ]
+    configurations = tabulate_configurations(systems)
+    page = render(
+        "report.html",
+        title=", ".join(system.name for system in systems[:4]) + (" …" if len(systems) > 4 else ""),
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        command=command,
+        version=version,
+        hues=HUES,
+        few=FEW,
+        notes=explain(systems),
+        tests=TESTS,
+        cards=[_make_card(systems, key) for key in keys],
+        results=list_rows(results),
+        single=chart_keys(systems[0]) if len(systems) == 1 else None,
+        sections=sections,
+        curves=chart_curves(systems),
+        configurations=len(systems) > 1
+        and {"rows": list_rows(configurations.table), "missing": configurations.missing},
+        errors=errors,
+        runs=list_rows(_tabulate_runs(systems)),
+    )
+    _write(out / "report.html", page)
+    return drawn
+
+
+def name_files(parts: Iterable[Sequence[str]]) -> list[str]:
+    """A name for a file of each, made of these parts, that leads nowhere else and is its own.
+
+    Parts come out of data: a slash, a space and the like become `_`. Names that would be the same,
+    were capitals small, get numbers.
+    """
+    names: list[str] = []
+    for part in parts:
+        plain = re.sub(r"[^\w.-]+", "_", "_".join(part))
+        plain = plain.encode()[:LONGEST_NAME].decode(errors="ignore")
+        name, number = plain, 1
+        while name.lower() in {other.lower() for other in names}:
+            number += 1
+            name = f"{plain}-{number}"
+        names.append(name)
+    return names
+
+
+def explain(systems: Sequence[System]) -> str:
+    """What the table of results means; conventions are told apart where there are several."""
+    several = len({convention for system in systems for _, convention in system.keys}) > 1
+    scores = [score for system in systems for score in system.runs[0].scores.values()]
+    weighted = any(score.lm_weight is not None for score in scores)
+    unknown = {
+        f" {score.unknown_share:.2f} % of the words of {printable(score.set or '')} are unknown.": 0
+        for score in scores
+        if score.unknown
+    }
+    return OF_WEIGHTS * weighted + NOTES + CONVENTIONS * several + "".join(unknown)
+
+
+def list_keys(systems: Sequence[System]) -> list[Key]:
+    """What the sections are about: every convention of the test set, or of dev without one."""
+    keys = list(dict.fromkeys(key for system in systems for key in system.keys))
+    return [key for key in keys if key[0] == "test"] or keys
+
+
+def _make_card(systems: Sequence[System], key: Key) -> dict[str, Any]:
+    """The rate to see first: that of the system that is best on dev."""
+    scored = [system for system in systems if key in system.keys]
+    best = find_best_on_dev(scored, key[1])
+    metric = best.runs[0].scores[key].metric.upper()
+    return {
+        "rate_of": f"{key[0]} {metric}, {key[1]}",
+        "rate": best.rates(key).mean(),
+        "interval": best.interval(key),
+        "system": best.name,
+        "best": len(scored) > 1,
+    }
+
+
+def _write_section(
+    systems: Sequence[System], key: Key, name: str, out: Path, drawn: bool
+) -> dict[str, Any]:
+    """One set and convention: rates, kinds of errors, differences, speakers."""
+    scored = [system for system in systems if key in system.keys]
+    if drawn:
+        from bayes_asr.evaluate.report.figures import draw_bars
+
+        _save_figure(draw_bars(scored, key), out / "figures" / f"bars_{name}")
+    speakers = tabulate_speakers(scored, key)
+    _write(out / f"speakers_{name}.md", as_markdown(speakers))
+    section: dict[str, Any] = {
+        "title": f"{key[0]}, {key[1]}",
+        "parts": divide_errors(scored, key),
+        "cluster": speakers.columns[0],
+        "speakers": list_rows(speakers),
+        "rates": None,
+        "by_speaker": None,
+        "differences": None,
+    }
+    if len(scored) == 1 and 1 < len(speakers) <= CHARTED_SPEAKERS:
+        section["by_speaker"] = chart_speakers(scored[0], key)
+    if len(scored) > 1:
+        differences = compare_with_best(scored, key)
+        warned = "".join(f"\n{escape_markdown(warning)}\n" for warning in differences.warnings)
+        _write(out / f"differences_{name}.md", as_markdown(differences.table) + warned)
+        section |= {
+            "rates": chart_systems(scored, key),
+            "best": find_best_on_dev(scored, key[1]).name,
+            "differences": list_rows(differences.table),
+            "sentences": differences.sentences,
+            "warnings": differences.warnings,
+            "left_out": differences.left_out,
+        }
+    return section
+
+
+def _write_answers(answers: Answers | None, path: Path) -> dict[str, Any]:
+    """What a section says of hypotheses, also as a file where there are any."""
+    if answers is None:
+        return {"hypotheses": [], "not_tested": []}
+    not_tested = [f"Not tested: {reason}." for reason in answers.left_out]
+    parts = [found.as_markdown() for found in answers.tested]
+    _write(path, "\n".join([*parts, *map(escape_markdown, not_tested), ""]))
+    hypotheses = [
+        {
+            "statement": found.statement,
+            "sentences": found.sentences,
+            "rows": list_rows(found.table),
+        }
+        for found in answers.tested
+    ]
+    return {"hypotheses": hypotheses, "not_tested": not_tested}
+
+
+def _write_errors(
+    system: System, key: Key, name: str, out: Path, drawn: bool, listed: int
+) -> dict[str, Any]:
+    """Confusions over all seeds of a system, and the listing of its first seed."""
+    edits = list(iter_edits(run.scores[key] for run in system.runs))
+    score = system.runs[0].scores[key]
+    _write(out / "errors" / f"{name}.txt", "\n".join(list_errors(score)))
+    matrix = count_confusions(edits)
+    fits = len(matrix) <= LARGEST_MATRIX
+    title = f"{system.name}, {key[0]}, {key[1]}"
+    if drawn and fits:
+        from bayes_asr.evaluate.report.figures import draw_confusions
+
+        _save_figure(draw_confusions(matrix, title), out / "figures" / f"confusions_{name}")
+    wrong = list(find_wrong(score))
+    return {
+        "title": title,
+        "frequent": list_rows(rank_errors(edits)),
+        "matrix": chart_confusions(matrix) if fits else None,
+        "utterances": wrong[:listed],
+        "number": len(wrong),
+        "run": str(system.runs[0].path),
+        "file": f"errors/{name}.txt",
+    }
+
+
+def _tabulate_runs(systems: Sequence[System]) -> pd.DataFrame:
+    rows = [
+        [system.name, str(run.path), *(str(run.environment.get(key, NONE)) for key in MADE_BY)]
+        for system in systems
+        for run in system.runs
+    ]
+    return pd.DataFrame(rows, columns=["system", "folder", *MADE_BY])
+
+
+def _save_curves(systems: Sequence[System], out: Path) -> None:
+    from bayes_asr.evaluate.report.figures import draw_learning_curves
+
+    figure = draw_learning_curves(systems)
+    if figure:
+        _save_figure(figure, out / "figures" / "learning_curves")
+
+
+def _save_figure(figure: "Figure", path: Path) -> None:
+    """Save a figure as PNG and SVG."""
+    for kind, options in {"png": {"dpi": 150}, "svg": {"metadata": {"Date": None}}}.items():
+        with replacing(path.with_name(f"{path.name}.{kind}")) as temporary:
+            figure.savefig(temporary, **options)  # type: ignore[arg-type]
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

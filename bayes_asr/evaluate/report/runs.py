@@ -1,0 +1,155 @@
+"""Scored runs below some folders, gathered into systems: the seeds of one configuration.
+
+What Gaussian mixtures gave is a run, too: it has scores, but was not trained as a network.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.files import find_below
+from bayes_asr.evaluate.score.counts import ErrorCounts
+from bayes_asr.evaluate.score.scores import Score, read_scores
+from bayes_asr.evaluate.score.statistics import Interval, beta_of_runs
+from bayes_asr.kaldi_io.side_files import check, read_history, read_json, take
+
+SETS = ("dev", "test")
+CURVES = ("epoch", "train_error", "dev_error")  # in each line of the history
+
+
+@dataclass(frozen=True)
+class Run:
+    """One trained and scored run; what it does not have is empty or None."""
+
+    path: Path
+    scores: dict[tuple[str, str], Score]
+    """By (set, convention)."""
+    history: list[dict[str, Any]]
+    parameters: int | None
+    front_ends: Mapping[str, str | None]
+    """The built-in front end that made the features of each stream (mfcc, fbank), where it did."""
+    environment: dict[str, Any]
+    """Versions and machine of the training, as `env.json` has them."""
+
+    @property
+    def has_network(self) -> bool:
+        """Whether a network was trained, and not Gaussian mixtures."""
+        return "gaussians" not in self.environment
+
+
+@dataclass(frozen=True)
+class System:
+    """The runs of one configuration, which differ by their seeds."""
+
+    name: str
+    runs: Sequence[Run]
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """The (set, convention) that every run is scored on."""
+        return [key for key in self.runs[0].scores if all(key in r.scores for r in self.runs)]
+
+    def counts(self, key: tuple[str, str]) -> list[ErrorCounts]:
+        """The pooled counts of each run."""
+        return [run.scores[key].counts for run in self.runs]
+
+    def rates(self, key: tuple[str, str]) -> np.ndarray:
+        """The rate of each run, in per cent."""
+        return np.array([counts.rate for counts in self.counts(key)])
+
+    def interval(self, key: tuple[str, str]) -> Interval | None:
+        """The 95 % beta interval of a run with the mean number of errors, if there is one."""
+        return beta_of_runs(self.counts(key))
+
+
+def find_systems(paths: Iterable[Path]) -> list[System]:
+    """All scored runs at or below `paths`, by configuration, in the order of `paths`, then names.
+
+    A folder `seedN` is one seed of the folder it is in; any other run is a system of its own.
+    """
+    folders: dict[Path, list[Path]] = {}
+    for path in paths:
+        scored = {file.parent for file in find_below(Path(path), "score_*.json")}
+        found = sorted(scored, key=_split_numbers)
+        if not found:
+            raise InputError(f"{path}: no scored run here; run bayes-asr score first")
+        for run in found:
+            is_seed = re.fullmatch(r"seed\d+", run.name)
+            runs = folders.setdefault((run.parent if is_seed else run).resolve(), [])
+            if run not in runs:
+                runs.append(run)
+    names = _shorten_names(list(folders))
+    return [
+        System(printable(names[folder]), [_read_run(run) for run in runs])
+        for folder, runs in folders.items()
+    ]
+
+
+def _split_numbers(path: Path) -> list[list[tuple[int, str]]]:
+    """Sort folder by folder, seed10 after seed9."""
+    return [
+        [(int(text), "") if text.isdigit() else (-1, text) for text in re.split(r"(\d+)", part)]
+        for part in path.parts
+    ]
+
+
+def _shorten_names(folders: Sequence[Path]) -> dict[Path, str]:
+    """The last part of each folder, with as many parts before it as keep the names apart."""
+    for parts in range(1, max((len(folder.parts) for folder in folders), default=1) + 1):
+        names = {folder: "/".join(folder.parts[-parts:]) for folder in folders}
+        if len(set(names.values())) == len(folders):
+            break
+    return names
+
+
+def _read_run(path: Path) -> Run:
+    scores = {
+        (name, score.convention): score
+        for name in SETS
+        if (path / f"score_{name}.json").exists()
+        for score in read_scores(path / f"score_{name}.json")
+    }
+    environment = _read_environment(path / "env.json")
+    return Run(
+        path,
+        scores,
+        history=read_history(path, CURVES),
+        parameters=environment.get("parameters"),
+        front_ends={
+            name: (found or {}).get("kind") for name, found in _list_analyses(environment).items()
+        },
+        environment=environment,
+    )
+
+
+def _list_analyses(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What made the features out of sound: of each stream by its name, or of the only one."""
+    several: dict[str, Any] | None = environment.get("frontends")
+    return several or {"": environment.get("frontend")}
+
+
+def _read_environment(file: Path) -> dict[str, Any]:
+    """What env.json says; empty where there is none."""
+    if not file.exists():
+        return {}
+    try:
+        environment: dict[str, Any] = check(read_json(file), "the file", "an object")
+        for key, kind in (
+            ("parameters", "a whole number"),
+            ("frontend", "an object"),
+            ("frontends", "an object"),
+        ):
+            if key in environment:
+                take(environment, key, kind, "null")
+        for analysis in _list_analyses(environment).values():
+            if "kind" in (check(analysis, "frontend", "an object", "null") or {}):
+                take(analysis, "kind", "a text", "null")
+    except InputError as error:
+        said = str(error).removeprefix(f"{file}: ")
+        raise InputError(f"{file}: not as train writes it: {said}; train the run again") from None
+    return environment

@@ -1,0 +1,306 @@
+"""Two sides on the same utterances: rates, intervals, paired tests, and what they say.
+
+A side is a system, which has one run or several (seeds), or a group of systems.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from bayes_asr.base.errors import printable
+from bayes_asr.evaluate.score.counts import ErrorCounts
+from bayes_asr.evaluate.score.paired_tests import PairedTest, run_group_tests, run_system_tests
+from bayes_asr.evaluate.score.pairs import (
+    check_comparable,
+    collect_speakers,
+    collect_utterances,
+    has_enough_speakers,
+    warn_of_few,
+)
+from bayes_asr.evaluate.score.power import POWER, Detectable, Precision, detect, measure_precision
+from bayes_asr.evaluate.score.scores import Score, pool
+from bayes_asr.evaluate.score.seeds import SeedSpread, deviate, spread_over_seeds
+from bayes_asr.evaluate.score.statistics import (
+    Alternative,
+    Bootstrap,
+    Interval,
+    PairedBootstrap,
+    beta_of_runs,
+    bootstrap,
+    holm,
+    paired_bootstrap,
+)
+
+LEVEL = 0.95
+SIGNIFICANT = 0.05
+
+Runs = Score | Sequence[Score] | Sequence[Sequence[Score]]
+"""A run; the runs of a system; or the runs of each system of a group."""
+
+
+class System(NamedTuple):
+    """One side of a comparison: the counts are of all its runs.
+
+    The beta interval is that of one run, because runs share their test set; it is None where
+    insertions exceed all tokens. deviation: that of the rates of runs around their system's mean,
+    in points; None where no system has two.
+    """
+
+    name: str
+    runs: int
+    counts: ErrorCounts
+    beta: Interval | None
+    bootstrap: Bootstrap
+    deviation: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "name": self.name,
+            "runs": self.runs,
+            **self.counts.as_dict(),
+            "rate": self.counts.rate,
+            "beta_interval": self.beta,
+            "bootstrap_interval": self.bootstrap.interval,
+            "bootstrap_standard_error": self.bootstrap.standard_error,
+            "deviation_over_seeds": self.deviation,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Sides A and B on one set under one convention; `difference` is rate A minus rate B.
+
+    Replicates draw `resampled` (speakers, or the `cluster` that utt2spk has in their place;
+    utterances where there are fewer than 10 of these); the networks are taken as they are, and
+    `seeds` says how much other trainings would differ.
+    `alternative` is what all tests ask: whether A has other than, less or greater errors than B.
+    """
+
+    set: str | None
+    metric: str
+    convention: str
+    alternative: Alternative
+    cluster: str
+    a: System
+    b: System
+    resampled: str
+    difference: PairedBootstrap
+    tests: Sequence[PairedTest]
+    precisions: Sequence[Precision]
+    seeds: SeedSpread | None
+
+    @property
+    def points(self) -> float:
+        """Rate A minus rate B."""
+        return self.a.counts.rate - self.b.counts.rate
+
+    def detectable(self, comparisons: int = 1) -> list[Detectable]:
+        """The least differences that would be found, with Holm's correction for several.
+
+        That is strictest for the first of them, which is what is assumed.
+        """
+        level = SIGNIFICANT / comparisons
+        return [detect(precision, self.b.counts.rate, level) for precision in self.precisions]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Why the p of some tests should not be trusted."""
+        return list(dict.fromkeys(test.warning for test in self.tests if test.warning))
+
+    def sentence(self, adjusted: Mapping[str, float] | None = None) -> str:
+        """The comparison in plain words, judged by the first test, which is chosen beforehand.
+
+        adjusted: p of each test by Holm over all that are compared, which then judges.
+        """
+        judged = self.tests[0]
+        low, high = self.difference.difference.interval
+        better, worse = (self.b, self.a) if self.points > 0 else (self.a, self.b)
+        on = printable(f"{self.set} {self.metric.upper()} ({self.convention})")
+        if self.points == 0:
+            claim = (
+                f"{self.a.name} and {self.b.name} have the same {on}, {self.a.counts.rate:.2f} %"
+            )
+        else:
+            claim = (
+                f"{better.name} has the lower {on}: {better.counts.rate:.2f} % against "
+                f"{worse.counts.rate:.2f} % of {worse.name}, {abs(self.points):.2f} points less"
+            )
+        p, by_holm = judged.p, ""
+        if adjusted:
+            p = adjusted[judged.title]
+            by_holm = f", by Holm over all that are compared {format_p(p)}"
+        verdict = "" if p < SIGNIFICANT else "not "
+        tested = {
+            "two-sided": "the difference",
+            "less": f"that {self.a.name} has fewer errors",
+            "greater": f"that {self.a.name} has more errors",
+        }[self.alternative]
+        by = judged.test if judged.unit == "segment" else f"{judged.test}, over {judged.unit}s,"
+        return (
+            f"{claim} (95 % interval of {self.a.name} minus {self.b.name} {low:.2f} to {high:.2f}, "
+            f"bootstrap over {self.resampled}); by {by} {tested} is {verdict}significant "
+            f"at the 5 % level (p {format_p(judged.p, '= ')}{by_holm})."
+            + (f" {judged.warning}" if judged.warning else "")
+        )
+
+    def power_sentence(self, comparisons: int = 1) -> str:
+        """What the set would show; the level is that of the first of several by Holm."""
+        found = [
+            f"{d.points:.2f} points{format_share(d.relative)} over {d.number} {d.unit}s"
+            + " (few)" * bool(warn_of_few(d.number, d.unit))
+            for d in self.detectable(comparisons)
+        ]
+        what = " or ".join(found) or "no difference that could be said from one unit"
+        return (
+            f"At p < {SIGNIFICANT / comparisons:.3g}, two-sided, the set shows with a probability "
+            f"of {100 * POWER:.0f} %: {what}."
+        )
+
+    def seeds_sentence(self) -> str:
+        """What is random in the interval and the tests, and what chance in training adds."""
+        fixed = "In the interval and the tests speech is random, and the networks are fixed."
+        spreads = [
+            f"{side.deviation:.2f} of {side.name}"
+            for side in (self.a, self.b)
+            if side.deviation is not None
+        ]
+        if not spreads:
+            return f"{fixed} One run of a system does not tell what another seed would give."
+        said = f"{fixed} Standard deviation over seeds: {', '.join(spreads)}."
+        if self.seeds is None:
+            return f"{said} A system with one run has none."
+        low, high = self.seeds.interval
+        sides = "two-sided" if self.alternative == "two-sided" else "one-sided"
+        return (
+            f"{said} Over seeds alone the difference has a standard error of "
+            f"{self.seeds.standard_error:.2f} points (Welch's t over {self.a.runs} and "
+            f"{self.b.runs} runs, {sides}: p "
+            f"{format_p(self.seeds.p, '= ')}); over seeds and {self.resampled} its 95 % interval "
+            f"is {low:.2f} to {high:.2f}."
+        )
+
+    def as_dict(
+        self, comparisons: int = 1, adjusted: Mapping[str, float] | None = None
+    ) -> dict[str, Any]:
+        """Everything as plain data; what is detectable alone, and as one of several.
+
+        adjusted: as in `sentence`.
+        """
+        return {
+            "set": self.set,
+            "metric": self.metric,
+            "convention": self.convention,
+            "alternative": self.alternative,
+            "a": self.a.as_dict(),
+            "b": self.b.as_dict(),
+            "resampled": self.resampled,
+            "difference": self.points,
+            "difference_interval": self.difference.difference.interval,
+            "probability_of_improvement": self.difference.improvement,
+            "tests": [asdict(test) for test in self.tests],
+            "power": POWER,
+            "detectable": [
+                detectable._asdict()
+                for number in sorted({1, comparisons})
+                for detectable in self.detectable(number)
+            ],
+            "over_seeds": self.seeds and self.seeds._asdict(),
+            "sentence": self.sentence(adjusted),
+        }
+
+
+def compare(
+    a: Runs,
+    b: Runs,
+    names: tuple[str, str],
+    replicates: int = 10_000,
+    seed: int = 0,
+    alternative: Alternative = "two-sided",
+    *,
+    as_groups: bool = False,
+) -> Comparison:
+    """Compare two sides on one set under one convention, utterance by utterance.
+
+    as_groups: by the tests for groups of systems, instead of those for systems. Raises InputError
+    where not all are scores of the same references.
+    """
+    systems_a, systems_b = _list_systems(a), _list_systems(b)
+    runs_a, runs_b = ([run for runs in side for run in runs] for side in (systems_a, systems_b))
+    for runs, name in ((runs_a, names[0]), (runs_b, names[1])):
+        for run in runs:
+            check_comparable(runs_a[0], run, (names[0], name))
+    first = runs_a[0]
+    pairs = {
+        "utterance": collect_utterances(runs_a, runs_b),
+        first.cluster: collect_speakers(runs_a, runs_b),
+    }
+    resampled = first.cluster if has_enough_speakers(first) else "utterance"
+    drawn = pairs[resampled]
+    drawing = (replicates, seed, LEVEL)
+    difference = paired_bootstrap(*drawn, *drawing)
+    over_speech = (difference.difference.standard_error, len(drawn.tokens))
+    run_tests = run_group_tests if as_groups else run_system_tests
+    precisions = (measure_precision(unit, column) for unit, column in pairs.items())
+    return Comparison(
+        set=first.set,
+        metric=first.metric,
+        convention=first.convention,
+        alternative=alternative,
+        cluster=first.cluster,
+        a=_summarise_system(names[0], systems_a, bootstrap(drawn.a, drawn.tokens, *drawing)),
+        b=_summarise_system(names[1], systems_b, bootstrap(drawn.b, drawn.tokens, *drawing)),
+        resampled=f"{resampled}s",
+        difference=difference,
+        tests=run_tests(runs_a, runs_b, alternative),
+        precisions=[precision for precision in precisions if precision],
+        seeds=spread_over_seeds(
+            _list_rates(systems_a), _list_rates(systems_b), over_speech, alternative, LEVEL
+        ),
+    )
+
+
+def adjust_over(comparisons: Sequence[Comparison]) -> list[dict[str, float]]:
+    """For each comparison, p of each test by Holm over these comparisons, by the test's title.
+
+    A test that some of them lack is adjusted over those that have it.
+    """
+    adjusted: list[dict[str, float]] = [{} for _ in comparisons]
+    for title in dict.fromkeys(test.title for c in comparisons for test in c.tests):
+        found = [
+            (i, test.p)
+            for i, comparison in enumerate(comparisons)
+            for test in comparison.tests
+            if test.title == title
+        ]
+        for (i, _), p in zip(found, holm([p for _, p in found]), strict=True):
+            adjusted[i][title] = float(p)
+    return adjusted
+
+
+def _list_systems(side: Runs) -> list[list[Score]]:
+    """The runs of each system of a side."""
+    if isinstance(side, Score):
+        return [[side]]
+    runs = [run for run in side if isinstance(run, Score)]
+    return [runs] if runs else [list(system) for system in side if not isinstance(system, Score)]
+
+
+def _list_rates(systems: Sequence[Sequence[Score]]) -> list[list[float]]:
+    return [[run.counts.rate for run in runs] for runs in systems]
+
+
+def _summarise_system(name: str, systems: Sequence[Sequence[Score]], drawn: Bootstrap) -> System:
+    counts = [run.counts for runs in systems for run in runs]
+    deviation = deviate(_list_rates(systems))
+    return System(name, len(counts), pool(counts), beta_of_runs(counts, LEVEL), drawn, deviation)
+
+
+def format_p(p: float, equals: str = "") -> str:
+    """A p-value with four digits behind the point, `equals` before it."""
+    return "< 0.0001" if p < 1e-4 else f"{equals}{p:.4f}"
+
+
+def format_share(relative: float | None) -> str:
+    """A relative difference behind one in points, where there is one."""
+    return "" if relative is None else f" ({relative:.1f} %)"

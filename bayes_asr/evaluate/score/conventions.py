@@ -1,0 +1,65 @@
+"""Conventions of counting: what may be missing, what counts as the same, what does not count."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import find_configuration
+from bayes_asr.evaluate.score.phones import PhoneMap, read_folding
+from bayes_asr.evaluate.score.scores import Metric
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How errors are counted, beside the costs.
+
+    optional: reference tokens that may be missing; phones: how tokens of both sides are folded;
+    vocabulary: where it is given, errors at other reference tokens do not count.
+    """
+
+    name: str
+    optional: frozenset[str] = frozenset()
+    phones: PhoneMap = field(default_factory=dict, hash=False)
+    vocabulary: frozenset[str] | None = None
+
+
+# TIMIT results exist in two conventions: Kaldi's recipe has been strict since November 2014,
+# pytorch-kaldi keeps the older one, where every silence of the reference may be missing.
+CONVENTIONS: dict[Metric, tuple[Convention, ...]] = {
+    "per": (Convention("strict"), Convention("forgiving", frozenset({"sil"}))),
+    "wer": (Convention("plain"),),
+    "error": (Convention("plain"),),
+}
+"""Those of each metric that are counted where none are named."""
+
+KNOWN = "known"
+"""The convention, of words, by which only those that can be recognised count."""
+
+
+def choose_conventions(
+    metric: Metric, named: Sequence[str], find_vocabulary: Callable[[], Collection[str]]
+) -> tuple[Convention, ...]:
+    """The conventions that `score.conventions` names; all of the metric's where it names none.
+
+    `NAME=FILE` folds phones by FILE. find_vocabulary: the words that can be recognised.
+    Raises InputError for a name that the metric does not have.
+    """
+    own = {convention.name: convention for convention in CONVENTIONS[metric]}
+    chosen = []
+    for name in named or own:
+        alone, equals, file = name.partition("=")
+        if equals:
+            phones = read_folding(find_configuration(Path(file)))
+            chosen.append(Convention(alone, phones=phones))
+        elif name in own:
+            chosen.append(own[name])
+        elif name == KNOWN and metric == "wer":
+            chosen.append(Convention(KNOWN, vocabulary=frozenset(find_vocabulary())))
+        else:
+            known = [*own, *([KNOWN] if metric == "wer" else []), "NAME=FILE"]
+            raise InputError(
+                f"score.conventions names {name}, which {metric} does not have; known:"
+                f" {', '.join(known)}"
+            )
+    return tuple(chosen)

@@ -1,0 +1,83 @@
+"""NIST's own hubscr on what was scored here, to see that both count the same."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.programs import run_hubscr
+from bayes_asr.evaluate.score.counts import ErrorCounts
+from bayes_asr.evaluate.score.nist import iter_stm_lines
+from bayes_asr.evaluate.score.phones import PhoneMap, fold
+from bayes_asr.evaluate.score.scores import Score
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.text import write_lines
+
+WORD = 4  # of a CTM's fields
+NAMED = 5
+
+
+def count_by_hubscr(
+    stm: Path, ctm: Path, glm: Path, phones: PhoneMap, optional: frozenset[str], folder: Path
+) -> dict[str, ErrorCounts]:
+    """Score with hubscr.pl in `folder`, where its listings stay; counts by speaker.
+
+    Phones are folded before, in both files, and the words in `optional` put in parentheses in the
+    reference, as Kaldi's recipes do it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(glm, folder / "glm")
+    write_lines(_fold_stm(stm, phones, optional), folder / "stm")
+    write_lines(_fold_ctm(ctm, phones), folder / "ctm")
+    return read_counts(run_hubscr(folder))
+
+
+def _fold_stm(stm: Path, phones: PhoneMap, optional: frozenset[str]) -> Iterator[str]:
+    """Its segments without their labels, which sclite knows only if comments declare them."""
+    for _, fields in iter_stm_lines(stm):
+        words = (f"({w})" if w in optional else w for w in fold(fields[5:], phones))
+        yield " ".join((*fields[:5], *words))
+
+
+def _fold_ctm(ctm: Path, phones: PhoneMap) -> Iterator[str]:
+    """Its words without confidences: csrfilt leaves that of a deleted word as a word, and sclite
+    stops at a set without errors where there are confidences to plot.
+    """
+    for _, fields in iter_lines(ctm):
+        word = fold(fields[WORD : WORD + 1], phones)
+        if word and not fields[0].startswith(";;"):
+            yield " ".join((*fields[:WORD], *word))
+
+
+def read_counts(raw: Path) -> dict[str, ErrorCounts]:
+    """The counts of each speaker, in lower case, in sclite's table of counts (.raw)."""
+    rows = re.findall(
+        r"^ *\| (\S+) +\|" + r"[ |]+(\d+)" * 7, raw.read_text(errors="replace"), re.MULTILINE
+    )
+    counts = {}
+    for speaker, _, tokens, _, substitutions, deletions, insertions, _ in rows:
+        if speaker == "Sum":
+            continue
+        numbers = map(int, (substitutions, insertions, deletions, tokens))
+        try:
+            counts[speaker.lower()] = ErrorCounts(*numbers)
+        except InputError as error:
+            raise InputError(f"{raw}: {speaker}: {error}") from error
+    if not counts:
+        raise InputError(f"{raw}: no table of counts; see the log beside it")
+    return counts
+
+
+def describe_difference(score: Score, theirs: dict[str, ErrorCounts]) -> str:
+    """Say by how much hubscr's counts differ from the score's; empty where none does."""
+    ours = {speaker.lower(): counts for speaker, counts in score.speakers.items()}
+    nothing = ErrorCounts()
+    apart = [
+        f"{speaker} {ours.get(speaker, nothing).as_dict()} here, "
+        f"{theirs.get(speaker, nothing).as_dict()} there"
+        for speaker in sorted(ours.keys() | theirs.keys())
+        if ours.get(speaker, nothing) != theirs.get(speaker, nothing)
+    ]
+    more = f" and {len(apart) - NAMED} more" if len(apart) > NAMED else ""
+    return "; ".join(apart[:NAMED]) + more

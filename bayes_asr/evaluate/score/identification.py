@@ -1,0 +1,129 @@
+"""Utterances that were classified: error rate, confusions, detection costs, by duration."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bayes_asr.base.errors import printable
+from bayes_asr.evaluate.score.counts import ErrorCounts
+from bayes_asr.evaluate.score.detection import average_cost, detection_ratios, primary_cost_lre17
+from bayes_asr.evaluate.score.scores import Score, UtteranceScore
+from bayes_asr.evaluate.score.statistics import Interval, beta_interval
+
+
+@dataclass(frozen=True)
+class Identified:
+    """Classified utterances whose classes are known.
+
+    names: of the classes; utterances: their names [U]; log_likelihoods_UL: of each class, but for a
+    number that an utterance has in all of them; decided_U, labels_U: the numbers of the class that
+    was decided for and of the right one.
+    """
+
+    names: Sequence[str]
+    utterances: Sequence[str]
+    log_likelihoods_UL: np.ndarray
+    decided_U: np.ndarray
+    labels_U: np.ndarray
+
+    @property
+    def errors(self) -> int:
+        """How many are taken for another class."""
+        return int((self.decided_U != self.labels_U).sum())
+
+    @property
+    def rate(self) -> float:
+        """The same in per cent."""
+        return 100 * self.errors / len(self.utterances)
+
+    @property
+    def interval(self) -> Interval:
+        """95 % of the rate, if utterances fail independently."""
+        return beta_interval(self.errors, len(self.utterances))
+
+    @property
+    def confusions(self) -> np.ndarray:
+        """How many utterances of each class (row) are taken for each class (column) [L, L]."""
+        counts = np.zeros((len(self.names), len(self.names)), int)
+        np.add.at(counts, (self.labels_U, self.decided_U), 1)
+        return counts
+
+    def costs(self) -> dict[str, float | None]:
+        """C_avg as in NIST's plans up to 2011 (C_miss = C_FA = 1, P_target = 0.5), and the primary
+        cost of 2017; None where all utterances are of one class.
+        """
+        if len(np.unique(self.labels_U)) < 2:
+            return {"c_avg": None, "c_primary_lre17": None}
+        ratios = detection_ratios(self.log_likelihoods_UL)
+        return {
+            "c_avg": average_cost(ratios, self.labels_U, p_target=0.5) / 2,
+            "c_primary_lre17": primary_cost_lre17(ratios, self.labels_U),
+        }
+
+    def take(self, chosen: np.ndarray) -> "Identified":
+        """Some of the utterances, by their places."""
+        return Identified(
+            self.names,
+            [self.utterances[place] for place in chosen],
+            self.log_likelihoods_UL[chosen],
+            self.decided_U[chosen],
+            self.labels_U[chosen],
+        )
+
+    def by_duration(
+        self, seconds: Mapping[str, float], nominal: Sequence[float]
+    ) -> dict[float, "Identified"]:
+        """Those nearest to each nominal duration, by the ratio; seconds: of each utterance."""
+        durations = np.array([seconds[utt] for utt in self.utterances])
+        distance = np.abs(np.log(durations)[:, None] - np.log(np.array(nominal))[None, :])
+        nearest = distance.argmin(1)
+        found = {n: self.take(np.flatnonzero(nearest == k)) for k, n in enumerate(nominal)}
+        return {duration: some for duration, some in found.items() if some.utterances}
+
+    def score(self, set_name: str | None, speakers: Mapping[str, str]) -> Score:
+        """The errors as those of texts of one word, for compare and report."""
+        return Score(
+            set=set_name,
+            metric="error",
+            convention="plain",
+            optional=frozenset(),
+            costs="levenshtein",
+            lm_weight=None,
+            insertion_penalty=None,
+            utterances=[
+                UtteranceScore(
+                    utt,
+                    speakers[utt],
+                    ErrorCounts(substitutions=int(right != decided), tokens=1),
+                    (self.names[right],),
+                    (self.names[decided],),
+                )
+                for utt, right, decided in zip(
+                    self.utterances, self.labels_U, self.decided_U, strict=True
+                )
+            ],
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the utterances, as plain data."""
+        return {
+            "utterances": len(self.utterances),
+            "errors": self.errors,
+            "rate": self.rate,
+            "interval": list(self.interval),
+            **self.costs(),
+            "classes": list(self.names),
+            "confusions": self.confusions.tolist(),
+        }
+
+    def line(self, what: str) -> str:
+        """One line: "test: 6 of 48 wrong, 12.50 % [5.94, 24.72], C_avg 0.0682, LRE17 0.2214"."""
+        low, high = self.interval
+        c_avg, lre17 = (math.nan if cost is None else cost for cost in self.costs().values())
+        return (
+            f"{printable(what)}: {self.errors} of {len(self.utterances)} wrong, {self.rate:.2f} %"
+            f" [{low:.2f}, {high:.2f}], C_avg {c_avg:.4f}, LRE17 {lre17:.4f}"
+        )

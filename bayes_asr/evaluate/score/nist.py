@@ -1,0 +1,212 @@
+"""Scoring by time, as NIST's hubscr does it: CTM words against the segments of an STM."""
+
+import math
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.evaluate.score.counts import tally
+from bayes_asr.evaluate.score.glm import Glm, filter_words
+from bayes_asr.evaluate.score.phones import PhoneMap, fold
+from bayes_asr.evaluate.score.scores import UtteranceScore
+from bayes_asr.evaluate.score.word_network import align_marked
+from bayes_asr.kaldi_io.binary import iter_lines, split_words
+
+IGNORED = ("ignore_time_segment_in_scoring", "ignoretimesegmentinscoring")
+Channel = tuple[str, str]
+"""Recording and channel."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of one speaker in a channel, in seconds, and what was said."""
+
+    channel: Channel
+    speaker: str
+    begin: float
+    end: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Word:
+    """A recognised word, in seconds."""
+
+    channel: Channel
+    begin: float
+    duration: float
+    text: str
+
+
+@dataclass(frozen=True)
+class TimedTokens:
+    """Tokens that stay together, a word or an alternation, and the time of their middle."""
+
+    channel: Channel
+    middle: float
+    tokens: tuple[str, ...]
+
+
+def iter_stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and `recording channel speaker begin end word word ...` of an STM.
+
+    Labels `<O,M>` before the words and `;;` comments are left out.
+    """
+    for number, fields in _iter_lines(path):
+        if len(fields) < 5:
+            raise InputError(f"{path}, line {number}: {len(fields)} fields, an STM has 5 or more")
+        labelled = len(fields) > 5 and fields[5].startswith("<") and fields[5].endswith(">")
+        yield number, [*fields[:5], *fields[6 if labelled else 5 :]]
+
+
+def read_stm(path: Path) -> list[Segment]:
+    """Read `recording channel speaker begin end [<labels>] words`; `;;` comments are skipped."""
+    segments = []
+    for number, (recording, channel, speaker, *rest) in iter_stm_lines(path):
+        begin, end = (_parse_seconds(field, path, number) for field in rest[:2])
+        if end < begin:
+            raise InputError(f"{path}, line {number}: a segment from {begin} to {end} s")
+        # sclite keeps these times in single precision, so a tie of a word with an end goes its way.
+        rounded = float(np.float32(end))
+        text = " ".join(rest[2:])
+        segments.append(Segment((recording, channel), speaker, begin, rounded, text))
+    return sorted(segments, key=lambda s: (s.channel, s.begin))
+
+
+def read_ctm(path: Path) -> list[Word]:
+    """Read `recording channel begin duration word [confidence]`; `;;` comments are skipped."""
+    words = []
+    for number, fields in _iter_lines(path):
+        if not 5 <= len(fields) <= 6:
+            raise InputError(f"{path}, line {number}: {len(fields)} fields, a CTM has 5 or 6")
+        begin, duration = (_parse_seconds(field, path, number) for field in fields[2:4])
+        if duration < 0:
+            raise InputError(f"{path}, line {number}: {fields[4]} lasts {duration} s")
+        words.append(Word((fields[0], fields[1]), begin, duration, fields[4]))
+    return sorted(words, key=lambda w: (w.channel, w.begin))
+
+
+def _iter_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    return (
+        (number, fields)
+        for number, fields in iter_lines(Path(path))
+        if not fields[0].startswith(";;")
+    )
+
+
+def _parse_seconds(field: str, path: Path, number: int) -> float:
+    try:
+        seconds = float(field)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise InputError(f"{path}, line {number}: {field!r} is not a time in seconds")
+    return seconds
+
+
+def filter_ctm(words: Sequence[Word], glm: Glm | None) -> list[TimedTokens]:
+    """Apply the rules to the words one by one; the words that one becomes share its time.
+
+    An alternation stands at the middle of the latest word in it. A word that a rule deletes is
+    gone; there csrfilt would leave its confidence in its place.
+    """
+    known: dict[str, list[str]] = {}
+    for word in words:
+        if word.text not in known:
+            known[word.text] = filter_words(word.text, glm)
+    return [timed for word in words for timed in _spread_tokens(word, known[word.text])]
+
+
+def _spread_tokens(word: Word, tokens: Sequence[str]) -> Iterator[TimedTokens]:
+    if "{" in tokens:
+        longest = max(1, *(len(split_words(a)) for a in re.split(r"[{}/]", " ".join(tokens))))
+        yield TimedTokens(word.channel, _middle(word, longest - 1, longest), tuple(tokens))
+        return
+    for i, token in enumerate(tokens):
+        yield TimedTokens(word.channel, _middle(word, i, len(tokens)), (token,))
+
+
+def _middle(word: Word, i: int, parts: int) -> float:
+    """The middle of the i-th part of a word, of times in milliseconds as csrfilt writes them."""
+    duration = word.duration / parts
+    return round(word.begin + i * duration, 3) + round(duration, 3) / 2
+
+
+def deal(segments: Sequence[Segment], timed: Sequence[TimedTokens]) -> list[list[str]]:
+    """The tokens of each segment: those left whose middle is before its end, as sclite deals them.
+
+    So a word between two segments belongs to the later one, and what follows the last segment of
+    a channel belongs to that. Both must be sorted by channel and begin. Raises InputError for
+    words in a channel without segments.
+    """
+    waiting: dict[Channel, deque[TimedTokens]] = {}
+    for tokens in timed:
+        waiting.setdefault(tokens.channel, deque()).append(tokens)
+    last = {segment.channel: segment for segment in segments}
+    strange = sorted(waiting.keys() - last.keys())
+    if strange:
+        recording, channel = strange[0]
+        raise InputError(
+            f"{len(waiting[strange[0]])} words in recording {recording}, channel {channel}, "
+            "which has no reference segment"
+        )
+    dealt: list[list[str]] = []
+    for segment in segments:
+        own: list[str] = []
+        queue = waiting.get(segment.channel, deque())
+        while queue and (segment is last[segment.channel] or queue[0].middle < segment.end):
+            own.extend(queue.popleft().tokens)
+        dealt.append(own)
+    return dealt
+
+
+def score_segments(
+    segments: Sequence[Segment],
+    words: Sequence[Word],
+    name: str | Path,
+    ref_glm: Glm | None = None,
+    hyp_glm: Glm | None = None,
+    optional: frozenset[str] = frozenset(),
+    phone_map: PhoneMap | None = None,
+) -> list[UtteranceScore]:
+    """Score every segment that is not marked to be ignored, with sclite's costs.
+
+    Rules apply to the whole text of a segment, but to recognised words one by one. Reference
+    tokens `(x)` and those in `optional` may be missing. Utterances are named `speaker-000`, ...,
+    in the order of their times; their texts keep alternations and marks, so that aligned again
+    they give the same errors. `name` says in errors whose words they are.
+    """
+    scored: list[UtteranceScore] = []
+    spoken: dict[str, int] = {}
+    try:
+        dealt = deal(segments, filter_ctm(words, hyp_glm))
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+    for segment, recognised in zip(segments, dealt, strict=True):
+        if segment.text.lower().startswith(IGNORED):
+            continue
+        number = spoken[segment.speaker] = spoken.get(segment.speaker, -1) + 1
+        utterance = f"{segment.speaker}-{number:03d}"
+        ref = _fold_all(filter_words(segment.text, ref_glm), phone_map)
+        hyp = _fold_all(recognised, phone_map)
+        try:
+            edits = align_marked(ref, hyp, optional)
+        except InputError as error:
+            raise InputError(f"{name}, segment {utterance}: {error}") from error
+        scored.append(
+            UtteranceScore(utterance, segment.speaker, tally(edits), tuple(ref), tuple(hyp))
+        )
+    return scored
+
+
+def _fold_all(tokens: Sequence[str], phone_map: PhoneMap | None) -> list[str]:
+    """Fold phones, also those in parentheses."""
+    if phone_map is None:
+        return list(tokens)
+    marked = {f"({a})": b if b is None else f"({b})" for a, b in phone_map.items()}
+    return fold(tokens, {**phone_map, **marked})

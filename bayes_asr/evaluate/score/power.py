@@ -1,0 +1,68 @@
+"""Power: the smallest difference between two systems that a set would show."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize, stats
+
+from bayes_asr.evaluate.score.pairs import Pairs
+
+POWER = 0.8
+"""How probable it is that a difference is found which is as large as said."""
+
+
+class Precision(NamedTuple):
+    """The standard error of a difference of rates, in points, over `number` units of `unit`."""
+
+    unit: str
+    number: int
+    standard_error: float
+
+
+class Detectable(NamedTuple):
+    """The least difference that is found at p < `level`, two-sided, over units of `unit`.
+
+    points: of the rate; relative: in per cent of B's, None where B has no errors.
+    """
+
+    unit: str
+    number: int
+    level: float
+    points: float
+    relative: float | None
+
+
+def measure_precision(unit: str, pairs: Pairs) -> Precision | None:
+    """From the variance of the differences of errors; None of one unit, or where all are equal."""
+    number = len(pairs.tokens)
+    difference = pairs.a - pairs.b
+    if number < 2 or not np.ptp(difference):
+        return None
+    deviation = difference.std(ddof=1)
+    return Precision(unit, number, float(100 * deviation * np.sqrt(number) / pairs.tokens.sum()))
+
+
+def detect(precision: Precision, rate: float, level: float = 0.05) -> Detectable:
+    """What matched pairs would find with a probability of `POWER`, `rate` being that of B.
+
+    Speakers, or what utt2spk has in their place, are few: theirs is Student's t, as in `compare`.
+    """
+    unit, number, error = precision
+    freedom = None if unit == "utterance" else number - 1
+    points = error * find_shift(level, POWER, freedom)
+    return Detectable(unit, number, level, points, 100 * points / rate if rate else None)
+
+
+def find_shift(level: float, power: float, freedom: int | None = None) -> float:
+    """By how many standard errors a mean must differ from 0 for a two-sided test to show it.
+
+    The normal test where `freedom` is None, else Student's t. A result in the wrong direction shows
+    nothing and is not counted.
+    """
+    if freedom is None:
+        return float(stats.norm.isf(level / 2) + stats.norm.ppf(power))
+    # Given the estimate of the deviation, t is normal: the mean over equally likely estimates.
+    # scipy's noncentral t is NaN for some of these.
+    chances = (np.arange(4096) + 0.5) / 4096
+    needed = stats.t.isf(level / 2, freedom) * np.sqrt(stats.chi2.ppf(chances, freedom) / freedom)
+    return float(optimize.brentq(lambda s: stats.norm.sf(needed - s).mean() - power, 0, 1e6))

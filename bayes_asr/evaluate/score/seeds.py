@@ -1,0 +1,87 @@
+"""What chance there is in training: the spread of rates between runs of one configuration."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from bayes_asr.evaluate.score.statistics import Alternative, Interval, tail
+
+
+class SeedSpread(NamedTuple):
+    """The difference of two sides over seeds, in points.
+
+    standard_error: over other trainings, this very speech given; p: of Welch's t test of that.
+    interval: of other trainings and other speech.
+    """
+
+    standard_error: float
+    p: float
+    interval: Interval
+
+
+class _Variance(NamedTuple):
+    """An estimate of a variance and its degrees of freedom."""
+
+    value: float
+    freedom: float
+
+
+def deviate(systems: Iterable[Sequence[float]]) -> float | None:
+    """The standard deviation of rates [runs] around the mean of their system, of all systems.
+
+    None where no system has two runs.
+    """
+    rates = [np.asarray(system) for system in systems]
+    freedom = sum(len(r) - 1 for r in rates)
+    squares = sum(float(((r - r.mean()) ** 2).sum()) for r in rates)
+    return float(np.sqrt(squares / freedom)) if freedom else None
+
+
+def spread_over_seeds(
+    a: Sequence[Sequence[float]],
+    b: Sequence[Sequence[float]],
+    over_speech: tuple[float, int],
+    alternative: Alternative = "two-sided",
+    level: float = 0.95,
+) -> SeedSpread | None:
+    """The difference A minus B of the mean rates of all runs, the rates given by system and run.
+
+    over_speech: the standard error over speakers or utterances, and how many there are. Both kinds
+    of chance are added by Welch and Satterthwaite; what they share counts twice, so that the
+    interval is rather too wide. None where a system has one run only.
+    """
+    if min(len(runs) for runs in (*a, *b)) < 2:
+        return None
+    difference = float(np.mean(np.concatenate(a)) - np.mean(np.concatenate(b)))
+    parts = [*_list_variances(a), *_list_variances(b)]
+    over_seeds = _add(parts)
+    error = float(np.sqrt(over_seeds.value))
+    t = difference / error if error else np.copysign(np.inf, difference) if difference else 0.0
+    law = stats.t(over_seeds.freedom)
+    speech, number = over_speech
+    both = _add([*parts, _Variance(speech**2, max(number - 1, 1))])
+    half = float(stats.t.ppf((1 + level) / 2, both.freedom) * np.sqrt(both.value))
+    return SeedSpread(
+        error,
+        tail(law.cdf(t), law.sf(t), alternative),
+        Interval(difference - half, difference + half),
+    )
+
+
+def _list_variances(systems: Sequence[Sequence[float]]) -> list[_Variance]:
+    """What each system adds to the variance of the mean of all runs."""
+    runs = sum(map(len, systems))
+    return [
+        _Variance(len(rates) * float(np.var(rates, ddof=1)) / runs**2, len(rates) - 1)
+        for rates in systems
+    ]
+
+
+def _add(parts: Sequence[_Variance]) -> _Variance:
+    """A sum of independent estimates, its degrees of freedom by Welch and Satterthwaite."""
+    value = sum(part.value for part in parts)
+    if not value:
+        return _Variance(0.0, sum(part.freedom for part in parts))
+    return _Variance(value, value**2 / sum(part.value**2 / part.freedom for part in parts))

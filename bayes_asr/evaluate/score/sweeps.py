@@ -1,0 +1,271 @@
+"""Scores of decoded sets: the LM weight and the penalty are picked on dev, test is only read."""
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.files import find_files
+from bayes_asr.evaluate.score.conventions import CONVENTIONS, Convention
+from bayes_asr.evaluate.score.counts import Costs, count_errors
+from bayes_asr.evaluate.score.glm import read_glm
+from bayes_asr.evaluate.score.nist import read_ctm, read_stm, score_segments
+from bayes_asr.evaluate.score.phones import PhoneMap, fold, timit_map
+from bayes_asr.evaluate.score.scores import Metric, Score, UtteranceScore
+from bayes_asr.kaldi_io.text import read_mapping, read_text
+
+Text = Mapping[str, Sequence[str]]
+Weights = tuple[float, float]
+"""LM weight and insertion penalty."""
+UNWEIGHTED: Weights = (math.nan, math.nan)
+"""Of what was written without them."""
+
+_HYPOTHESES = re.compile(r"words\.lmwt([\d.]+(?:e[+-]\d+)?)\.wip(-?\d+\.\d+)\.txt")
+
+
+@dataclass(frozen=True)
+class SetPaths:
+    """One set: its reference `text`, its folder of hypotheses, and who speaks, where known.
+
+    weighted: whether there are hypotheses at several LM weights, of a graph; else there is one,
+    `words.txt`, which a decoder has written.
+    """
+
+    reference: Path
+    decode: Path
+    utt2spk: Path | None = None
+    weighted: bool = True
+
+
+def find_hypotheses(decode: Path) -> dict[Weights, Path]:
+    """The files `words.lmwtW.wipP.txt` of a decode folder by (LM weight, penalty), ascending."""
+    found = {}
+    for path in find_files(Path(decode), "words.lmwt*.wip*.txt"):
+        match = _HYPOTHESES.fullmatch(path.name)
+        if match is None:
+            raise InputError(f"{path}: expected a name like words.lmwt5.wip0.0.txt")
+        found[float(match[1]), float(match[2])] = path
+    if not found:
+        raise InputError(f"{decode}: no words.lmwtW.wipP.txt; decode the set before scoring it")
+    return dict(sorted(found.items()))
+
+
+def check_same_utterances(
+    reference: Text, hypothesis: Text, name: str | Path, unheard: Collection[str] = ()
+) -> None:
+    """Refuse hypotheses that lack an utterance of the reference, or have one that it lacks.
+
+    unheard: those of the reference that need no hypothesis.
+    """
+    for all_of, others, what in (
+        (reference, hypothesis, "of the reference have no hypothesis"),
+        (hypothesis, reference, "with a hypothesis are not in the reference"),
+    ):
+        missing = all_of.keys() - others.keys() - set(unheard)
+        if missing:
+            some = name_some(sorted(missing))
+            raise InputError(f"{name}: {len(missing)} of {len(all_of)} utterances {what}: {some}")
+
+
+# Neighbouring LM weights share most hypotheses.
+_count = lru_cache(maxsize=200_000)(count_errors)
+
+
+def score_utterances(
+    reference: Text,
+    hypothesis: Text,
+    name: str | Path,
+    costs: Costs,
+    optional: frozenset[str] = frozenset(),
+    speakers: Mapping[str, str] | None = None,
+    unknown: frozenset[str] = frozenset(),
+    unheard: Collection[str] = (),
+) -> list[UtteranceScore]:
+    """Score every utterance, in the order of the reference; `unknown` as for `leave_out`.
+
+    Both sides must hold the same utterances; `name` says in the error whose hypotheses they are.
+    An utterance that `speakers` does not name is a speaker of its own. All words of one that is
+    `unheard` and has no hypothesis are deletions.
+    """
+    check_same_utterances(reference, hypothesis, name, unheard)
+    speakers = speakers or {}
+    scored = []
+    for utterance, words in reference.items():
+        ref, hyp = tuple(words), tuple(hypothesis.get(utterance, ()))
+        counts = _count(ref, hyp, costs, optional, unknown)
+        scored.append(
+            UtteranceScore(utterance, speakers.get(utterance, utterance), counts, ref, hyp)
+        )
+    return scored
+
+
+class Sweep(Protocol):
+    """One decoded set: its errors at every pair of weights that were tried."""
+
+    name: str
+    weights: Sequence[Weights]
+
+    def utterances(self, weights: Weights, convention: Convention) -> list[UtteranceScore]:
+        """Every utterance of the reference against its hypothesis at these weights."""
+
+    def unknown(self, convention: Convention) -> frozenset[str] | None:
+        """The reference words that a convention with a vocabulary does not count."""
+
+
+class TextSweep:
+    """A set whose hypotheses are texts: its reference and the files of words, folded.
+
+    unheard: as for `score_utterances`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        paths: SetPaths,
+        costs: Costs,
+        phones: PhoneMap,
+        unheard: Collection[str] = (),
+    ) -> None:
+        self.name, self.costs, self._phones, self._unheard = name, costs, phones, unheard
+        self.files = {UNWEIGHTED: paths.decode / "words.txt"}
+        if paths.weighted:
+            self.files = find_hypotheses(paths.decode)
+        self.weights: Sequence[Weights] = list(self.files)
+        self.reference = self._read(paths.reference)
+        self.speakers = read_mapping(paths.utt2spk) if paths.utt2spk else {}
+
+    def _read(self, path: Path) -> dict[str, list[str]]:
+        return _fold_all(read_text(path), self._phones)
+
+    def utterances(self, weights: Weights, convention: Convention) -> list[UtteranceScore]:
+        """Every utterance of the reference against its hypothesis at these weights."""
+        path = self.files[weights]
+        reference, hypothesis = (
+            _fold_all(text, convention.phones) for text in (self.reference, self._read(path))
+        )
+        return score_utterances(
+            reference,
+            hypothesis,
+            path,
+            self.costs,
+            convention.optional,
+            self.speakers,
+            self.unknown(convention) or frozenset(),
+            self._unheard,
+        )
+
+    def unknown(self, convention: Convention) -> frozenset[str] | None:
+        """The reference words that a convention with a vocabulary does not count."""
+        if convention.vocabulary is None:
+            return None
+        words = {word for said in self.reference.values() for word in said}
+        return frozenset(words - convention.vocabulary)
+
+
+def _fold_all(text: Text, phones: PhoneMap) -> dict[str, list[str]]:
+    return {utterance: fold(tokens, phones) for utterance, tokens in text.items()}
+
+
+class TimedSweep:
+    """A set whose hypotheses are words with times: an STM, rules, and a CTM at each weight."""
+
+    def __init__(
+        self, name: str, stm: Path, glm: Path, phones: PhoneMap, ctms: Mapping[Weights, Path]
+    ) -> None:
+        """Read the reference; a CTM is read when it is needed, so `ctms` may make them then."""
+        self.name, self._ctms, self._phones = name, ctms, phones
+        self.weights: Sequence[Weights] = list(ctms)
+        self._segments = read_stm(stm)
+        self._rules = read_glm(glm, "ref"), read_glm(glm, "hyp")
+        if not self._segments:
+            raise InputError(f"{stm}: holds no segment to score")
+        self._scored: dict[tuple[Weights, Convention], list[UtteranceScore]] = {}
+
+    def utterances(self, weights: Weights, convention: Convention) -> list[UtteranceScore]:
+        """Every segment of the reference against the words that fall into it at these weights."""
+        key = weights, convention
+        if key not in self._scored:
+            path, optional = self._ctms[weights], convention.optional
+            self._scored[key] = score_segments(
+                self._segments, read_ctm(path), path, *self._rules, optional, self._phones
+            )
+        return self._scored[key]
+
+    def unknown(self, convention: Convention) -> frozenset[str] | None:
+        """All words count: rules change them on their way."""
+        return None
+
+
+def choose_weights(sweep: Sweep, convention: Convention) -> Weights:
+    """The weights with the fewest errors; of equals the smaller LM weight, then penalty."""
+
+    def errors(weights: Weights) -> int:
+        return sum(u.counts.errors for u in sweep.utterances(weights, convention))
+
+    return min(sweep.weights, key=lambda weights: (errors(weights), weights))
+
+
+def score_run(
+    sets: Mapping[str, SetPaths],
+    metric: Metric,
+    costs: Costs = "sclite",
+    phone_map: int | None = None,
+    oracle: bool = False,
+) -> dict[str, list[Score]]:
+    """Score decoded texts; see score_sweeps. `phone_map` folds TIMIT phones to 48 or 39 first."""
+    phones = timit_map(phone_map) if phone_map else {}
+    sweeps: dict[str, Sweep] = {
+        name: TextSweep(name, paths, costs, phones) for name, paths in sets.items()
+    }
+    return score_sweeps(sweeps, metric, costs, oracle=oracle)
+
+
+def score_sweeps(
+    sweeps: Mapping[str, Sweep],
+    metric: Metric,
+    costs: Costs,
+    *,
+    conventions: Sequence[Convention] = (),
+    glm: str | None = None,
+    oracle: bool = False,
+) -> dict[str, list[Score]]:
+    """Score decoded sets, `dev` and others, once for each convention, by default the metric's own.
+
+    The LM weight and the insertion penalty are those with the fewest errors on dev, for each
+    convention by itself; of equals the smaller LM weight, then the smaller penalty. With `oracle`
+    each set has the weights that are best for itself, which is never a result. `glm` names the
+    rules that the sweeps apply, for the score.
+    """
+    if metric not in CONVENTIONS:
+        raise InputError(f"unknown metric {metric!r}; known: {', '.join(CONVENTIONS)}")
+    if "dev" not in sweeps:
+        raise InputError(f"the LM weight is picked on set dev, but there are only {list(sweeps)}")
+    scores: dict[str, list[Score]] = {name: [] for name in sweeps}
+    for convention in conventions or CONVENTIONS[metric]:
+        picked = choose_weights(sweeps["dev"], convention)
+        for name, sweep in sweeps.items():
+            weights = choose_weights(sweep, convention) if oracle else picked
+            if weights not in sweep.weights:
+                raise InputError(
+                    f"set {name} was not decoded at LM weight {weights[0]:g} and penalty "
+                    f"{weights[1]:.1f}, which dev picks; decode both sets with the same sweep"
+                )
+            scores[name].append(
+                Score(
+                    name,
+                    metric,
+                    convention.name,
+                    convention.optional,
+                    costs,
+                    None if math.isnan(weights[0]) else weights[0],
+                    None if math.isnan(weights[1]) else weights[1],
+                    sweep.utterances(weights, convention),
+                    glm,
+                    sweep.unknown(convention),
+                )
+            )
+    return scores

@@ -1,0 +1,204 @@
+"""Kaldi archives (ark) and their indexes (scp): matrices of floats and vectors of integers.
+
+kaldiio encodes the matrices that are written. It reads none: it trusts headers, asserts, and
+unpickles an archive that asks for it.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from kaldiio.matio import write_array
+from numpy.typing import DTypeLike
+
+from bayes_asr.base.errors import InputError, reason
+from bayes_asr.base.files import replacing, writing
+from bayes_asr.kaldi_io.binary import (
+    ByteReader,
+    KaldiReader,
+    OpenPipe,
+    check_name,
+    open_bytes,
+)
+from bayes_asr.kaldi_io.integers import read_binary_ints, read_text_ints
+from bayes_asr.kaldi_io.matrix import read_binary, read_header, read_text_matrix
+from bayes_asr.kaldi_io.scp import is_pipe, read_scp, refuse_pipe, split_rxfilename
+
+RSPECIFIER = re.compile(r"(?P<kind>ark|scp)(?:,[a-z]+)*:(?P<name>.*)", re.S)
+RANGE_TOLERANCE = 3  # Kaldi cuts a range that ends up to 3 frames late: segments are rounded
+
+
+def read_matrix(
+    rxfilename: str,
+    utt: str,
+    *,
+    open_pipe: OpenPipe | None = None,
+    finite: bool = True,
+    dtype: DTypeLike = np.float32,
+) -> np.ndarray:
+    """Read one matrix [T, F] from "file", "file:offset" or "file:offset[first:last]".
+
+    Any of Kaldi's matrices: float, double, compressed, text; the last row of a range is included.
+    CMVN statistics want `dtype` float64. Raises InputError naming the file, `utt` and both numbers
+    where bytes are missing or, if `finite`, where a value is NaN or infinite.
+    """
+    with _open(rxfilename, utt, open_pipe) as source:
+        parts = None if is_pipe(rxfilename) else split_rxfilename(rxfilename)
+        if parts and parts["offset"]:
+            source.seek(int(parts["offset"]), utt)
+        matrix = _read_one(source, utt, finite, dtype)
+        if not (parts and parts["range"]):
+            return matrix
+        return matrix[_parse_range(len(matrix), parts["range"], source, utt)]
+
+
+def read_shape(rxfilename: str, utt: str) -> tuple[int, int]:
+    """Return the rows and columns that `read_matrix` would give, by the header alone.
+
+    Text has none and is read. Raises InputError where the file does not hold the matrix.
+    """
+    with _open(rxfilename, utt, None) as source:
+        parts = split_rxfilename(rxfilename)
+        if parts["offset"]:
+            source.seek(int(parts["offset"]), utt)
+        if (head := source.take(1, utt)) == b"\0":
+            header = read_header(source, utt)
+            rows, columns = header.rows, header.columns
+        else:
+            rows, columns = read_text_matrix(source, utt, head).shape
+        if parts["range"]:
+            rows = len(range(rows)[_parse_range(rows, parts["range"], source, utt)])
+        return rows, columns
+
+
+def read_vector(path: Path) -> np.ndarray:
+    """Read a file that holds one vector, such as the output of analyze-counts, as float32 [N]."""
+    with _open(str(path), "the vector", None) as source:
+        return KaldiReader(source).reals()
+
+
+def iter_matrices(
+    source: Path | str, *, open_pipe: OpenPipe | None = None, finite: bool = True
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Stream (utterance, float32 [T, F]) from an ark (plain or .gz), an scp or an rspecifier.
+
+    What ends in .scp is an index, anything else an archive; "scp:..." and "ark:..." say so.
+    """
+    kind, name = _split_source(source)
+    if kind == "scp":
+        for utt, rxfilename in read_scp(Path(name), open_pipe=open_pipe).items():
+            yield utt, read_matrix(rxfilename, utt, open_pipe=open_pipe, finite=finite)
+        return
+    with _open(name, "the archive", open_pipe) as stream:
+        for utt, _ in stream.utterances():
+            yield utt, _read_one(stream, utt, finite, np.float32)
+
+
+def iter_int_vectors(
+    source: Path | str, *, open_pipe: OpenPipe | None = None
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Stream (utterance, int32 [T]) from an archive such as ali.1.gz, binary or text."""
+    _, name = _split_source(source)
+    with _open(name, "the archive", open_pipe) as stream:
+        for utt, after in stream.utterances():
+            head = b"\n" if after == b"\n" else stream.take(1, utt)
+            if head == b"\0":
+                yield utt, read_binary_ints(stream, utt)
+            else:
+                yield utt, read_text_ints(stream, utt, head)
+
+
+def write_matrices(
+    items: Iterable[tuple[str, np.ndarray]], ark: Path, scp: Path | None = None
+) -> int:
+    """Write matrices [T, F] as a binary float32 archive, and its index; returns how many.
+
+    The index names the archive by its absolute path, so that it works in any directory.
+    Both files appear only when all is written. Raises InputError, naming the utterance, for what
+    is not a matrix of floats, is empty, holds NaN, or repeats an utterance.
+    """
+    ark = Path(ark)
+    if scp and ark.suffix == ".gz":
+        raise InputError(f"{scp}: Kaldi cannot look into the gzipped {ark}; write a plain archive")
+    written: set[str] = set()
+    with ExitStack() as stack:
+        index = stack.enter_context(_open_index(scp)) if scp else None
+        file = stack.enter_context(writing(ark))
+        for utt, matrix in items:
+            check_name(utt, written, ark)
+            checked = _check_matrix(matrix, utt, ark)
+            file.write(f"{utt} ".encode())
+            if index:
+                index.write(f"{utt} {ark.absolute()}:{file.tell()}\n")
+            write_array(file, checked)
+    return len(written)
+
+
+def write_matrix(matrix: np.ndarray, path: Path) -> None:
+    """Write one matrix [T, F] as a binary float32 file, complete or not at all."""
+    with writing(Path(path)) as file:
+        write_array(file, _check_matrix(matrix, "the matrix", path))
+
+
+def _split_source(source: Path | str) -> tuple[str, str]:
+    match = RSPECIFIER.fullmatch(source) if isinstance(source, str) else None
+    if match:
+        return match["kind"], match["name"]
+    return ("scp" if str(source).endswith(".scp") else "ark"), str(source)
+
+
+def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:
+    if is_pipe(rxfilename):
+        refuse_pipe(rxfilename, what, open_pipe)
+        pipe = cast(OpenPipe, open_pipe)(rxfilename.strip().strip("|"))
+        return ByteReader(pipe, rxfilename, None)
+    try:
+        return open_bytes(split_rxfilename(rxfilename)["path"])
+    except OSError as error:
+        raise InputError(f"{rxfilename}: cannot open {what}: {reason(error)}") from None
+
+
+def _parse_range(rows: int, span: str, source: ByteReader, utt: str) -> slice:
+    """The rows that the range [first:last] names, of so many."""
+    match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", span)
+    if not match:
+        raise source.fail(f"{utt} has the range [{span}]; write it as [first:last]")
+    first, last = int(match[1]), int(match[2])
+    if not first <= last < rows + RANGE_TOLERANCE or first >= rows:
+        wanted = f"{utt} wants rows {first} to {last}, the matrix has {rows}"
+        raise source.fail(f"{wanted}; make the index again")
+    return slice(first, last + 1)
+
+
+def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> np.ndarray:
+    head = source.take(1, utt)
+    binary = head == b"\0"
+    stored = read_binary(source, utt) if binary else read_text_matrix(source, utt, head)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found just below
+        matrix = stored.astype(dtype, order="C")
+    if finite and not np.isfinite(matrix).all():
+        row, column = np.argwhere(~np.isfinite(matrix))[0]
+        where = f"at frame {row}, column {column}"
+        raise source.fail(f"{utt} holds {matrix[row, column]} {where}; make it again")
+    return matrix
+
+
+def _check_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
+    values = np.asarray(matrix)
+    if values.ndim != 2 or not values.size or not np.issubdtype(values.dtype, np.floating):
+        raise InputError(
+            f"{ark}: {utt} is {values.dtype} {list(values.shape)}, not a matrix of floats"
+        )
+    if np.isnan(values).any():
+        raise InputError(f"{ark}: {utt} holds NaN at frame {np.argwhere(np.isnan(values))[0][0]}")
+    return np.ascontiguousarray(values, np.float32)
+
+
+@contextmanager
+def _open_index(path: Path) -> Iterator[io.TextIOWrapper]:
+    with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yield file

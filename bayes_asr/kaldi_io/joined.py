@@ -1,0 +1,56 @@
+"""Several data directories, read as if they were one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.kaldi_io.sorted import join_tables
+from bayes_asr.kaldi_io.text import DataDir
+
+
+@dataclass(frozen=True)
+class JoinedDataDir(DataDir):
+    """Several data directories as one; `path` is the first."""
+
+    of: tuple[DataDir, ...]
+
+    @property
+    def parts(self) -> tuple[DataDir, ...]:
+        """The directories."""
+        return self.of
+
+    @cached_property
+    def utt2spk(self) -> dict[str, str]:
+        """The speaker of each utterance."""
+        tables = [(part.path / "utt2spk", part.utt2spk) for part in self.of]
+        return dict(join_tables(tables, "is an utterance"))
+
+    @cached_property
+    def text(self) -> dict[str, list[str]] | None:
+        """The transcripts of those that have any."""
+        texts = [(part.path / "text", part.text) for part in self.of if part.text is not None]
+        return dict(join_tables(texts, "has a transcript")) if texts else None
+
+
+def join_data_dirs(parts: Sequence[DataDir]) -> DataDir:
+    """Data directories as one; InputError for an utterance that is in two of them."""
+    if len(parts) == 1:
+        return parts[0]
+    feats = [(part.path / "feats.scp", part.feats or {}) for part in parts]
+    cmvn = {speaker: where for part in parts for speaker, where in (part.cmvn or {}).items()}
+    return JoinedDataDir(
+        parts[0].path, join_tables(feats, "has features"), cmvn or None, tuple(parts)
+    )
+
+
+def check_statistics(parts: Sequence[DataDir]) -> None:
+    """InputError where joined directories do not say alike which statistics a speaker has."""
+    with_any = [part for part in parts if part.cmvn is not None]
+    for part in parts if with_any else ():
+        if part.cmvn is None:
+            raise InputError(
+                f"{part.path / 'cmvn.scp'}: is missing, but {with_any[0].path} has one; compute"
+                " the statistics of the speakers, or remove the other"
+            )
+    join_tables([(part.path / "cmvn.scp", part.cmvn or {}) for part in parts], "has statistics")

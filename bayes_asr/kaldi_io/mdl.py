@@ -1,0 +1,321 @@
+"""The transition model at the head of Kaldi's `final.mdl`: what each transition-id stands for."""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base import elementary
+from bayes_asr.base.files import replacing
+from bayes_asr.kaldi_io.binary import INTEGER, KaldiReader, open_bytes
+
+STATES = 3  # of a phone, unless another number is given
+
+
+@dataclass(frozen=True)
+class TopologyState:
+    """An HMM state: its pdf-classes (-1: emits nothing), transitions (next state, probability)."""
+
+    forward_class: int
+    self_loop_class: int
+    transitions: tuple[tuple[int, float], ...]
+
+
+Topology = Mapping[int, tuple[TopologyState, ...]]
+
+
+@dataclass(frozen=True)
+class TransitionModel:
+    """Arrays indexed by transition-id, all of length num_transition_ids + 1; entry 0 is unused.
+
+    `tuples` [N, 4] int32 holds, for each transition-state, phone, HMM state, pdf of the forward
+    transitions and pdf of the self-loop. `topology` maps a phone to its HMM states.
+    """
+
+    pdf: np.ndarray
+    phone: np.ndarray
+    hmm_state: np.ndarray
+    self_loop: np.ndarray
+    log_prob: np.ndarray
+    topology: Topology
+    tuples: np.ndarray
+
+    @property
+    def num_transition_ids(self) -> int:
+        """The largest transition-id."""
+        return len(self.pdf) - 1
+
+    @property
+    def num_pdfs(self) -> int:
+        """One more than the largest pdf-id."""
+        return int(self.tuples[:, 2:].max(initial=-1)) + 1
+
+    def may_follow(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Whether transition-ids [N] may be neighbours on a path, bool [N].
+
+        Self-loops of a state may come before its other transition or, as in decoding graphs, after.
+        """
+        state, reached, ends = self._moves
+        phone, hmm_state = ((one[before], one[after]) for one in (self.phone, self.hmm_state))
+        stays = state[before] == state[after]
+        moves = (phone[0] == phone[1]) & reached[phone[0], hmm_state[0], hmm_state[1]]
+        return stays | moves | (ends[phone[0], hmm_state[0]] & (hmm_state[1] == 0))
+
+    @cached_property
+    def _moves(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The transition-state of each transition-id; which HMM states of a phone each of them
+        leads to, bool [phone, S, S]; which of them may be a phone's last, bool [phone, S].
+        """
+        counts = [len(self.topology[phone][s].transitions) for phone, s, *_ in self.tuples.tolist()]
+        state = np.concatenate([[-1], np.repeat(np.arange(len(counts)), counts)])
+        phones, longest = max(self.topology) + 1, max(map(len, self.topology.values()))
+        reached = np.zeros((phones, longest, longest), bool)
+        ends = np.zeros((phones, longest), bool)
+        for phone, states in self.topology.items():
+            for number, described in enumerate(states):
+                for target, _ in described.transitions:
+                    reached[phone, number, target] = target != number
+                ends[phone, number] = reached[phone, number, len(states) - 1]
+        return state, reached, ends
+
+
+def read_transition_model(path: Path) -> TransitionModel:
+    """Read the transition model of a binary or text `final.mdl`, GMM or neural network.
+
+    Raises InputError where the file is truncated, damaged or contradicts itself.
+    """
+    with open_bytes(Path(path)) as source:
+        return parse_transition_model(KaldiReader(source))
+
+
+def read_topology(path: Path) -> Topology:
+    """Read the file `topo` of a lang folder."""
+    with open_bytes(Path(path)) as source:
+        return _read_topology(KaldiReader(source))
+
+
+def parse_transition_model(reader: KaldiReader) -> TransitionModel:
+    """Read the transition model at which `reader` stands; the acoustic model follows."""
+    reader.expect("<TransitionModel>")
+    topology = _read_topology(reader)
+    kind = reader.expect("<Triples>", "<Tuples>")
+    tuples = _read_tuples(reader, 3 if kind == "<Triples>" else 4)
+    reader.expect(kind.replace("<", "</"))
+    reader.expect("<LogProbs>")
+    log_prob = reader.reals()
+    reader.expect("</LogProbs>")
+    reader.expect("</TransitionModel>")
+    _check(topology, tuples, log_prob, reader)
+    return _number_transitions(topology, tuples, log_prob)
+
+
+def write_transition_model(model: TransitionModel, path: Path) -> None:
+    """Write `model` in Kaldi's binary format, complete or not at all."""
+    with replacing(Path(path)) as temporary:
+        temporary.write_bytes(b"\0B" + pack_transition_model(model))
+
+
+def pack_transition_model(model: TransitionModel) -> bytes:
+    """The binary form of a model, without the mark of binary files before it."""
+    simple = all(
+        state.forward_class == state.self_loop_class
+        for states in model.topology.values()
+        for state in states
+    )
+    name, width = (b"Triples", 3) if simple else (b"Tuples", 4)
+    parts = [b"<TransitionModel> ", _pack_topology(model.topology, simple)]
+    parts += [b"<%s> " % name, _pack_int(len(model.tuples))]
+    parts += [_pack_int(int(value)) for row in model.tuples for value in row[:width]]
+    parts += [b"</%s> <LogProbs> FV " % name, _pack_int(len(model.log_prob))]
+    parts += [model.log_prob.astype("<f4").tobytes(), b"</LogProbs> </TransitionModel> "]
+    return b"".join(parts)
+
+
+def pdf_class_counts(topology: Topology) -> dict[int, int]:
+    """How many pdf-classes each phone has (GetPhoneToNumPdfClasses)."""
+    return {
+        phone: 1 + max(max(state.forward_class, state.self_loop_class) for state in states)
+        for phone, states in topology.items()
+    }
+
+
+def build_transition_model(
+    topology: Topology, tuples: Iterable[tuple[int, int, int, int]]
+) -> TransitionModel:
+    """Return the model of these transition-states, with the probabilities of the topology.
+
+    A tuple is phone, HMM state, pdf of the forward transitions and pdf of the self-loop.
+    """
+    rows = sorted(set(tuples))
+    probs = [p for phone, state, *_ in rows for _, p in topology[phone][state].transitions]
+    log_prob = elementary.log(np.array([1.0, *probs], np.float32)).astype(np.float32)
+    return _number_transitions(topology, np.array(rows, np.int32).reshape(-1, 4), log_prob)
+
+
+def build_monophone_model(
+    phones: Sequence[int], states: Mapping[int, int] | int = STATES
+) -> TransitionModel:
+    """Return the model in which every phone has left-to-right states of its own.
+
+    `states` is the number of emitting states, for all phones or by phone; pdf-ids count up by
+    phone and state. Self-loops have probability 0.75, as in Kaldi's gen_topo.
+    """
+    counts = {p: states if isinstance(states, int) else states[p] for p in sorted(set(phones))}
+    topology = {phone: build_left_to_right(count) for phone, count in counts.items()}
+    rows = [(phone, state) for phone, count in counts.items() for state in range(count)]
+    return build_transition_model(topology, ((*row, pdf, pdf) for pdf, row in enumerate(rows)))
+
+
+def build_left_to_right(count: int) -> tuple[TopologyState, ...]:
+    """Return the entry of `count` emitting states with a pdf-class each, and the last state."""
+    emitting = (
+        TopologyState(state, state, ((state, 0.75), (state + 1, 0.25))) for state in range(count)
+    )
+    return (*emitting, TopologyState(-1, -1, ()))
+
+
+def _check(
+    topology: Topology, tuples: np.ndarray, log_prob: np.ndarray, reader: KaldiReader
+) -> None:
+    """Refuse a model that contradicts itself, before its transitions are laid out one by one."""
+    total = 0
+    for phone, number, *pdfs in tuples.tolist():
+        if not 0 <= number < len(topology.get(phone, ())):
+            raise reader.fail(f"HMM state {number} of phone {phone} is not in the topology")
+        # Every pdf belongs to a state: a pdf-id beyond this bound is damage, and costs memory.
+        if not 0 <= min(pdfs) <= max(pdfs) < 2 * len(tuples):
+            where = f"HMM state {number} of phone {phone}"
+            raise reader.fail(f"{where} has the pdf-id {max(pdfs)}; there are {len(tuples)} states")
+        total += len(topology[phone][number].transitions)
+    if len(log_prob) != total + 1 or not np.isfinite(log_prob).all():
+        raise reader.fail(f"{len(log_prob) - 1} log probabilities for {total} transition-ids")
+
+
+def _number_transitions(
+    topology: Topology, tuples: np.ndarray, log_prob: np.ndarray
+) -> TransitionModel:
+    """Number the transitions in the order of `tuples` (hmm/transition-model.cc, ComputeDerived)."""
+    rows = [(0, 0, 0, 0)]
+    for phone, state, forward_pdf, self_loop_pdf in tuples.tolist():
+        for target, _ in topology[phone][state].transitions:
+            loop = target == state
+            rows.append((self_loop_pdf if loop else forward_pdf, phone, state, int(loop)))
+    pdf, phone_of, hmm_state, self_loop = np.array(rows, np.int32).T
+    return TransitionModel(
+        pdf=pdf.copy(),
+        phone=phone_of.copy(),
+        hmm_state=hmm_state.copy(),
+        self_loop=self_loop.astype(bool),
+        log_prob=log_prob,
+        topology=topology,
+        tuples=tuples,
+    )
+
+
+def _read_tuples(reader: KaldiReader, width: int) -> np.ndarray:
+    rows = []
+    for _ in range(reader.count()):
+        row = [reader.integer() for _ in range(width)]
+        rows.append(row if width == 4 else [*row, row[2]])
+    return np.array(rows, np.int32).reshape(-1, 4)
+
+
+def _read_topology(reader: KaldiReader) -> Topology:
+    reader.expect("<Topology>")
+    return _read_binary_topology(reader) if reader.binary else _read_text_topology(reader)
+
+
+def _read_binary_topology(reader: KaldiReader) -> Topology:
+    phones, entry_of = reader.integers(), reader.integers()
+    count = reader.integer()
+    extended = count == -1  # the mark of topologies whose self-loops have their own pdf-class
+    entries = [
+        _read_binary_entry(reader, extended) for _ in range(reader.count() if extended else count)
+    ]
+    reader.expect("</Topology>")
+    for phone in phones.tolist():
+        if not (0 < phone < len(entry_of) and 0 <= entry_of[phone] < len(entries)):
+            raise reader.fail(f"phone {phone} has no topology entry: {len(entries)} entries")
+    # In the order of the entries, so that writing numbers them as they were.
+    return {p: entries[entry_of[p]] for p in sorted(phones.tolist(), key=entry_of.__getitem__)}
+
+
+def _read_binary_entry(reader: KaldiReader, extended: bool) -> tuple[TopologyState, ...]:
+    states = []
+    for _ in range(reader.count()):
+        forward = reader.integer()
+        self_loop = reader.integer() if extended else forward
+        transitions = tuple((reader.integer(), reader.real()) for _ in range(reader.count()))
+        states.append(TopologyState(forward, self_loop, transitions))
+    return _check_entry(states, reader)
+
+
+def _check_entry(states: list[TopologyState], reader: KaldiReader) -> tuple[TopologyState, ...]:
+    for number, state in enumerate(states):
+        for target, prob in state.transitions:
+            if not (0 <= target < len(states) and 0 < prob < np.inf):
+                where = f"topology state {number} of {len(states)}"
+                raise reader.fail(f"{where} goes to state {target} with probability {prob}")
+    return tuple(states)
+
+
+def _read_text_topology(reader: KaldiReader) -> Topology:
+    topology: dict[int, tuple[TopologyState, ...]] = {}
+    while reader.expect("<TopologyEntry>", "</Topology>") == "<TopologyEntry>":
+        reader.expect("<ForPhones>")
+        phones = []
+        while (word := reader.token()) != "</ForPhones>":
+            if not INTEGER.fullmatch(word):
+                raise reader.fail(f"{word[:20]!r} is no phone")
+            phones.append(int(word))
+        states: list[TopologyState] = []
+        while reader.expect("<State>", "</TopologyEntry>") == "<State>":
+            states.append(_read_text_state(reader, len(states)))
+        topology |= dict.fromkeys(phones, _check_entry(states, reader))
+    return topology
+
+
+def _read_text_state(reader: KaldiReader, number: int) -> TopologyState:
+    found = reader.integer()
+    if found != number:
+        raise reader.fail(f"topology state {found} where {number} is due")
+    forward = self_loop = -1
+    transitions = []
+    known = ("<PdfClass>", "<ForwardPdfClass>", "<SelfLoopPdfClass>", "<Transition>", "</State>")
+    while (word := reader.expect(*known)) != "</State>":
+        if word == "<Transition>":
+            transitions.append((reader.integer(), reader.real()))
+        elif word == "<SelfLoopPdfClass>":
+            self_loop = reader.integer()
+        else:
+            forward = reader.integer()
+            self_loop = forward if word == "<PdfClass>" else self_loop
+    return TopologyState(forward, self_loop, tuple(transitions))
+
+
+def _pack_int(value: int) -> bytes:
+    return struct.pack("<bi", 4, value)
+
+
+def _pack_ints(values: Sequence[int]) -> bytes:
+    return struct.pack(f"<bi{len(values)}i", 4, len(values), *values)
+
+
+def _pack_topology(topology: Topology, simple: bool) -> bytes:
+    entries = list(dict.fromkeys(topology.values()))
+    entry_of = [-1] * (max(topology, default=0) + 1)
+    for phone, states in topology.items():
+        entry_of[phone] = entries.index(states)
+    parts = [b"<Topology> ", _pack_ints(sorted(topology)), _pack_ints(entry_of)]
+    parts += [_pack_int(len(entries))] if simple else [_pack_int(-1), _pack_int(len(entries))]
+    for states in entries:
+        parts.append(_pack_int(len(states)))
+        for state in states:
+            parts.append(_pack_int(state.forward_class))
+            parts += [] if simple else [_pack_int(state.self_loop_class)]
+            parts.append(_pack_int(len(state.transitions)))
+            parts += [_pack_int(to) + struct.pack("<bf", 4, prob) for to, prob in state.transitions]
+    return b"".join([*parts, b"</Topology> "])

@@ -1,0 +1,58 @@
+"""Kaldi's `questions.qst`: what a decision tree may ask about each position and the pdf-class."""
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from bayes_asr.base.files import replacing
+from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
+
+Questions = Mapping[int, tuple[tuple[int, ...], ...]]
+"""For each key (PDF_CLASS, or a position in the window) the sets that may be asked for."""
+
+
+def read_questions(path: Path) -> Questions:
+    """Read binary or text questions.
+
+    InputError where the file is truncated, damaged, or wants questions to be refined while the tree
+    is built, which no recipe of Kaldi does.
+    """
+    with open_bytes(Path(path)) as source:
+        reader = KaldiReader(source)
+        reader.expect("<Questions>")
+        questions = {}
+        while reader.expect("<Key>", "</Questions>") == "<Key>":
+            key = reader.integer()
+            reader.expect("<QuestionsForKey>")
+            sets = [tuple(reader.integers().tolist()) for _ in range(reader.integer())]
+            reader.expect("<RefineClustersOptions>")
+            refinements = reader.integer()
+            reader.integer()
+            reader.expect("</RefineClustersOptions>")
+            reader.expect("</QuestionsForKey>")
+            if refinements:
+                raise reader.fail(
+                    f"questions are to be refined {refinements} times at each node; write them"
+                    " with --num-iters-refine=0"
+                )
+            questions[key] = tuple(sets)
+        return questions
+
+
+def write_questions(questions: Questions, path: Path) -> None:
+    """Write `questions` in Kaldi's binary format, complete or not at all."""
+    parts = [b"\0B<Questions> "]
+    for key in sorted(questions):
+        parts += [b"<Key> ", _pack_int(key), b"<QuestionsForKey> ", _pack_int(len(questions[key]))]
+        parts += [
+            struct.pack(f"<bi{len(values)}i", 4, len(values), *values) for values in questions[key]
+        ]
+        # Clusters are refined 0 times, among the best 2.
+        parts += [b"<RefineClustersOptions> ", _pack_int(0), _pack_int(2)]
+        parts += [b"</RefineClustersOptions> </QuestionsForKey> "]
+    with replacing(Path(path)) as temporary:
+        temporary.write_bytes(b"".join([*parts, b"</Questions> "]))
+
+
+def _pack_int(value: int) -> bytes:
+    return struct.pack("<bi", 4, value)

@@ -1,0 +1,78 @@
+"""Small files of JSON beside a run, read by key: what is missing or of another type is named."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import open_to_read
+
+HISTORY = "history.jsonl"
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that stays finite in the sums that are made of it."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it has no half of a surrogate pair, which no file can hold."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "a text": lambda value: isinstance(value, str) and _is_unicode(value),
+    "a number": _is_number,
+    "a whole number": lambda value: _is_number(value) and isinstance(value, int),
+    "a list": lambda value: isinstance(value, list),
+    "an object": lambda value: isinstance(value, dict),
+    "null": lambda value: value is None,
+}
+
+
+def take(entry: Any, key: str, *kinds: str) -> Any:
+    """The value of a key of a JSON object, which is of one of `kinds`, as in `KINDS`."""
+    check(entry, "the entry", "an object")
+    if key not in entry:
+        raise InputError(f"{key} is missing")
+    return check(entry[key], key, *kinds)
+
+
+def check(value: Any, name: str, *kinds: str) -> Any:
+    """The value, if it is of one of `kinds`."""
+    if not any(KINDS[kind](value) for kind in kinds):
+        raise InputError(f"{name} is {repr(value)[:40]}, not {' or '.join(kinds)}")
+    return value
+
+
+def read_json(path: Path) -> Any:
+    """The value in a file of JSON."""
+    try:
+        with open_to_read(str(path)) as file:
+            return json.load(file)
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path}: not JSON: too many brackets within each other") from None
+
+
+def read_history(run: Path, measured: Sequence[str]) -> list[dict[str, Any]]:
+    """The lines of history.jsonl, one for each epoch, with numbers for what was measured.
+
+    Empty where there is no such file.
+    """
+    path = run / HISTORY
+    form = f"a JSON object on each line with {', '.join(measured)}"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        entries = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: not {form}") from None
+    for number, entry in enumerate(entries, start=1):
+        try:
+            for key in measured:
+                take(entry, key, "a number")
+        except InputError as error:
+            raise InputError(f"{path}: not {form}: line {number}: {error}") from None
+    return entries

@@ -1,0 +1,195 @@
+"""Kaldi's text tables (text, utt2spk, words.txt) and data directories."""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there, replacing
+from bayes_asr.kaldi_io.binary import OpenPipe, iter_lines, read_pairs
+from bayes_asr.kaldi_io.scp import Moves, read_scp
+
+SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
+
+
+def read_text(path: Path) -> dict[str, list[str]]:
+    """Read `utterance word word ...` lines; the order is kept, a transcript may be empty.
+
+    Raises InputError for a repeated utterance and for a line that is not UTF-8.
+    """
+    table: dict[str, list[str]] = {}
+    for number, (utt, *words) in iter_lines(Path(path)):
+        _refuse_repeated(table, utt, path, number)
+        table[utt] = words
+    return table
+
+
+def read_mapping(path: Path) -> dict[str, str]:
+    """Read a table of exactly two columns, such as utt2spk or spk2gender."""
+    pairs = read_pairs(path)
+    if pairs is not None:
+        return {key: sys.intern(value) for key, value in pairs.items()}  # speakers are repeated
+    table: dict[str, str] = {}
+    for number, fields in iter_lines(Path(path)):
+        if len(fields) != 2:
+            found = f"{fields[0]} has {len(fields)} fields"
+            raise InputError(f"{path}, line {number}: {found}, not 2; correct the line")
+        _refuse_repeated(table, fields[0], path, number)
+        table[fields[0]] = fields[1]
+    return table
+
+
+def read_symbols(path: Path) -> dict[str, int]:
+    """Read a symbol table (words.txt, phones.txt): symbol -> id; no symbol or id may repeat."""
+    table: dict[str, int] = {}
+    lines: dict[int, int] = {}
+    for number, fields in iter_lines(Path(path)):
+        if len(fields) != 2 or not SYMBOL_ID.fullmatch(fields[1]):
+            shown = " ".join(fields)[:40]
+            raise InputError(f"{path}, line {number}: not a symbol and its id: {shown}")
+        symbol, identity = fields[0], int(fields[1])
+        _refuse_repeated(table, symbol, path, number)
+        if identity in lines:
+            raise InputError(
+                f"{path}, line {number}: {symbol} has the id {identity} of line {lines[identity]}"
+            )
+        table[symbol], lines[identity] = identity, number
+    return table
+
+
+class Spelling(dict[int, str]):
+    """Words by their numbers, read from a words.txt; InputError for a number that it lacks."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the table."""
+        super().__init__((number, word) for word, number in read_symbols(path).items())
+        self.path = path
+
+    def __missing__(self, number: int) -> str:
+        raise InputError(
+            f"{self.path}: no symbol for word {number}; take the words.txt of the decoding graph"
+        )
+
+
+def write_text(items: Iterable[tuple[str, Sequence[str]]], path: Path) -> int:
+    """Write `utterance word word ...` lines, complete or not at all; returns how many."""
+    return write_lines((" ".join((utt, *words)) for utt, words in items), path)
+
+
+def write_mapping(items: Iterable[tuple[str, str | int]], path: Path) -> int:
+    """Write two columns (utt2spk, words.txt), complete or not at all; returns how many lines."""
+    return write_lines((f"{key} {value}" for key, value in items), path)
+
+
+def write_lines(lines: Iterable[object], path: Path) -> int:
+    """Write a text file, complete or not at all; returns how many lines."""
+    count = 0
+    with (
+        replacing(Path(path)) as temporary,
+        temporary.open("w", encoding="utf-8", newline="\n") as file,
+    ):
+        for line in lines:
+            file.write(f"{line}\n")
+            count += 1
+    return count
+
+
+def write_speakers(utt2spk: Mapping[str, str], directory: Path) -> None:
+    """Write utt2spk and spk2utt, both in byte order, as Kaldi requires."""
+    by_speaker: dict[str, list[str]] = {}
+    for utt, speaker in sorted(utt2spk.items()):
+        by_speaker.setdefault(speaker, []).append(utt)
+    write_mapping(sorted(utt2spk.items()), directory / "utt2spk")
+    write_text(sorted(by_speaker.items()), directory / "spk2utt")
+
+
+def write_dictionary(
+    lexicon: Iterable[tuple[str, Sequence[str]]],
+    directory: Path,
+    *,
+    silence: Sequence[str],
+    questions: Iterable[Sequence[str]] = (),
+) -> None:
+    """Write the folder that Kaldi's prepare_lang.sh reads: lexicon.txt and lists of phones.
+
+    lexicon: words and their phones, in byte order of the words; silence: phones of silence and
+    noise, the optional one first; questions: sets of phones that a tree may ask about.
+    """
+    entries = sorted((word, tuple(phones)) for word, phones in lexicon)
+    spoken = {phone for _, phones in entries for phone in phones} - {*silence}
+    write_text(entries, directory / "lexicon.txt")
+    write_lines(silence, directory / "silence_phones.txt")
+    write_lines(silence[:1], directory / "optional_silence.txt")
+    write_lines(sorted(spoken), directory / "nonsilence_phones.txt")
+    write_lines((" ".join(phones) for phones in questions), directory / "extra_questions.txt")
+
+
+@dataclass(frozen=True)
+class DataDir:
+    """A Kaldi data directory: tables by utterance, `cmvn` by speaker; None for an absent file."""
+
+    path: Path
+    feats: Mapping[str, str] | None
+    cmvn: dict[str, str] | None
+
+    @property
+    def parts(self) -> "tuple[DataDir, ...]":
+        """The directories that this one stands for: itself, or several."""
+        return (self,)
+
+    @cached_property
+    def utt2spk(self) -> dict[str, str]:
+        """The speaker of each utterance."""
+        return read_mapping(self.path / "utt2spk")
+
+    @cached_property
+    def text(self) -> dict[str, list[str]] | None:
+        """The transcripts, read when they are asked for: training needs none."""
+        file = self.path / "text"
+        if not is_there(file):
+            return None
+        table = read_text(file)
+        _refuse_strangers(file, table, self.utt2spk)
+        return table
+
+
+def read_data_dir(
+    path: Path,
+    *,
+    open_pipe: OpenPipe | None = None,
+    feats: Mapping[str, str] | None = None,
+    moves: Moves = (),
+) -> DataDir:
+    """Read the tables of a Kaldi data directory; utt2spk must be there.
+
+    Every utterance of feats.scp and text must be in utt2spk. Which utterances a later stage needs
+    is its own business. Pipes in feats.scp and cmvn.scp are refused unless `open_pipe` is given.
+    feats: what feats.scp is known to say, so that it and utt2spk are not read for it. moves: as in
+    `read_scp`.
+    """
+
+    def scp(name: str) -> dict[str, str] | None:
+        file = Path(path) / name
+        return read_scp(file, open_pipe=open_pipe, moves=moves) if is_there(file) else None
+
+    data = DataDir(Path(path), scp("feats.scp") if feats is None else feats, scp("cmvn.scp"))
+    if feats is None:
+        _refuse_strangers(data.path / "feats.scp", data.feats or {}, data.utt2spk)
+    return data
+
+
+def _refuse_repeated(table: Mapping[str, object], key: str, path: Path, number: int) -> None:
+    if key in table:
+        raise InputError(f"{path}, line {number}: {key} is there a second time; keep one line")
+
+
+def _refuse_strangers(file: Path, table: Mapping[str, object], utt2spk: Mapping[str, str]) -> None:
+    if not table.keys() <= utt2spk.keys():
+        strangers = [utt for utt in table if utt not in utt2spk]
+        raise InputError(
+            f"{file}: {len(strangers)} of {len(table)} utterances are not in utt2spk, "
+            f"the first is {strangers[0]}; add their speakers"
+        )

@@ -1,0 +1,207 @@
+"""Kaldi's `tree`: which pdf an HMM state has, given its phone and the phones around it."""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
+from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
+
+PDF_CLASS = -1  # the key of a question about the pdf-class; others are positions in the window
+ABSENT = -1  # the value of an event where nothing may be asked
+DEEPEST = 200  # no tree of speech is that deep, and a deeper one would overrun the stack
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """CE, a constant: the answer."""
+
+    pdf: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """TE, a table: one child for each value at `key`, None where the value cannot occur."""
+
+    key: int
+    children: tuple["Node | None", ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """SE, a question: is the value at `key` one of `values`?"""
+
+    key: int
+    values: frozenset[int]
+    yes: "Node"
+    no: "Node"
+
+
+Node = Leaf | Table | Split
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Context dependency: windows of N `width` phones, the phone itself at position P `center`."""
+
+    width: int
+    center: int
+    root: Node
+
+    def pdf(self, phones: Sequence[int], pdf_class: int) -> int:
+        """Return the pdf-id of `pdf_class` in a window of phone ids (0 beyond an utterance)."""
+        if len(phones) != self.width:
+            raise ValueError(f"a window of {len(phones)} phones for a tree over {self.width}")
+        node: Node | None = self.root
+        while not isinstance(node, Leaf):
+            value = pdf_class if node is None or node.key == PDF_CLASS else phones[node.key]
+            if isinstance(node, Split):
+                node = node.yes if value in node.values else node.no
+            elif node is not None and 0 <= value < len(node.children):
+                node = node.children[value]
+            else:
+                raise InputError(f"the tree has no pdf of class {pdf_class} for phones {phones}")
+        return node.pdf
+
+    def pdfs(self, events: np.ndarray) -> np.ndarray:
+        """Return the pdf-ids int64 [E] of events [E, 1 + N]: pdf-classes, then windows of phones.
+
+        InputError for an event that the tree does not know.
+        """
+        return find_leaves(self.root, events)
+
+
+def find_leaves(root: Node, events: np.ndarray) -> np.ndarray:
+    """Return the answer int64 [E] of the tree below `root` to each of `events` [E, 1 + N]."""
+    answers = np.full(len(events), ABSENT, np.int64)
+    open_: list[tuple[Node | None, np.ndarray]] = [(root, np.arange(len(events)))]
+    while open_:
+        node, rows = open_.pop()
+        if isinstance(node, Leaf):
+            answers[rows] = node.pdf
+        elif node is not None and len(rows):
+            open_ += _divide(node, rows, events[rows, 1 + node.key])
+    unknown = np.flatnonzero(answers == ABSENT)
+    if len(unknown):
+        pdf_class, *phones = events[unknown[0]].tolist()
+        raise InputError(f"the tree has no pdf of class {pdf_class} for phones {phones}")
+    return answers
+
+
+def iter_leaves(node: Node) -> Iterator[int]:
+    """Yield the numbers of the leaves below `node`, one that is there twice each time."""
+    if isinstance(node, Leaf):
+        yield node.pdf
+        return
+    for child in (node.yes, node.no) if isinstance(node, Split) else node.children:
+        if child is not None:
+            yield from iter_leaves(child)
+
+
+def replace_leaves(node: Node, new: Mapping[int, Node]) -> Node:
+    """Return the tree below `node` with `new` nodes instead of the leaves of their numbers."""
+    if isinstance(node, Leaf):
+        return new.get(node.pdf, node)
+    if isinstance(node, Split):
+        yes, no = replace_leaves(node.yes, new), replace_leaves(node.no, new)
+        return Split(node.key, node.values, yes, no)
+    children = (None if child is None else replace_leaves(child, new) for child in node.children)
+    return Table(node.key, tuple(children))
+
+
+def _divide(
+    node: Table | Split, rows: np.ndarray, values: np.ndarray
+) -> list[tuple[Node | None, np.ndarray]]:
+    """The children of `node`, each with those of `rows` that go there; ABSENT goes nowhere."""
+    if isinstance(node, Split):
+        yes = np.isin(values, list(node.values))
+        return [(node.yes, rows[yes]), (node.no, rows[~yes & (values != ABSENT)])]
+    known = (value for value in np.unique(values) if 0 <= value < len(node.children))
+    return [(node.children[value], rows[values == value]) for value in known]
+
+
+def read_tree(path: Path) -> Tree:
+    """Read a binary or text `tree`; InputError where it is truncated, damaged or no tree."""
+    with open_bytes(Path(path)) as source:
+        reader = KaldiReader(source)
+        reader.expect("ContextDependency")
+        width, center = reader.integer(), reader.integer()
+        if not 0 <= center < width:
+            raise reader.fail(f"the phone is at {center} in a window of {width}")
+        reader.expect("ToPdf")
+        root = _read_node(reader, width, 0)
+        reader.expect("EndContextDependency")
+        if root is None:
+            raise reader.fail("the tree is empty")
+        return Tree(width, center, root)
+
+
+def write_tree(tree: Tree, path: Path) -> None:
+    """Write `tree` in Kaldi's binary format, complete or not at all."""
+    head = b"\0BContextDependency " + _pack_int(tree.width) + _pack_int(tree.center) + b"ToPdf "
+    with replacing(Path(path)) as temporary:
+        temporary.write_bytes(head + _pack_node(tree.root) + b"EndContextDependency ")
+
+
+def build_monophone_tree(pdfs: Mapping[int, Sequence[int]]) -> Tree:
+    """Return the tree without context: phone -> the pdf-ids of its pdf-classes 0, 1, ..."""
+    tables = [
+        Table(PDF_CLASS, tuple(Leaf(pdf) for pdf in pdfs[phone])) if phone in pdfs else None
+        for phone in range(max(pdfs) + 1)
+    ]
+    return Tree(width=1, center=0, root=Table(0, tuple(tables)))
+
+
+def _read_node(reader: KaldiReader, width: int, depth: int) -> Node | None:
+    kind = reader.expect("NULL", "CE", "TE", "SE")
+    if kind == "NULL":
+        return None
+    if kind == "CE":
+        return Leaf(reader.count())
+    key = reader.integer()
+    if not PDF_CLASS <= key < width or depth > DEEPEST:
+        raise reader.fail(f"a question about position {key} of {width}, {depth} questions deep")
+    if kind == "TE":
+        return _read_table(reader, key, width, depth)
+    return _read_split(reader, key, width, depth)
+
+
+def _read_table(reader: KaldiReader, key: int, width: int, depth: int) -> Table:
+    size = reader.count()
+    reader.expect("(")
+    children = tuple(_read_node(reader, width, depth + 1) for _ in range(size))
+    reader.expect(")")
+    return Table(key, children)
+
+
+def _read_split(reader: KaldiReader, key: int, width: int, depth: int) -> Split:
+    values = frozenset(reader.integers().tolist())
+    reader.expect("{")
+    yes, no = _read_node(reader, width, depth + 1), _read_node(reader, width, depth + 1)
+    reader.expect("}")
+    if yes is None or no is None:
+        raise reader.fail(f"a question without an answer before offset {reader.source.position}")
+    return Split(key, values, yes, no)
+
+
+def _pack_node(node: Node | None) -> bytes:
+    if node is None:
+        return b"NULL "
+    if isinstance(node, Leaf):
+        return b"CE " + _pack_int(node.pdf)
+    if isinstance(node, Table):
+        children = b"".join(map(_pack_node, node.children))
+        # A table's size is unsigned, which Kaldi marks by the width -4.
+        size = struct.pack("<bI", -4, len(node.children))
+        return b"TE " + _pack_int(node.key) + size + b"( " + children + b") "
+    values = struct.pack(f"<bi{len(node.values)}i", 4, len(node.values), *sorted(node.values))
+    answers = _pack_node(node.yes) + _pack_node(node.no)
+    return b"SE " + _pack_int(node.key) + values + b"{ " + answers + b"} "
+
+
+def _pack_int(value: int) -> bytes:
+    return struct.pack("<bi", 4, value)

@@ -1,0 +1,1 @@
+"""Recipes: their stages, and whether a training would start."""

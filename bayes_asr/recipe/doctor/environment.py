@@ -1,0 +1,147 @@
+"""What is there, and whether a training would start: checked in seconds, before hours are spent."""
+
+import os
+import platform
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.interface import fault
+from bayes_asr.base.programs import explain_failure, find_nist_program, find_program
+from bayes_asr.decode.lattices import native as lattices
+from bayes_asr.decode.search import compiled as decoder
+from bayes_asr.decode.search.archive import BACKENDS, choose_decoder
+from bayes_asr.decode.search.kaldi import PROGRAMS
+from bayes_asr.gmm import gmm_library as gmm
+from bayes_asr.nn.kernels import library as recurrence
+from bayes_asr.recipe.doctor.check import LEAST_FREE, Check
+from bayes_asr.recipe.doctor.extras import EXTRAS, find_missing
+
+LIBRARIES = (
+    ("native decoder", decoder, "decoding takes about 15 times as long"),
+    ("native GMMs", gmm, "GMMs take about 20 times as long"),
+    ("native lattices", lattices, "sums over lattices take about 5 times as long"),
+)
+COMPILERS = (os.environ.get("CXX", "c++"), "g++", "clang++")
+GMM_SCRIPTS = (  # of Kaldi's egs/wsj/s5: what local/kaldi_gmm.sh calls
+    *("steps/make_mfcc.sh", "steps/compute_cmvn_stats.sh", "steps/train_mono.sh"),
+    *("steps/train_deltas.sh", "steps/train_lda_mllt.sh", "steps/train_sat.sh"),
+    *("steps/align_si.sh", "steps/align_fmllr.sh", "steps/decode_fmllr.sh"),
+    *("steps/nnet/make_fmllr_feats.sh", "utils/prepare_lang.sh", "utils/mkgraph.sh"),
+    *("utils/subset_data_dir.sh", "utils/fix_data_dir.sh"),
+)
+GMM_PROGRAMS = (  # one of each of Kaldi's folders that they need
+    *("compute-mfcc-feats", "gmm-est-fmllr", "compile-train-graphs", "fsttablecompose"),
+    *("lattice-to-post", "arpa2fst", "fstcompile"),
+)
+
+
+def check_environment() -> list[Check]:
+    """Python, torch, native code, optional packages, other programs, disk."""
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    devices = f"{', '.join(names) or 'no GPU'}, {torch.get_num_threads()} threads"
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), "")
+    free = shutil.disk_usage(Path.cwd()).free
+    return [
+        Check("python", "ok", f"{platform.python_version()} on {platform.machine()}"),
+        Check("torch", "ok", f"{torch.__version__}, {devices}"),
+        *(_check_library(*library, compiler) for library in LIBRARIES),
+        _check_recurrence(compiler),
+        *(_check_import(extra) for extra in EXTRAS),
+        *(_check_backend(name) for name in BACKENDS),
+        _check_nist(),
+        _check_gmm_scripts(),
+        Check(
+            "disk",
+            "ok" if free > LEAST_FREE else "warning",
+            f"{free / 2**30:.1f} GiB free in {Path.cwd()}",
+        ),
+    ]
+
+
+def _check_library(name: str, native: ModuleType, cost: str, compiler: str) -> Check:
+    """Whether what has a slower form in Python is compiled."""
+    if native.library() is not None:
+        return Check(name, "ok", "built")
+    said = _explain_absence(fault(native.LIBRARY, *native.INTERFACE), compiler)
+    return Check(name, "warning", f"{said}: {cost}")
+
+
+def _check_recurrence(compiler: str) -> Check:
+    """Which code the recurrences run on the CPU."""
+    try:
+        path = recurrence.path()
+    except InputError as error:
+        return Check("recurrence", "error", str(error))
+    if path != "torch":
+        return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
+    if recurrence.library() is not None:
+        return Check("recurrence", "ok", f"torch alone, as {recurrence.CHOICE} says")
+    said = _explain_absence(fault(recurrence.LIBRARY, *recurrence.INTERFACE), compiler)
+    cost = "torch alone trains, which takes up to twice as long"
+    return Check("recurrence", "warning", f"{said}: {cost}")
+
+
+def _explain_absence(missing: str, compiler: str) -> str:
+    """Why a library is not there, and how it would be."""
+    if compiler:
+        return f"{missing}; install again, {compiler} will build it"
+    return f"{missing}, and no C++ compiler is here; install g++ or clang, then this package again"
+
+
+def _check_import(extra: str) -> Check:
+    missing = find_missing(extra)
+    if missing:
+        return Check(f"extra {extra}", "absent", f"lacking: pip install {' '.join(missing)}")
+    return Check(f"extra {extra}", "ok", "there")
+
+
+def _find_programs(programs: tuple[str, ...]) -> dict[str, str | None]:
+    """Where the programs are: below KALDI_ROOT or on the PATH."""
+    root = os.environ.get("KALDI_ROOT")
+    places = ("src/*bin", "tools/openfst/bin")
+    folders = [folder for place in places for folder in Path(root).glob(place)] if root else []
+    path = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
+    return {program: shutil.which(program, path=path) for program in programs}
+
+
+def _check_gmm_scripts() -> Check:
+    """Whether local/kaldi_gmm.sh would find what it calls."""
+    name, root = "Kaldi's GMMs", os.environ.get("KALDI_ROOT")
+    if not root:
+        said = "KALDI_ROOT is not set (only local/kaldi_gmm.sh needs it, or a path.sh)"
+        return Check(name, "absent", said)
+    scripts = Path(root, "egs", "wsj", "s5")
+    missing = [name for name in GMM_SCRIPTS if not (scripts / name).is_file()]
+    missing += [program for program, where in _find_programs(GMM_PROGRAMS).items() if not where]
+    if missing:
+        lacking = f"{', '.join(missing)} not found (only local/kaldi_gmm.sh needs them)"
+        return Check(name, "absent", lacking)
+    return Check(name, "ok", f"scripts in {scripts} and their programs: there")
+
+
+def _check_backend(name: str) -> Check:
+    """Whether a decoding backend could be used as it would be called here."""
+    trouble = choose_decoder(name, Path(), os.environ.get("decode_cmd", "")).find_trouble()  # noqa: SIM112
+    if not trouble and name == "kaldi":
+        trouble = next(filter(None, (explain_failure(find_program(one)) for one in PROGRAMS)), "")
+    if trouble:
+        said = f"not usable: {trouble} (one backend is enough)"
+        return Check(f"decoding by {name}", "absent", said)
+    return Check(f"decoding by {name}", "ok", "usable")
+
+
+def _check_nist() -> Check:
+    """Where NIST's scorer is."""
+    try:
+        program = find_nist_program("hubscr.pl")
+        trouble = explain_failure(program)
+    except InputError as error:
+        program, trouble = "", str(error)
+    if trouble:
+        said = f"not usable: {trouble}; runs are scored without it"
+        return Check("scoring by NIST", "absent", said)
+    return Check("scoring by NIST", "ok", f"usable: {program}")

@@ -1,0 +1,230 @@
+"""What the stages after training need, to the table of error rates, and what training starts from.
+
+It is looked at before hours are spent, in seconds: whether all is there and fits together. Training
+itself reads the rest of its data when it starts.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Container, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
+from bayes_asr.config import Config
+from bayes_asr.data.corpus.sets import (
+    data_dir,
+    data_with_stm,
+    features_of,
+    locate,
+    locate_model,
+    open_set,
+    report_lacking,
+    stream_dirs,
+)
+from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.data.features.stored import Features
+from bayes_asr.data.features.streams import check_dimensions
+from bayes_asr.decode.search.archive import choose_decoder
+from bayes_asr.decode.search.graph_dir import graph_files, read_grammar, read_words
+from bayes_asr.evaluate.score.glm import find_glm, read_glm
+from bayes_asr.evaluate.score.nist import read_stm
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.fst import read_fst
+from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
+from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.nn.network import build_network
+from bayes_asr.recipe.doctor.check import (
+    CHECKPOINTS,
+    HERE,
+    Check,
+    collect_messages,
+    describe_lacking,
+    format_gib,
+)
+from bayes_asr.train.components import architecture, target_weights
+from bayes_asr.train.runs.tensorboard import check_available
+
+DECODED = ("dev", "test")  # sets
+FIRST, LAST = 3, 7  # stages of a recipe: from training to the report
+
+
+def check_way(
+    config: Config,
+    stages: Container[int],
+    open_pipe: OpenPipe | None = None,
+    out: Path = HERE,
+    *,
+    blocking: bool = True,
+) -> list[Check]:
+    """Check what some stages of a recipe, 3 to 7, need; each lack is an error if `blocking`.
+
+    out: an existing folder on the disk that runs are written to.
+    """
+    checks: list[Check] = []
+    for stage, name, look in _LOOKS:
+        if stage in stages:
+            with collect_messages(checks, name, blocking=blocking):
+                checks.extend(look(config, open_pipe, out))
+    return checks
+
+
+def _check_graph(config: Config) -> str:
+    """Compare the graph with the training alignments' model; returns what it is.
+
+    InputError where decoding would refuse it, or where it was made with another model.
+    """
+    folder = locate(config.data.graph, config.data, "decoding graph")
+    aligned, model = _read_model(config)
+    file, *grammars = graph_files(folder)
+    graph = read_fst(file)
+    last = int(graph.ilabel.max(initial=0))
+    if last > model.num_transition_ids:
+        raise InputError(
+            f"{file} has transition-id {last}, but {aligned} has 1 to"
+            f" {model.num_transition_ids}; build the graph with that model"
+        )
+    recorded = folder / "num_pdfs"  # written by Kaldi's mkgraph.sh
+    said = recorded.read_text(encoding="utf-8", errors="replace") if is_there(recorded) else None
+    if said is not None and said.split() != [str(model.num_pdfs)]:
+        raise InputError(
+            f"{recorded} says {said.strip()!r}, but {aligned} has"
+            f" {model.num_pdfs} pdfs; build the graph with that model"
+        )
+    beside = folder.parent / "final.mdl"  # that mkgraph.sh was given
+    if is_there(beside):
+        theirs = read_transition_model(beside)
+        if not np.array_equal(theirs.tuples, model.tuples):
+            raise InputError(
+                f"{folder}: {beside} ({theirs.num_pdfs} pdfs) has other transitions than {aligned}"
+                f" ({model.num_pdfs} pdfs); build the graph with that model, or align with this one"
+            )
+    words = folder / "words.txt"
+    if not is_there(words):
+        raise InputError(f"{words} is missing; copy it from the language directory")
+    unnamed = np.setdiff1d(graph.olabel, [0, *read_symbols(words).values()])
+    if len(unnamed):
+        raise InputError(
+            f"{words} lacks the word-id {unnamed[0]} of {file}; copy it from the"
+            " language directory that the graph was made with"
+        )
+    for grammar in grammars:
+        read_grammar(grammar, read_words(words))
+    return f"{len(graph.final)} states, {len(graph.ilabel)} arcs, {model.num_pdfs} pdfs"
+
+
+def _read_model(config: Config) -> tuple[Path, TransitionModel]:
+    path = locate_model(config)
+    return path, read_transition_model(path)
+
+
+def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> Iterator[Check]:
+    """Whether there are features, alignments, and room for what training writes."""
+    if config.train.tensorboard:
+        check_available()
+    streams = _open_streams(config, "train", open_pipe)
+    sizes = {name: some[some.utterances[0]].shape[1] for name, some in streams.items()}
+    decoded, outputs = next(iter(target_weights(config))), _count_outputs(config, open_pipe)
+    heads = {**dict.fromkeys(target_weights(config), 1), decoded: outputs}
+    with torch.device("meta"):  # counted, not made
+        network = build_network(architecture(config.model, sizes, heads))
+    needed = CHECKPOINTS * 4 * sum(p.numel() for p in network.parameters())
+    free = shutil.disk_usage(out).free
+    if needed > free:
+        raise InputError(
+            f"{out.absolute()}: training writes about {format_gib(needed)}, but"
+            f" {format_gib(free)} are free; free some space, or choose another --out"
+        )
+    values = sum(sizes.values())
+    yield Check("training", "ok", f"{values} values for the network, {outputs} {decoded}")
+
+
+def _count_outputs(config: Config, open_pipe: OpenPipe | None) -> int:
+    """How many outputs the first head has."""
+    if config.data.labels_of_utterances:
+        return next(iter(open_set(config, "train", open_pipe).targets.values())).size
+    return _read_model(config)[1].num_pdfs
+
+
+def _open_streams(config: Config, name: str, open_pipe: OpenPipe | None) -> dict[str, Features]:
+    directories = stream_dirs(config, name, open_pipe)
+    return {of: features_of(at, config, of, open_pipe) for of, at in directories.items()}
+
+
+def _look_at_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+    """Whether the utterances that are to be decoded have features as those of training."""
+    trained = _open_streams(config, "train", open_pipe)
+    for name in DECODED:
+        directories = stream_dirs(config, name, open_pipe)
+        for stream, data in directories.items():
+            features = features_of(data, config, stream, open_pipe)
+            check_dimensions(stream, features, trained[stream])
+            gone = next((path for path in features.archives if not os.path.exists(path)), None)
+            if gone:
+                table = features.directories[0] / "feats.scp"
+                raise InputError(f"{gone}: {table} names it, but it is not there")
+        lacking = report_lacking(directories, config.data.max_skipped)
+        decoded = len(directories[FEATURES].utt2spk) - len(lacking)
+        yield Check(f"{name} set", "ok", f"{decoded} utterances")
+
+
+def _look_at_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+    if config.data.labels_of_utterances:
+        return  # no graph is decoded with
+    trouble = choose_decoder("embedded", Path(), "").find_trouble()
+    if trouble:
+        raise InputError(trouble)
+    yield Check("graph", "ok", _check_graph(config))
+
+
+def _look_at_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+    """Whether each set that is decoded has the reference that its hypotheses are compared with."""
+    if config.data.classes:
+        yield from _look_at_classes(config, open_pipe)
+        return
+    for name in DECODED:
+        if config.score.glm:
+            stm = data_with_stm(config, name) / "stm"
+            if not read_stm(stm):
+                raise InputError(f"{stm} is empty; write the reference segments into it")
+            read_glm(find_glm(config.score.glm, Path(config.data.dir)), "ref")
+            yield Check(f"{name} reference", "ok", str(stm))
+            continue
+        data = data_dir(config, name, open_pipe)
+        path = data.path / config.score.text
+        if not path.exists():
+            raise InputError(f"{path} is missing: {name} is scored against it; write it")
+        said_by = read_text(path)
+        lacking = [utt for utt in data.feats or {} if utt not in said_by]
+        if lacking:
+            said = describe_lacking(data, lacking, config.score.text)
+            raise InputError(f"{said}; write what they say, or take these utterances out")
+        yield Check(f"{name} reference", "ok", str(path))
+
+
+def _look_at_classes(config: Config, open_pipe: OpenPipe | None) -> Iterator[Check]:
+    """Whether the utterances that are to be scored have classes of the training set."""
+    train = open_set(config, "train", open_pipe)
+    for name in DECODED:
+        found = open_set(config, name, open_pipe, like=train)
+        yield Check(f"{name} reference", "ok", f"{len(found.lengths)} utterances")
+
+
+def _look_at_report(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+    missing = find_spec("matplotlib") is None
+    said = "the report will lack its figures: pip install matplotlib" if missing else "drawn"
+    yield Check("figures", "warning" if missing else "ok", said)
+
+
+Look = Callable[[Config, OpenPipe | None, Path], Iterator[Check]]
+_LOOKS: tuple[tuple[int, str, Look], ...] = (
+    (3, "training", _look_at_training),
+    (4, "forward", _look_at_forward),
+    (5, "graph", _look_at_decoding),
+    (6, "references", _look_at_references),
+    (7, "figures", _look_at_report),
+)

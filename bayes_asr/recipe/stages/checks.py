@@ -1,0 +1,117 @@
+"""What a recipe, or this version, has no use for is refused, never ignored."""
+
+import os
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from bayes_asr.base.installed import find_configuration
+from bayes_asr.recipe.stages.choices import OptionError, Options
+from bayes_asr.recipe.stages.recipe import CONFIG, GMM_SETTINGS, WITHOUT_GMMS, Recipe
+
+LAST = 7  # stage
+FEATURES = ("fmllr", "mfcc", "fbank")
+
+
+def check_alone(options: Options) -> None:
+    """Raise OptionError for the first mistake that shows without reading the recipe."""
+    _refuse(_wrong_numbers(options), _wrong_folders(options), _wrong_settings(options))
+
+
+def check_options(options: Options, recipe: Recipe, *, by_gmms: bool) -> None:
+    """Raise OptionError for the first mistake; by_gmms: stages 1 and 2 train GMMs."""
+    check_alone(options)
+    _refuse(
+        _wrong_corpus(options, recipe),
+        _wrong_dimension(options, recipe, by_gmms),
+        _wrong_features(options, recipe),
+        _nothing_to_start_from(options, recipe),
+    )
+
+
+def _refuse(*kinds: Iterator[str]) -> None:
+    for mistake in chain(*kinds):
+        raise OptionError(mistake)
+
+
+def _wrong_numbers(options: Options) -> Iterator[str]:
+    for name in ("seeds", "nj", "nproc"):
+        if getattr(options, name) == 0:
+            yield f"--{name} 0: at least one is needed"
+    first, last = options.stage, options.stop_stage
+    if first > min(last, LAST):
+        yield f"--stage {first} --stop-stage {last}: no stage of 0 to {LAST} is between them"
+
+
+def _wrong_folders(options: Options) -> Iterator[str]:
+    if options.kaldi_dir and options.corpus:
+        yield "--corpus and --kaldi-dir exclude each other"
+    for name in ("dim", "features"):
+        if options.kaldi_dir and getattr(options, name) not in (None, ""):
+            yield f"--{name} and --kaldi-dir exclude each other"
+    for name in ("kaldi_dir", "corpus"):
+        folder = getattr(options, name)
+        if folder and not Path(folder).is_dir():
+            yield f"--{name.replace('_', '-')} {folder}: there is no such folder"
+    if options.out:
+        out = Path(options.out).absolute()
+        there = next(path for path in (out, *out.parents) if path.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            what = "may not be written to" if there.is_dir() else "is no folder"
+            yield f"--out {options.out}: {there} {what}; name another place"
+
+
+def _wrong_corpus(options: Options, recipe: Recipe) -> Iterator[str]:
+    if options.corpus and "corpus" not in recipe.offers:
+        yield (
+            f"--corpus {options.corpus}: preparing a corpus for the recipe {recipe.name} is not"
+            f" available: recipe.offers in {recipe.file(CONFIG)} does not name it"
+        )
+
+
+def _wrong_dimension(options: Options, recipe: Recipe, by_gmms: bool) -> Iterator[str]:
+    if options.dim is not None and not by_gmms and "dim" not in recipe.offers:
+        yield (
+            f"--dim {options.dim}: choosing the feature dimension is not available for the recipe"
+            f" {recipe.name} without GMMs: recipe.offers in {recipe.file(CONFIG)} does not name it"
+        )
+
+
+def _wrong_features(options: Options, recipe: Recipe) -> Iterator[str]:
+    needed = (GMM_SETTINGS, WITHOUT_GMMS) if options.features == "mfcc" else (GMM_SETTINGS,)
+    for name in needed if options.features else ():
+        if not recipe.has(name):
+            yield (
+                f"--features {options.features}: is not available for the recipe {recipe.name},"
+                f" which has no {name}"
+            )
+
+
+def _nothing_to_start_from(options: Options, recipe: Recipe) -> Iterator[str]:
+    if options.kaldi_dir:
+        return
+    if not recipe.has("prepare.py"):
+        yield (
+            f"the recipe {recipe.name} starts from the data and exp folders of a Kaldi experiment:"
+            " name it by --kaldi-dir"
+        )
+    if "corpus" in recipe.offers and not options.corpus and options.stage == 0:
+        yield (
+            f"the recipe {recipe.name} needs its corpus, or a Kaldi experiment: name it by --corpus"
+            f" or --kaldi-dir{recipe.source and f' ({recipe.source})'}"
+        )
+
+
+def _wrong_settings(options: Options) -> Iterator[str]:
+    if any(setting.startswith("seed=") for setting in options.set):
+        yield "--set seed: the seeds are chosen by --seeds N"
+    if options.features and options.features not in FEATURES:
+        yield f"--features {options.features}: must be one of {', '.join(FEATURES)}"
+    if options.set and options.stage > 3:
+        yield (
+            f"--set {options.set[0]}: a run takes its configuration from stage 3, so start there"
+            " (complete stages are quick)"
+        )
+    for file in options.config:
+        if not find_configuration(Path(file)).is_file():
+            yield f"--config {file}: there is no such file"

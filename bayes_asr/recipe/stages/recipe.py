@@ -1,0 +1,65 @@
+"""A recipe: a folder that holds a config.yaml, which says what it offers and builds on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayes_asr.recipe.stages.choices import OptionError
+
+CONFIG = "config.yaml"
+GMM_SETTINGS = "kaldi.sh"  # without it, prepare.py makes features and alignments too
+WITHOUT_GMMS = "without_kaldi.sh"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe's folder, as it was spelled, and the options that its prepare.py takes.
+
+    options: what that is always given; builds_on: the folders of the recipes that have what it
+    lacks, the nearest first; source: where its corpus is and under which terms, where that is to be
+    said.
+    """
+
+    folder: str
+    offers: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    builds_on: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the folder, and of the results by default."""
+        return Path(self.folder).name
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where its files are looked for, in this order."""
+        return self.folder, *self.builds_on
+
+    def file(self, name: str) -> str:
+        """The path of a file, its own or of a recipe that it builds on, there or not."""
+        found = (f"{folder}/{name}" for folder in self.folders if Path(folder, name).is_file())
+        return next(found, f"{self.folder}/{name}")
+
+    def has(self, name: str) -> bool:
+        """Say whether there is such a file."""
+        return Path(self.file(name)).is_file()
+
+
+def locate_recipe(named: str, root: Path) -> Recipe:
+    """The recipe of this name in `root`/recipes, or in a folder, whose path has a slash.
+
+    Raises OptionError where there is none.
+    """
+    recipe = Recipe(named if "/" in named else f"{root}/recipes/{named}")
+    if not recipe.has(CONFIG):
+        raise OptionError(
+            f"--recipe {named}: there is no {recipe.file(CONFIG)}"
+            f" (known recipes: {folders_in(root / 'recipes')})"
+        )
+    return recipe
+
+
+def folders_in(*folders: Path) -> str:
+    """The names of the folders in some folders, in one line."""
+    inside = (one for folder in folders if folder.is_dir() for one in folder.iterdir())
+    return " ".join(sorted({one.name for one in inside if one.is_dir()}))

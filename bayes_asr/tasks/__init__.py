@@ -1,0 +1,1 @@
+"""Criteria of whole utterances, and what they read."""

@@ -1,0 +1,42 @@
+"""From the phone language model to the denominator of LF-MMI: context, HMMs, pdfs.
+
+Kaldi: chain-make-den-fst, CreateDenominatorFst.
+"""
+
+from dataclasses import replace
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
+from bayes_asr.decode.graph.hmm import add_self_loops
+from bayes_asr.decode.graph.transducers import Sayings, sort_arcs, sources
+from bayes_asr.decode.graph.transition_index import transition_costs
+from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.tree import Tree
+from bayes_asr.tasks.chain.pushing import push
+
+
+def build_denominator_fst(phone_lm: Sayings, model: TransitionModel, tree: Tree) -> Fst:
+    """Return the acceptor of pdf-ids plus one of what the language model says.
+
+    It is pushed, so that no state loses what might end there. Transition probabilities have the
+    scale 1, self-loops too, as decoding graphs for LF-MMI must. InputError for a tree that asks for
+    phones to the right, or other phones than the model's.
+    """
+    if tree.center != tree.width - 1:
+        raise InputError(
+            f"the tree asks for {tree.width - 1 - tree.center} phones to the right of a phone; a"
+            " tree for lfmmi asks for none, as that of `bayes-asr gmm chain-tree`"
+        )
+    hmms = Hmms(model, tree)
+    whole = assemble(*expand_context(phone_lm, tree), hmms)
+    loops = model.self_loop[whole.ilabel]
+    onward = transition_costs(model, hmms.transitions, 1.0, self_loop_scale=0.0)
+    weight = whole.weight + onward[whole.ilabel]
+    columns = (sources(whole), whole.ilabel, whole.olabel, weight, whole.nextstate)
+    source, ilabel, olabel, weight, nextstate = (column[~loops] for column in columns)
+    ends = (whole.final, whole.start)
+    plain = sort_arcs(source, ilabel, olabel, weight, nextstate, *ends)
+    looped = add_self_loops(plain, model, 1.0, hmms.transitions)
+    labels = model.pdf[looped.ilabel] + 1
+    return push(replace(looped, ilabel=labels, olabel=labels))

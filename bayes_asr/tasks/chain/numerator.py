@@ -1,0 +1,249 @@
+"""The numerator of LF-MMI: what an alignment allows, within a tolerance, of the denominator graph.
+
+Kaldi: chain-supervision.cc, AlignmentToProtoSupervision, ProtoSupervisionToSupervision and
+AddWeightToSupervisionFst. There each sequence of pdfs has its likeliest path through the
+denominator graph, here all of them, so that numerators are exactly parts of the denominator.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
+from bayes_asr.decode.graph.transducers import Sayings
+from bayes_asr.decode.lattices.aligned import AlignedLattice
+from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.tree import Tree
+from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
+
+Numerator = AlignedLattice | np.ndarray
+"""What an utterance may be: paths, or bool [T, P], the pdfs that each output frame may have."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """By how many frames of the alignment a phone may begin earlier, and end later.
+
+    One of `frame_subsampling_factor` frames has an output. Names and defaults of Kaldi's recipes.
+    """
+
+    left_tolerance: int = 5
+    right_tolerance: int = 5
+    frame_subsampling_factor: int = 3
+
+    def __post_init__(self) -> None:
+        around = self.left_tolerance + self.right_tolerance + 1
+        if min(self.left_tolerance, self.right_tolerance) < 0 or around < (
+            self.frame_subsampling_factor
+        ):
+            raise InputError(
+                f"tolerances of {self.left_tolerance} and {self.right_tolerance} frames: give 0 or"
+                f" more, {self.frame_subsampling_factor - 1} together, or a phone may have no frame"
+            )
+
+    def allow(self, phones: Sequence[int], durations: Sequence[int]) -> list[set[int]]:
+        """Which phones each of the ceil(T / factor) output frames may have.
+
+        phones, durations: those of an alignment of T frames.
+        """
+        ends = np.cumsum(durations)
+        frames, factor = int(ends[-1]), self.frame_subsampling_factor
+        allowed: list[set[int]] = [set() for _ in range(-(-frames // factor))]
+        for phone, end, duration in zip(phones, ends.tolist(), durations, strict=True):
+            first = max(0, end - duration - self.left_tolerance)
+            last = min(frames, end + self.right_tolerance)
+            for t in range(-(-first // factor), -(-last // factor)):
+                allowed[t].add(int(phone))
+        return allowed
+
+    def allow_pdfs(
+        self, phones: Sequence[int], durations: Sequence[int], model: TransitionModel
+    ) -> np.ndarray:
+        """Which pdfs each output frame may have: those of its phones, bool [T', P]."""
+        allowed = self.allow(phones, durations)
+        pdfs_of = {phone: model.pdf[1:][model.phone[1:] == phone] for phone in {*phones}}
+        found = np.zeros((len(allowed), model.num_pdfs), bool)
+        for row, here in zip(found, allowed, strict=True):
+            for phone in here:
+                row[pdfs_of[phone]] = True
+        return found
+
+
+class Numerators:
+    """Makes numerators of alignments, all with one model, tree and denominator graph."""
+
+    def __init__(
+        self, model: TransitionModel, tree: Tree, graph: DenominatorGraph, tolerance: Tolerance
+    ) -> None:
+        self.model, self.tree, self.graph, self.tolerance = model, tree, graph, tolerance
+        self._hmms = Hmms(model, tree)
+        counts = np.bincount(graph.source, minlength=graph.num_states)
+        self._offsets = np.concatenate([[0], np.cumsum(counts)])
+        self._log_prob, self._log_initial = np.log(graph.prob), np.log(graph.initial)
+
+    def build(self, phones: Sequence[int], durations: Sequence[int]) -> AlignedLattice:
+        """Return the paths through the denominator graph that an alignment allows.
+
+        phones, durations: of an alignment, the latter in its frames. The cells of the lattice are
+        pairs of an output frame and a pdf-id plus one, in the place of a transition-id. InputError
+        where there is no path.
+        """
+        if not len(phones):
+            raise InputError("the alignment has no phones; leave the utterance out")
+        saying = Sayings([(n, int(p), 0.0, n + 1) for n, p in enumerate(phones)], {len(phones): 0})
+        spoken = assemble(*expand_context(saying, self.tree), self._hmms)
+        allowed = self.tolerance.allow(phones, durations)
+        steps = _determinize(spoken, self.model, allowed)
+        if not steps:
+            raise InputError(
+                f"{len(phones)} phones do not fit into {len(allowed)} output frames; raise the"
+                " tolerances, or leave the utterance out"
+            )
+        layers = self._compose(steps)
+        if not layers[-1].reached:
+            raise InputError(
+                "the denominator graph has no path of its phones; estimate the phone language"
+                " model of these alignments"
+            )
+        return self._lay_out(layers)
+
+    def _compose(self, steps: Sequence["_Step"]) -> list["_Layer"]:
+        """All arcs of the denominator graph that go with the steps, frame by frame, [layers]."""
+        graph, layers = self.graph, []
+        place, state = np.zeros(graph.num_states, np.int64), np.arange(graph.num_states)
+        for step in steps:
+            counts = self._offsets[state + 1] - self._offsets[state]
+            node = np.repeat(np.arange(len(state)), counts)
+            within = np.arange(len(node)) - np.repeat(np.cumsum(counts) - counts, counts)
+            arc = self._offsets[state][node] + within
+            onward = step.lead(place[node], graph.pdf[arc])
+            node, arc, onward = (x[onward >= 0] for x in (node, arc, onward))
+            key = onward * graph.num_states + graph.target[arc]
+            reached, target = np.unique(key, return_inverse=True)
+            layers.append(_Layer(state, len(reached), node, target, arc))
+            place, state = np.divmod(reached, graph.num_states)
+        return _trim(layers)
+
+    def _lay_out(self, layers: Sequence["_Layer"]) -> AlignedLattice:
+        """The steps into the first nodes, those of the layers, and those from the last nodes."""
+        nodes = np.array([layer.states for layer in layers] + [layers[-1].reached])
+        first = 1 + np.cumsum([0, *nodes])  # the number of the first node before each frame
+        into, end = np.arange(nodes[0]), np.arange(nodes[-1])
+        begins = [place + layer.source for place, layer in zip(first, layers, strict=False)]
+        leads = [place + layer.target for place, layer in zip(first[1:], layers, strict=False)]
+        arc = np.concatenate([layer.arc for layer in layers])
+        frames = np.repeat(np.arange(len(layers)), [len(layer.arc) for layer in layers])
+        width = self.graph.num_pdfs + 1
+        found, cells = np.unique(frames * width + self.graph.pdf[arc] + 1, return_inverse=True)
+        frame, label = (x.astype(np.int32) for x in np.divmod(found, width))
+        lengths = np.concatenate([np.zeros_like(into), np.ones_like(arc), np.zeros_like(end)])
+        return AlignedLattice(
+            num_states=int(first[-1]) + 1,
+            num_frames=len(layers),
+            source=np.concatenate([0 * into, *begins, first[-2] + end]).astype(np.int32),
+            target=np.concatenate([1 + into, *leads, first[-1] + 0 * end]).astype(np.int32),
+            weight=np.concatenate(
+                [self._log_initial[layers[0].state], self._log_prob[arc], 0.0 * end]
+            ),
+            offsets=np.concatenate([[0], np.cumsum(lengths)]),
+            cells=cells.astype(np.int32),
+            frame=frame,
+            tid=label,
+        )
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Arcs [A] of the denominator graph in one frame, from nodes [N] to `reached` nodes.
+
+    `state` [N]: that of the graph in which a node is; `source`, `target`, `arc` int64 [A].
+    """
+
+    state: np.ndarray
+    reached: int
+    source: np.ndarray
+    target: np.ndarray
+    arc: np.ndarray
+
+    @property
+    def states(self) -> int:
+        """The number of nodes N."""
+        return len(self.state)
+
+
+def _trim(layers: Sequence[_Layer]) -> list[_Layer]:
+    """Leave out what does not come to the end, and number the nodes that are left."""
+    useful = np.ones(layers[-1].reached, bool)
+    found = []
+    for layer in reversed(layers):
+        onward = useful[layer.target]
+        source, arc = layer.source[onward], layer.arc[onward]
+        target = (np.cumsum(useful) - 1)[layer.target[onward]]
+        reached = int(useful.sum())
+        useful = np.bincount(source, minlength=layer.states) > 0
+        source = (np.cumsum(useful) - 1)[source]
+        found.append(_Layer(layer.state[useful], reached, source, target, arc))
+    return found[::-1]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Where each pdf leads in one frame: place and pdf as one sorted key [K], next place [K]."""
+
+    width: int
+    key: np.ndarray
+    place: np.ndarray
+
+    def lead(self, place: np.ndarray, pdf: np.ndarray) -> np.ndarray:
+        """The next place of each pair, -1 where there is none."""
+        wanted = place * self.width + pdf
+        at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
+        return np.where(self.key[at] == wanted, self.place[at], -1)
+
+
+def _determinize(fst: Fst, model: TransitionModel, allowed: Sequence[set[int]]) -> list[_Step]:
+    """Every sequence of pdfs once that an acceptor of transition-ids has in the frames allowed.
+
+    Places are sets of its states that one beginning of a sequence leads to, numbered in each frame
+    from 0. Nothing where there is no such sequence.
+    """
+    may_end = _look_ahead(fst, model, allowed)
+    places: list[tuple[int, ...]] = [(fst.start,)]
+    bounds, label, target = (x.tolist() for x in (fst.offsets, fst.ilabel, fst.nextstate))
+    phone_of, pdf_of = model.phone.tolist(), model.pdf.tolist()
+    width = model.num_pdfs
+    steps = []
+    for phones, ahead in zip(allowed, may_end, strict=True):
+        number_of: dict[tuple[int, ...], int] = {}
+        rows: list[tuple[int, int]] = []
+        for place, states in enumerate(places):
+            led: dict[int, set[int]] = {}
+            for state in states:
+                for arc in range(bounds[state], bounds[state + 1]):
+                    if phone_of[label[arc]] in phones and ahead[target[arc]]:
+                        led.setdefault(pdf_of[label[arc]], set()).add(target[arc])
+            for pdf, reached in sorted(led.items()):
+                number = number_of.setdefault(tuple(sorted(reached)), len(number_of))
+                rows.append((place * width + pdf, number))
+        if not rows:
+            return []
+        key, onward = np.array(rows).T
+        steps.append(_Step(width, key, onward))
+        places = list(number_of)
+    return steps
+
+
+def _look_ahead(fst: Fst, model: TransitionModel, allowed: Sequence[set[int]]) -> list[list[bool]]:
+    """Whether the end can be reached in time from each state [S] after each frame [T]."""
+    source = np.repeat(np.arange(fst.num_states), np.diff(fst.offsets))
+    phone = model.phone[fst.ilabel]
+    ahead = np.isfinite(fst.final)
+    found = [ahead]
+    for phones in allowed[:0:-1]:
+        useful = ahead[fst.nextstate] & np.isin(phone, list(phones))
+        ahead = np.bincount(source[useful], minlength=fst.num_states) > 0
+        found.append(ahead)
+    return [row.tolist() for row in reversed(found)]

@@ -1,0 +1,109 @@
+"""The objective of LF-MMI: log-likelihood of numerators less that of the denominator.
+
+Povey et al. 2016; Kaldi: chain-training.cc, ComputeChainObjfAndDeriv. Outputs of the network stand
+for log-likelihoods: there is neither a softmax nor a prior.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.lattices.aligned import AlignedLattice
+from bayes_asr.decode.lattices.expectation import expect
+from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
+from bayes_asr.tasks.chain.numerator import Numerator
+
+NEVER = -1e10  # a score whose likelihood is 0
+
+
+@dataclass(frozen=True)
+class Regularization:
+    """Kaldi's names: what the cross entropy of a second head, and half the squares of outputs, are
+    multiplied by.
+    """
+
+    xent_regularize: float = 0.1
+    l2_regularize: float = 0.00005
+
+
+@dataclass(frozen=True)
+class LfMmi:
+    """Sums over the output frames of a batch, none of them divided.
+
+    `loss`: what is minimised, regularised, differentiable by outputs; `mmi`: log-likelihoods of the
+    denominator less those of numerators, 0 or more, in nats; `errors`: frames in which the largest
+    output is of a pdf that no path of the numerator has there.
+    """
+
+    loss: Tensor
+    mmi: float
+    errors: int
+
+
+def compute_lfmmi(
+    outputs_NP: Tensor,
+    numerators: Sequence[Numerator],
+    denominator: LeakyHmm,
+    regularization: Regularization,
+    xent_logits_NP: Tensor | None = None,
+) -> LfMmi:
+    """Return LF-MMI of utterances whose outputs [N, P] stand one after the other.
+
+    numerators: of `numerator.Numerators`, whose frames are those of the utterances; or bool [T, P],
+    the pdfs that an utterance may have in each frame, in any order that the denominator has.
+    xent_logits_NP: outputs of the second head before its softmax, which learns the posteriors of
+    the numerators, taken as constants.
+
+    Sums over paths are in double precision, their derivatives exact. InputError where the frames
+    are not those of the numerators.
+    """
+    lengths = [len(one) for one in numerators]
+    if sum(lengths) != len(outputs_NP):
+        raise InputError(
+            f"{len(outputs_NP)} outputs for numerators of {sum(lengths)} frames; make them with the"
+            " frame subsampling factor of the network"
+        )
+    scores = outputs_NP.detach().double().cpu().numpy()
+    posteriors, slope = np.zeros(scores.shape), np.empty(scores.shape)
+    mmi = 0.0
+    for end, length, numerator in zip(np.cumsum(lengths), lengths, numerators, strict=True):
+        own = slice(end - length, end)
+        if isinstance(numerator, np.ndarray):
+            likelihood, posteriors[own] = sum_allowed(numerator, scores[own], denominator)
+        else:
+            likelihood, posteriors[own] = sum_numerator(numerator, scores[own])
+        everything, slope[own] = denominator.sum_paths(scores[own])
+        mmi += everything - likelihood
+    slope -= posteriors
+    linear = (outputs_NP * _as(outputs_NP, slope)).sum()
+    loss = linear - linear.detach() + mmi
+    loss = loss + 0.5 * regularization.l2_regularize * outputs_NP.square().sum()
+    if xent_logits_NP is not None:
+        likely = xent_logits_NP.log_softmax(1) * _as(xent_logits_NP, posteriors)
+        loss = loss - regularization.xent_regularize * likely.sum()
+    of_largest = posteriors[np.arange(len(scores)), scores.argmax(1)]
+    return LfMmi(loss, mmi, int((of_largest == 0).sum()))
+
+
+def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:
+    """The log of the sum over the paths of a numerator, its derivatives by the scores [T, P]."""
+    place = (numerator.frame, numerator.tid - 1)
+    found = expect(numerator, scores[place], np.zeros(len(numerator.frame)))
+    share = np.zeros(scores.shape)
+    share[place] = found.share
+    return found.log_total, share
+
+
+def sum_allowed(
+    allowed: np.ndarray, scores: np.ndarray, denominator: LeakyHmm
+) -> tuple[float, np.ndarray]:
+    """The same of all paths of the denominator whose pdfs are allowed in their frames [T, P]."""
+    return denominator.sum_paths(np.where(allowed, scores, NEVER))
+
+
+def _as(like: Tensor, values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values).to(like)

@@ -1,0 +1,132 @@
+"""Lattices of all that might have been said in utterances, for criteria on whole utterances.
+
+Kaldi: steps/nnet/make_denlats.sh, whose search options these are.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.processes import group
+from bayes_asr.config import Config
+from bayes_asr.data.corpus.sets import data_dir, locate_model
+from bayes_asr.decode.forward.directory import find_streams, log_likelihoods
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, take_output
+from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
+from bayes_asr.decode.graph.lexicon import RESERVED
+from bayes_asr.decode.graph.ngram import estimate_witten_bell
+from bayes_asr.decode.search.archive import write_folder
+from bayes_asr.decode.search.graph_dir import load_network
+from bayes_asr.decode.search.job import Job, Summary
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.search_record import Record, read_search
+from bayes_asr.decode.search.workers import EmbeddedDecoder, decode_all
+from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.tree import read_tree
+from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.trained_network import TrainedNetwork
+
+SEARCH = {"beam": 13.0, "lattice_beam": 7.0, "max_active": 5000}
+ORDER = 1  # of the language model: a weak one lets more be confused
+
+
+def write_weak_graph(run: Path, lang: Path, out: Path, order: int = ORDER) -> None:
+    """Write the decoding graph of an n-gram model of a run's training text to a folder.
+
+    lang: the folder of the words and their pronunciations. InputError where there is no text.
+    """
+    config = read_configuration(run)
+    data, model = data_dir(config, "train"), locate_model(config)
+    if data.text is None:
+        raise InputError(
+            f"{data.path / 'text'}: there are no transcripts to estimate a language model from;"
+            " give the --graph of another one"
+        )
+    words = {*read_symbols(lang / "words.txt")} - {*RESERVED}
+    weak = estimate_witten_bell(data.text.values(), order, sorted(words))
+    tree = read_tree(model.parent / "tree")
+    graph = build_lang_graph(lang, weak, read_transition_model(model), tree)
+    write_lang_graph(graph, lang, out)
+    LOGGER.info("%s: %d states, %d arcs", out, graph.hclg.num_states, graph.hclg.num_arcs)
+
+
+def write_denlats(
+    run: Path,
+    on: str,
+    graph: Path,
+    out: Path,
+    *,
+    nj: int = 1,
+    open_pipe: OpenPipe | None = None,
+    **search: Any,
+) -> Summary:
+    """Decode a set of a run by its network, and write lattices as lat.1.gz.
+
+    search: options of the search that are not those of `SEARCH`, and not the run's acoustic scale.
+    An utterance of which no path reaches an end has no lattice, and is named. InputError, once all
+    others are written, for those that cannot be decoded, and at once for a run whose outputs are of
+    fewer frames than its alignments.
+    """
+    config = read_configuration(run)
+    if (stride := config.train.output_stride) > 1:
+        raise InputError(
+            f"{run}: has outputs of one of {stride} frames, from which no criterion on lattices"
+            " goes on; take a run of cross entropy"
+        )
+    options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
+    job = Job(f"{run}, {on}", graph, locate_model(config), DecodeOptions(**options), (), nj)
+    return _decode(job, _compute(run, config, load(run), on, open_pipe), out, {})
+
+
+def write_denlats_of_epoch(
+    run: Path,
+    network: TrainedNetwork,
+    like: Path,
+    out: Path,
+    noted: Record,
+    before_each: Callable[[], object],
+    open_pipe: OpenPipe | None = None,
+) -> Summary:
+    """Decode the training set of a run by a network, as that of the folder `like` was decoded.
+
+    noted: what the record of `out` says besides; before_each: called before each utterance. What
+    stands in `out` stays until all is written. As many processes decode as the training has
+    threads, which is the same to the last bit.
+    """
+    graph, options = read_search(like)
+    config = read_configuration(run)
+    nj = torch.get_num_threads() * group.size()
+    job = Job(f"{run}, train", graph, locate_model(config), options, (), nj)
+    computing = LogLikelihoods(take_output(network))
+
+    def compute() -> Iterator[tuple[str, np.ndarray]]:
+        for item in _compute(run, config, computing, "train", open_pipe):
+            before_each()
+            yield item
+
+    return _decode(job, compute(), out, noted)
+
+
+def _compute(
+    run: Path, config: Config, network: LogLikelihoods, on: str, open_pipe: OpenPipe | None
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The log-likelihoods [T, P] of the utterances of a set of a run."""
+    directories = find_streams(run, [network], None, {}, on, open_pipe)
+    return log_likelihoods(
+        network, directories, config.data.max_skipped, open_pipe, "data.max_skipped"
+    )
+
+
+def _decode(
+    job: Job, loglikes: Iterator[tuple[str, np.ndarray]], out: Path, noted: Record
+) -> Summary:
+    """Write the lattices of utterances, and with what they were made."""
+    results = decode_all(load_network(job.graph, job.model), job, loglikes)
+    return write_folder(job, EmbeddedDecoder(results), out, noted)

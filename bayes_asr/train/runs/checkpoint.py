@@ -1,0 +1,143 @@
+"""Checkpoints: tensors and plain values only, so that loading one never runs code.
+
+A run keeps `last.pt`, of its last complete epoch; `last.prev.pt`, the one before; and, while an
+epoch is trained, `unfinished.pt`. At every moment one of them is complete.
+"""
+
+import errno
+import io
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+
+from bayes_asr.base.errors import InputError, is_lack_of_memory
+from bayes_asr.base.files import is_there, open_to_read, replacing
+from bayes_asr.base.log import LOGGER
+
+FORMAT = 2
+READABLE = (1, FORMAT)  # 1 is that of version 0.1
+BEST = "best.pt"  # the network with the lowest dev frame error
+LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
+RESUMED = (UNFINISHED, LAST, PREVIOUS)  # what a run can go on from
+FIRST = "first.pt"  # what last.pt is called while the run that was there is discarded
+
+
+class DamagedError(InputError):
+    """A file that is there, but is no checkpoint or has lost some of it."""
+
+
+def has_begun(run: Path) -> bool:
+    """Whether a run has left something to go on from."""
+    return any((run / name).exists() for name in RESUMED)
+
+
+def save(path: Path, content: dict[str, Any], *, keep: Path | None = None) -> None:
+    """Write a checkpoint, complete or not at all.
+
+    keep: the name that a checkpoint already at `path` gets, which is there until the new one is.
+    """
+    bytes_of = io.BytesIO()  # torch's own writing turns a full disk into a RuntimeError
+    torch.save({"format": FORMAT, **content}, bytes_of)
+    with replacing(path) as temporary:
+        temporary.write_bytes(bytes_of.getbuffer())
+        if keep and path.exists():
+            _link(path, keep)
+
+
+def _link(path: Path, name: Path) -> None:
+    """Give a file a second name, in place of what has that name; else move it there."""
+    try:
+        with replacing(name) as temporary:
+            os.link(path, temporary)
+    except OSError:  # a file system without links
+        path.replace(name)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read a checkpoint; InputError where there is none, it is damaged or of another format.
+
+    OSError or MemoryError where the file may be whole, but cannot be read here and now.
+    """
+    try:
+        with open_to_read(str(path)) as file:  # once: torch makes a RuntimeError of a failure
+            _check_sums(file)
+            file.seek(0)
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no checkpoint; train first") from None
+    except Exception as error:  # torch raises many kinds for a damaged file
+        _refuse_if_whole(path, error)
+        raise DamagedError(f"{path}: cannot be read as a checkpoint: {_why(error)}") from None
+    if not isinstance(content, dict) or content.get("format") not in READABLE:
+        raise InputError(
+            f"{path}: not a checkpoint of format {FORMAT}; train again with this version"
+        )
+    return content
+
+
+def _refuse_if_whole(path: Path, error: Exception) -> None:
+    """Raise what went wrong that says nothing of the content: the disk, permissions, memory."""
+    damage = (None, errno.EINVAL)  # a place before the beginning, which a damaged index named
+    if isinstance(error, OSError) and error.errno not in damage:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    if is_lack_of_memory(error):
+        raise MemoryError(
+            f"{path}: {path.stat().st_size} bytes cannot be loaded; close other programs, or raise"
+            " the limit on memory (ulimit -v), and give the same command again"
+        ) from None
+
+
+def _why(error: Exception) -> str:
+    """What torch found, without its advice, which is to run the code in the file."""
+    if isinstance(error, pickle.UnpicklingError):
+        return "it holds other things than tensors and plain values, which might be code"
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _check_sums(file: BinaryIO) -> None:
+    """Compare the bytes with their check sums, which torch does not do."""
+    with zipfile.ZipFile(file) as content:
+        damaged = content.testzip()
+    if damaged:
+        raise zipfile.BadZipFile(f"the check sum of {damaged} is wrong")
+
+
+def newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
+    """The checkpoint of a run that is furthest on; empty where there is none.
+
+    One that is damaged is said and set aside; InputError where that leaves none.
+    """
+    found, damaged = [], []
+    for path in (run / name for name in names):
+        try:
+            found += [_without_history(read(path))] if is_there(path) else []
+        except DamagedError as error:
+            damaged.append(path)
+            aside = path.replace(path.with_name(f"{path.name}.damaged"))
+            LOGGER.warning("%s; it is set aside as %s, and the one before it is used", error, aside)
+    if damaged and not found:
+        raise InputError(
+            f"{damaged[0]}: damaged, and there is no other checkpoint to go on from; start over"
+            " with --new"
+        )
+    return max(found, key=_progress, default={})
+
+
+def _progress(content: dict[str, Any]) -> tuple[int, int, int]:
+    """How far the training was: epochs, returns to the last of them, batches since then."""
+    totals = content.get("totals")
+    position = totals["batches"] + len(totals["skipped"]) if totals else 0
+    return len(content["dev_errors"]), content.get("returns", 0), position
+
+
+def _without_history(content: dict[str, Any]) -> dict[str, Any]:
+    """What a run goes on from, also where it was begun when checkpoints held the whole history."""
+    if "history" not in content:
+        return content
+    history = content["history"]
+    errors = torch.tensor([entry["dev_error"] for entry in history], dtype=torch.float64)
+    return content | {"dev_errors": errors, "entry": history[-1] if history else None}

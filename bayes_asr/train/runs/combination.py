@@ -1,0 +1,89 @@
+"""Run directories without a network of their own: they name those of other runs."""
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there, replacing
+from bayes_asr.config.catalogue import nearest
+from bayes_asr.kaldi_io.side_files import check, read_json, take
+
+FILE = "networks.json"
+AVERAGED = ("log-posteriors", "posteriors")  # what an average is taken of, the default first
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Networks whose outputs are averaged, or one of which another head is decoded.
+
+    runs: where they are; weights: of each, which add up to 1; average: what is averaged; head: of
+    each network, None for the first one.
+    """
+
+    runs: Sequence[Path]
+    weights: Sequence[float]
+    average: str
+    head: str | None
+
+    @classmethod
+    def of(
+        cls,
+        runs: Sequence[Path],
+        weights: Sequence[float] = (),
+        average: str = AVERAGED[0],
+        head: str | None = None,
+    ) -> "Combination":
+        """Check what is given, and scale the weights; none: all the same."""
+        if average not in AVERAGED:
+            known = ", ".join(AVERAGED)
+            raise InputError(f"average is {average}{nearest(average, AVERAGED)}; known: {known}")
+        given = list(weights) or [1.0] * len(runs)
+        if len(given) != len(runs) or not runs:
+            raise InputError(f"{len(given)} weights for {len(runs)} runs; give one for each")
+        total = sum(given)
+        if not (math.isfinite(total) and min(given) > 0):
+            raise InputError(f"the weights are {given}; each must be above 0 and finite")
+        return cls(list(runs), [weight / total for weight in given], average, head)
+
+    def save(self, run: Path) -> None:
+        """Write it into the directory `run`; runs are named as seen from there."""
+        here = os.path.abspath(run)
+        content = {
+            "networks": [os.path.relpath(os.path.abspath(one), here) for one in self.runs],
+            "weights": list(self.weights),
+            "average": self.average,
+            "head": self.head,
+        }
+        with replacing(run / FILE) as temporary:
+            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def read_combination(run: Path) -> Combination | None:
+    """What a run directory says that it combines; None for that of a network of its own."""
+    path = run / FILE
+    if not is_there(path):
+        return None
+    try:
+        content = read_json(path)
+        networks = take(content, "networks", "a list")
+        weights = take(content, "weights", "a list")
+        found = Combination.of(
+            [run / check(one, "networks", "a text") for one in networks],
+            [check(weight, "weights", "a number") for weight in weights],
+            take(content, "average", "a text"),
+            take(content, "head", "a text", "null"),
+        )
+    except InputError as error:
+        said = str(error).removeprefix(f"{path}: ")
+        raise InputError(f"{path}: not as bayes-asr combine writes it: {said}") from None
+    return found
+
+
+def list_networks(run: Path) -> list[Path]:
+    """The run directories that hold the networks of a run: itself, or those that it combines."""
+    combination = read_combination(run)
+    return list(combination.runs) if combination else [run]

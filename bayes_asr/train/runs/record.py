@@ -1,0 +1,210 @@
+"""What a run directory says about its run: the configuration, what else it depends on, history."""
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_info
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing, settle
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.processes import group
+from bayes_asr.config import Config, differences
+from bayes_asr.config.catalogue import SCHEDULES
+from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.kaldi_io import side_files
+from bayes_asr.nn.kernels import library
+from bayes_asr.train.runs import checkpoint, state, tensorboard
+from bayes_asr.train.runs.configuration import CONFIG, read_configuration
+
+HISTORY = side_files.HISTORY
+LATTICES = "lattices"  # folder of those that the network of the last complete epoch made
+RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
+    *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST),
+    *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
+    CONFIG,  # the last: checkpoints without it could not be told from those of another run
+)
+MEASURED = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each line of the history
+WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
+    "data.expected_dims",
+    "data.graph",
+    "data.index",
+    "data.max_skipped",
+    "data.test.",
+    "decode.",
+    "score.",
+    "train.device",  # any change of which is said, as that of a version
+    "train.max_returns",
+    "train.save_minutes",
+    "train.tensorboard",
+)
+
+
+def locate(config: Config) -> Config:
+    """A configuration as it is recorded: it must not depend on the working directory."""
+    runs = tuple(replace(t, run=str(Path(t.run).absolute())) for t in config.train.init_from)
+    return replace(
+        config,
+        data=replace(config.data, dir=str(Path(config.data.dir).absolute())),
+        train=replace(config.train, init_from=runs),
+    )
+
+
+def read_begun(run: Path) -> Config | None:
+    """What a run was started with; None where there is nothing to go on from."""
+    there = (run / CONFIG).exists() and any((run / name).exists() for name in checkpoint.RESUMED)
+    return read_configuration(run) if there else None
+
+
+def check_same_configuration(config: Config, run: Path) -> None:
+    """Refuse to go on with a run that was started with another configuration."""
+    recorded = run / CONFIG
+    begun = [name for name in checkpoint.RESUMED if (run / name).exists()]
+    if not begun:
+        _check_nothing_learnt(run)
+        return
+    if not recorded.exists():
+        raise InputError(
+            f"{recorded}: missing beside {begun[0]}, so nothing says what that was trained with;"
+            " restore it, or start over with --new"
+        )
+    for key, (old, now) in differences(read_configuration(run), config).items():
+        added = key == "train.epochs" and SCHEDULES[config.train.schedule].open_ended
+        if not added and not key.startswith(WITHOUT_EFFECT):
+            raise InputError(
+                f"{recorded}: {key} is {old} in this run, but {now} now; train into another folder,"
+                " or start over with --new"
+            )
+
+
+def _check_nothing_learnt(run: Path) -> None:
+    """Refuse to start where a run has lost its checkpoints: what is left would be overwritten."""
+    history = run / HISTORY
+    left = [
+        path for path in (run / checkpoint.BEST, *sorted(run.glob("*.damaged"))) if path.exists()
+    ]
+    left += [history] if history.exists() and history.stat().st_size else []
+    if left:
+        raise InputError(
+            f"{left[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that, train"
+            " into another folder, or start over with --new"
+        )
+
+
+def discard(run: Path) -> None:
+    """Remove what a run has learnt, and what was still to be put in place beside it."""
+    settle(run)
+    for name in RECORDS:
+        (run / name).unlink(missing_ok=True)
+    for damaged in run.glob("*.damaged"):
+        damaged.unlink()
+    for folder in (tensorboard.FOLDER, LATTICES):
+        shutil.rmtree(run / folder, ignore_errors=True)
+
+
+def remove_leftovers(run: Path) -> None:
+    """Remove what a process left when it was killed."""
+    (run / checkpoint.FIRST).unlink(missing_ok=True)
+
+
+def add_to_history(run: Path, entry: Mapping[str, Any]) -> None:
+    """Add the line of an epoch to history.jsonl."""
+    history = run / HISTORY
+    with replacing(history) as temporary:
+        if history.exists():
+            shutil.copyfile(history, temporary)
+        with temporary.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def end_history(run: Path, last: Mapping[str, Any] | None) -> None:
+    """Let history.jsonl end with the epoch that a run goes on from; None: it has none.
+
+    What came after it is trained anew. Lines that were lost are said; a damaged file is set aside.
+    """
+    history = run / HISTORY
+    epoch = last["epoch"] if last else 0
+    try:
+        entries = [entry for entry in read_history(run) if entry["epoch"] < epoch]
+    except InputError as error:
+        entries = []
+        aside = history.replace(history.with_name(f"{history.name}.damaged"))
+        LOGGER.warning("%s; it is set aside as %s", error, aside)
+    if len(entries) < epoch - 1:
+        LOGGER.warning("%s: lacks %d of %d epochs", history, epoch - 1 - len(entries), epoch)
+    entries += [dict(last)] if last else []
+    with replacing(history) as temporary:
+        temporary.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
+def read_history(run: Path) -> list[dict[str, Any]]:
+    """Read history.jsonl; empty where there is none."""
+    return side_files.read_history(run, MEASURED)
+
+
+def versions(device: torch.device, precision: str) -> dict[str, Any]:
+    """What, besides the configuration and the data, the numbers of a run may depend on."""
+    on_gpu = device.type == "cuda"
+    return {
+        "bayes_asr": version("bayes_asr"),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),  # a class of its own, which checkpoints refuse
+        "numpy": np.__version__,
+        "blas": name_blas(),
+        "machine": platform.machine(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
+        "threads": torch.get_num_threads(),
+        "processes": group.size(),
+        "kernels": library.path(),
+        "precision": precision,
+    }
+
+
+def name_blas() -> str:
+    """The linear algebra that NumPy and SciPy have loaded, with its code for this processor."""
+    loaded = (library for library in threadpool_info() if library["user_api"] == "blas")
+    names = {f"{one['internal_api']} {one.get('architecture', '')}".strip() for one in loaded}
+    return ", ".join(sorted(names)) or "none"
+
+
+def compare_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Warn where a run goes on with other versions than it has had so far."""
+    for what, here in now.items():
+        if saved.get(what, here) != here:
+            LOGGER.warning(
+                "this run was started with %s %s, and goes on with %s: its numbers are not exactly"
+                " those of one that was not interrupted",
+                *(what, saved[what], here),
+            )
+
+
+def write_environment(
+    run: Path,
+    parameters: int,
+    front_ends: Mapping[str, FrontEnd],
+    versions: Mapping[str, Any],
+    begun_from: Mapping[str, str],
+) -> None:
+    """Write env.json.
+
+    front_ends: of each stream, which know what made the features of sound, if anything here did;
+    begun_from: hashes of the networks that gave weights, by file.
+    """
+    analyses = [None if one.sound is None else dict(one.sound) for one in front_ends.values()]
+    environment = {
+        "parameters": parameters,
+        **versions,
+        "frontend": analyses[0],
+        **({"frontends": dict(zip(front_ends, analyses, strict=True))} if analyses[1:] else {}),
+        **({"begun_from": dict(begun_from)} if begun_from else {}),
+    }
+    with replacing(run / "env.json") as temporary:
+        temporary.write_text(json.dumps(environment, indent=1) + "\n")

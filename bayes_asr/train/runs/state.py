@@ -1,0 +1,81 @@
+"""What a run is doing, for others to see: RUN/state.json.
+
+Durations are of monotonic clocks, and no time of day is written, so a clock that is set changes
+nothing.
+"""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bayes_asr.base.errors import StoppedError, complaint
+from bayes_asr.base.files import replacing
+from bayes_asr.base.lock import LostLockError
+from bayes_asr.base.log import LOGGER
+
+NAME = "state.json"
+INTERVAL = 10.0  # seconds between two notes of the position
+
+
+def read(run: Path) -> dict[str, Any]:
+    """What a run has said of itself; empty where it has not, or nobody can read it."""
+    try:
+        found = json.loads((run / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write(run: Path, state: str, **fields: Any) -> None:
+    """Say that a run is running, finished, stopped or failed.
+
+    A full disk is no reason to stop a training because it cannot say that it runs.
+    """
+    content = {"state": state, **fields, "host": platform.node(), "pid": os.getpid()}
+    try:
+        with replacing(run / NAME) as temporary:
+            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        LOGGER.warning("%s: cannot be written: %s", run / NAME, error)
+
+
+@contextmanager
+def recorded(run: Path) -> Iterator[None]:
+    """Write that the run is running, then how the block ends, and why.
+
+    A run that is finished stays so where there is nothing to train, or going on is refused.
+    """
+    if read(run).get("state") != "finished":
+        write(run, "running")
+    try:
+        yield
+    except StoppedError as error:
+        write(run, "stopped", why=str(error))
+        raise
+    except LostLockError:  # the folder may be another one's
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        if read(run).get("state") != "finished":
+            write(run, "failed", why=complaint(error))
+        raise
+    write(run, "finished")
+
+
+class Position:
+    """Where the training of an epoch is, written every few seconds."""
+
+    def __init__(self, run: Path, epoch: int, batches: int) -> None:
+        self._run, self._epoch, self._batches = run, epoch, batches
+        self._written = -INTERVAL
+
+    def __call__(self, batch: int, seconds: float) -> None:
+        """Note that `batch` batches of the epoch took `seconds`."""
+        if time.monotonic() - self._written >= INTERVAL:
+            fields = {"epoch": self._epoch, "batch": batch, "batches": self._batches}
+            write(self._run, "running", **fields, seconds=seconds)
+            self._written = time.monotonic()

@@ -1,0 +1,108 @@
+"""What the runs below a folder are doing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from bayes_asr.base.errors import InputError, complaint
+from bayes_asr.base.files import find_below, is_there
+from bayes_asr.base.lock import MARK, is_held
+from bayes_asr.config.measure import measure_of
+from bayes_asr.kaldi_io.side_files import KINDS, take
+from bayes_asr.train.runs import record, state
+from bayes_asr.train.runs.configuration import CONFIG, read_configuration
+
+State = Literal["running", "finished", "stopped", "failed", "killed"]
+RECENT = 3  # epochs whose mean duration is that of those to come
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One run; what is not known is None.
+
+    epoch: complete ones, of `epochs`; judged_by: what of dev chooses the best of them; best: the
+    lowest of that; dev_error: the lowest share of errors; seconds_left: of training, while it runs;
+    why: of a run that was stopped or failed.
+    """
+
+    run: str
+    state: State
+    epoch: int
+    epochs: int | None
+    judged_by: str | None
+    best: float | None
+    dev_error: float | None
+    frames_per_second: float | None
+    seconds_left: float | None
+    why: str | None
+
+
+def runs_below(folder: Path) -> list[RunStatus]:
+    """The state of every run at or below a folder, by path; InputError where there is none."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder")
+    marks = (state.NAME, record.HISTORY)
+    runs = sorted({file.parent for file in find_below(folder, *marks)})
+    if not runs:
+        raise InputError(f"{folder}: no run at or below this folder; train one into it")
+    return [status(run) for run in runs]
+
+
+def status(run: Path) -> RunStatus:
+    """The state of a run, by what it says of itself and by whether a process has it."""
+    said = state.read(run)
+    history, epoch, epochs, judged_by, best = [], 0, None, None, None
+    why = said["why"] if isinstance(said.get("why"), str) else None
+    try:
+        history = record.read_history(run)
+        epoch = history[-1]["epoch"] if history else 0
+        if is_there(run / CONFIG):
+            config = read_configuration(run)
+            epochs, measure = config.train.epochs, measure_of(config)
+            judged_by = measure.name
+            best = min((take(e, measure.on_dev, "a number") for e in history), default=None)
+    except (InputError, OSError) as error:
+        why = complaint(error)
+    now = _state(said.get("state"), epoch == epochs, is_held(run / MARK))
+    return RunStatus(
+        run=str(run),
+        state=now,
+        epoch=epoch,
+        epochs=epochs,
+        judged_by=judged_by,
+        best=best,
+        dev_error=min((entry["dev_error"] for entry in history), default=None),
+        frames_per_second=history[-1]["frames_per_second"] if history else None,
+        seconds_left=_seconds_left(said, history, epoch, epochs or 0) if now == "running" else None,
+        why=why,
+    )
+
+
+def _state(said: Any, complete: bool, is_held: bool) -> State:
+    if is_held:
+        return "running"
+    if said in ("finished", "stopped", "failed"):
+        found: State = said
+        return found
+    return "finished" if complete else "killed"
+
+
+def _seconds_left(
+    position: dict[str, Any], history: Sequence[dict[str, Any]], epoch: int, epochs: int
+) -> float | None:
+    """Epochs to come at the pace of the last ones, or of the batches of the first so far."""
+    noted = [position.get(key) for key in ("batch", "batches", "seconds")]
+    batch, batches, spent = (
+        x if isinstance(x, int | float) and KINDS["a number"](x) else 0 for x in noted
+    )
+    if position.get("epoch") != epoch + 1:
+        spent = 0  # noted in an epoch that is over
+    recent = [float(entry["seconds"]) for entry in history[-RECENT:]]
+    if recent:
+        each = sum(recent) / len(recent)
+    elif spent and batch:
+        each = spent * batches / batch
+    else:
+        return None
+    return max(0.0, (epochs - epoch) * each - min(spent, each))

@@ -1,0 +1,161 @@
+"""The network of a run, and all that its log-likelihoods depend on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd
+from bayes_asr.nn.network import AcousticModel, build_network, upgrade_architecture
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.combination import FILE as COMBINATION
+from bayes_asr.train.runs.configuration import check_is_run, read_configuration
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """One value, which `best.pt` is made of and which every other checkpoint holds too.
+
+    front_ends: of each stream that the model reads; log_priors: of the labels of its first head,
+    the pdfs, float64 [P]; other_log_priors: those of the other heads, by name, which runs of
+    version 0.1 and of lattice-free MMI lack; speakers: the parameters of activations that each
+    speaker has instead of the model's own, by the names of `AcousticModel.activation_parameters`;
+    classes: what the outputs of the first head are called, where utterances are classified, or the
+    vocabulary of a decoder.
+    """
+
+    model: AcousticModel
+    front_ends: Mapping[str, FrontEnd]
+    log_priors: Tensor
+    other_log_priors: Mapping[str, Tensor] = field(default_factory=dict)
+    speakers: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+
+    def content(self) -> dict[str, Any]:
+        """It as tensors and plain values."""
+        return {
+            "architecture": self.model.architecture,
+            "model": self.model.state_dict(),
+            "front_ends": _pack_front_ends(self.front_ends),
+            "log_priors": self.log_priors,
+            "other_log_priors": dict(self.other_log_priors),
+            **({"speakers": dict(self.speakers)} if self.speakers else {}),
+            **({"classes": list(self.classes)} if self.classes else {}),
+        }
+
+    @classmethod
+    def of_content(cls, content: Mapping[str, Any]) -> "TrainedNetwork":
+        """The one whose `content` this is, in no more memory than its weights take."""
+        with torch.device("meta"):  # however large the network is said to be
+            model = build_network(content["architecture"])
+        model.load_state_dict(content["model"], assign=True)
+        front_ends = unpack_front_ends(content["front_ends"])
+        sizes = {name: front_end.size for name, front_end in front_ends.items()}
+        if sizes != model.architecture["streams"]:
+            raise ValueError(f"{sizes} values for inputs {model.architecture['streams']}")
+        priors = {model.outputs[0]: content["log_priors"], **content.get("other_log_priors", {})}
+        for name, head in zip(model.outputs, model.heads, strict=True):
+            if name in priors and tuple(priors[name].shape) != (head.out_features,):
+                given = list(priors[name].shape)
+                raise ValueError(f"{given} priors for {head.out_features} {name}")
+        speakers = content.get("speakers", {})
+        for speaker, values in speakers.items():
+            _check_speaker(speaker, values, model)
+        classes = tuple(content.get("classes", ()))
+        if len(classes) not in (0, len(content["log_priors"])):
+            raise ValueError(f"{len(classes)} classes for {len(content['log_priors'])} outputs")
+        return cls(model, front_ends, priors.pop(model.outputs[0]), priors, speakers, classes)
+
+    def find_log_priors(self, head: str) -> Tensor:
+        """Log priors of the labels of a head, float64 [P]; InputError where there are none."""
+        first = self.model.outputs[0]
+        if head != first and head not in self.other_log_priors:
+            raise InputError(
+                f"in this run priors were kept of {first} alone: give --counts, a file of how"
+                f" often each of the labels of {head} occurs"
+            )
+        return self.log_priors if head == first else self.other_log_priors[head]
+
+    def of_part(self, part: AcousticModel, log_priors: Tensor) -> "TrainedNetwork":
+        """The network of a part of the model (`nn/part.py`)."""
+        read = {name: self.front_ends[name] for name in part.architecture["streams"]}
+        return TrainedNetwork(part, read, log_priors, speakers=self.speakers, classes=self.classes)
+
+
+def _check_speaker(speaker: str, values: Mapping[str, Tensor], model: AcousticModel) -> None:
+    """ValueError unless a speaker has values of all parameters of activations."""
+    wanted = {name: p.shape for name, p in model.activation_parameters.items()}
+    given = {name: value.shape for name, value in values.items()}
+    if given != wanted:
+        raise ValueError(f"{speaker} has {len(given)} tensors for {len(wanted)} of activations")
+
+
+def unpack_front_ends(content: Mapping[str, Mapping[str, Any]]) -> dict[str, FrontEnd]:
+    """The front ends, by stream, of the content of a checkpoint."""
+    arrays = {
+        name: {k: v.numpy() if isinstance(v, Tensor) else v for k, v in one.items()}
+        for name, one in content.items()
+    }
+    return {name: FrontEnd.of_content(one) for name, one in arrays.items()}
+
+
+def _pack_front_ends(front_ends: Mapping[str, FrontEnd]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {
+            k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v
+            for k, v in one.content().items()
+        }
+        for name, one in front_ends.items()
+    }
+
+
+def read_network(run: Path) -> TrainedNetwork:
+    """The best network of a run; InputError where there is none, or it is not what it says."""
+    check_is_run(run)
+    if is_there(run / COMBINATION):
+        raise InputError(
+            f"{run}: combines the networks of other runs ({COMBINATION}); name one of these, or"
+            " give it to forward, decode, score and report, or bayes_asr.load"
+        )
+    content = checkpoint.read(run / checkpoint.BEST)
+    try:
+        return TrainedNetwork.of_content(upgrade(content, run))
+    except InputError:
+        raise
+    except (
+        *(RuntimeError, TypeError, AttributeError),
+        *(LookupError, ValueError, ArithmeticError),
+    ) as error:
+        raise InputError(
+            f"{run / checkpoint.BEST}: does not hold the network that it describes"
+            f" ({' '.join(str(error).split())[:100]}); train it again"
+        ) from None
+
+
+def upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
+    """A checkpoint of `run` as this version writes it, where it is of version 0.1 or {}.
+
+    The front end was divided then: what is done by speaker, deltas and context stood in the
+    configuration alone.
+    """
+    if "front_ends" in content or not content:
+        return content
+    taken = ("mean", "deviation", "frontend")
+    options = vars(read_configuration(run).features)
+    front_end = {
+        **options,
+        "mean": content["mean"],
+        "deviation": content["deviation"],
+        "sound": content.get("frontend"),
+    }
+    return {
+        **{key: value for key, value in content.items() if key not in taken},
+        "architecture": upgrade_architecture(content["architecture"]),
+        "front_ends": {FEATURES: front_end},
+    }

@@ -1,0 +1,190 @@
+"""A search: trials are runs, which go on where they were ended; what they gave, in a table."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bayes_asr.base import log
+from bayes_asr.base.errors import InputError, StoppedError, complaint
+from bayes_asr.base.files import is_there, replacing
+from bayes_asr.base.lock import alone_in
+from bayes_asr.base.processes.pool import open_pool
+from bayes_asr.base.shards import Way
+from bayes_asr.config import Config
+from bayes_asr.config.catalogue import SCHEDULES
+from bayes_asr.config.measure import FRAMES, measure_of
+from bayes_asr.train.runs import record
+from bayes_asr.train.trials.space import Settings
+
+Train = Callable[[Config, Path], None]
+RECORD, RESULTS = "search.json", "trials.json"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of settings, the configuration that it gives, and where it is trained."""
+
+    number: int
+    settings: Settings
+    config: Config
+    run: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial gave.
+
+    epochs: that it was trained for; judged_by: what of dev chooses the best of them; best: the
+    lowest of that; epoch: that of it; dev_error: its share of errors; None where it failed; why: it
+    failed.
+    """
+
+    trial: int
+    run: str
+    settings: Settings
+    epochs: int
+    judged_by: str
+    best: float | None
+    epoch: int | None
+    dev_error: float | None
+    why: str | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How trials are searched.
+
+    train: trains a configuration into a folder, or goes on there; rungs: after how many epochs the
+    better half goes on, the last of which are all; stop_at: what dev is judged by, at which no
+    further trial is begun; nj: trials at a time.
+    """
+
+    train: Train
+    rungs: tuple[int, ...]
+    stop_at: float | None = None
+    nj: int = 1
+
+
+def search(trials: Sequence[Trial], plan: Plan, out: Path, about: dict[str, Any]) -> list[Outcome]:
+    """Train the trials below `out`; returns what each gave, the best first.
+
+    about: plain values that say which search this is: another one is refused there. What is
+    complete is not trained again. InputError where every trial fails; StoppedError after a signal,
+    with everything saved.
+    """
+    _check_rungs(trials, plan.rungs)
+    _check_criteria(trials)
+    with alone_in(out):
+        _check_same(out, about)
+        found: dict[int, Outcome] = {}
+        alive = list(trials)
+        with open_pool(plan.nj) as way:
+            for epochs in plan.rungs:
+                climbed = list(_climb(alive, epochs, plan, way))
+                found |= {outcome.trial: outcome for outcome in climbed}
+                better = sorted((o for o in climbed if o.best is not None), key=_rank)
+                kept = {outcome.trial for outcome in better[: (len(better) + 1) // 2]}
+                alive = [trial for trial in alive if trial.number in kept]
+        outcomes = sorted(found.values(), key=_rank)
+        with replacing(out / RESULTS) as temporary:
+            temporary.write_text(json.dumps([vars(o) for o in outcomes], indent=1) + "\n")
+    if all(outcome.best is None for outcome in outcomes):
+        raise InputError(f"{out}: every trial failed, the first because {outcomes[0].why}")
+    return outcomes
+
+
+def _rank(outcome: Outcome) -> tuple[Any, ...]:
+    """Trials that were trained longest come first, then the better ones."""
+    failed = outcome.best is None
+    return failed, -outcome.epochs, outcome.best or 0.0, outcome.trial
+
+
+def _check_rungs(trials: Sequence[Trial], rungs: Sequence[int]) -> None:
+    if sorted(set(rungs)) != list(rungs):
+        raise InputError(f"--rungs {' '.join(map(str, rungs))}: name more epochs at each")
+    schedules = {trial.config.train.schedule for trial in trials}
+    bound = sorted(name for name in schedules if not SCHEDULES[name].open_ended)
+    if len(rungs) > 1 and bound:
+        free = (name for name, schedule in SCHEDULES.items() if schedule.open_ended)
+        raise InputError(
+            f"--rungs adds epochs to runs, which train.schedule = {bound[0]} does not allow; use"
+            f" {' or '.join(free)}"
+        )
+
+
+def _check_criteria(trials: Sequence[Trial]) -> None:
+    """InputError where trials are judged by what cannot be compared."""
+    criteria = sorted({trial.config.train.criterion for trial in trials})
+    measures = {measure_of(trial.config) for trial in trials}
+    if len(criteria) > 1 and measures != {FRAMES}:
+        raise InputError(
+            f"train.criterion is {' and '.join(criteria)}, whose losses tell nothing of each other;"
+            " search with one, and compare the error rates of several by bayes-asr compare"
+        )
+
+
+def _check_same(out: Path, about: dict[str, Any]) -> None:
+    """Note which search this is, where none was; InputError where it was another one."""
+    path = out / RECORD
+    text = json.dumps(about, indent=1) + "\n"
+    if is_there(path):
+        before = json.loads(path.read_text(encoding="utf-8"))
+        for key in about:
+            if before.get(key) != json.loads(text)[key]:
+                raise InputError(
+                    f"{path}: this search was begun with another {key}; search into another folder"
+                )
+        return
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _climb(trials: Sequence[Trial], epochs: int, plan: Plan, way: Way) -> Iterator[Outcome]:
+    """Train trials for so many epochs, in order, until one is as good as is asked for.
+
+    Trials at a time are trained to the end, but none counts that comes after the one that is.
+    """
+    at_once = len(trials) if plan.stop_at is None else plan.nj
+    for begin in range(0, len(trials), max(1, at_once)):
+        some = trials[begin : begin + at_once]
+        jobs = ((trial.run.name, (trial, epochs, plan)) for trial in some)
+        for outcome in way(_train_trial, jobs):
+            yield outcome
+            if plan.stop_at is None or outcome.best is None:
+                continue
+            if outcome.best <= plan.stop_at:
+                return
+
+
+def _train_trial(name: str, job: tuple[Trial, int, Plan]) -> Outcome:
+    """Train a trial for so many epochs, unless that is done."""
+    trial, epochs, plan = job
+    why = None
+    if len(record.read_history(trial.run)) < epochs:
+        config = replace(trial.config, train=replace(trial.config.train, epochs=epochs))
+        try:
+            with log.also_in(trial.run / "train.log"):
+                plan.train(config, trial.run)
+        except InputError as error:
+            why = complaint(error)
+        except StoppedError as stopped:
+            if plan.nj > 1:
+                os._exit(128 + stopped.number)  # else the next trial would be begun
+            raise
+    measure = measure_of(trial.config)
+    history = record.read_history(trial.run)[:epochs]
+    best = {} if why else min(history, key=lambda entry: entry[measure.on_dev])
+    return Outcome(
+        trial.number,
+        str(trial.run),
+        trial.settings,
+        epochs,
+        measure.name,
+        best.get(measure.on_dev),
+        best.get("epoch"),
+        best.get("dev_error"),
+        why,
+    )

@@ -1,0 +1,139 @@
+"""What a search tries: values by key, drawn at random or all combined."""
+
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import nearest
+from bayes_asr.config.located import Located, compose, locate_values
+
+DIGITS = 4  # of a number that is drawn
+KINDS = ("uniform", "log_uniform", "ints", "choice")
+Settings = dict[str, Any]
+"""The value of each key in one trial."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values, each as likely."""
+
+    values: tuple[Any, ...]
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """One of them."""
+        return self.values[rng.integers(len(self.values))]
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number of a range, both ends included, to four digits; or its logarithm is uniform."""
+
+    low: float
+    high: float
+    in_logarithm: bool = False
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """One number."""
+        if self.in_logarithm:
+            drawn = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        else:
+            drawn = rng.uniform(self.low, self.high)
+        return min(max(float(f"{drawn:.{DIGITS}g}"), self.low), self.high)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number of a range, both ends included."""
+
+    low: int
+    high: int
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """One number."""
+        return int(rng.integers(self.low, self.high + 1))
+
+
+Values = Choice | Between | Whole
+
+
+def read_space(path: Path) -> dict[str, Values]:
+    """Read a file of keys and what they may be.
+
+    `key: [a, b]` and `key: {choice: [a, b]}` are some values, `key: {uniform: [low, high]}`,
+    `log_uniform` and `ints` a range. InputError with the line for anything else.
+    """
+    root = compose(path)
+    found = locate_values(root, path) if root is not None else {}
+    if not isinstance(found, dict) or not found:
+        raise InputError(f"{path}: a space is a mapping of keys to values, {{key: [a, b]}}")
+    return {key: _parse(key, entry) for key, entry in found.items()}
+
+
+def _parse(key: str, entry: Any) -> Values:
+    if isinstance(entry, Located):
+        return _parse_kind(key, "choice", entry)
+    (kind, located), *more = entry.items() or [("", None)]
+    if more or kind not in KINDS or not isinstance(located, Located):
+        where = _find_first(entry)
+        raise InputError(
+            f"{where}{key} is {{{', '.join(entry)}: ...}}; write one of {', '.join(KINDS)}, and its"
+            f" values as a list{nearest(kind, KINDS)}"
+        )
+    return _parse_kind(key, kind, located)
+
+
+def _find_first(entry: Mapping[str, Any]) -> str:
+    places = (each.where for each in entry.values() if isinstance(each, Located))
+    return next((f"{place}: " for place in places), "")
+
+
+def _parse_kind(key: str, kind: str, located: Located) -> Values:
+    values = located.value
+    if not isinstance(values, list) or not values:
+        raise InputError(f"{located.where}: {key} has no list of values; write {key}: [a, b]")
+    if kind == "choice":
+        return Choice(tuple(values))
+    numbers = (int,) if kind == "ints" else (int, float)
+    is_range = len(values) == 2 and all(type(x) in numbers and math.isfinite(x) for x in values)
+    if not is_range or not values[0] <= values[1] or (kind == "log_uniform" and values[0] <= 0):
+        above = " above 0" * (kind == "log_uniform")
+        what = "whole numbers" if kind == "ints" else "numbers"
+        raise InputError(
+            f"{located.where}: {key} is {kind} of {values}; name two {what}{above}, the lower first"
+        )
+    low, high = values
+    return Whole(low, high) if kind == "ints" else Between(low, high, kind == "log_uniform")
+
+
+def draw(space: Mapping[str, Values], seed: int, number: int) -> Settings:
+    """The settings of a trial, by (seed, number, key) and nothing else.
+
+    So more trials, or another key, leave the values as they are.
+    """
+    return {
+        key: values.draw(np.random.default_rng([seed, number, *key.encode()]))
+        for key, values in space.items()
+    }
+
+
+def combine(space: Mapping[str, Values]) -> Iterator[Settings]:
+    """Every combination, the last key changing first; InputError for a range."""
+    choices = []
+    for key, values in space.items():
+        if not isinstance(values, Choice):
+            raise InputError(f"{key} is a range, which has no grid; write its values, [a, b]")
+        choices.append(values.values)
+    for combination in itertools.product(*choices):
+        yield dict(zip(space, combination, strict=True))
+
+
+def as_set(settings: Mapping[str, Any]) -> Sequence[str]:
+    """Settings as `--set` takes them; JSON is YAML."""
+    return [f"{key}={json.dumps(value)}" for key, value in settings.items()]

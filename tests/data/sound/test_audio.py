@@ -1,0 +1,379 @@
+"""Reading sound: RIFF as the standard library writes it, NIST SPHERE as LDC ships it, damage.
+
+Other formats are as libsndfile writes them.
+"""
+
+import io
+import logging
+import struct
+import subprocess
+import sys
+import wave
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.programs import open_pipe
+from bayes_asr.data.sound import audio
+from bayes_asr.data.sound.audio import read_audio, read_channels, resample
+
+soundfile = pytest.importorskip("soundfile")
+SOUND = np.random.default_rng(1).integers(-(2**15), 2**15, (400, 2)).astype(np.int16)
+MONO = SOUND[:, :1]
+TONE = np.sin(2 * np.pi * 440 * np.arange(32000) / 16000) * np.hanning(32000) / 2
+LOSSLESS = [
+    *(("WAV", e) for e in ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),
+    *(("FLAC", e) for e in ("PCM_16", "PCM_24")),
+    *(("WAVEX", "PCM_16"), ("NIST", "PCM_16"), ("AIFF", "PCM_16"), ("AIFF", "FLOAT")),
+]
+LOSSY = [("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III"), ("WAV", "ULAW")]
+
+
+def riff(samples: np.ndarray, rate: int = 16000) -> bytes:
+    """The file that Python's own writer makes of int16 samples [N, channels]."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(samples.shape[1])
+        sound.setsampwidth(2)
+        sound.setframerate(rate)
+        sound.writeframes(samples.astype("<i2").tobytes())
+    return file.getvalue()
+
+
+def sphere(samples: np.ndarray, rate: int = 16000, order: str = "01", more: str = "") -> bytes:
+    """A file with the header of LDC's TIMIT."""
+    head = (
+        "NIST_1A\n   1024\ndatabase_id -s5 TIMIT\ndatabase_version -s3 1.0\n"
+        f"utterance_id -s8 cjf0_sa1\nchannel_count -i {samples.shape[1]}\n"
+        f"sample_count -i {len(samples)}\nsample_rate -i {rate}\nsample_min -i -2191\n"
+        f"sample_max -i 2790\nsample_n_bytes -i 2\nsample_byte_format -s2 {order}\n"
+        f"sample_sig_bits -i 16\n{more}end_head\n"
+    )
+    body = samples.astype("<i2" if order == "01" else ">i2").tobytes()
+    return head.encode().ljust(1024) + body
+
+
+def written(
+    samples: np.ndarray,
+    form: str,
+    encoding: str,
+    changes: Mapping[int, float] = MappingProxyType({}),
+    rate: int = 16000,
+) -> bytes:
+    """What libsndfile makes of int16, or of floats from -1 to 1, some of them changed."""
+    changed = samples.copy()
+    for place, value in changes.items():
+        changed[place] = value
+    file = io.BytesIO()
+    soundfile.write(file, changed, rate, format=form, subtype=encoding)
+    return file.getvalue()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[[bytes], Path]:
+    """Write bytes to a file."""
+
+    def write(content: bytes) -> Path:
+        path = tmp_path / "sound"
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 44100])
+@pytest.mark.parametrize(
+    "writer",
+    [
+        riff,
+        sphere,
+        lambda x, rate: sphere(x, rate, "10"),
+        lambda x, rate: sphere(x, rate, more="sample_coding -s3 pcm\n"),
+    ],
+    ids=["riff", "01", "10", "pcm"],
+)
+def test_samples_come_back(
+    writer: Callable[[np.ndarray, int], bytes], rate: int, file: Callable[[bytes], Path]
+) -> None:
+    samples, found = read_audio(file(writer(MONO, rate)))
+    assert found == rate
+    assert samples.dtype == np.float32
+    assert np.array_equal(samples, MONO[:, 0])
+
+
+@pytest.mark.parametrize("writer", [riff, sphere])
+def test_channels_are_told_apart(
+    writer: Callable[[np.ndarray], bytes],
+    file: Callable[[bytes], Path],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = file(writer(SOUND))
+    for channel in (0, 1):
+        assert np.array_equal(read_audio(path, channel)[0], SOUND[:, channel])
+    with caplog.at_level(logging.WARNING, "bayes_asr"):
+        assert np.array_equal(read_audio(path)[0], SOUND[:, 0])
+    assert "has 2 channels; the first is taken" in caplog.text
+    with pytest.raises(InputError, match="channel 2 is asked for, counted from 0; there are 2"):
+        read_audio(path, 2)
+
+
+def test_other_chunks_are_passed_over(file: Callable[[bytes], Path]) -> None:
+    plain = riff(MONO)
+    chunk = b"LIST" + struct.pack("<I", 3) + b"abc\0"  # of odd length: padded
+    assert np.array_equal(read_audio(file(plain[:12] + chunk + plain[12:]))[0], MONO[:, 0])
+    assert np.array_equal(read_audio(file(plain + chunk))[0], MONO[:, 0])
+
+
+def test_what_follows_sphere_is_no_sound(file: Callable[[bytes], Path]) -> None:
+    assert np.array_equal(read_audio(file(sphere(MONO) + bytes(99)))[0], MONO[:, 0])
+
+
+@pytest.mark.parametrize("size", [0, 0x7FFFF000, 0xFFFFFFFF])
+def test_what_was_written_into_a_pipe_goes_to_the_end(
+    size: int, file: Callable[[bytes], Path]
+) -> None:
+    plain = riff(MONO)
+    streamed = plain[:40] + struct.pack("<I", size) + plain[44:]
+    assert np.array_equal(read_audio(file(streamed))[0], MONO[:, 0])
+
+
+def test_extensible_and_big_endian_riff(file: Callable[[bytes], Path]) -> None:
+    plain = riff(MONO)
+    guid = struct.pack("<HHIH", 22, 16, 4, 1) + b"\0\0\0\0\x10\0\x80\0\0\xaa\x00\x38\x9b\x71"
+    extended = struct.pack("<I", 40) + b"\xfe\xff" + plain[22:36] + guid
+    assert np.array_equal(read_audio(file(plain[:16] + extended + plain[36:]))[0], MONO[:, 0])
+    swapped = b"RIFX" + struct.pack(">I", 0) + b"WAVEfmt " + struct.pack(">I", 16)
+    swapped += struct.pack(">HHIIHH", 1, 1, 16000, 32000, 2, 16) + b"data"
+    swapped += struct.pack(">I", 800) + MONO.astype(">i2").tobytes()
+    assert np.array_equal(read_audio(file(swapped))[0], MONO[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"R", "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox"),
+        (b"Dear diary" * 99, "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox"),
+        (b"OggS" + bytes(100), "no page of Ogg ends at offset 54"),
+        (b"OggS" + bytes(23), "the stream does not end within its 27 bytes"),
+        (b"fLaC" + bytes(100), "cannot be decoded: "),
+        (b"ID3\4\0\0\0\0\0\1" + bytes(100), "no sound follows its tags"),
+        (b"FORM" + bytes(100), "a FORM file, but not of sound"),
+        (riff(MONO)[:-1], "the sound needs 800 bytes at offset 44, the file has 843"),
+        (
+            riff(MONO)[:20] + b"\x77\0" + riff(MONO)[22:],
+            "cannot be decoded: .*; truncated or damaged",
+        ),
+        (
+            riff(MONO)[:32] + b"\3\0" + riff(MONO)[34:],
+            "800 bytes of sound are no whole samples of 3",
+        ),
+        (written(SOUND / 3e4, "WAV", "FLOAT", {5: np.nan}), "sample 5 is nan times full scale"),
+        (written(SOUND / 3e4, "WAV", "DOUBLE", {6: 1e300}), "sample 6 is inf times full scale"),
+        (written(SOUND / 3e4, "WAV", "FLOAT", {7: -1e9}), r"sample 7 is -1e\+09 times full scale"),
+        (riff(MONO[:0]), "0 samples at 16000 Hz"),
+        (riff(MONO, 10), "400 samples at 10 Hz"),
+        (riff(MONO, 2**31 - 1), "400 samples at 2147483647 Hz: an empty or damaged file"),
+        (riff(MONO)[:36], "the next chunk needs 4 bytes at offset 36, the file has 36"),
+        (sphere(MONO)[:-2], "the sound needs 800 bytes at offset 1024, the file has 1822"),
+        (
+            sphere(MONO, more="sample_coding -s26 pcm,embedded-shorten-v2.00\n"),
+            "coded as 'pcm,embedded-shorten-v2.00', .* convert it: sph2pipe -f wav",
+        ),
+        (sphere(MONO, more="sample_coding -s4 ulaw\n"), "800 samples are decoded, .* 400 are due"),
+        (sphere(MONO, order="1"), "byte order b'1'"),
+        (sphere(MONO).replace(b"sample_rate", b"sample_rage"), "no whole number sample_rate"),
+        (b"NIST_1A\n 9999999\n" + bytes(99), "the header of a NIST SPHERE file is damaged"),
+    ],
+)
+def test_what_cannot_be_read_is_explained(
+    content: bytes, message: str, file: Callable[[bytes], Path]
+) -> None:
+    path = file(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_audio(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_damage_never_crashes_and_never_shortens(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Bytes of the header changed, ends cut off: all samples, or an error naming the file."""
+    content = bytearray(data.draw(st.sampled_from([riff(SOUND), sphere(SOUND)])))
+    header = 44 if content[:4] == b"RIFF" else 1024
+    cut = data.draw(st.integers(1, len(content)) | st.just(len(content)))
+    places = st.tuples(st.integers(0, min(header, 400) - 1), st.integers(0, 255))
+    changes = data.draw(st.lists(places, max_size=4))
+    for place, value in changes:
+        content[place] = value
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    path.write_bytes(content[:cut])
+    try:
+        samples, _ = read_audio(path, 0)
+    except InputError as error:
+        assert str(path) in str(error)  # noqa: PT017
+    else:
+        assert np.isfinite(samples).all()
+        assert changes or cut == len(content)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_lossless_formats_give_every_sample(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    form, encoding = data.draw(st.sampled_from(LOSSLESS))
+    shape = data.draw(st.tuples(st.integers(1, 300), st.integers(1, 3)))
+    sound = data.draw(arrays(np.int16, shape))
+    rate = data.draw(st.sampled_from([8000, 16000, 44100]))
+    exact = sound if encoding == "PCM_16" else sound / 2**15
+    path = tmp_path_factory.getbasetemp() / "lossless"
+    path.write_bytes(written(exact, form, encoding, rate=rate))
+    samples, found = read_channels(path)
+    assert found == rate
+    assert samples.dtype == np.float32
+    assert np.array_equal(samples, sound)
+
+
+@pytest.mark.parametrize(("form", "encoding"), LOSSY)
+def test_lossy_formats_give_the_tone(
+    form: str, encoding: str, file: Callable[[bytes], Path]
+) -> None:
+    samples, rate = read_audio(file(written(TONE, form, encoding)))
+    assert (len(samples), rate) == (len(TONE), 16000)
+    noise = samples / 2**15 - TONE
+    assert 10 * np.log10((TONE**2).mean() / (noise**2).mean()) > 20
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_truncated_file_of_any_format_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    form, encoding = data.draw(st.sampled_from([*LOSSLESS, *LOSSY]))
+    content = written(TONE, form, encoding)
+    path = tmp_path_factory.getbasetemp() / "truncated"
+    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    with pytest.raises(InputError) as caught:
+        read_channels(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("where", [0.3, 0.6, 0.9])
+def test_a_flipped_bit_in_flac_is_found(where: float, file: Callable[[bytes], Path]) -> None:
+    content = bytearray(written(TONE, "FLAC", "PCM_16"))
+    content[int(where * len(content))] ^= 1
+    with pytest.raises(InputError, match="sound: "):
+        read_audio(file(bytes(content)))
+
+
+def test_flac_that_was_written_into_a_pipe_is_read_to_its_end(
+    file: Callable[[bytes], Path],
+) -> None:
+    """Its header (RFC 9639, 8.2) says 0 samples, which means that nobody knows."""
+    content = bytearray(written(SOUND, "FLAC", "PCM_16"))
+    content[21] &= 0xF0
+    content[22:26] = bytes(4)
+    assert np.array_equal(read_channels(file(bytes(content)))[0], SOUND)
+
+
+def test_mp3_keeps_its_length_or_is_refused(file: Callable[[bytes], Path]) -> None:
+    """Without its first frame, nothing says how many frames of varying length there are."""
+    content = written(TONE, "MP3", "MPEG_LAYER_III")
+    assert len(read_audio(file(b"ID3\4\0\0\0\0\0\7" + bytes(7) + content))[0]) == len(TONE)
+    assert len(read_audio(file(content + b"TAG" + bytes(125)))[0]) == len(TONE)
+    rest = content[content.index(content[:2], 4) :]
+    with pytest.raises(InputError, match=r"samples are decoded, but by its size \d+ are due"):
+        read_audio(file(rest))
+
+
+def test_real_recordings_are_what_the_standard_library_reads(shared_data: Path) -> None:
+    files = [*(shared_data / "timit_sample").glob("*/*.wav")]
+    assert files
+    for path in files:
+        with wave.open(str(path), "rb") as sound:
+            expected = np.frombuffer(sound.readframes(sound.getnframes()), "<i2")
+        assert np.array_equal(read_audio(path)[0], expected)
+
+
+def test_channels_are_averaged(file: Callable[[bytes], Path]) -> None:
+    mean = read_audio(file(written(SOUND, "FLAC", "PCM_16")), "mean")[0]
+    assert np.array_equal(mean, SOUND.astype(np.float32).mean(axis=1))
+
+
+def test_standard_input_is_read() -> None:
+    script = (
+        "from bayes_asr.data.sound.audio import read_audio as r\n"
+        "x, _ = r('-'); print(x.sum()); r('-')"
+    )
+    content = written(MONO, "FLAC", "PCM_16")
+    done = subprocess.run([sys.executable, "-c", script], input=content, capture_output=True)
+    assert float(done.stdout) == MONO.sum()
+    assert b"standard input: is empty" in done.stderr
+
+
+def test_commands_are_run_on_request_alone(file: Callable[[bytes], Path], tmp_path: Path) -> None:
+    path = file(written(MONO, "FLAC", "PCM_16"))
+    command = f"touch {tmp_path}/executed; cat {path} |"
+    with pytest.raises(InputError, match="refusing to run the command"):
+        read_channels(command)
+    assert not (tmp_path / "executed").exists()
+    assert np.array_equal(read_channels(command, open_pipe=open_pipe)[0], MONO)
+    with pytest.raises(InputError, match="failed with status 3"):
+        read_channels(f"cat {path}; exit 3 |", open_pipe=open_pipe)
+
+
+def test_an_absent_library_is_named(
+    file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(InputError, match="needs soundfile: pip install soundfile"):
+        read_audio(file(riff(MONO)))
+
+
+@pytest.mark.parametrize(("limit", "unit"), [("LARGEST", "bytes"), ("LONGEST", "samples")])
+def test_what_never_ends_is_refused(
+    limit: str, unit: str, file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audio, limit, 300)
+    with pytest.raises(InputError, match=f"has more than 300 {unit}; cut it"):
+        read_audio(file(riff(MONO)))
+
+
+@pytest.mark.parametrize("share", [0.05, 0.4, 0.8])
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
+def test_resampling_keeps_frequency_and_amplitude(rate: int, share: float) -> None:
+    """A sine is a sine of the same frequency and amplitude at any rate (least squares, 1 s)."""
+    angle = 2 * np.pi * share * min(rate, 16000) / 2 * np.arange(48000)
+    tone = resample(1000 * np.sin(angle[:rate] / rate), rate, 16000)
+    assert len(tone) == 16000
+    inner = slice(400, -400)
+    basis = np.stack([np.sin(angle[:16000] / 16000), np.cos(angle[:16000] / 16000)], 1)[inner]
+    (sine, cosine), *_ = np.linalg.lstsq(basis, tone[inner], rcond=None)
+    assert sine == pytest.approx(1000, rel=0.005)
+    assert cosine == pytest.approx(0, abs=1)
+    assert np.abs(tone[inner] - basis @ [sine, cosine]).max() < 2
+
+
+@pytest.mark.parametrize("rate", [22050, 44100, 48000])
+def test_resampling_removes_what_the_new_rate_cannot_hold(rate: int) -> None:
+    tone = resample(np.sin(2 * np.pi * 9500 * np.arange(rate) / rate), rate, 16000)
+    assert np.abs(tone[400:-400]).max() < 0.01
+
+
+@pytest.mark.parametrize("rate", [8000, 22050, 44100])
+def test_resampling_keeps_a_tone(rate: int) -> None:
+    seconds = np.arange(rate) / rate
+    tone = resample(1000 * np.sin(2 * np.pi * 440 * seconds), rate, 16000)
+    expected = 1000 * np.sin(2 * np.pi * 440 * np.arange(16000) / 16000)
+    assert len(tone) == 16000
+    assert np.abs(tone - expected)[200:-200].max() < 5

@@ -1,0 +1,207 @@
+"""bayes-asr align: from a data directory to alignments that training reads, and what it refuses."""
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.cli import main
+from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
+from bayes_asr.kaldi_io.text import read_symbols
+from tests.support.places import CONF
+from tests.support.small_corpus import settings
+from tests.support.spoken_corpus import MEANS, WORDS, write_spoken_corpus
+
+
+def flat(root: Path, name: str, *more: str) -> int:
+    out = root / "exp" / ("ali" if name == "train" else f"ali_{name}")
+    options = [f"--data={root / 'data' / name}", f"--lang={root / 'dict'}", f"--out={out}"]
+    return main(["align", "--flat", *options, *more])
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The corpus with a first alignment of train and dev."""
+    root = write_spoken_corpus(tmp_path_factory.mktemp("corpus"), {"train": 12, "dev": 4})
+    assert flat(root, "train") == 0
+    assert flat(root, "dev", f"--model={root / 'exp' / 'ali' / 'final.mdl'}") == 0
+    return root
+
+
+@pytest.fixture(scope="module")
+def run(corpus: Path) -> Path:
+    """A network trained from the first alignment."""
+    more = ("train.epochs=8", "features.left_context=2", "features.right_context=2")
+    run = corpus / "run"
+    assert main(["train", str(CONF / "base.yaml"), *settings(corpus, *more), f"--out={run}"]) == 0
+    return run
+
+
+def test_a_network_starts_from_nothing_and_finds_the_phones(corpus: Path, run: Path) -> None:
+    """The network moves the boundaries to where the sound changes."""
+    first, out = Alignments(corpus / "exp" / "ali"), corpus / "exp" / "ali2"
+    lang = f"--lang={corpus / 'dict'}"
+    assert main(["align", str(run), "--on=train", lang, f"--out={out}"]) == 0
+    second = Alignments(out)
+    assert read_symbols(out / "phones.txt") == {"<eps>": 0, "sil": 1, "a": 2, "b": 3, "c": 4}
+    right = {"first": 0, "second": 0}
+    total = 0
+    for utt, matrix in iter_matrices(corpus / "data" / "train" / "feats.scp"):
+        truth = 1 + ((matrix[:, None] - MEANS) ** 2).sum(-1).argmin(1)
+        right["first"] += int((first.phones(utt) == truth).sum())
+        right["second"] += int((second.phones(utt) == truth).sum())
+        total += len(matrix)
+    assert right["first"] < 0.65 * total
+    assert right["second"] > 0.75 * total
+
+
+def test_the_summary_counts(corpus: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, data = corpus / "elsewhere", corpus / "data" / "dev"
+    given = [f"--data={data}", f"--lang={corpus / 'dict'}", f"--out={out}", "--json", "--nj=2"]
+    assert main(["align", str(run), *given]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["utterances"] == summary["aligned"] == len(Alignments(out)) == 4
+    assert summary["failed"] == []
+
+
+def test_what_cannot_be_aligned_is_named(
+    corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (corpus / "data" / "dev" / "text").read_text().splitlines()
+    utts = [line.split()[0] for line in text]
+    data = tmp_path / "dev"
+    data.mkdir()
+    for name in ("feats.scp", "utt2spk"):
+        (data / name).write_bytes((corpus / "data" / "dev" / name).read_bytes())
+    (data / "text").write_text(f"{utts[0]} one zebra\n{utts[1]} {'six ' * 90}\n{text[2]}\n")
+    given = [f"--data={data}", f"--lang={corpus / 'dict'}", f"--out={tmp_path / 'ali'}"]
+    assert main(["align", str(run), *given]) == 1
+    said = capsys.readouterr().err
+    assert f"{utts[0]}: the word zebra is not in the lexicon" in said
+    assert f"{utts[1]}: no path of its 90 words" in said
+    assert f"{utts[3]}: there is no transcript" in said
+    assert f"no alignment of {data} for 3 of 4 utterances" in said
+    assert not (tmp_path / "ali" / "ali.1.gz").exists()
+    assert main(["align", "--flat", *given]) == 1
+    said = capsys.readouterr().err
+    assert f"{utts[1]}: " in said
+    assert "but the transcript has 810 states" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--flat", "--on=dev"], "--flat takes --data DIR and --lang DIR, and no run"),
+        (["--flat", "--data=D", "--beam=9", "--nj=2"], "--beam, --nj: of no use with --flat"),
+        (["--on=dev"], "give the run to align with"),
+        (["RUN", "--on=train", "--out=ALI"], "holds the alignments that the run was trained on"),
+    ],
+)
+def test_arguments_that_do_not_go_together(
+    arguments: list[str],
+    message: str,
+    corpus: Path,
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    places = {"RUN": str(run), "--out=ALI": f"--out={corpus / 'exp' / 'ali'}"}
+    given = [f"--lang={corpus / 'dict'}", f"--out={tmp_path / 'ali'}"]
+    assert main(["align", *given, *(places.get(a, a) for a in arguments)]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["ali.2.gz", "ali.1.gz", "final.mdl"])
+def test_models_and_alignments_of_others_stay(
+    name: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kaldi's folders of a model, or of one job, have no align.json."""
+    (tmp_path / name).write_bytes(b"Kaldi's")
+    assert flat(corpus, "dev", f"--out={tmp_path}") == 1
+    assert f"holds {name}, which bayes-asr align did not write" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: b"Kaldi's"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def other_lang(corpus: Path, folder: Path, words: Iterable[str]) -> Path:
+    """A dictionary of some of the words, whose model has other numbers."""
+    shutil.copytree(corpus / "dict", folder)
+    (folder / "lexicon.txt").write_text("".join(f"{w} z {WORDS[w]}\n" for w in words))
+    return folder
+
+
+def test_a_command_that_fails_leaves_what_was_there(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "ali"
+    assert flat(corpus, "dev", f"--out={out}") == 0
+    before = contents(out)
+    assert before.keys() == {"ali.1.gz", "align.json", "final.mdl", "phones.txt", "tree"}
+    lacking = other_lang(corpus, tmp_path / "lacking", ["one"])
+    assert flat(corpus, "dev", f"--out={out}", f"--lang={lacking}") == 1
+    assert contents(out) == before
+    whole = other_lang(corpus, tmp_path / "whole", WORDS)
+    assert flat(corpus, "dev", f"--out={out}", f"--lang={whole}") == 0
+    assert contents(out).keys() == before.keys()
+    assert "z" in read_symbols(out / "phones.txt")
+    assert len(Alignments(out)) == json.loads((out / "align.json").read_text())["aligned"] == 4
+
+
+def test_alignments_never_stand_beside_another_model(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever file is the last that a killed process puts in place."""
+    out = tmp_path / "ali"
+    assert flat(corpus, "dev", f"--out={out}") == 0
+    old = contents(out)
+    replace, seen = Path.replace, []
+
+    def watched(self: Path, target: Path) -> Path:
+        replaced = replace(self, target)
+        seen.append({p.name: p.read_bytes() for p in out.iterdir() if p.is_file()})
+        return replaced
+
+    monkeypatch.setattr(Path, "replace", watched)
+    lang = other_lang(corpus, tmp_path / "lang", WORDS)
+    assert flat(corpus, "dev", f"--out={out}", f"--lang={lang}") == 0
+    new = contents(out)
+    assert new["final.mdl"] != old["final.mdl"]
+    assert sum(now.get("final.mdl") == old["final.mdl"] for now in seen) > 1
+    for now in seen:
+        now.pop(".in_use", None)
+        assert now.items() <= old.items() or now.items() <= new.items()
+
+
+def test_utterances_without_features_are_held_to_the_limit(
+    corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "dev"
+    shutil.copytree(corpus / "data" / "dev", data)
+    first, *others = (data / "feats.scp").read_text().splitlines(keepends=True)
+    (data / "feats.scp").write_text("".join(others))
+    message = f"no features in {data} for 1 of 4 utterances: {first.split()[0]}; more than"
+    refused = "--max-skipped = 0.05 allows: mend them, or skip them by --max-skipped 0.25"
+    given = [f"--data={data}", f"--lang={corpus / 'dict'}", f"--out={tmp_path / 'ali'}"]
+    assert main(["align", "--flat", *given]) == 1
+    assert f"{message} {refused}" in capsys.readouterr().err
+    assert main(["align", str(run), *given]) == 1
+    assert f"{message} {refused}" in capsys.readouterr().err
+    assert main(["align", "--flat", *given, "--max-skipped=0.25"]) == 0
+    assert main(["align", str(run), *given, "--max-skipped=0.25"]) == 0
+
+
+def test_a_first_alignment_reads_pipes_on_request(corpus: Path, tmp_path: Path) -> None:
+    data, out = tmp_path / "dev", tmp_path / "ali"
+    shutil.copytree(corpus / "data" / "dev", data)
+    (data / "feats.scp").unlink()
+    with (data / "feats.scp").open("w") as scp:
+        for utt, matrix in iter_matrices(corpus / "data" / "dev" / "feats.scp"):
+            write_matrices([(utt, matrix)], tmp_path / f"{utt}.ark")
+            scp.write(f"{utt} tail -c +{len(utt) + 2} {tmp_path / utt}.ark |\n")
+    assert flat(corpus, "dev", f"--data={data}", f"--out={out}") == 1
+    assert flat(corpus, "dev", f"--data={data}", f"--out={out}", "--allow-pipes") == 0
+    assert len(Alignments(out)) == 4

@@ -1,0 +1,106 @@
+"""Decoding graphs of lang folders: the same as of their lexicons, with the folder's own pauses."""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.cli import graph as verb
+from bayes_asr.decode.graph.lang_dir import write_lang
+from bayes_asr.kaldi_io.mdl import build_monophone_model, read_topology, write_transition_model
+from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
+
+pytest.importorskip("kaldifst")
+DICT = {
+    "lexicon.txt": "ab a b\nab b\na a\nnoise spn\n",
+    "silence_phones.txt": "sil\nspn\n",
+    "nonsilence_phones.txt": "a\nb\n",
+    "optional_silence.txt": "sil\n",
+    "text": "u1 ab a\nu2 a noise ab\nu3 ab\n",
+}
+
+
+def run_verb(*arguments: object) -> None:
+    parser = argparse.ArgumentParser()
+    verb.add_arguments(parser)
+    verb.run(parser.parse_args([str(a) for a in arguments]))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A dict folder, the lang folder that is made of it, and a model of three states a phone."""
+    for name, text in DICT.items():
+        (tmp_path / name).write_text(text)
+    write_lang(tmp_path, tmp_path / "lang", oov="noise", silence_probability=0.2)
+    phones = [*read_topology(tmp_path / "lang" / "topo")]
+    model = build_monophone_model(phones)
+    write_transition_model(model, tmp_path / "final.mdl")
+    pdfs = {p: range(3 * i, 3 * i + 3) for i, p in enumerate(sorted(phones))}
+    write_tree(build_monophone_tree(pdfs), tmp_path / "tree")
+    return tmp_path
+
+
+def same_graph(one: Path, other: Path) -> bool:
+    return (one / "HCLG.fst").read_bytes() == (other / "HCLG.fst").read_bytes()
+
+
+def test_a_folder_gives_the_graph_of_its_lexicon(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ("--text", folder / "text", "--model", folder / "final.mdl", "--out")
+    run_verb("--lang", folder / "lang", *common, folder / "one", "--json")
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["words"] == 3
+    assert "silence_probability" not in summary
+    own = ("--phones", folder / "lang" / "phones.txt", "--silence-prob")
+    run_verb("--lexicon", folder / "lexicon.txt", *own, 0.2, *common, folder / "other")
+    assert same_graph(folder / "one", folder / "other")
+    run_verb("--lexicon", folder / "lexicon.txt", *own, 0.5, *common, folder / "third")
+    assert not same_graph(folder / "one", folder / "third")
+    for name in ("words.txt", "phones.txt", "phones/word_boundary.int", "phones/silence.csl"):
+        assert (folder / "one" / name).read_bytes() == (folder / "lang" / name).read_bytes()
+    assert "noise" in read_symbols(folder / "one" / "words.txt")
+
+
+def test_an4_has_the_graph_of_its_lexicon(
+    kaldi_corpus: Callable[[str], Path], tmp_path: Path
+) -> None:
+    root = kaldi_corpus("an4")
+    data, model = root / "data", root / "exp" / "mono_ali" / "final.mdl"
+    common = ("--lm", data / "lm.arpa", "--model", model, "--out")
+    run_verb("--lang", data / "lang", *common, tmp_path / "one")
+    run_verb("--lexicon", data / "dict" / "lexicon.txt", *common, tmp_path / "other")
+    assert same_graph(tmp_path / "one", tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"--silence": "sil"}, "--silence: of no use with --lang"),
+        ({"--silence-prob": "0.1", "--phones": "x"}, "--phones, --silence-prob: of no use"),
+        ({"--model": None}, "--lang needs the --model"),
+    ],
+)
+def test_options_that_a_folder_answers_are_refused(
+    options: Mapping[str, str | None], said: str, folder: Path
+) -> None:
+    given: dict[str, object] = {
+        "--lang": folder / "lang",
+        "--text": folder / "text",
+        "--model": folder / "final.mdl",
+        "--out": folder / "graph",
+    }
+    chosen = {k: v for k, v in {**given, **options}.items() if v is not None}
+    with pytest.raises(InputError, match=said):
+        run_verb(*(word for pair in chosen.items() for word in pair))
+
+
+def test_a_folder_of_another_model_is_refused(folder: Path) -> None:
+    write_transition_model(build_monophone_model([1, 2]), folder / "final.mdl")
+    common = ("--text", folder / "text", "--model", folder / "final.mdl")
+    with pytest.raises(InputError, match="the model of 2 phones lacks"):
+        run_verb("--lang", folder / "lang", *common, "--out", folder / "graph")

@@ -1,0 +1,94 @@
+"""Lattices under another language model, against the sum over all paths of small ones."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.cli import main
+from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
+from bayes_asr.decode.graph.symbols import END, START
+from bayes_asr.decode.lmrescore import Grammar, replace_lm
+from bayes_asr.kaldi_io.lattice import CompactLattice, iter_lattices, write_lattices
+from bayes_asr.kaldi_io.text import Spelling
+from tests.decode.lattices.test_mbr import word_lattice
+from tests.support.decode_cases import word_paths
+
+NAMES = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
+SENTENCES = [s.split() for s in ("a b c d", "a b e", "c a b c", "b b", "d c b a", "f g h i a")]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Spelling:
+    table = tmp_path / "words.txt"
+    rows = ["<eps>", *NAMES, "#0"]
+    table.write_text("".join(f"{name} {i}\n" for i, name in enumerate(rows)))
+    return Spelling(table)
+
+
+def model(folder: Path, order: int, sentences: Sequence[Sequence[str]] = SENTENCES) -> Path:
+    path = folder / f"{order}-{len(sentences)}.arpa"
+    write_arpa(estimate_witten_bell(sentences, order, NAMES), path)
+    return path
+
+
+def cost_of(path: Path, names: Sequence[str]) -> float:
+    """The cost of a sentence, each word after all words before."""
+    lm: NgramModel = read_arpa(path)
+    whole = (START, *names, END)
+    return -sum(lm.score(word, whole[:i]) for i, word in enumerate(whole) if i)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("orders", [(1, 3), (2, 4), (3, 1), (2, 2)])
+def test_every_path_costs_what_the_new_model_says(
+    seed: int, orders: tuple[int, int], words: Spelling, tmp_path: Path
+) -> None:
+    lattice = word_lattice(seed)
+    old, new = model(tmp_path, orders[0]), model(tmp_path, orders[1], SENTENCES[1:])
+    changed = replace_lm(words, Grammar(old), Grammar(new), lattice)
+    before = {(w, t): (graph, acoustic) for w, t, graph, acoustic in word_paths(lattice)}
+    after = {(w, t): (graph, acoustic) for w, t, graph, acoustic in word_paths(changed)}
+    assert after.keys() == before.keys()
+    assert len(before) > 1
+    for (said, tids), (graph, acoustic) in after.items():
+        names = [words[word] for word in said]
+        difference = cost_of(new, names) - cost_of(old, names)
+        assert graph == pytest.approx(before[said, tids][0] + difference, abs=1e-4)
+        assert acoustic == before[said, tids][1]
+
+
+def test_the_same_model_changes_nothing_but_the_states(words: Spelling, tmp_path: Path) -> None:
+    same = Grammar(model(tmp_path, 3))
+    lattice = word_lattice(1)
+    changed = replace_lm(words, same, same, lattice)
+    costs = [sorted((w, g) for w, _, g, _ in word_paths(one)) for one in (lattice, changed)]
+    assert costs[0] == [(w, pytest.approx(g, abs=1e-5)) for w, g in costs[1]]
+    assert changed.num_states >= lattice.num_states
+    assert (changed.nextstate > 0).all()
+
+
+def test_the_verb_writes_lattices_that_rescore_reads(words: Spelling, tmp_path: Path) -> None:
+    given: list[tuple[str, CompactLattice]] = [(f"utt{i}", word_lattice(i)) for i in range(3)]
+    write_lattices(given[:2], tmp_path / "lat.1.gz")
+    write_lattices(given[2:], tmp_path / "lat.2.gz")
+    (tmp_path / "num_jobs").write_text("2\n")
+    old, new, out = model(tmp_path, 1), model(tmp_path, 3), tmp_path / "out"
+    lattices = [f"{tmp_path}/lat.{i}.gz" for i in (1, 2)]
+    arguments = ["lmrescore", "--lattices", *lattices, "--graph", str(tmp_path)]
+    arguments += ["--old-lm", str(old), "--new-lm", str(new), "--out", str(out)]
+    assert main(arguments) == 0
+    found = dict(iter_lattices(out / "lat.1.gz"))
+    assert list(found) == ["utt0", "utt1", "utt2"]
+    read = ["rescore", "--lattices", str(out / "lat.1.gz"), "--graph", str(tmp_path), "--lmwt=1"]
+    assert main([*read, "--out", str(tmp_path / "words")]) == 0
+    (tmp_path / "lat.2.gz").unlink()
+    assert main([*arguments[:2], lattices[0], *arguments[4:]]) == 1  # the other job's are missing
+
+
+def test_a_word_that_a_model_lacks_is_named(words: Spelling, tmp_path: Path) -> None:
+    old, few = model(tmp_path, 2), tmp_path / "few.arpa"
+    write_arpa(estimate_witten_bell([["zebra"]], 2), few)
+    with pytest.raises(InputError, match=r"few.arpa: lacks \w, which is in the lattices"):
+        replace_lm(words, Grammar(old), Grammar(few), word_lattice(0))

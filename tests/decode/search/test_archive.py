@@ -1,0 +1,202 @@
+"""Decoding an archive: every utterance appears, each fault is named, nothing is half done."""
+
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.cli import main
+from bayes_asr.decode.search import workers
+from bayes_asr.decode.search.archive import decode_archive
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.fst import read_fst, write_fst
+from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.text import read_text
+from tests.support.decode_cases import write_small_graph
+
+OPTIONS = DecodeOptions(acoustic_scale=0.5, beam=20.0, lattice_beam=10.0)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    return write_small_graph(tmp_path / "graph")
+
+
+def loglikes(frames: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(frames, 3)).astype(np.float32)
+
+
+def decode(graph: Path, items: dict[str, np.ndarray], **more: object):
+    """Decode with the small graph into `graph`/../out."""
+    source = graph.parent / "loglikes.ark"
+    write_unchecked(items, source)
+    return decode_archive(source, graph, graph / "final.mdl", graph.parent / "out", OPTIONS, **more)
+
+
+def write_unchecked(items: dict[str, np.ndarray], path: Path) -> None:
+    """Write matrices as Kaldi does, NaN and emptiness included."""
+    with path.open("wb") as file:
+        for utt, matrix in items.items():
+            rows, columns = matrix.shape
+            size = b"\4" + np.int32(rows).tobytes() + b"\4" + np.int32(columns).tobytes()
+            file.write(utt.encode() + b" \0BFM " + size + matrix.astype("<f4").tobytes())
+
+
+def test_every_file_holds_every_utterance_in_order(graph: Path) -> None:
+    items = {name: loglikes(5, seed) for seed, name in enumerate(["zz", "a", "m"])}
+    items["short"] = loglikes(1)  # the graph needs two frames
+    summary = decode(graph, items, lmwts=[1.0, 2.5], wips=[0.0, 0.5])
+    out = graph.parent / "out"
+    assert sorted(path.name for path in out.iterdir()) == [
+        "costs.txt",
+        "lat.1.gz",
+        *(f"words.lmwt{w}.wip{p}.txt" for w in ("1", "2.5") for p in ("0.0", "0.5")),
+        "words.txt",
+    ]
+    for path in out.glob("*.txt"):
+        assert list(read_text(path)) == list(items), path.name
+    for path in out.glob("words*.txt"):
+        assert read_text(path)["zz"] == ["yes", "no"]
+        assert read_text(path)["short"] == []
+    assert read_text(out / "costs.txt")["short"] == ["inf", "inf"]
+    assert [utt for utt, _ in iter_lattices(out / "lat.1.gz")] == ["zz", "a", "m"]
+    assert (summary.utterances, summary.frames) == (4, 16)
+    assert (summary.empty, summary.partial, summary.failed) == (["short"], [], [])
+
+
+def test_partial_words_are_counted_and_named(graph: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = graph.parent / "loglikes.ark"
+    write_matrices([("short", loglikes(1))], source)
+    options = DecodeOptions(acoustic_scale=0.5, allow_partial=True)
+    summary = decode_archive(source, graph, graph / "final.mdl", graph.parent / "out", options)
+    assert summary.partial == ["short"]
+    assert "short: no path reached a final state; partial words" in caplog.text
+    assert read_text(graph.parent / "out" / "words.txt") == {"short": ["yes"]}
+
+
+@pytest.mark.parametrize("nj", [1, 2])
+def test_bad_utterance_is_named_and_the_others_are_decoded(graph: Path, nj: int) -> None:
+    bad = loglikes(4)
+    bad[2, 1] = np.nan
+    items = {"good": loglikes(5), "bad": bad, "wide": np.zeros((3, 4)), "last": loglikes(6)}
+    source = re.escape(str(graph.parent / "loglikes.ark"))
+    message = (
+        f"2 of 4 utterances failed: {source}: bad: log-likelihood nan at frame 2, pdf 1; "
+        rf"{source}: wide: log-likelihoods of shape \[3, 4\], but the model has 3 pdfs"
+    )
+    with pytest.raises(InputError, match=message):
+        decode(graph, items, lmwts=[1.0], nj=nj)
+    for name in ("words.txt", "words.lmwt1.wip0.0.txt"):
+        words = read_text(graph.parent / "out" / name)
+        assert words == {"good": ["yes", "no"], "bad": [], "wide": [], "last": ["yes", "no"]}
+
+
+def test_damaged_entry_of_an_scp_stands_alone(graph: Path) -> None:
+    good, cut = graph.parent / "good.ark", graph.parent / "cut.ark"
+    write_unchecked({"one": loglikes(5)}, good)
+    cut.write_bytes(good.read_bytes()[:-8])
+    scp = graph.parent / "loglikes.scp"
+    scp.write_text(f"a {good}:4\nb {cut}:4\nc gone.ark:4\nd {good}:4\n")
+    out = graph.parent / "out"
+    with pytest.raises(InputError, match=r"cut\.ark.* b .*; .*gone\.ark"):
+        decode_archive(str(scp), graph, graph / "final.mdl", out, OPTIONS)
+    words = read_text(out / "words.txt")
+    assert words == {"a": ["yes", "no"], "b": [], "c": [], "d": ["yes", "no"]}
+
+
+def test_truncated_archive_leaves_earlier_results(graph: Path) -> None:
+    decode(graph, {"one": loglikes(5), "two": loglikes(6)}, lmwts=[1.0])
+    out = graph.parent / "out"
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    source = graph.parent / "loglikes.ark"
+    source.write_bytes(source.read_bytes()[:-5])
+    with pytest.raises(InputError, match=r"loglikes\.ark: two.* needs \d+ bytes .* has \d+"):
+        decode_archive(source, graph, graph / "final.mdl", out, OPTIONS)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_later_decoding_takes_the_place_of_an_earlier_one(graph: Path) -> None:
+    decode(graph, {"one": loglikes(5)}, lmwts=[1.0, 2.0])
+    out = graph.parent / "out"
+    (out / "lat.2.gz").write_bytes(b"")
+    decode(graph, {"two": loglikes(5)}, lmwts=[2.0])
+    names = {path.name for path in out.iterdir()}
+    assert names == {"costs.txt", "lat.1.gz", "words.lmwt2.wip0.0.txt", "words.txt"}
+
+
+def test_nothing_is_decoded_with_a_wrong_model(graph: Path) -> None:
+    with pytest.raises(InputError, match=r"u has 4 columns, the model 3 pdfs"):
+        decode(graph, {"u": np.zeros((3, 4))})
+    with pytest.raises(InputError, match="holds no utterance"):
+        decode(graph, {})
+    fst = graph / "HCLG.fst"
+    read = read_fst(fst)
+    write_fst(type(read)(**{**vars(read), "ilabel": read.ilabel + 90}), fst)
+    with pytest.raises(InputError, match=r"HCLG\.fst: ilabel 94 is past the 6 transition-ids"):
+        decode(graph, {"u": loglikes(3)})
+    assert not list((graph.parent / "out").iterdir())
+
+
+def test_word_that_has_no_symbol_is_named(graph: Path) -> None:
+    (graph / "words.txt").write_text("<eps> 0\nyes 1\n")
+    with pytest.raises(InputError, match=r"words\.txt: no symbol for word 2"):
+        decode(graph, {"u": loglikes(3)})
+
+
+def test_death_of_a_worker_names_the_utterance(
+    graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for how, said in ((die, "died with status 3"), (be_killed, r"was killed \(status -9\), as")):
+        monkeypatch.setattr(workers, "decode_elsewhere", how)
+        with pytest.raises(InputError, match=f"u: a worker process {said}"):
+            decode(graph, {"u": loglikes(3)}, nj=2)
+
+
+def die(*_: object) -> None:
+    os._exit(3)
+
+
+def be_killed(*_: object) -> None:
+    """End as the kernel ends a process where memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_workers_import_nothing_of_the_working_directory(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("yaml", "pickle", "socket"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    decode(graph, {"u": loglikes(3), "v": loglikes(4)}, nj=2)
+    assert not (tmp_path / "executed").exists()
+    assert "PYTHONSAFEPATH" not in os.environ
+
+
+def test_lack_of_memory_fails_one_utterance(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def starved(*_: object) -> None:
+        raise MemoryError("the search for a lattice ran out of memory")
+
+    monkeypatch.setattr(workers, "decode_utterance", starved)
+    with pytest.raises(InputError, match="u: the search for a lattice ran out of memory"):
+        decode(graph, {"u": loglikes(3)})
+    assert read_text(graph.parent / "out" / "words.txt") == {"u": []}
+
+
+def test_command_line(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = graph.parent / "loglikes.ark"
+    write_matrices([("u", loglikes(5))], source)
+    command = ["decode", "--loglikes", source, "--graph", graph, "--model", graph / "final.mdl"]
+    command += ["--out", graph.parent / "out", "--acoustic-scale", "0.5", "--lmwt", "1", "2"]
+    assert main([*map(str, command), "--wip", "0.5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["utterances"] == 1
+    assert (graph.parent / "out" / "words.lmwt2.wip0.5.txt").exists()
+    assert main([*map(str, command), "--min-active=9", "--max-active=8"]) == 1
+    assert "decode: min_active is 9, more than max_active, 8" in capsys.readouterr().err

@@ -1,0 +1,312 @@
+"""Exported networks: ONNX Runtime and torch.export compute what `bayes_asr.load` does."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.export import Dim
+
+import bayes_asr
+from bayes_asr.base.errors import InputError
+from bayes_asr.cli import main
+from bayes_asr.data.features import front_end
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, statistics
+from bayes_asr.decode.export import export_onnx
+from bayes_asr.decode.forward import plain
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.train.runs.trained_network import TrainedNetwork
+from tests.house.test_promises import untrained_run
+from tests.support.nn_units import CAUSAL, DIRECTIONS, UNITS, model, name
+from tests.support.small_corpus import DIMENSIONS
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+WIDTH, PDFS, BOUND = 3, 4, 1e-4
+LENGTHS = (1, 2, 60)
+PARAMETERISED = [
+    {"unit": unit, "options": {"activation": activation, "activation_trains": trains}}
+    for unit in ("li-gru", "mlp")
+    for activation, trains in (
+        ("p-sigmoid", ["eta"]),
+        ("p-sigmoid", ["eta", "gamma", "theta"]),
+        ("p-relu", ["alpha"]),
+        ("p-relu", ["alpha", "beta"]),
+    )
+]
+FORMS = [
+    {"norm": "layer", "bidirectional": True, "initial_state": "trained"},
+    {"norm": "none", "bidirectional": True, "tied_directions": True},
+    {"norm": "batch-shared", "bidirectional": False, "dropout_scaling": "inverted"},
+    {"hand_on": "prob", "bidirectional": True},
+]
+
+
+def network(**options: Any) -> LogLikelihoods:
+    """A small one with random weights, statistics and priors."""
+    rng = np.random.default_rng(5)
+    mean, deviation = rng.normal(size=WIDTH), rng.uniform(0.5, 2, WIDTH)
+    measured = Normalisation(mean.astype(np.float32), deviation.astype(np.float32))
+    net = model(WIDTH, PDFS, **{"dropout": 0.3, **options})
+    for layer in net.layers:
+        if layer.V is not None:  # states must not grow without bound, and their rounding with them
+            layer.V.data.mul_(0.3)
+    priors = torch.log_softmax(torch.arange(float(PDFS), dtype=torch.float64), 0)
+    return LogLikelihoods(TrainedNetwork(net, {FEATURES: FrontEnd(normalisation=measured)}, priors))
+
+
+def made_up(frames: int, width: int = WIDTH, scale: float = 2.0) -> np.ndarray:
+    """Features [T, F]."""
+    noise = np.random.default_rng(frames).standard_normal((frames, width))
+    return (scale * noise).astype(np.float32)
+
+
+def session(net: LogLikelihoods, folder: Path, **options: bool) -> Any:
+    export_onnx(net, folder / "network.onnx", **options)
+    return onnxruntime.InferenceSession(folder / "network.onnx")
+
+
+def check_close(found: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=BOUND, strict=True)
+
+
+def check_utterances(net: LogLikelihoods, folder: Path, width: int = WIDTH) -> None:
+    """One file takes utterances of any length, and gives what `load` gives."""
+    runtime = session(net, folder)
+    for frames in LENGTHS:
+        x = made_up(frames, width)
+        (found,) = runtime.run(["loglikes"], {"features": x})
+        check_close(found, net(x).numpy())
+
+
+def steps(runtime: Any, chunks: Sequence[np.ndarray]) -> np.ndarray:
+    """Log-likelihoods of an utterance, chunk by chunk, on states that begin as garbage."""
+    names = [given.name for given in runtime.get_inputs()[2:]]
+    states = [np.full(given.shape, 9, np.float32) for given in runtime.get_inputs()[2:]]
+    found = []
+    for number, chunk in enumerate(chunks):
+        given = {"features": chunk, "begins": np.array(number == 0)}
+        loglikes, *states = runtime.run(None, given | dict(zip(names, states, strict=True)))
+        found.append(loglikes)
+    return np.concatenate(found)
+
+
+def check_steps(net: LogLikelihoods, folder: Path, width: int = WIDTH) -> None:
+    """Frames one by one, and chunks, give what the whole utterance gives; so does the next one."""
+    runtime = session(net, folder, step=True)
+    for frames in LENGTHS:
+        x = made_up(frames, width)
+        for cuts in ([*range(1, frames)], [frames // 3] if frames > 2 else []):
+            found = steps(runtime, np.split(x, cuts))
+            check_close(found, net(x).numpy())
+
+
+def test_lstm_that_reads_forwards_gives_what_load_gives(tmp_path: Path) -> None:
+    """Its two states begin as parts of one tensor."""
+    check_utterances(network(unit="lstm", bidirectional=False), tmp_path)
+
+
+def test_li_bru_in_both_directions_gives_what_load_gives(tmp_path: Path) -> None:
+    check_utterances(network(unit="li-bru", initial_state="trained"), tmp_path)
+
+
+@pytest.mark.slow
+def test_lstm_step_by_step_gives_what_the_whole_gives(tmp_path: Path) -> None:
+    """It has two states, and trained ones here; those of the first frame are ignored."""
+    options = {"unit": "lstm", "options": {"peepholes": True}}
+    check_steps(network(**options, bidirectional=False, initial_state="trained"), tmp_path)
+
+
+ONE: dict[str, Any] = {"units": (4,)}  # a layer: what each more of them adds is export time
+ONCE = [u for u in UNITS if u["options"].get("activation", "tanh") == "tanh"]
+BLOCKS = {"unit": "lstm", "options": {"cells_per_block": 2}}
+PLAINLY = [{**u, "unit": "mlp"} for u in UNITS if u["unit"] == "li-gru"]
+"""All activations, which are exported alike in all units, in the one that takes least time."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", [*ONCE, *PLAINLY, *PARAMETERISED, BLOCKS], ids=name)
+def test_every_unit_gives_what_load_gives(unit: dict[str, Any], tmp_path: Path) -> None:
+    check_utterances(network(**unit, **ONE), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", [*CAUSAL[::4], *PARAMETERISED[-1:], BLOCKS], ids=name)
+def test_units_step_by_step_gives_what_the_whole_gives(
+    unit: dict[str, Any], tmp_path: Path
+) -> None:
+    check_steps(network(**unit, **ONE, bidirectional=False), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS, ids=name)
+def test_every_form_of_a_layer_gives_what_load_gives(form: dict[str, Any], tmp_path: Path) -> None:
+    check_utterances(network(unit="bru", **ONE, **form), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["li-bru", "ubru"])
+def test_large_inputs_do_not_overflow(unit: str, tmp_path: Path) -> None:
+    """Sums of probabilities whose logarithms are beyond the range of exp."""
+    net = network(unit=unit, bidirectional=False)
+    x = made_up(40, scale=300)
+    (found,) = session(net, tmp_path).run(None, {"features": x})
+    expected = net(x).numpy()
+    assert np.abs(expected).max() > 20
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=BOUND)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize(("left", "right"), [(0, 0), (3, 1)])
+@pytest.mark.parametrize("frames", [1, 2, 30])
+def test_plain_context_is_that_of_the_front_end(
+    order: int, left: int, right: int, frames: int
+) -> None:
+    x, shape = made_up(frames), {"order": order, "left": left, "right": right}
+    found = plain.append_context(torch.from_numpy(x), **shape)
+    expected = front_end.append_context(x, **shape)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-6, strict=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("directions", DIRECTIONS, ids=name)
+def test_plain_form_can_be_exported(directions: dict[str, bool]) -> None:
+    net = network(unit="gru", **ONE, **directions)
+    frames = {0: Dim("frames", min=1)}
+    program = torch.export.export(net.plain(), (torch.zeros(5, WIDTH),), dynamic_shapes=(frames,))
+    for length in LENGTHS:
+        x = made_up(length)
+        found = program.module()(torch.from_numpy(x))
+        torch.testing.assert_close(found, net(x), rtol=0, atol=BOUND)
+
+
+@pytest.mark.slow
+def test_quantised_weights_are_smaller_and_near(tmp_path: Path) -> None:
+    """Weights of products take a byte, also the recurrent ones; what remains takes some KB."""
+    net = network(unit="li-bru", units=(128,))
+    x = made_up(50)
+    export_onnx(net, tmp_path / "large.onnx")
+    (found,) = session(net, tmp_path, quantize=True).run(None, {"features": x})
+    large, small = ((tmp_path / f"{n}.onnx").stat().st_size for n in ("large", "network"))
+    assert 4 * small < large + 4 * 20_000
+    error = np.abs(found - net(x).numpy()).max()
+    assert 0 < error < 1
+    metadata = onnxruntime.InferenceSession(tmp_path / "network.onnx").get_modelmeta()
+    assert metadata.custom_metadata_map["weights"] == "int8"
+
+
+# --- the command
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, small_corpus: Path) -> Path:
+    """A run with everything on, that reads forwards only."""
+    options = ["features.cmvn=mean-variance", "features.deltas=1", "features.left_context=3"]
+    options += ["features.right_context=1", "model.bidirectional=false", f"data.dir={small_corpus}"]
+    folder = tmp_path_factory.mktemp("export") / "run"
+    return untrained_run(folder, DIMENSIONS * 2 * 5, 6, *options, bidirectional=False)
+
+
+def command(*arguments: object) -> int:
+    return main([*map(str, arguments)])
+
+
+@pytest.mark.parametrize("step", [False, True], ids=["utterance", "step"])
+def test_exported_run_computes_a_set_as_the_run_does(run: Path, step: bool, tmp_path: Path) -> None:
+    file = tmp_path / "network.onnx"
+    assert command("export", run, "--onnx", file, *(["--step"] if step else [])) == 0
+    about = onnxruntime.InferenceSession(file).get_modelmeta()
+    width = DIMENSIONS * 10 if step else DIMENSIONS
+    found = about.custom_metadata_map
+    assert (found["unit"], found["features"], found["pdfs"]) == ("li-bru", str(width), "6")
+    assert json.loads(found["front_end"])["cmvn"] == "mean-variance"
+    assert (about.producer_name, found["bayes_asr"]) == ("bayes_asr", bayes_asr.__version__)
+    assert b".py" not in file.read_bytes()  # no paths of the machine that it was made on
+    outs = [tmp_path / "torch", tmp_path / "onnx"]
+    assert command("forward", run, "--on=dev", f"--out={outs[0]}") == 0
+    assert command("forward", run, "--on=dev", f"--out={outs[1]}", "--onnx", file) == 0
+    expected, by_runtime = (dict(iter_matrices(out / "loglikes.scp")) for out in outs)
+    assert by_runtime.keys() == expected.keys()
+    for utt, loglikes in expected.items():
+        np.testing.assert_allclose(by_runtime[utt], loglikes, rtol=0, atol=BOUND)
+
+
+def test_program_of_torch_export_is_read_without_this_package(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "network.pt2"
+    assert command("export", run, "--torch", file) == 0
+    about = {"network.json": ""}
+    program = torch.export.load(file, extra_files=about).module()
+    assert json.loads(about["network.json"])["pdfs"] == "6"
+    net = bayes_asr.load(run)
+    for frames in LENGTHS:
+        x = made_up(frames, DIMENSIONS)
+        stats = statistics([x])
+        found = program(torch.from_numpy(net.front_ends[FEATURES].without_speaker(x, stats)))
+        torch.testing.assert_close(found, net(x, stats), rtol=0, atol=BOUND)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_torchscript_of_a_feed_forward_run(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run", DIMENSIONS, 6, unit="mlp")
+    file = tmp_path / "network.pt"
+    assert command("export", run, "--torchscript", file) == 0
+    script, net = torch.jit.load(file), bayes_asr.load(run)
+    for frames in LENGTHS:
+        x = made_up(frames, DIMENSIONS)
+        torch.testing.assert_close(script(torch.from_numpy(x)), net(x), rtol=0, atol=BOUND)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--torchscript", "FILE"], "use torch.export or ONNX"),
+        (["--torchscript", "FILE", "--step"], "--step is for --onnx and --torch"),
+        (["--torch", "FILE", "--quantize"], "--quantize is for --onnx"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_in_one_line(
+    run: Path,
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [str(tmp_path / "out") if option == "FILE" else option for option in options]
+    assert command("export", run, *given) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not [*tmp_path.iterdir()]
+
+
+def test_step_of_a_network_that_reads_backwards_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"model\.bidirectional: false"):
+        export_onnx(network(unit="bru"), tmp_path / "network.onnx", step=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (b"no model", [], "not an ONNX model of bayes-asr export"),
+        (b"", ["--chunk=3"], "goes without --chunk and --counts"),
+    ],
+)
+def test_forward_refuses_other_files_in_one_line(
+    run: Path,
+    content: bytes,
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "other.onnx"
+    file.write_bytes(content)
+    given = ["--on=dev", f"--out={tmp_path / 'out'}", "--onnx", file, *options]
+    assert command("forward", run, *given) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

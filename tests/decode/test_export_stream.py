@@ -1,0 +1,76 @@
+"""The example of docs/deployment.md: a sound through ONNX Runtime and the embedded decoder."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.decode.search.test_transcribe import (
+    TINY,
+    WORDS,
+    command,
+    speak,
+    write_aligned,
+    write_set,
+)
+
+import bayes_asr
+from bayes_asr.data.sound.spectrum import Analysis
+from bayes_asr.decode.search.embedded import choose_engine, decode_utterance
+from bayes_asr.decode.search.graph_dir import load_network
+from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.kaldi_io.text import read_symbols
+from tests.data.sound.test_audio import riff
+from tests.support.places import CONF, ROOT
+
+for needed in ("kaldi_native_fbank", "kaldifst", "onnxruntime", "onnxscript"):
+    pytest.importorskip(needed)
+pytestmark = pytest.mark.slow
+CAUSAL = {"features.cmvn": "none", "model.bidirectional": "false", "features.deltas": 1}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on spoken tones that reads forwards only, and a graph of their words."""
+    root = tmp_path_factory.mktemp("stream")
+    for seed, (name, count) in enumerate({"train": 32, "dev": 8}.items()):
+        write_aligned(root, name, write_set(root / "data" / name, count, seed))
+    words = root / "dict"
+    words.mkdir()
+    (words / "lexicon.txt").write_text("".join(f"{w} {p}\n" for w, p in WORDS.items()))
+    (words / "optional_silence.txt").write_text("sil\n")
+    made_of = ("--lexicon", words / "lexicon.txt", "--text", root / "data" / "train" / "text")
+    command("graph", *made_of, "--model", root / "exp/ali/final.mdl", "--out", root / "graph")
+    chosen = [f"--set={key}={value}" for key, value in {**TINY, **CAUSAL}.items()]
+    given = ("train", CONF / "base.yaml", *chosen, f"--set=data.dir={root}")
+    command(*given, "--out", root / "run")
+    return root
+
+
+def test_example_hears_what_the_whole_utterance_says(root: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(\"\"\".*?)^```", page, flags=re.M | re.S)
+    assert example.count("\n") <= 50
+    (tmp_path / "stream.py").write_text(example)
+    spoken = speak(["six", "one", "two", "two"], np.random.default_rng(99))
+    sound, step = tmp_path / "sound.wav", tmp_path / "step.onnx"
+    sound.write_bytes(riff(spoken.samples))
+    command("export", root / "run", "--onnx", step, "--step")
+    graph, model = root / "graph", root / "exp/ali/final.mdl"
+    done = subprocess.run(
+        [sys.executable, tmp_path / "stream.py", step, graph, model, sound],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    network = bayes_asr.load(root / "run")
+    features = Analysis("fbank", bands=24)(spoken.samples[:, 0])
+    loglikes = network(features).numpy()
+    given = (DecodeOptions(allow_partial=True), choose_engine())
+    whole = decode_utterance(load_network(graph, model), "whole", loglikes, *given)
+    names = {number: word for word, number in read_symbols(graph / "words.txt").items()}
+    assert whole.words
+    assert done.stdout.split() == [names[word] for word in whole.words]
+    assert done.stdout.split() == ["six", "one", "two", "two"]

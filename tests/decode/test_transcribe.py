@@ -1,0 +1,378 @@
+"""From sound alone to words with times: all commands in a row, on words made of tones."""
+
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayes_asr.cli import main
+from bayes_asr.data.sound.audio import resample
+from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.data.targets.marks import find_frames, spread_states, write_alignments
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.kaldi_io.mdl import STATES, build_monophone_model
+from bayes_asr.train.runs import checkpoint
+from tests.data.sound.test_audio import riff, sphere, written
+from tests.support.places import CONF
+
+pytest.importorskip("kaldi_native_fbank")
+pytest.importorskip("kaldifst")
+pytestmark = pytest.mark.slow
+RATE = 16000
+SETS = ("train", "dev", "test")
+PHONES = {"sil": 1, "a": 2, "b": 3, "c": 4}
+WORDS = {"one": "a b", "two": "b c", "six": "c a c"}
+TONES = {"a": 500, "b": 1300, "c": 2900}  # Hz
+TINY = {
+    "features.cmvn": "mean-variance",
+    "features.left_context": 2,
+    "features.right_context": 2,
+    "model.layers": 1,
+    "model.units": 24,
+    "train.epochs": 6,
+    "train.learning_rate": 0.01,
+    "train.batch_sequences": 4,
+    "decode.acoustic_scale": 0.3,
+    "decode.lm_weights": "[1, 2, 4]",
+}
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """Samples [N, 1] at 16 kHz; first samples of the phones; words, begins and ends in seconds."""
+
+    samples: np.ndarray
+    phones: list[str]
+    starts: np.ndarray
+    words: list[tuple[str, float, float]]
+
+
+def speak(words: list[str], rng: np.random.Generator) -> Spoken:
+    """Pauses of noise before, between and after words, whose phones are tones of 70 to 140 ms."""
+    phones = ["sil"]
+    for word in words:
+        phones += [*WORDS[word].split(), "sil"]
+    lengths = [int(rng.uniform(0.07, 0.14) * RATE * (1 + (p == "sil"))) for p in phones]
+    waves = [
+        6000 * np.sin(2 * np.pi * TONES.get(p, 0) * np.arange(n) / RATE)
+        for p, n in zip(phones, lengths, strict=True)
+    ]
+    samples = np.concatenate(waves) + rng.normal(0, 300, sum(lengths))
+    starts = np.cumsum([0, *lengths])
+    silences = [i for i, phone in enumerate(phones) if phone == "sil"]
+    times = [(starts[a + 1] / RATE, starts[b] / RATE) for a, b in itertools.pairwise(silences)]
+    spans = [(word, *span) for word, span in zip(words, times, strict=True)]
+    return Spoken(samples.round().astype(np.int16)[:, None], phones, starts[:-1], spans)
+
+
+def write_set(folder: Path, count: int, seed: int) -> dict[str, Spoken]:
+    """Write a data directory with features, and its sounds."""
+    rng, said = np.random.default_rng(seed), {}
+    folder.mkdir(parents=True)
+    for number in range(count):
+        utt = f"s{number // 4}-{number}"
+        said[utt] = speak(rng.choice(list(WORDS), 4).tolist(), rng)
+        (folder / f"{utt}.wav").write_bytes(riff(said[utt].samples))
+    for name, row in (
+        ("wav.scp", lambda utt: f"{utt}.wav"),
+        ("utt2spk", lambda utt: utt.split("-")[0]),
+        ("text", lambda utt: " ".join(word for word, _, _ in said[utt].words)),
+    ):
+        (folder / name).write_text("".join(f"{utt} {row(utt)}\n" for utt in said))
+    write_features(folder, Analysis("fbank", bands=24))
+    return said
+
+
+def write_aligned(root: Path, name: str, said: dict[str, Spoken]) -> None:
+    """Write the alignments of a set, which are known."""
+    model = build_monophone_model(list(PHONES.values()), STATES)
+    alignments = {}
+    for utt, matrix in iter_matrices(root / "data" / name / "feats.scp"):
+        marks = find_frames(said[utt].starts, len(matrix), RATE)
+        phones = [PHONES[phone] for phone in said[utt].phones]
+        alignments[utt] = spread_states(phones, marks.ends, model)
+    folder = root / "exp" / ("ali" if name == "train" else f"ali_{name}")
+    write_alignments(alignments.items(), model, PHONES, folder)
+
+
+def command(*arguments: str | Path) -> None:
+    assert main([*map(str, arguments)]) == 0
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is trained and scored."""
+    root = tmp_path_factory.mktemp("tones")
+    for seed, (name, count) in enumerate({"train": 32, "dev": 8, "test": 8}.items()):
+        write_aligned(root, name, write_set(root / "data" / name, count, seed))
+    words = root / "dict"
+    words.mkdir()
+    (words / "lexicon.txt").write_text("".join(f"{w} {p}\n" for w, p in WORDS.items()))
+    (words / "optional_silence.txt").write_text("sil\n")
+    text, ali = root / "data" / "train" / "text", root / "exp" / "ali"
+    graph = ("--lexicon", words / "lexicon.txt", "--text", text, "--model", ali / "final.mdl")
+    command("graph", *graph, "--out", root / "exp" / "graph")
+    run = root / "run"
+    chosen = [f"--set={key}={value}" for key, value in TINY.items()]
+    command("train", CONF / "base.yaml", *chosen, f"--set=data.dir={root}", "--out", run)
+    for name in ("dev", "test"):
+        command("forward", run, "--on", name)
+        command("decode", run, "--on", name)
+    command("score", run)
+    return run
+
+
+def test_it_makes_few_errors(run: Path) -> None:
+    (score,) = json.loads((run / "score_test.json").read_text())
+    assert score["tokens"] == 32
+    assert score["rate"] < 10
+
+
+@pytest.mark.parametrize("form", ["riff", "sphere", "8 kHz"])
+def test_words_and_times_are_those_spoken(
+    form: str,
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spoken = speak(["six", "one", "two", "two"], np.random.default_rng(99))
+    contents = {
+        "riff": riff(spoken.samples),
+        "sphere": sphere(spoken.samples),
+        "8 kHz": riff(resample(spoken.samples[:, 0], RATE, 8000)[:, None].round(), 8000),
+    }
+    file = tmp_path / "sound"
+    file.write_bytes(contents[form])
+    capsys.readouterr()
+    command("transcribe", run, file, "--json", "--ctm", tmp_path / "ctm")
+    printed = capsys.readouterr()
+    (heard,) = json.loads(printed.out)
+    assert heard["file"] == str(file)
+    assert heard["seconds"] == pytest.approx(len(spoken.samples) / RATE, abs=0.001)
+    assert ("resampled from 8000 to 16000 Hz" in printed.err) == (form == "8 kHz")
+    assert "normalised (mean-variance) over each file by itself" in printed.err
+    if form == "8 kHz":  # a network that has never seen an empty upper half may mishear
+        return
+    assert [word["word"] for word in heard["words"]] == [word for word, _, _ in spoken.words]
+    for word, (_, start, end) in zip(heard["words"], spoken.words, strict=True):
+        assert word["start"] == pytest.approx(start, abs=0.05)
+        assert word["end"] == pytest.approx(end, abs=0.05)
+    first = (tmp_path / "ctm").read_text().splitlines()[0].split()
+    assert first[:2] == ["sound", "1"]
+    assert first[4] == "six"
+
+
+def test_files_of_one_speaker_are_normalised_together(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The words of a dev speaker are those that decoding the set gave."""
+    dev = run.parent / "data" / "dev"
+    files = [dev / f"s0-{number}.wav" for number in range(4)]
+    command("transcribe", run, *files, "--one-speaker")
+    printed = capsys.readouterr()
+    assert "all 4 files as of one speaker" in printed.err
+    score = json.loads((run / "score_dev.json").read_text())[0]
+    name = f"words.lmwt{score['lm_weight']:g}.wip{score['insertion_penalty']:.1f}.txt"
+    decoded = (run / "decode_dev" / name).read_text().splitlines()[:4]
+    heard = [line for line in printed.out.splitlines() if line.startswith(str(dev))]
+    assert [line.split(": ")[1] for line in heard] == [d.split(None, 1)[1] for d in decoded]
+
+
+def test_weight_of_another_graph_is_not_used_unsaid(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the graph of dev the chosen weight; with another that of the search, with a word."""
+    root, file = run.parent, run.parent / "data" / "dev" / "s0-0.wav"
+    copied = shutil.copytree(root / "exp" / "graph", tmp_path / "copied")
+    words = ("--lexicon", root / "dict" / "lexicon.txt", "--model", root / "exp/ali/final.mdl")
+    other, text = tmp_path / "other", tmp_path / "text"
+    text.write_text("u one two\n")
+    command("graph", *words, "--text", text, "--out", other)
+    record = json.loads((run / "decode_dev" / "decode.json").read_text())
+    score = json.loads((run / "score_dev.json").read_text())[0]
+    assert score["decoded"] == record
+    assert record["graph"] == str(root / "exp" / "graph")
+    assert record["acoustic_scale"] == 0.3
+    capsys.readouterr()
+    command("transcribe", run, file, "--graph", copied)
+    assert "dev chose" not in capsys.readouterr().err
+    command("transcribe", run, file, "--graph", other)
+    said = capsys.readouterr().err
+    assert "LM weight 3.33333 (1 / decode.acoustic_scale) and penalty 0 with" in said
+    assert f"dev chose {score['lm_weight']:g} with another graph, {root}/exp/graph" in said
+    command("transcribe", run, file, "--graph", other, "--lmwt", "2")
+    assert "dev chose" not in capsys.readouterr().err
+
+    again = shutil.copytree(run, tmp_path / "run")
+    config = (again / "config.yaml").read_text()
+    assert "- exp/graph" in config
+    (again / "config.yaml").write_text(config.replace("- exp/graph", f"- {other}"))
+    command("transcribe", again, file)
+    assert "with another graph" in capsys.readouterr().err
+    command("score", again)
+    said = capsys.readouterr().err
+    assert f"dev was decoded with other settings than the run's (graph {root}/exp/graph" in said
+    command("decode", again, "--on", "test", "--beam", "12")
+    said = capsys.readouterr().err
+    apart = f"graph {root}/exp/graph and {other}, beam 13.0 and 12.0"
+    assert f"dev was decoded with other settings than test ({apart})" in said
+    command("score", again)
+    said = capsys.readouterr().err
+    assert f"dev and test were decoded with different settings ({apart})" in said
+    (again / "score_dev.json").unlink()
+    assert main(["transcribe", str(again), str(file)]) == 1
+    assert "no LM weight is chosen on dev yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"MThd" * 99, "sound: is none of RIFF, NIST SPHERE"),
+        (b"", "sound: is empty"),
+        (riff(np.ones((1, 1), np.int16)), "sound: 0.000 s of sound hold no frame of 0.025 s"),
+        (riff(np.zeros((300, 1), np.int16)), "sound: 0.019 s of sound hold no frame of 0.025 s"),
+    ],
+)
+def test_files_that_hold_nothing_are_named(
+    content: bytes, message: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sound"
+    file.write_bytes(content)
+    assert main(["transcribe", str(run), str(file)]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["text", "--json", "--one-speaker"])
+def test_good_files_are_printed_beside_bad_ones(
+    form: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoken = speak(["six", "one", "two", "two"], np.random.default_rng(99))
+    nan = np.full(RATE, np.nan, np.float32)
+    contents = {
+        "first.wav": riff(spoken.samples),
+        "empty.wav": b"",
+        "text.wav": b"Dear diary",
+        "cut.wav": riff(spoken.samples)[:-7],
+        "nothing.wav": riff(spoken.samples[:0]),
+        "sample.wav": riff(spoken.samples[:1]),
+        "nan.wav": written(nan, "WAV", "FLOAT"),
+        "fast.wav": riff(spoken.samples, 2**31 - 1),
+        "last.flac": written(spoken.samples, "FLAC", "PCM_16"),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    files = [tmp_path / name for name in [*contents, "absent.wav", "."]]
+    capsys.readouterr()
+    options = [] if form == "text" else [form]
+    assert main(["transcribe", *map(str, [run, *files, *options, "--ctm", tmp_path / "ctm"])]) == 1
+    printed = capsys.readouterr()
+    said = printed.err.splitlines()
+    for file in files:
+        good = file.name in ("first.wav", "last.flac")
+        assert sum(line.startswith(f"{file}: ") for line in said) == (not good), file
+        assert (str(file) in printed.out) == good or file == tmp_path
+    assert said[-1].startswith("bayes-asr transcribe: error: nothing was heard in 9 of 11 files")
+    assert {line.split()[0] for line in (tmp_path / "ctm").read_text().splitlines()} == {
+        "first",
+        "last",
+    }
+    if form == "--json":
+        heard = json.loads(printed.out)
+        assert [one["file"] for one in heard] == [str(files[0]), str(files[8])]
+        assert heard[0]["words"] == heard[1]["words"]
+
+
+def test_standard_input_and_a_channel_are_heard(run: Path) -> None:
+    spoken = speak(["six", "one"], np.random.default_rng(98)).samples
+    stereo = np.concatenate([np.zeros_like(spoken), spoken], 1)
+    command = [sys.executable, "-m", "bayes_asr", "transcribe", str(run), "-", "--channel=1"]
+    content = written(stereo, "FLAC", "PCM_16")
+    done = subprocess.run(command, input=content, capture_output=True)
+    assert done.stdout.decode().splitlines()[0] == "-: six one"
+    assert done.returncode == 0
+    done = subprocess.run([*command, "--channel=7"], input=content, capture_output=True)
+    assert b"-: channel 7 is asked for, counted from 0; there are 2" in done.stderr
+    assert done.returncode == 1
+
+
+def test_an_absent_library_is_named_once(
+    small_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    assert main(["transcribe", str(small_run), "a.wav", "b.wav"]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "reading sound needs soundfile: pip install soundfile" in said
+
+
+def test_a_run_on_other_features_says_what_is_missing(
+    small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["transcribe", str(small_run), str(tmp_path / "sound.wav")]) == 1
+    said = capsys.readouterr().err
+    assert "not of the built-in front end" in said
+    assert "fMLLR transform of its speaker" in said
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (
+            {"kind": "Sphinx MFCC"},
+            "its features cannot be made of sound here: front end 'Sphinx MFCC'",
+        ),
+        ({"kind": "mfcc", "pitch": True}, "made with a front end of kind, pitch, which this"),
+    ],
+)
+def test_front_ends_that_are_not_there_are_named_with_their_run(
+    fields: dict[str, object],
+    says: str,
+    small_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    content = checkpoint.read(run / "best.pt")
+    content["front_ends"]["features"]["sound"] = fields
+    checkpoint.save(run / "best.pt", content)
+    assert main(["transcribe", str(run), str(tmp_path / "sound.wav")]) == 1
+    assert f"{run / 'best.pt'}: {says}" in (said := capsys.readouterr().err)
+    assert "; train " in said
+
+
+def test_streams_of_a_network_are_made_of_the_sound(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The words are those that decoding gives; where a stream is not of sound, that is said."""
+    root = run.parent
+    for name in ("train", "dev", "test"):
+        for folder in ("mfcc", "elsewhere"):
+            shutil.copytree(root / "data" / name, tmp_path / folder / name)
+        for folder in ("mfcc", "elsewhere"):
+            write_features(tmp_path / folder / name, Analysis("mfcc", bands=23))
+        (tmp_path / "elsewhere" / name / "frontend.json").unlink()
+    chosen = [f"--set={key}={value}" for key, value in {**TINY, "train.epochs": 3}.items()]
+    for folder in ("mfcc", "elsewhere"):
+        streams = [f"--set=data.{n}.streams.cepstra={tmp_path}/{folder}/{n}" for n in SETS]
+        more = (*streams, "--set=streams.cepstra.cmvn=mean", f"--set=data.dir={root}")
+        command("train", CONF / "base.yaml", *chosen, *more, "--out", tmp_path / f"run_{folder}")
+    two = tmp_path / "run_mfcc"
+    command("forward", two, "--on", "dev")
+    command("decode", two, "--on", "dev", "--lmwt", "2")
+    decoded = (two / "decode_dev/words.lmwt2.wip0.0.txt").read_text().splitlines()[:4]
+    capsys.readouterr()
+    files = [root / "data/dev" / f"s0-{number}.wav" for number in range(4)]
+    command("transcribe", two, *files, "--one-speaker", "--lmwt", "2")
+    printed = capsys.readouterr()
+    heard = [line for line in printed.out.splitlines() if line.startswith(str(root))]
+    assert [line.split(": ")[1] for line in heard] == [d.split(None, 1)[1] for d in decoded]
+    assert "normalised (mean-variance) over all 4" in printed.err
+    assert "normalised (mean) over all 4" in printed.err
+    other = ["transcribe", str(tmp_path / "run_elsewhere"), str(files[0]), "--lmwt=2"]
+    assert main(other) == 1
+    assert "also reads the stream cepstra, whose features are not of" in capsys.readouterr().err

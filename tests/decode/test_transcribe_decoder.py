@@ -1,0 +1,70 @@
+"""From sound to the labels that a decoder writes, on words made of tones."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.decode.search.test_transcribe import command, write_set
+
+from bayes_asr.cli import main
+from bayes_asr.decode.transcribe import _find_span
+from tests.support.places import CONF
+
+pytest.importorskip("kaldi_native_fbank")
+STACK = [
+    {"name": "half", "kind": "conv1d", "channels": 24, "kernel": 5, "stride": 2},
+    {"name": "top", "kind": "recurrent", "unit": "gru", "units": 24},
+]
+SIZES = {"units": 24, "embedding": 8, "attention_units": 24, "attention": "location"}
+SETTINGS = {
+    "data.sequences": "text",
+    "features.cmvn": "mean-variance",
+    "model.stack": STACK,
+    **{f"model.decoder.{key}": value for key, value in SIZES.items()},
+    "train.epochs": 4,
+    "train.learning_rate": 0.01,
+    "train.batch_sequences": 4,
+    "score.metric": "wer",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that learnt which words there are, if hardly when they are said."""
+    root = tmp_path_factory.mktemp("tones")
+    for seed, (name, count) in enumerate({"train": 16, "dev": 4, "test": 6}.items()):
+        write_set(root / "data" / name, count, seed)
+    given = [f"--set={key}={value}" for key, value in SETTINGS.items()]
+    command("train", CONF / "base.yaml", *given, f"--set=data.dir={root}", "--out", root / "run")
+    return root / "run"
+
+
+def test_a_decoder_writes_of_sound_what_it_writes_of_features(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command("generate", run, "--on", "test")
+    written = (line.split() for line in (run / "decode_test/words.txt").read_text().splitlines())
+    expected = {utt: words for utt, *words in written}
+    assert any(expected.values())
+    capsys.readouterr()
+    for speaker in ("s0", "s1"):  # by speaker, as the features were normalised
+        own = [utt for utt in expected if utt.startswith(speaker)]
+        files = [run.parent / "data/test" / f"{utt}.wav" for utt in own]
+        command("transcribe", run, *files, "--one-speaker", "--json")
+        for utt, heard in zip(own, json.loads(capsys.readouterr().out), strict=True):
+            assert [word["word"] for word in heard["words"]] == expected[utt]
+            for word in heard["words"]:
+                assert 0 <= word["start"] < word["end"] <= heard["seconds"]
+                assert 0 < word["confidence"] <= 1
+
+
+def test_a_weight_and_a_graph_are_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound = str(run.parent / "data/test/s0-0.wav")
+    assert main(["transcribe", str(run), sound, "--lmwt", "3"]) == 1
+    assert "writes without a graph and an LM weight" in capsys.readouterr().err
+
+
+def test_a_label_is_where_nine_tenths_of_the_attention_lie() -> None:
+    assert _find_span(np.array([0.02, 0.5, 0.46, 0.02]), 2.0) == (0.5, 1.5)
+    assert _find_span(np.array([0.0, 0.0, 1.0]), 3.0) == (2.0, 3.0)

@@ -1,0 +1,548 @@
+"""The report as a whole, its details, and its comparisons with the best system."""
+
+import argparse
+import json
+import re
+import shlex
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayes_asr import __version__
+from bayes_asr.base.errors import InputError
+from bayes_asr.cli import main, report
+from bayes_asr.config import load
+from bayes_asr.evaluate.report.charts import chart_systems
+from bayes_asr.evaluate.report.configurations import tabulate_configurations
+from bayes_asr.evaluate.report.details import (
+    count_confusions,
+    format_alignment,
+    iter_edits,
+    list_errors,
+    rank_errors,
+    tabulate_speakers,
+)
+from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
+from bayes_asr.evaluate.report.page import explain, name_files
+from bayes_asr.evaluate.report.runs import Run, System, find_systems
+from bayes_asr.evaluate.score.comparison import compare
+from bayes_asr.evaluate.score.counts import align
+from bayes_asr.evaluate.score.scores import read_scores
+from tests.support.report_runs import make_mixtures, make_run, make_score
+
+KEY = ("test", "strict")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three systems: a <b>bold</b> name with two seeds, and two others."""
+    out = tmp_path_factory.mktemp("runs")
+    for seed in (1, 2):
+        make_run(out / "li & <bru>" / f"seed{seed}", 0.25, seed)
+    make_run(out / "gru" / "seed1", 0.45)
+    make_run(out / "lstm" / "seed1", 0.3, 2)
+    return out
+
+
+@pytest.fixture
+def systems(out: Path) -> list[System]:
+    return find_systems([out])
+
+
+def run_report(*argv: str | Path) -> None:
+    parser = argparse.ArgumentParser()
+    report.add_arguments(parser)
+    report.run(parser.parse_args([str(arg) for arg in argv]))
+
+
+def test_page_stands_alone(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_report(out, "--out", tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert not re.findall(r"src=|href=|url\(|@import|https?:", page)
+    assert page.count("<figure>") == 1 + 2 + 2 + 3  # curves, rates, kinds of errors, confusions
+    assert "li &amp; &lt;bru&gt;" in page
+    assert "<bru>" not in page
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")}
+    assert {
+        "table.md",
+        "table.tex",
+        "speakers_test_strict.md",
+        "errors/gru_test_strict.txt",
+    } < files
+    assert {"figures/bars_test_strict.png", "figures/learning_curves.svg"} < files
+    last = capsys.readouterr().out.splitlines()[-6:]
+    assert [line.split()[0] for line in last[:2]] == ["gru", "li"]
+
+
+def test_page_without_matplotlib(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("bayes_asr.evaluate.report.page.find_spec", lambda name: None)
+    run_report(out, "--out", tmp_path)
+    assert "no figure files: matplotlib is not installed" in capsys.readouterr().out
+    assert (tmp_path / "report.html").read_text().count("<figure>") == 8
+    assert not (tmp_path / "figures").exists()
+
+
+def test_json_is_the_table(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_report(out, "--out", tmp_path, "--json")
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["system"] for row in rows] == ["gru", "li & <bru>", "lstm"] * 2
+    assert rows[0].keys() == rows[5].keys() > {"rate", "LM weight", "dev %", "test 95 %"}
+
+
+def test_report_lies_beside_the_runs_and_may_be_repeated(out: Path) -> None:
+    run_report(out / "gru")
+    first = (out / "gru" / "report" / "report.html").read_bytes()
+    run_report(out / "gru")
+    assert (out / "gru" / "report" / "report.html").read_bytes() == first
+
+
+def test_speakers_are_means_over_seeds(out: Path, systems: list[System]) -> None:
+    table = tabulate_speakers(systems, KEY)
+    assert list(table.columns) == ["speaker", "tokens", "gru", "li & <bru>", "lstm"]
+    scores = [
+        read_scores(out / "li & <bru>" / f"seed{seed}" / "score_test.json")[0] for seed in (1, 2)
+    ]
+    rates = [score.speakers["spk0"].rate for score in scores]
+    assert table.iloc[0]["li & <bru>"] == f"{np.mean(rates):.1f}"
+    assert table.iloc[0]["tokens"] == str(scores[0].speakers["spk0"].tokens)
+
+
+def test_confusions_add_up_to_the_counts() -> None:
+    score = make_score(1, 0.3, "test", "strict")
+    table = count_confusions(iter_edits([score, score]))
+    counts = score.counts
+    assert table.loc["–"].sum() == 2 * counts.insertions
+    assert table["–"].sum() == 2 * counts.deletions
+    assert table.drop(index="–").to_numpy().sum() == 2 * counts.tokens
+    correct = np.trace(table.to_numpy())
+    assert correct == 2 * (counts.tokens - counts.substitutions - counts.deletions)
+
+
+def test_frequent_errors_are_counted_and_sorted() -> None:
+    edits = align(str.split("a b c a"), str.split("x b d")) + align(["a"], ["x"])
+    table = rank_errors(edits, most=2)
+    assert table.to_numpy().tolist() == [["a", "x", "2"], ["a", "d", "1"]]
+
+
+def test_alignment_has_equal_columns() -> None:
+    text = format_alignment(align(str.split("sil dh ah"), str.split("sil d iy ah")))
+    assert text == "REF: sil * dh ah\nHYP: sil d iy ah\n         I S\n"
+
+
+def test_listing_has_every_utterance_with_errors_once() -> None:
+    score = make_score(1, 0.1, "test", "strict")
+    entries = list(list_errors(score))
+    wrong = [u for u in score.utterances if u.counts.errors]
+    assert sorted(e.split(":")[0] for e in entries) == sorted(u.utterance for u in wrong)
+    errors = [int(re.findall(r": (\d+) errors", entry)[0]) for entry in entries]
+    assert errors == sorted(errors, reverse=True)
+    assert sum(errors) == score.counts.errors
+
+
+def test_differences_are_those_of_the_scores(systems: list[System]) -> None:
+    best = find_best_on_dev(systems, "strict")
+    assert best.name == "li & <bru>"
+    table = compare_with_best(systems, KEY).table
+    assert table["system"].tolist() == ["gru", "lstm"]
+    gru = next(s for s in systems if s.name == "gru")
+    points = gru.rates(KEY).mean() - best.rates(KEY).mean()
+    assert float(table["points more"][0]) == pytest.approx(points, abs=0.005)
+    means = [
+        np.mean([[u.counts.errors for u in r.scores[KEY].utterances] for r in s.runs], axis=0)
+        for s in (gru, best)
+    ]
+    d = means[0] - means[1]
+    z = d.mean() / (d.std(ddof=1) / np.sqrt(len(d)))
+    expected = 2 * stats.norm.sf(abs(z))
+    shown = table["p matched pairs, utterances"][0]
+    assert shown == ("< 0.0001" if expected < 1e-4 else f"{expected:.4f}")
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_systems_on_other_utterances_are_not_compared(out: Path, tmp_path: Path) -> None:
+    make_run(tmp_path / "other", 0.5)
+    path = tmp_path / "other" / "score_test.json"
+    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
+    differences = compare_with_best(find_systems([out, tmp_path]), KEY)
+    assert differences.table["system"].tolist() == ["gru", "lstm"]
+    (reason,) = differences.left_out
+    assert reason.startswith("other and li & <bru> do not score the same test references")
+    run_report(out, tmp_path, "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Not compared: other and li &amp; &lt;bru&gt; do not score the same" in page
+
+
+def pages_of(tmp_path: Path, **names: str) -> Path:
+    """A report on runs of these folders; each value replaces the name of a speaker."""
+    for i, (folder, speaker) in enumerate(names.items()):
+        run = make_run(tmp_path / "runs" / folder, 0.3 + i / 10)
+        for name in ("dev", "test"):
+            path = run / f"score_{name}.json"
+            entries = json.loads(path.read_text())
+            for entry in entries:
+                for utterance in entry["utterances"]:
+                    utterance["speaker"] = utterance["speaker"].replace("spk1", speaker)
+            path.write_text(json.dumps(entries))
+    run_report(tmp_path / "runs", "--out", tmp_path / "out")
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize(
+    ("conventions", "told"), [(["strict", "forgiving"], True), (["plain"], False)]
+)
+def test_conventions_are_told_apart_where_there_are_several(
+    conventions: list[str], told: bool
+) -> None:
+    scores = {("test", name): make_score(1, 0.3, "test", name) for name in conventions}
+    run = Run(Path("run"), scores, [], None, {}, {})
+    assert ("silences" in explain([System("one", [run])])) == told
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the figure files, which the page does not show."""
+    monkeypatch.setattr("bayes_asr.evaluate.report.page.find_spec", lambda name: None)
+
+
+class Reader(HTMLParser):
+    """The texts of a page by tag, its labels, and whether its tags are nested."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.attributes.append((tag, dict(attributes)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.attributes.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+    def labels(self) -> list[str]:
+        return [str(a["aria-label"]) for _, a in self.attributes if a.get("role") == "img"]
+
+
+def read_page(out: Path) -> Reader:
+    reader = Reader((out / "report.html").read_text())
+    assert not reader.open
+    return reader
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_page_suits_a_phone_and_the_dark(out: Path, tmp_path: Path) -> None:
+    run_report(out / "gru", "--out", tmp_path)
+    page = read_page(tmp_path)
+    metas = [attributes for tag, attributes in page.attributes if tag == "meta"]
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in metas
+    assert "prefers-color-scheme: dark" in "".join(page.texts["style"])
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_labels_of_charts_tell_their_numbers(
+    out: Path, tmp_path: Path, systems: list[System]
+) -> None:
+    run_report(out, "--out", tmp_path)
+    labels = read_page(tmp_path).labels()
+    for system in systems:
+        rate, interval = system.rates(KEY).mean(), system.interval(KEY)
+        assert interval
+        said = f"{system.name} {rate:.2f} % (95 % {interval.low:.2f} to {interval.high:.2f})"
+        assert any(said in label for label in labels)
+        dev = np.mean([[h["dev_error"] for h in r.history] for r in system.runs], axis=0)
+        said = f"{system.name}: dev frame error {100 * dev[0]:.1f} % after epoch 1"
+        assert any(said in label for label in labels)
+        counts = [run.scores[KEY].counts for run in system.runs]
+        said = f"{system.name}: {sum(c.substitutions for c in counts)} substitutions"
+        assert any(said in label for label in labels)
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_curves_are_of_what_each_training_was_judged_by(out: Path, tmp_path: Path) -> None:
+    settings = {
+        "smbr": ["train.criterion=smbr", "data.train.lattices=[x]"],
+        "classes": ["data.classes=utt2lang"],
+        "frames": [],
+    }
+    for name, changes in settings.items():
+        run = shutil.copytree(out / "gru" / "seed1", tmp_path / name)
+        load([], changes).save(run / "config.yaml")
+    last = json.loads((run / "history.jsonl").read_text().splitlines()[-1])
+    run_report(tmp_path, "--out", tmp_path / "report")
+    text = (tmp_path / "report" / "report.html").read_text()
+    share = f"{100 * last['dev_error']:.1f} % after epoch 24"
+    for said in (
+        f"smbr: dev loss {3 * np.exp(-1 / 5) + 0.9:.3f} after epoch 1",
+        f"{last['dev_loss']:.3f} after epoch 24, lowest",
+        f"{share}, lowest {share}",
+        "<figcaption>Loss by epoch",
+        "<figcaption>Frame error in per cent by epoch",
+        "<figcaption>Error of utterances in per cent by epoch",
+    ):
+        assert said in text
+    assert text.count("dev frame error") == 3  # once for the reader, twice for charts' labels
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_page_says_how_it_was_made(out: Path, tmp_path: Path) -> None:
+    environment = {"parameters": 5, "torch": "2.9.9+made", "bayes_asr": "0.0.7", "device": "cpu"}
+    run = shutil.copytree(out / "gru" / "seed1", tmp_path / "run")
+    (run / "env.json").write_text(json.dumps(environment))
+    run_report(run, "--out", tmp_path / "the report")
+    page = read_page(tmp_path / "the report")
+    assert shlex.join(
+        ["bayes-asr", "report", str(run), "--out", str(tmp_path / "the report")]
+    ) in "".join(page.texts["code"])
+    assert f"bayes_asr {__version__}" in page.texts["dd"]
+    assert {str(run), "2.9.9+made", "0.0.7"} < set(page.texts["td"])
+    assert any(re.fullmatch(r"\d{4}-\d\d-\d\d", text) for text in page.texts["dd"])
+
+
+def test_page_has_the_keys_in_which_configurations_differ(out: Path, tmp_path: Path) -> None:
+    for name, changes in (("a", ["seed=3"]), ("b", ["seed=4", "model.unit=gru"])):
+        run = shutil.copytree(out / "gru" / "seed1", tmp_path / name)
+        load([], changes).save(run / "config.yaml")
+    run = shutil.copytree(out / "gru" / "seed1", tmp_path / "c")
+    (run / "config.yaml").write_text("model: {unit: [}")
+    table, missing = tabulate_configurations(find_systems([tmp_path]))
+    default = load([]).model.unit
+    assert table.to_numpy().tolist() == [["model.unit", default, "gru"]]
+    assert list(table.columns) == ["key", "a", "b"]
+    assert [re.findall(r"c/config.yaml", reason) for reason in missing] == [["c/config.yaml"]]
+
+
+def test_mixtures_have_no_keys_of_a_network(out: Path, tmp_path: Path) -> None:
+    for name, changes in (("a", ["data.graph=[x]"]), ("b", ["model.unit=gru"])):
+        run = shutil.copytree(out / "gru" / "seed1", tmp_path / name)
+        load([], changes).save(run / "config.yaml")
+    mono = make_mixtures(tmp_path / "gmm" / "mono")
+    load([], ["data.graph=[y]", "model.unit=lstm"]).save(mono / "config.yaml")
+    table, _ = tabulate_configurations(find_systems([tmp_path]))
+    assert dict(zip(table["key"], table["mono"], strict=True)) == {
+        "data.graph": "['y']",
+        "model.unit": "–",
+    }
+
+
+def test_report_has_mixtures_beside_networks(out: Path, tmp_path: Path) -> None:
+    """Their row has parameters and features; curves are those of networks."""
+    make_mixtures(tmp_path / "gmm" / "mono")
+    run_report(out / "gru", tmp_path / "gmm", "--out", tmp_path / "report")
+    rows = [
+        [cell.strip() for cell in line.strip("| \n").split("|")]
+        for line in (tmp_path / "report" / "table.md").read_text().splitlines()
+    ]
+    assert [row[:4] for row in rows[2:4]] == [
+        ["gru", "–", "6.1 M", "1"],
+        ["mono", "MFCC, no fMLLR", "0.081 M", "1"],
+    ]
+    assert "mono" in "".join(read_page(tmp_path / "report").texts["h3"])
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_errors_of_the_page_are_marked_by_letters(out: Path, tmp_path: Path) -> None:
+    run_report(out / "gru", "--out", tmp_path)
+    marks = "".join(read_page(tmp_path).texts["u"])
+    (system,) = find_systems([out / "gru"])
+    counts = system.counts(KEY)[0]
+    assert Counter(marks) == {
+        "S": counts.substitutions,
+        "D": counts.deletions,
+        "I": counts.insertions,
+    }
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_one_system_is_shown_by_sets_and_speakers(out: Path, tmp_path: Path) -> None:
+    run_report(out / "gru", "--out", tmp_path)
+    labels = read_page(tmp_path).labels()
+    assert any(
+        all(key in label for key in ("dev, strict", "dev, forgiving", "test, strict"))
+        for label in labels
+    )
+    assert any("rates of the speakers, the highest first. spk" in label for label in labels)
+
+
+@pytest.mark.parametrize("places", [1, 2, 20])
+def test_scales_hold_their_values(places: int) -> None:
+    systems = [System(f"s{i}", [make_score_run(0.1 + 0.03 * i)]) for i in range(places)]
+    chart = chart_systems(systems, KEY)
+    assert 2 <= len(chart.axis.ticks) <= 8
+    for row in chart.rows:
+        assert 0 <= chart.axis.place(row.low) <= chart.axis.place(row.rate)
+        assert chart.axis.place(row.rate) <= chart.axis.place(row.high) <= 100
+    assert [row.rate for row in chart.rows] == [system.rates(KEY).mean() for system in systems]
+
+
+def make_score_run(rate: float) -> Run:
+    return Run(Path("run"), {KEY: make_score(1, rate, "test", "strict")}, [], None, {}, {})
+
+
+def test_dollars_backslashes_and_controls_in_names_are_text(tmp_path: Path) -> None:
+    """matplotlib would take `$x$` for a formula, and fail at `$\\x$`."""
+    out = pages_of(tmp_path, **{"$\\x$": "<script>alert(1)</script>", "a$b\x1b[2J": "|\x07\x9b"})
+    read_page(out)
+    text = "".join(path.read_text() for path in out.rglob("*.*") if path.suffix != ".png")
+    assert not re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
+    assert "<script>alert" not in text
+    assert (out / "figures" / "bars_test_strict.svg").stat().st_size
+
+
+def test_words_with_dollars_are_drawn(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    for path in run.glob("score_*.json"):
+        path.write_text(path.read_text().replace("aa", "$\\\\frac$"))
+    run_report(run, "--out", tmp_path / "out")
+    assert (tmp_path / "out" / "figures" / "confusions_run_test_strict.png").exists()
+
+
+@pytest.mark.parametrize("convention", ["../../escaped", "/absolute", "..", "a\x00b", "x" * 300])
+def test_names_of_score_files_stay_below_out(tmp_path: Path, convention: str) -> None:
+    run = make_run(tmp_path / "deep" / "er" / "run")
+    for path in run.glob("score_*.json"):
+        entries = json.loads(path.read_text())
+        entries[0]["convention"] = convention
+        path.write_text(json.dumps(entries))
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    out = tmp_path / "deep" / "er" / "out"
+    run_report(run, "--out", out)
+    written = {path for path in tmp_path.rglob("*") if path.is_file()} - before
+    assert len(written) == 3 + 2 + 1 + 2 + 4 + 2  # page, tables, speakers, errors, figures
+    assert all(path.is_relative_to(out) for path in written)
+
+
+def test_names_of_files_are_told_apart() -> None:
+    assert name_files([("a b",), ("a/b",), ("A_B",), ("..",), ("c", "d")]) == [
+        "a_b",
+        "a_b-2",
+        "A_B-3",
+        "..",
+        "c_d",
+    ]
+    long = name_files([("ü" * 300,), ("ü" * 301,)])
+    assert len(set(long)) == 2
+    assert all(len(name.encode()) < 120 for name in long)
+
+
+GROUPS = ("--group", "bayesian=li & <bru>", "--against", "gated=gru", "lstm")
+
+
+def locate(out: Path, words: Sequence[str]) -> list[str]:
+    """The folders of systems below `out`."""
+    return [re.sub(r"(?<!-)\b(li.*|gru|lstm)$", rf"{out}/\1", word) for word in words]
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_hypotheses_are_tested_as_compare_does_it(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = locate(out, GROUPS)
+    assert main(["compare", *words, "--alternative", "less", "--json"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    run_report(out, "--out", tmp_path, *words)
+    printed = capsys.readouterr().out
+    page = (tmp_path / "report.html").read_text()
+    for entry in expected:
+        name = f"hypotheses_test_{entry['convention']}.md"
+        written = (tmp_path / name).read_text()
+        assert "<bru>" not in written
+        said = "Hypothesis: bayesian (li & <bru>) have fewer errors than gated (gru, lstm)"
+        assert said in unescape(written)
+        assert all(entry["sentence"] in text for text in (written, printed, unescape(page)))
+        for test in entry["tests"]:
+            row = (f"{test['statistic']:.3f}", f"{test['p']:.3g}", f"{test['two_sided']:.3g}")
+            assert f"{test['number']} {test['unit']}s | {' | '.join(row)} |" in written
+    assert "Hypothesis: bayesian (li &amp; &lt;bru&gt;) have fewer errors" in page
+    assert shlex.join(words) in "".join(read_page(tmp_path).texts["code"])
+    assert printed.splitlines()[-7].startswith("system"), "the table is last"
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_hypotheses_are_adjusted_for_their_number(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = ("--group", str(out / "gru"), "--against", str(out / "lstm"))
+    run_report(out, "--out", tmp_path, *locate(out, GROUPS), *other)
+    printed = capsys.readouterr().out
+    assert printed.count("Hypothesis: ") == 4
+    assert "At p < 0.025, two-sided" in printed
+    rows = [line for line in printed.splitlines() if line.startswith("matched pairs  ")]
+    found = [[float(cell) for cell in row.split()[-3:]] for row in rows]
+    for one, another in (found[0:3:2], found[1:4:2]):  # by utterances, by speakers
+        first, last = sorted((one, another))
+        assert first[2] == pytest.approx(2 * first[0], rel=0.01)
+        assert last[2] == pytest.approx(max(last[0], 2 * first[0]), rel=0.01)
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_hypotheses_that_cannot_be_tested_are_named(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "other", 0.5)
+    path = tmp_path / "other" / "score_test.json"
+    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
+    words = ["--group", str(out / "gru"), "--against", str(tmp_path / "other")]
+    run_report(out, tmp_path / "other", "--out", tmp_path / "report", *words)
+    said = "Not tested: gru (gru) have fewer errors than other (other) (gru and other do not score"
+    assert said in capsys.readouterr().out
+    assert said in (tmp_path / "report" / "report.html").read_text()
+    assert said in (tmp_path / "report" / "hypotheses_test_strict.md").read_text()
+    path.unlink()
+    run_report(out, tmp_path / "other", "--out", tmp_path / "report", *words)
+    assert "(other: not scored on test, strict)" in capsys.readouterr().out
+    with pytest.raises(InputError, match="absent: no system of this report is there"):
+        run_report(out, "--out", tmp_path, "--group", str(out / "gru"), "--against", "absent")
+
+
+def test_differences_have_power_and_the_spread_over_seeds(systems: list[System]) -> None:
+    best = next(s for s in systems if s.name == "li & <bru>")
+    rows = compare_with_best(systems, KEY).table.to_dict("records")
+    for row, system in zip(rows, (s for s in systems if s is not best), strict=True):
+        a, b = ([run.scores[KEY] for run in s.runs] for s in (system, best))
+        comparison = compare(a, b, ("a", "b"))
+        shown = [row["would show over utterances"], row["would show over speakers"]]
+        assert shown == [
+            f"{d.points:.2f} ({d.relative:.1f} %)" for d in comparison.detectable(len(rows))
+        ]
+        assert row["sd over seeds"] == f"–, {np.std(best.rates(KEY), ddof=1):.2f}"
+        assert row["95 % over seeds too"] == "–", "one of them has a single seed"
+
+
+def test_report_and_compare_agree(
+    out: Path, systems: list[System], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same pair gets the same numbers, each with the name of its test, seeds and all."""
+    table = compare_with_best(systems, KEY).table
+    for name in ("gru", "lstm"):
+        row = table[table.system == name].iloc[0]
+        capsys.readouterr()
+        assert main(["compare", str(out / name), str(out / "li & <bru>"), "--json"]) == 0
+        strict = next(c for c in json.loads(capsys.readouterr().out) if c["convention"] == "strict")
+        assert f"{strict['difference']:+.2f}" == row["points more"]
+        low, high = strict["difference_interval"]
+        assert f"[{low:+.2f}, {high:+.2f}]" == row["95 %"]
+        found = {f"p {t['test']}, {t['unit']}s": t["p"] for t in strict["tests"]}
+        named = [column for column in table.columns if column.startswith("p ")]
+        shown = {c: row[c] for c in named if "Holm" not in c}
+        assert shown.keys() <= found.keys()
+        assert shown == {c: "< 0.0001" if found[c] < 1e-4 else f"{found[c]:.4f}" for c in shown}

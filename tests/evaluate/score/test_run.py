@@ -1,0 +1,102 @@
+"""The command `score` on a run directory: score files, lines, and the oracle beside them."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.cli import score
+from bayes_asr.config import load
+from bayes_asr.evaluate.score.scores import read_scores
+from tests.evaluate.score.test_sweeps import (
+    DEV,
+    DEV_BY_WEIGHT,
+    TEST,
+    TEST_BY_WEIGHT,
+    write_set,
+    write_table,
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A decoded run and the data it was decoded from."""
+    path = tmp_path / "run"
+    load([], [f"data.dir={tmp_path}", "score.metric=per"]).save(path / "config.yaml")
+    for name, reference, hypotheses in (
+        ("dev", DEV, DEV_BY_WEIGHT),
+        ("test", TEST, TEST_BY_WEIGHT),
+    ):
+        write_set(path / f"decode_{name}", reference, hypotheses)
+        write_table(tmp_path / "data" / name / "text", reference)
+        speakers = {utterance: utterance[0] for utterance in reference}
+        write_table(tmp_path / "data" / name / "utt2spk", speakers)
+    return path
+
+
+def run_score(*argv: str | Path) -> None:
+    parser = argparse.ArgumentParser()
+    score.add_arguments(parser)
+    score.run(parser.parse_args([str(arg) for arg in argv]))
+
+
+def test_score_files_and_lines(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_score(run)
+    *lines, strict_end, forgiving_end = capsys.readouterr().out.splitlines()
+    ends = "dev picks LM weight 3, the end of those tried (1 to 3); widen decode.lm_weights"
+    assert [strict_end, forgiving_end] == [f"strict: {ends}", f"forgiving: {ends}"]
+    assert [line.split("] ")[1].split(",")[0] for line in lines] == [
+        "dev PER (strict)",
+        "dev PER (forgiving)",
+        "test PER (strict)",
+        "test PER (forgiving)",
+    ]
+    strict, forgiving = read_scores(run / "score_test.json")
+    assert (strict.lm_weight, strict.counts.errors, forgiving.counts.errors) == (3.0, 4, 2)
+    assert list(strict.speakers) == ["t"]
+
+
+def test_score_files_say_what_speakers_are(run: Path) -> None:
+    load([], [f"data.dir={run.parent}", "score.metric=per", "score.cluster=session"]).save(
+        run / "config.yaml"
+    )
+    run_score(run)
+    assert {score.cluster for score in read_scores(run / "score_test.json")} == {"session"}
+
+
+def test_oracle_is_printed_and_never_written(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_score(run, "--oracle-lmwt")
+    oracle = [line for line in capsys.readouterr().out.splitlines() if "oracle" in line]
+    assert len(oracle) == 4
+    assert oracle[2].startswith("%PER 0.00 [ 0 / 6")
+    assert oracle[2].endswith(
+        "LM weight 1, penalty 0.0, oracle: picked on test itself, not a result"
+    )
+    assert [s.lm_weight for s in read_scores(run / "score_test.json")] == [3.0, 3.0]
+
+
+def test_json_is_the_entries_of_the_files(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_score(run, "--json", "--oracle-lmwt")
+    entries = json.loads(capsys.readouterr().out)
+    assert [entry.pop("oracle") for entry in entries] == [False] * 4 + [True] * 4
+    assert entries[2:4] == json.loads((run / "score_test.json").read_text())
+
+
+def test_set_that_is_not_decoded_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "decode_test").rename(run / "elsewhere")
+    run_score(run)
+    assert "test: not decoded" in capsys.readouterr().out.splitlines()
+    (run / "decode_dev").rename(run / "elsewhere2")
+    with pytest.raises(InputError, match="no decode_dev; run bayes-asr decode first"):
+        run_score(run)
+
+
+def test_failure_leaves_earlier_scores(run: Path) -> None:
+    run_score(run)
+    before = (run / "score_dev.json").read_bytes()
+    write_table(run / "decode_dev" / "words.lmwt1.wip0.0.txt", {"d1": "sil"})
+    with pytest.raises(InputError, match=r"words\.lmwt1\.wip0\.0\.txt: 1 of 2 .* d2"):
+        run_score(run)
+    assert (run / "score_dev.json").read_bytes() == before

@@ -1,0 +1,123 @@
+"""The command `wer` against Kaldi's own figure and against hubscr's, in both conventions."""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.cli import wer
+
+
+@pytest.fixture
+def run_wer(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def run(*argv: str | Path) -> str:
+        parser = argparse.ArgumentParser()
+        wer.add_arguments(parser)
+        wer.run(parser.parse_args([str(arg) for arg in argv]))
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> list[str | Path]:
+    (tmp_path / "ref").write_text("u1 sil dh ah sil k ae t sil\nu2 sil sh iy sil ih z sil\n")
+    (tmp_path / "hyp").write_text("u1 sil dh ah k ae d sil\nu2 sil sh iy ih z sil\n")
+    (tmp_path / "utt2spk").write_text("u1 mabc0\nu2 fabc0\n")
+    return ["--ref", tmp_path / "ref", "--hyp", tmp_path / "hyp"]
+
+
+def test_both_conventions_equal_hubscr(run_wer: Callable[..., str], pair: list[str]) -> None:
+    strict, forgiving = run_wer(*pair, "--forgive", "sil").splitlines()
+    assert strict == "%PER 20.00 [ 3 / 15, 0 ins, 2 del, 1 sub ] PER (strict)"
+    assert forgiving == "%PER 6.67 [ 1 / 15, 0 ins, 0 del, 1 sub ] PER (forgiving)"
+
+
+def test_json_has_the_keys_of_a_score_file(run_wer: Callable[..., str], pair: list[str]) -> None:
+    entry = json.loads(run_wer(*pair, "--map", "timit", "--to", "39", "--json"))
+    assert (entry["set"], entry["metric"], entry["convention"]) == (None, "per", "strict")
+    assert (entry["errors"], entry["tokens"], entry["rate"]) == (3, 15, 20.0)
+    assert [u["deletions"] for u in entry["utterances"]] == [1, 1]
+
+
+def test_speakers(run_wer: Callable[..., str], pair: list[str | Path], tmp_path: Path) -> None:
+    by = ["--by", "speaker", "--utt2spk", tmp_path / "utt2spk"]
+    lines = run_wer(*pair, *by).splitlines()
+    assert lines[1:] == [
+        "%WER 25.00 [ 2 / 8, 0 ins, 1 del, 1 sub ] mabc0",
+        "%WER 14.29 [ 1 / 7, 0 ins, 1 del, 0 sub ] fabc0",
+    ]
+    speakers = json.loads(run_wer(*pair, *by, "--json"))["speakers"]
+    assert [(s["speaker"], s["errors"]) for s in speakers] == [("mabc0", 2), ("fabc0", 1)]
+
+
+def test_by_speaker_needs_the_speakers(run_wer: Callable[..., str], pair: list[str]) -> None:
+    with pytest.raises(InputError, match="needs --utt2spk"):
+        run_wer(*pair, "--by", "speaker")
+
+
+def test_costs_make_a_difference(run_wer: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "ref").write_text("u b b b c c\n")
+    (tmp_path / "hyp").write_text("u c c a a b\n")
+    pair = ["--ref", tmp_path / "ref", "--hyp", tmp_path / "hyp"]
+    assert run_wer(*pair).startswith("%WER 120.00 [ 6 / 5, 3 ins, 3 del, 0 sub ] WER (plain)")
+    assert run_wer(*pair, "--costs", "levenshtein").startswith("%WER 100.00 [ 5 / 5, 0 ins")
+
+
+@pytest.fixture
+def meeting(tmp_path: Path) -> list[str | Path]:
+    (tmp_path / "stm").write_text("r A bob 0 1 HELLO UM OKAY\nr A ann 1 2 IT'S\n")
+    (tmp_path / "ctm").write_text("r A 0.1 0.1 hello\nr A 0.4 0.2 okay\nr A 1.3 0.1 <unk>\n")
+    return ["--ref", tmp_path / "stm", "--hyp", tmp_path / "ctm"]
+
+
+def test_stm_is_scored_by_time(run_wer: Callable[..., str], meeting: list[str]) -> None:
+    lines = run_wer(*meeting, "--glm", "english", "--by", "speaker").splitlines()
+    assert lines == [
+        "%WER 25.00 [ 1 / 4, 0 ins, 0 del, 1 sub ] WER (plain)",
+        "%WER 0.00 [ 0 / 3, 0 ins, 0 del, 0 sub ] bob",
+        "%WER 100.00 [ 1 / 1, 0 ins, 0 del, 1 sub ] ann",
+    ]
+    assert run_wer(*meeting).startswith("%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]")
+
+
+def test_dropped_words_do_not_count(run_wer: Callable[..., str], meeting: list[str]) -> None:
+    dropped = run_wer(*meeting, "--glm", "english", "--drop", "<unk>")
+    assert dropped.startswith("%WER 25.00 [ 1 / 4, 0 ins, 1 del, 0 sub ]")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--costs", "levenshtein"], "scored with the costs of sclite"),
+        (["--glm", "nowhere"], "nowhere: No such file"),
+    ],
+)
+def test_stm_with_impossible_options(
+    run_wer: Callable[..., str], meeting: list[str], options: list[str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run_wer(*meeting, *options)
+
+
+def test_rules_need_an_stm(run_wer: Callable[..., str], pair: list[str]) -> None:
+    with pytest.raises(InputError, match="--glm is for an stm"):
+        run_wer(*pair, "--glm", "english")
+
+
+def test_phones_of_an_stm_are_folded(run_wer: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "a.stm").write_text("u 1 s 0 1 (sil) ix zh q\n")
+    (tmp_path / "ctm").write_text("u 1 0.1 0.1 ih\nu 1 0.3 0.1 sh\n")
+    files = ["--ref", tmp_path / "a.stm", "--hyp", tmp_path / "ctm", "--map", "timit"]
+    assert "[ 0 / 3," in run_wer(*files)
+
+
+def test_speaker_who_says_nothing_has_no_rate(run_wer: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "stm").write_text("u 1 s 0 1\nu 1 t 1 2 a\n")
+    (tmp_path / "ctm").write_text("u 1 0.1 0.1 a\nu 1 1.3 0.1 a\n")
+    files = ["--ref", tmp_path / "stm", "--hyp", tmp_path / "ctm", "--by", "speaker"]
+    assert "%WER nan [ 1 / 0, 1 ins" in run_wer(*files)
+    assert [s["rate"] for s in json.loads(run_wer(*files, "--json"))["speakers"]] == [None, 0]
