@@ -17,7 +17,7 @@ WAY = (
     *("data.sound", "data.features", "data.corpus", "train"),
     *("decode.forward", "decode.search", "evaluate.score", "evaluate.report"),
 )
-WIDTH, HEIGHT, GAP, LEFT = 122, 30, 10, 78
+WIDTH, HEIGHT, GAP, LEFT = 140, 30, 10, 78
 BELOW = 4  # pixels from the middle of a line of text to its foot
 
 

@@ -14,7 +14,7 @@ from tests.support.places import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 SOURCE = f"""
-#include "{ROOT}/bayes_asr/csrc/interface.h"
+#include "{ROOT}/bayes_asr/base/csrc/interface.h"
 #include <cstdint>
 struct Inner {{ int32_t first; float second; }};
 DESCRIBE(Inner, first, second);
