@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from bayes_asr.decode.forward.average import Averaged
     from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def load(
