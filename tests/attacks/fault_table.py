@@ -1,6 +1,6 @@
-"""docs/reliability-tables.md: as a script, meets every fault and prints the page.
+"""faults.md beside this file: as a script, meets every fault and prints the page.
 
-usage: python -m tests.attacks.fault_table > docs/reliability-tables.md
+usage: python -m tests.attacks.fault_table > tests/attacks/faults.md
 """
 
 import re
@@ -12,15 +12,15 @@ from pathlib import Path
 from tests.attacks.faults import FAULTS, Fault
 from tests.attacks.interruptions import INTERRUPTIONS
 from tests.attacks.laboratory import bayes_asr, build, contents, copy, inside
-from tests.support.places import ROOT
 
-PAGE = ROOT / "docs" / "reliability-tables.md"
+PAGE = Path(__file__).with_name("faults.md")
 INTRODUCTION = """\
 # What was broken, and what happened
 
-The promises stand in [reliability.md](reliability.md). This page lists how they were tried. The
-tests make every row happen again and compare; `python -m tests.attacks.fault_table` prints the
-page.
+The promises stand in [reliability.md](../../docs/reliability.md). This page lists how they were
+tried. The tests make every row happen again: its status, the names and numbers of its last line and
+what has changed must be these; the wording may differ. `python -m tests.attacks.fault_table` prints
+the page.
 
 ## Damaged, missing and hostile input
 
@@ -83,6 +83,13 @@ def meet(fault: Fault, lab: Path) -> Row:
     complaint = said.complaint.replace(str(lab), "HERE")
     complaint = re.sub(r"\d+", "…", complaint) if fault.measured else complaint
     return Row(fault.broken, fault.verb, said.status, complaint, tuple(changed))
+
+
+def facts_of(line: str) -> tuple[str, ...]:
+    """Parts of a row that hold in other words too: cells, and names and numbers of the line."""
+    broken, command, status, complaint, changed = re.split(r"(?<!\\)\|", line)[1:6]
+    facts = re.findall(r"[\w./+:-]*[\d/._][\w./+:-]*\w|\d+", complaint)
+    return broken, command, status, changed, *sorted(set(facts))
 
 
 def rows_of(page: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What test_faults.py breaks on purpose; docs/reliability-tables.md says what happens."""
+"""What test_faults.py breaks on purpose; faults.md says what happens."""
 
 import errno
 import gzip

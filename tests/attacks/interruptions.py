@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Interruption:
-    """A row of the second table in docs/reliability-tables.md, in Markdown."""
+    """A row of the second table in faults.md, in Markdown."""
 
     happens: str
     status: str
@@ -63,7 +63,7 @@ INTERRUPTIONS = (
         "all, up to the last batch",
         (
             (
-                "processes/test_group.py::test_a_signal_to_one_process_stops_all_and_one_process_goes_on"
+                "base/processes/test_group.py::test_a_signal_to_one_process_stops_all_and_one_process_goes_on"
             ),
         ),
     ),
@@ -72,7 +72,7 @@ INTERRUPTIONS = (
         "1",
         "its message, once; all end",
         "all up to the last checkpoint",
-        ("processes/test_group.py::test_an_error_in_one_process_ends_all_and_is_said_once",),
+        ("base/processes/test_group.py::test_an_error_in_one_process_ends_all_and_is_said_once",),
     ),
     Interruption(
         "SIGKILL of one of several processes",
@@ -81,9 +81,9 @@ INTERRUPTIONS = (
         "all up to the last checkpoint",
         (
             (
-                "processes/test_group.py::test_started_process_that_is_killed_ends_all_with_its_status"
+                "base/processes/test_group.py::test_started_process_that_is_killed_ends_all_with_its_status"
             ),
-            "processes/test_group.py::test_a_process_that_is_killed_ends_all",
+            "base/processes/test_group.py::test_a_process_that_is_killed_ends_all",
         ),
     ),
     Interruption(
@@ -93,7 +93,7 @@ INTERRUPTIONS = (
         "the same",
         (
             (
-                "processes/test_group.py::test_a_first_process_that_is_killed_while_others_wait_ends_them"
+                "base/processes/test_group.py::test_a_first_process_that_is_killed_while_others_wait_ends_them"
             ),
         ),
     ),
@@ -113,14 +113,18 @@ INTERRUPTIONS = (
         "0",
         "a warning; it is set aside as `last.pt.damaged`, and the one before it is used",
         "the epoch before; the last one is repeated",
-        ("runs/test_checkpoint.py::test_damaged_last_checkpoint_is_replaced_by_the_one_before",),
+        (
+            "train/runs/test_checkpoint.py::test_damaged_last_checkpoint_is_replaced_by_the_one_before",
+        ),
     ),
     Interruption(
         "a checkpoint inside an epoch is damaged",
         "0",
         "the same of `unfinished.pt`",
         "the epoch before; this one is repeated",
-        ("runs/test_checkpoint.py::test_damaged_checkpoint_inside_an_epoch_repeats_the_epoch",),
+        (
+            "train/runs/test_checkpoint.py::test_damaged_checkpoint_inside_an_epoch_repeats_the_epoch",
+        ),
     ),
     Interruption(
         "every checkpoint to go on from is damaged",
@@ -130,7 +134,7 @@ INTERRUPTIONS = (
             "with --new`"
         ),
         "`best.pt`",
-        ("runs/test_checkpoint.py::test_without_any_whole_checkpoint_the_run_is_refused",),
+        ("train/runs/test_checkpoint.py::test_without_any_whole_checkpoint_the_run_is_refused",),
     ),
     Interruption(
         (
@@ -152,7 +156,7 @@ INTERRUPTIONS = (
         "all: nothing is set aside",
         (
             (
-                "runs/test_checkpoint.py::test_whole_checkpoint_is_not_set_aside_where_disk_or_memory_fails"
+                "train/runs/test_checkpoint.py::test_whole_checkpoint_is_not_set_aside_where_disk_or_memory_fails"
             ),
         ),
     ),
@@ -226,7 +230,7 @@ INTERRUPTIONS = (
         "1",
         "`utt: a worker process was killed (status -9), ...; try a smaller nj`",
         "what was there",
-        ("decode/test_archive.py::test_death_of_a_worker_names_the_utterance",),
+        ("decode/search/test_archive.py::test_death_of_a_worker_names_the_utterance",),
     ),
     Interruption(
         "SIGINT while the arguments of a verb are parsed",
@@ -279,21 +283,27 @@ INTERRUPTIONS = (
         "0",
         "a warning; it is tried again",
         "the checkpoint before",
-        ("runs/test_checkpoint.py::test_full_disk_inside_an_epoch_is_said_and_training_goes_on",),
+        (
+            "train/runs/test_checkpoint.py::test_full_disk_inside_an_epoch_is_said_and_training_goes_on",
+        ),
     ),
     Interruption(
         "the disk is full at the end of an epoch",
         "1",
         "`run/last.pt: No space left on device; ...`",
         "the epoch before",
-        ("runs/test_checkpoint.py::test_full_disk_at_the_end_of_an_epoch_keeps_the_epoch_before",),
+        (
+            "train/runs/test_checkpoint.py::test_full_disk_at_the_end_of_an_epoch_keeps_the_epoch_before",
+        ),
     ),
     Interruption(
         "the disk is full when `--new` would start over",
         "1",
         "`run/first.pt: No space left on device; ...`",
         "the old run",
-        ("runs/test_checkpoint.py::test_full_disk_at_the_start_of_a_new_run_keeps_the_old_one",),
+        (
+            "train/runs/test_checkpoint.py::test_full_disk_at_the_start_of_a_new_run_keeps_the_old_one",
+        ),
     ),
     Interruption(
         "the disk is full for the log, or for `state.json`",
@@ -301,8 +311,8 @@ INTERRUPTIONS = (
         "a warning",
         "all",
         (
-            "runs/test_status.py::test_log_on_a_full_disk_is_said_once",
-            "runs/test_status.py::test_state_that_cannot_be_written_does_not_end_the_training",
+            "train/runs/test_status.py::test_log_on_a_full_disk_is_said_once",
+            "train/runs/test_status.py::test_state_that_cannot_be_written_does_not_end_the_training",
         ),
     ),
     Interruption(
@@ -310,14 +320,14 @@ INTERRUPTIONS = (
         "0",
         "nothing",
         "two checkpoints, as elsewhere",
-        ("runs/test_checkpoint.py::test_file_system_without_links_keeps_two_checkpoints",),
+        ("train/runs/test_checkpoint.py::test_file_system_without_links_keeps_two_checkpoints",),
     ),
     Interruption(
         "the clock is set",
         "0",
         "nothing: durations are of monotonic clocks",
         "all",
-        ("runs/test_status.py::test_clock_that_is_set_changes_nothing",),
+        ("train/runs/test_status.py::test_clock_that_is_set_changes_nothing",),
     ),
     Interruption(
         "NaN or infinity in the features of the training or dev set",
