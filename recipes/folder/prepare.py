@@ -3,7 +3,7 @@
 
 CORPUS holds sound files at any depth and `text`, whose lines are a file's name without its
 extension and its words. What else lies there is used: utt2spk, lexicon.txt, lm.arpa, and the lists
-`dev` and `test` of speakers or files. What does not is made, and said: docs/recipes.md.
+`dev` and `test` of speakers or files. What does not is made, and said: README.md.
 """
 
 import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
