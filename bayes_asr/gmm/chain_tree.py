@@ -16,13 +16,13 @@ from bayes_asr.base.shards import Way
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.decode.graph.topology import build_chain_topology
 from bayes_asr.decode.graph.transducers import Sayings, build_fst
-from bayes_asr.gmm import work
-from bayes_asr.gmm.course import ALIGNMENTS, Aligned, Course, share_frames
+from bayes_asr.gmm import jobs
 from bayes_asr.gmm.features import MODEL, PIPELINE, Pipeline, find_transforms, has_transforms
 from bayes_asr.gmm.first_model import start_mixtures
-from bayes_asr.gmm.milestones import TREE
+from bayes_asr.gmm.progress import TREE
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
+from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, Course, share_frames
 from bayes_asr.gmm.roots import Root, build_stub, read_roots
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.subsampling import Subsampler
@@ -161,7 +161,7 @@ class ChainTree(Course):
         reading = self.read(self.before, self.before / MODEL)
         if self.no_transforms:
             reading = replace(reading, pipeline=Pipeline())
-        events = partial(work.sum_subsampled, self.simple, context, reading)
+        events = partial(jobs.sum_subsampled, self.simple, context, reading)
         statistics = add_up(self.way(events, share_frames(self.iter_convertible())))
         sets = read_phone_sets(self.lang / "phones/sets.int")
         asked = cluster_phones(statistics, sets, Random())

@@ -23,7 +23,6 @@ from bayes_asr.decode.search.job import Decoded, Job, Summary
 from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.decode.search.workers import EmbeddedDecoder, Result, decode_one
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
-from bayes_asr.gmm.course import LIMIT
 from bayes_asr.gmm.features import (
     MODEL,
     RAW,
@@ -33,6 +32,7 @@ from bayes_asr.gmm.features import (
     write_transforms,
 )
 from bayes_asr.gmm.models import Models
+from bayes_asr.gmm.resumable import LIMIT
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.scp import Moves

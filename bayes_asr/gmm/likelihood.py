@@ -10,7 +10,7 @@ import numpy as np
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
-from bayes_asr.gmm import gmm_library
+from bayes_asr.gmm import library
 from bayes_asr.gmm.products import multiply_in_numpy
 from bayes_asr.kaldi_io.mixtures import Mixtures
 
@@ -53,9 +53,9 @@ def score(x: np.ndarray, first: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     x: frames, their squares and a one, float32 [T, K]; pdf p has the Gaussians first[p] to
     first[p + 1], whose `slopes` [G, K] give the log of weight times density.
     """
-    if gmm_library.library() is None:
+    if library.library() is None:
         return score_in_numpy(x, first, slopes)
-    return gmm_library.score(x, first, slopes)
+    return library.score(x, first, slopes)
 
 
 def divide(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -63,10 +63,10 @@ def divide(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     x, slopes: as in `score`. Posteriors sum to one over Gaussians.
     """
-    if gmm_library.library() is None:
+    if library.library() is None:
         return divide_in_numpy(x, slopes)
     posteriors = np.empty((len(x), len(slopes)), np.float32)
-    found = gmm_library.score(x, np.array([0, len(slopes)]), slopes, posteriors)
+    found = library.score(x, np.array([0, len(slopes)]), slopes, posteriors)
     return found[:, 0], posteriors
 
 

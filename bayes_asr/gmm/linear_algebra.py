@@ -7,7 +7,7 @@ rotated by pairs of rows, with sums, products, quotients and roots of single ele
 import numpy as np
 
 from bayes_asr.base import elementary
-from bayes_asr.gmm import gmm_library
+from bayes_asr.gmm import library
 
 EPSILON = float(np.finfo(np.float64).eps)
 SWEEPS = 40  # of rotations; some ten are enough
@@ -37,7 +37,7 @@ def eliminate(work: np.ndarray) -> np.ndarray:
     Gauss and Jordan's elimination in place, the largest element of a column as the pivot. By C++
     where that is built.
     """
-    chosen = eliminate_in_numpy if gmm_library.library() is None else gmm_library.eliminate
+    chosen = eliminate_in_numpy if library.library() is None else library.eliminate
     return chosen(work)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from bayes_asr.base.files import is_there
 from bayes_asr.base.shards import Way
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.gmm.course import ALIGNMENTS, Course
 from bayes_asr.gmm.features import (
     MODEL,
     PIPELINE,
@@ -17,6 +16,7 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
+from bayes_asr.gmm.resumable import ALIGNMENTS, Course
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.text import write_lines
 

@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.files import is_there, replacing
-from bayes_asr.kaldi_io.sorted import join_tables
+from bayes_asr.kaldi_io.sorted_table import join_tables
 from bayes_asr.kaldi_io.text import read_mapping, write_speakers
 
 SORTED = (  # as Kaldi requires; what its copy_data_dir.sh copies, less what is made of features

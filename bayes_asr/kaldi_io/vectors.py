@@ -11,7 +11,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.integers import SIZED_INT, write_int_vectors
-from bayes_asr.kaldi_io.sorted import SortedTable, encode
+from bayes_asr.kaldi_io.sorted_table import SortedTable, encode
 
 HEADER = len(" \0B\4") + 4  # bytes between a name and its vector: the last are how long it is
 

@@ -26,7 +26,7 @@ from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice, cou
 from bayes_asr.decode.lattices.reference import WITH_REFERENCE, Comparison, check_succession
 from bayes_asr.kaldi_io.jobs import find_jobs
 from bayes_asr.kaldi_io.lattice import iter_lattices
-from bayes_asr.kaldi_io.sorted import join_tables, split_table
+from bayes_asr.kaldi_io.sorted_table import join_tables, split_table
 from bayes_asr.kaldi_io.vectors import StoredVectors
 
 NAME = "denominators"

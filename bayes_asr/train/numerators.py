@@ -25,7 +25,7 @@ from bayes_asr.decode.lattices.aligned import AlignedLattice
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
-from bayes_asr.kaldi_io.sorted import split_table
+from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.tree import Tree, iter_leaves, read_tree
 from bayes_asr.tasks.chain import leaky_hmm_library
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph

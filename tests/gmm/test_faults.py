@@ -13,9 +13,9 @@ from bayes_asr.base.processes.pool import map_here
 from bayes_asr.cli import main
 from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.features import read_transforms, write_fmllr
-from bayes_asr.gmm.passes import Training
 from bayes_asr.gmm.realignment import Realignment
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, Schedule
+from bayes_asr.gmm.trainers import Training
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import read_mapping
 from tests.attacks.laboratory import contents

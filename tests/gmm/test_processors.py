@@ -16,7 +16,7 @@ import hashlib, sys
 from pathlib import Path
 import numpy as np
 from bayes_asr.gmm import clusterable
-from bayes_asr.gmm.milestones import MARK
+from bayes_asr.gmm.progress import MARK
 from bayes_asr.data.sound.spectrum import Analysis
 from tests.gmm.test_training import SCHEDULES, train_few
 

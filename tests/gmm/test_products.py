@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.base import elementary, interface
-from bayes_asr.gmm import gmm_library
+from bayes_asr.gmm import library
 from bayes_asr.gmm.likelihood import divide, divide_in_numpy, score, score_in_numpy
 from bayes_asr.gmm.linear_algebra import invert
 from bayes_asr.gmm.products import log, multiply, multiply_in_numpy
@@ -22,7 +22,7 @@ from tests.support.places import ROOT
 SETS = {"sse2": [], "avx2": ["fma"], "avx512f": ["fma"]}  # of instructions, and with what
 SIZES = st.integers(0, 40)
 SEEDS = st.integers(0, 2**32 - 1)
-needs_library = pytest.mark.skipif(gmm_library.library() is None, reason="_gmm.so is not built")
+needs_library = pytest.mark.skipif(library.library() is None, reason="_gmm.so is not built")
 
 
 def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:
@@ -102,8 +102,8 @@ def test_code_for_every_processor_gives_the_same_bits(
         ],
         check=True,
     )
-    loaded: c.CDLL = interface.load(built, *gmm_library.INTERFACE)
-    monkeypatch.setattr(gmm_library, "library", lambda: loaded)
+    loaded: c.CDLL = interface.load(built, *library.INTERFACE)
+    monkeypatch.setattr(library, "library", lambda: loaded)
     x, first, slopes = example(3, 77)
     a = np.random.default_rng(4).normal(size=(21, 700))
     with np.errstate(invalid="ignore"):

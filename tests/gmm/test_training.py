@@ -15,17 +15,17 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes.pool import map_here, open_pool
 from bayes_asr.base.shards import Way
 from bayes_asr.cli import main
-from bayes_asr.gmm import clusterable, course
+from bayes_asr.gmm import clusterable, resumable
 from bayes_asr.gmm.alignment import ALIGN_SI
-from bayes_asr.gmm.course import Course
 from bayes_asr.gmm.decoding import group_utterances
 from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline, read_transforms
 from bayes_asr.gmm.fmllr import adapt_speaker
-from bayes_asr.gmm.milestones import MARK
 from bayes_asr.gmm.occupation import PdfWeights
-from bayes_asr.gmm.passes import Training
+from bayes_asr.gmm.progress import MARK
 from bayes_asr.gmm.realignment import Realignment
+from bayes_asr.gmm.resumable import Course
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT
+from bayes_asr.gmm.trainers import Training
 from bayes_asr.kaldi_io.text import read_data_dir
 from tests.support.golden_data import SILENCE, find_lang, lay_out, write_few, write_golden_data
 from tests.support.kaldi_jobs import CMD, Jobs
@@ -129,13 +129,13 @@ def test_training_that_ends_anywhere_goes_on_to_the_same_files(
     def complete_and_end(course: Course) -> Iterator[None]:
         """End after each phase, and within it when all its files are written."""
         nonlocal ends
-        done = course.progress.done
-        with completing(course):
+        done = resumable.progress.done
+        with completing(resumable):
             yield
             ends += 1
             if ends % 2:
                 raise EndedError
-        assert course.progress.done == done + 1
+        assert resumable.progress.done == done + 1
         raise EndedError
 
     monkeypatch.setattr(Course, "completing", complete_and_end)
@@ -152,8 +152,8 @@ def test_training_that_ends_anywhere_goes_on_to_the_same_files(
 def test_processes_leave_the_same_files(
     name: str, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(course, "SHARE", 900)
-    monkeypatch.setattr(course, "TOGETHER", 5)
+    monkeypatch.setattr(resumable, "SHARE", 900)
+    monkeypatch.setattr(resumable, "TOGETHER", 5)
     due = train_few(few, name, tmp_path / "one")
     with open_pool(2) as way:
         assert train_few(few, name, tmp_path / "two", way) == due
@@ -163,8 +163,8 @@ def test_processes_leave_the_same_files(
 def test_jobs_leave_the_same_files(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(course, "SHARE", 900)
-    monkeypatch.setattr(course, "TOGETHER", 5)
+    monkeypatch.setattr(resumable, "SHARE", 900)
+    monkeypatch.setattr(resumable, "TOGETHER", 5)
     jobs = Jobs()
     monkeypatch.setattr(shards, "run_array", jobs)
     lay_out("tri2_ali", tmp_path)

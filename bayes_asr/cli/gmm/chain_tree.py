@@ -7,7 +7,7 @@ from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
 from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
 from bayes_asr.gmm.chain_tree import ChainOptions, ChainTree
-from bayes_asr.gmm.passes import MAX_SKIPPED
+from bayes_asr.gmm.trainers import MAX_SKIPPED
 from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions
 
 DEFAULTS = ChainOptions()

@@ -13,7 +13,7 @@ from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Way
 from bayes_asr.cli.arguments import processes, share
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
-from bayes_asr.gmm.milestones import DATA, LANG, TREE
+from bayes_asr.gmm.progress import DATA, LANG, TREE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -7,8 +7,8 @@ from pathlib import Path
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import beam, positive, real, whole
 from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
-from bayes_asr.gmm.passes import MAX_SKIPPED, Training
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, Schedule
+from bayes_asr.gmm.trainers import MAX_SKIPPED, Training
 
 SCHEDULES: dict[str, Schedule] = {
     schedule.kind: schedule for schedule in (MONOPHONES, DELTAS, LDA_MLLT, SAT)

@@ -8,7 +8,7 @@ from typing import TypeVar, overload
 
 import numpy as np
 
-from bayes_asr.kaldi_io.sorted import SortedTable
+from bayes_asr.kaldi_io.sorted_table import SortedTable
 
 Loaded = TypeVar("Loaded")
 

@@ -12,9 +12,9 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of
 from bayes_asr.data.targets.labels import Labels
 from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.kaldi_io.joined import join_data_dirs
+from bayes_asr.kaldi_io.combine_data import join_data_dirs
 from bayes_asr.kaldi_io.scp import Moves, is_pipe, list_archives
-from bayes_asr.kaldi_io.sorted import SortedTable, decode, encode, join_tables
+from bayes_asr.kaldi_io.sorted_table import SortedTable, decode, encode, join_tables
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir
 
 

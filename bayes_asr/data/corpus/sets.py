@@ -23,8 +23,8 @@ from bayes_asr.data.features.streams import check_dimensions, check_speakers, sa
 from bayes_asr.data.targets.alignments import Alignments, JoinedAlignments, check_transitions
 from bayes_asr.data.targets.labels import Labels
 from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.kaldi_io.joined import check_statistics, join_data_dirs
-from bayes_asr.kaldi_io.sorted import split_table
+from bayes_asr.kaldi_io.combine_data import check_statistics, join_data_dirs
+from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir
 
 CHAIN = "tree and graph of LF-MMI"

@@ -13,7 +13,7 @@ from bayes_asr.data.targets.target import Target
 from bayes_asr.kaldi_io.ark import iter_int_vectors, read_vector
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
-from bayes_asr.kaldi_io.sorted import join_tables
+from bayes_asr.kaldi_io.sorted_table import join_tables
 from bayes_asr.kaldi_io.vectors import StoredVectors
 
 DISABLED = float(np.sqrt(np.finfo(np.float32).max))  # the log prior that makes a pdf impossible

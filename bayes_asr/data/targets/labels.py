@@ -13,7 +13,7 @@ from bayes_asr.base.files import is_there
 from bayes_asr.data.targets.target import Target
 from bayes_asr.kaldi_io.ark import iter_int_vectors
 from bayes_asr.kaldi_io.jobs import find_alignments
-from bayes_asr.kaldi_io.sorted import join_tables
+from bayes_asr.kaldi_io.sorted_table import join_tables
 
 Items = Iterator[tuple[str, np.ndarray]]
 """Utterances and their labels, int32 [T]."""

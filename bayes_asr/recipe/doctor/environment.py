@@ -15,7 +15,7 @@ from bayes_asr.decode.lattices import native as lattices
 from bayes_asr.decode.search import compiled as decoder
 from bayes_asr.decode.search.archive import BACKENDS, choose_decoder
 from bayes_asr.decode.search.kaldi import PROGRAMS
-from bayes_asr.gmm import gmm_library as gmm
+from bayes_asr.gmm import library as gmm
 from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.recipe.doctor.check import LEAST_FREE, Check
 from bayes_asr.recipe.doctor.extras import EXTRAS, find_missing

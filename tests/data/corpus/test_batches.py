@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.processes.group import deal
 from bayes_asr.data.corpus.batches import batches_of, in_order, key_of, read_ahead
-from bayes_asr.kaldi_io.sorted import SortedTable, encode
+from bayes_asr.kaldi_io.sorted_table import SortedTable, encode
 
 lengths_of = st.dictionaries(st.text("abc", min_size=1), st.integers(1, 100), max_size=25)
 budgets = st.fixed_dictionaries({"sequences": st.integers(1, 6), "frames": st.integers(1, 300)})

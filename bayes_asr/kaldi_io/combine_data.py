@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.sorted import join_tables
+from bayes_asr.kaldi_io.sorted_table import join_tables
 from bayes_asr.kaldi_io.text import DataDir
 
 

@@ -21,10 +21,11 @@ from bayes_asr.base.shards import Way
 from bayes_asr.data.corpus.sets import report_skipped
 from bayes_asr.data.targets.alignments import iter_alignments
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.gmm import work
+from bayes_asr.gmm import jobs
 from bayes_asr.gmm.blocks import gather
 from bayes_asr.gmm.features import MODEL
-from bayes_asr.gmm.milestones import (
+from bayes_asr.gmm.jobs import Reading
+from bayes_asr.gmm.progress import (
     DATA,
     LANG,
     MADE,
@@ -35,7 +36,6 @@ from bayes_asr.gmm.milestones import (
 )
 from bayes_asr.gmm.questions import read_phone_sets
 from bayes_asr.gmm.schedule import Phase
-from bayes_asr.gmm.work import Reading
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.fst_archive import iter_fsts, write_fsts
@@ -164,7 +164,7 @@ class Course:
         text = self.tables.text
         if text is None:
             raise InputError(f"{self.data / 'text'}: there are no transcripts to align")
-        compiling = partial(work.compile_graphs, self.lang, self.read())
+        compiling = partial(jobs.compile_graphs, self.lang, self.read())
         results = self.way(compiling, share_items(text.items()))
         self.count_unknown(text.values())
         with self.completing():
@@ -185,7 +185,7 @@ class Course:
     def align(self, reading: Reading, options: AlignOptions, boost: float) -> None:
         """Align by a model; boost: the factor of silence likelihoods."""
         pauses = self.read_phones("optional_silence")
-        self.align_graphs(partial(work.align, options, boost, pauses, reading))
+        self.align_graphs(partial(jobs.align, options, boost, pauses, reading))
 
     def align_graphs(self, align: AlignShare) -> None:
         """Write what a function makes of the graphs of utterances: their alignments."""
@@ -201,7 +201,7 @@ class Course:
         spoken: dict[str, list[Aligned]] = {name: [] for name in self.tables.utt2spk.values()}
         for utt, tids in aligned:
             spoken[self.tables.utt2spk[utt]].append((utt, tids))
-        return self.way(partial(work.adapt, aligner, reading), sorted(spoken.items()))
+        return self.way(partial(jobs.adapt, aligner, reading), sorted(spoken.items()))
 
     def sift(
         self, results: Iterable[Sequence[tuple[str, Item | InputError]]], why: str

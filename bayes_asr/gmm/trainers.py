@@ -12,10 +12,9 @@ import numpy as np
 from bayes_asr.base.files import discard
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.shards import Way
-from bayes_asr.gmm import work
+from bayes_asr.gmm import jobs
 from bayes_asr.gmm.affine import compose
 from bayes_asr.gmm.alignment import ALIGN_SI
-from bayes_asr.gmm.course import ALIGNMENTS, Aligned, Course, share_frames
 from bayes_asr.gmm.features import (
     MODEL,
     PIPELINE,
@@ -30,19 +29,20 @@ from bayes_asr.gmm.features import (
 )
 from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
 from bayes_asr.gmm.gaussian_sums import Statistics, estimate
+from bayes_asr.gmm.jobs import Opened, Reading
 from bayes_asr.gmm.lda import estimate_lda
-from bayes_asr.gmm.milestones import TREE
 from bayes_asr.gmm.mixing import mix_up
 from bayes_asr.gmm.mllt import estimate_mllt, transform_means
 from bayes_asr.gmm.monophones import build_first_model
+from bayes_asr.gmm.progress import TREE
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
+from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, Course, share_frames
 from bayes_asr.gmm.roots import read_roots
 from bayes_asr.gmm.schedule import Schedule
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.transitions import update_transitions
 from bayes_asr.gmm.tree_statistics import Context, add_up
-from bayes_asr.gmm.work import Opened, Reading
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.integers import write_int_vectors
@@ -174,7 +174,7 @@ class Training(Course):
         """Estimate LDA of spliced frames."""
         spliced = Pipeline.of_spliced(self.schedule.left_context, self.schedule.right_context)
         reading = self.read(self.before, self.before / MODEL)
-        classes = partial(work.sum_classes, spliced, reading)
+        classes = partial(jobs.sum_classes, spliced, reading)
         total = reduce(add, self.way(classes, share_frames(self.iter_before())))
         matrix, full = estimate_lda(total, self.schedule.dimensions)
         with self.completing():
@@ -196,7 +196,7 @@ class Training(Course):
         schedule = self.schedule
         independent = self.read_phones("context_indep")
         context = Context(schedule.context_width, schedule.central_position, independent)
-        events = partial(work.sum_events, context, self.read(model=self.before / MODEL))
+        events = partial(jobs.sum_events, context, self.read(model=self.before / MODEL))
         statistics = add_up(self.way(events, share_frames(self.iter_before())))
         sets = read_phone_sets(self.lang / "phones/sets.int")
         asked = cluster_phones(statistics, sets, Random())
@@ -234,7 +234,7 @@ class Training(Course):
 
     def spread(self, _: int) -> None:
         """Align for the first time, each state as long as the others."""
-        self.align_graphs(partial(work.spread, self.read()))
+        self.align_graphs(partial(jobs.spread, self.read()))
 
     def realign(self, number: int) -> None:
         """Align by the model of this pass."""
@@ -244,7 +244,7 @@ class Training(Course):
 
     def rotate(self, _: int) -> None:
         """Estimate MLLT, on top of the matrix that there is, and rotate the means with it."""
-        scatters = partial(work.sum_scatters, self.read())
+        scatters = partial(jobs.sum_scatters, self.read())
         matrix = estimate_mllt(reduce(add, self.way(scatters, share_frames(self.iter_aligned()))))
         pipeline = read_pipeline(self.out)
         transitions, mixtures = read_gmm(self.model)
@@ -266,7 +266,7 @@ class Training(Course):
 
     def estimate(self, number: int) -> None:
         """Estimate the model from the alignments, and split Gaussians."""
-        total, counts = self.sum_statistics(work.sum_frames)
+        total, counts = self.sum_statistics(jobs.sum_frames)
         transitions, mixtures = read_gmm(self.model)
         occupancies = total.pdf_occupancy
         least = RARE if number == 0 else LEAST
@@ -289,7 +289,7 @@ class Training(Course):
 
     def unadapt(self, _: int) -> None:
         """Make the model that aligns unadapted features, with the same Gaussians."""
-        total, counts = self.sum_statistics(work.sum_unadapted)
+        total, counts = self.sum_statistics(jobs.sum_unadapted)
         transitions, mixtures = read_gmm(self.model)
         with self.completing():
             write_gmm(

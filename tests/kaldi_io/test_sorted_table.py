@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayes_asr.kaldi_io.sorted import SortedTable, encode
+from bayes_asr.kaldi_io.sorted_table import SortedTable, encode
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 
