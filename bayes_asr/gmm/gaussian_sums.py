@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.gmm.blocks import gather
 from bayes_asr.gmm.likelihood import PdfFrames, iter_posteriors
+from bayes_asr.gmm.occupation import gather
 from bayes_asr.gmm.products import multiply
 from bayes_asr.kaldi_io.mixtures import Mixtures
 

@@ -1,11 +1,11 @@
 """Who made a frame: weights of pdfs, by alignments or lattices, and of the Gaussians of these."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
-from bayes_asr.gmm.blocks import gather
 from bayes_asr.gmm.likelihood import iter_posteriors
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.kaldi_io.mdl import TransitionModel
@@ -13,6 +13,8 @@ from bayes_asr.kaldi_io.mixtures import Mixtures
 
 BLOCK = 20_000  # frames that are taken together, so that many share a pdf
 PRUNING = 4.0  # threshold of steps/train_lda_mllt.sh (--randprune)
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,20 @@ class Occupation:
         posteriors = prune(self.posteriors, threshold, random)
         used = np.flatnonzero(posteriors)
         return Occupation(self.frames[used], self.gaussians[used], posteriors[used])
+
+
+def gather(items: Iterable[Item], enough: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yield lists of items, in their order, each as soon as its sizes add up to `enough`."""
+    gathered: list[Item] = []
+    total = 0
+    for item in items:
+        gathered.append(item)
+        total += size(item)
+        if total >= enough:
+            yield gathered
+            gathered, total = [], 0
+    if gathered:
+        yield gathered
 
 
 def iter_blocks(

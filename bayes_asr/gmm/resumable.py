@@ -22,9 +22,9 @@ from bayes_asr.data.corpus.sets import report_skipped
 from bayes_asr.data.targets.alignments import iter_alignments
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.gmm import jobs
-from bayes_asr.gmm.blocks import gather
 from bayes_asr.gmm.features import MODEL
 from bayes_asr.gmm.jobs import Reading
+from bayes_asr.gmm.occupation import gather
 from bayes_asr.gmm.progress import (
     DATA,
     LANG,
@@ -37,8 +37,7 @@ from bayes_asr.gmm.progress import (
 from bayes_asr.gmm.questions import read_phone_sets
 from bayes_asr.gmm.schedule import Phase
 from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.kaldi_io.fst import Fst
-from bayes_asr.kaldi_io.fst_archive import iter_fsts, write_fsts
+from bayes_asr.kaldi_io.fst import Fst, iter_fsts, write_fsts
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_data_dir, read_symbols

@@ -1,16 +1,33 @@
-"""OpenFst FSTs over the tropical semiring as arrays (fst/const-fst.h, fst/vector-fst.h)."""
+"""OpenFst FSTs over the tropical semiring as arrays, alone in a file or in archives.
+
+OpenFst: fst/fst.h (FstHeader), fst/const-fst.h, fst/vector-fst.h. Archives hold FSTs by utterance,
+such as the training graphs fsts.N.gz of Kaldi's scripts.
+"""
 
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from bayes_asr.base.files import replacing
-from bayes_asr.kaldi_io.binary import DAMAGED, ByteReader, open_bytes
-from bayes_asr.kaldi_io.openfst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE
+from bayes_asr.base.files import replacing, writing
+from bayes_asr.kaldi_io.binary import DAMAGED, ByteReader, check_name, open_bytes
 
+MAGIC = 2125659606
+EXPANDED, MUTABLE = 1, 2  # the two property bits that every reader relies on
+LARGEST = 1e30  # a cost: sums of larger ones, scaled, would leave float32
+HEADER = np.dtype(
+    [
+        ("version", "<i4"),
+        ("flags", "<i4"),
+        ("properties", "<u8"),
+        ("start", "<i8"),
+        ("states", "<i8"),
+        ("arcs", "<i8"),
+    ]
+)
 SYMBOLS_MAGIC = 2125658996
 HAS_SYMBOLS, IS_ALIGNED = (1, 2), 4
 ALIGNED_VERSION = 1  # const FSTs of this version are aligned without saying so
@@ -27,6 +44,7 @@ CONST_STATE = np.dtype(
 )
 VECTOR_STATE = struct.Struct("<fq")  # final weight, number of arcs
 WORD = 4
+GZIP_LEVEL = 1  # the fastest: graphs are written once and read in every pass
 STATE_WORDS, ARC_WORDS = VECTOR_STATE.size // WORD, ARC.itemsize // WORD
 
 
@@ -107,6 +125,26 @@ def pack_fst(fst: Fst, kind: Literal["const", "vector"]) -> bytes:
     head = MAGIC.to_bytes(4, "little") + _pack_string(kind) + _pack_string("standard")
     body = [_count_epsilons(fst), arcs] if kind == "const" else [_join_states(fst, arcs)]
     return b"".join([head, header.tobytes(), *(part.tobytes() for part in body)])
+
+
+def write_fsts(items: Iterable[tuple[str, Fst]], ark: Path) -> int:
+    """Write FSTs by utterance, complete or not at all (.gz if named so); returns how many."""
+    written: set[str] = set()
+    with writing(ark, level=GZIP_LEVEL) as file:
+        for utt, fst in items:
+            check_name(utt, written, ark)
+            file.write(utt.encode() + b" " + pack_fst(fst, "vector"))
+    return len(written)
+
+
+def iter_fsts(ark: Path) -> Iterator[tuple[str, Fst]]:
+    """Yield utterances and their FSTs, one in memory at a time.
+
+    InputError where the archive is truncated, or holds anything but binary FSTs.
+    """
+    with open_bytes(ark) as source:
+        for utt, _ in source.utterances():
+            yield utt, parse_fst(source, alone=False)
 
 
 def _join_states(fst: Fst, arcs: np.ndarray) -> np.ndarray:

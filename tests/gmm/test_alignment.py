@@ -25,8 +25,7 @@ from bayes_asr.gmm.alignment import (
 from bayes_asr.gmm.graphs import Compiler, read_compiler
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
-from bayes_asr.kaldi_io.fst import Fst, read_fst
-from bayes_asr.kaldi_io.fst_archive import iter_fsts, write_fsts
+from bayes_asr.kaldi_io.fst import Fst, iter_fsts, read_fst, write_fsts
 from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.mixtures import Mixtures

@@ -22,7 +22,7 @@ from bayes_asr.gmm.decoding import decode_data
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures, write_pipeline
 from bayes_asr.gmm.graphs import Compiler, read_compiler
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_matrix, write_matrices
-from bayes_asr.kaldi_io.fst_archive import iter_fsts, write_fsts
+from bayes_asr.kaldi_io.fst import iter_fsts, write_fsts
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.mixtures import Mixtures
