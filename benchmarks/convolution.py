@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.nn.convolution import Convolution1d, Convolution2d
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 
 LENGTHS = (400, 380, 330, 300, 280, 260, 200, 150)
 PLAIN: dict[str, Any] = {"norm": "none", "activation": "linear", "dropout": 0.0, "causal": False}
@@ -28,7 +28,7 @@ Case = tuple[str, Callable[[Tensor], Tensor], Tensor, Callable[[Tensor], Tensor]
 def in_time(inputs: int, channels: int, kernel: int, dilation: int) -> Case:
     """A convolution over time, and torch's."""
     options = PLAIN | {"channels": channels, "kernel": kernel, "dilation": dilation, "stride": 1}
-    ours, frames = Convolution1d(inputs, 0, **options), Frames(LENGTHS)
+    ours, frames = Convolution1d(inputs, 0, **options), PackedFrames(LENGTHS)
     padding = (kernel - 1) * dilation // 2
     theirs = nn.Conv1d(inputs, channels, kernel, padding=padding, dilation=dilation)
     packed = torch.randn(frames.count, inputs, requires_grad=True)
@@ -40,7 +40,7 @@ def in_time(inputs: int, channels: int, kernel: int, dilation: int) -> Case:
 def in_time_and_frequency(maps: int, frequencies: int, channels: int) -> Case:
     """A convolution over time and frequency with pooling, and torch's."""
     options = PLAIN | {"kernel": (3, 3), "dilation": 1, "stride": 1, "padding": 1, "pooling": 2}
-    size, frames = maps * frequencies, Frames(LENGTHS)
+    size, frames = maps * frequencies, PackedFrames(LENGTHS)
     ours = Convolution2d(size, 0, channels=channels, input_channels=maps, **options)
     theirs = nn.Sequential(nn.Conv2d(maps, channels, 3, padding=1), nn.MaxPool2d((1, 2)))
     packed = torch.randn(frames.count, size, requires_grad=True)

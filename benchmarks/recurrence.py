@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.data.features.front_end import FEATURES
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 
 INPUTS, OUTPUTS = 50, 48
 OURS: list[tuple[str, dict[str, Any]]] = [
@@ -41,7 +41,7 @@ OURS: list[tuple[str, dict[str, Any]]] = [
 def variants(args: argparse.Namespace) -> dict[tuple[str, bool], Callable[[], None]]:
     """(unit, tied) -> a function that does one forward and backward pass."""
     x = torch.randn(args.frames, args.batch, INPUTS)
-    frames = Frames((args.frames,) * args.batch)
+    frames = PackedFrames((args.frames,) * args.batch)
 
     def training(net: nn.Module, *inputs: object) -> Callable[[], None]:
         def once() -> None:

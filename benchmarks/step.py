@@ -49,7 +49,7 @@ from bayes_asr.config import load
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.nn.criteria import CrossEntropy
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train import components
 from bayes_asr.train.batch import Batch
@@ -121,7 +121,7 @@ def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
             head: torch.randint(size, (n,)) for head, size in zip(HEADS, OUTPUTS, strict=True)
         }
         keys = torch.arange(len(lengths))
-        return Batch({FEATURES: torch.randn(n, INPUTS)}, Frames(lengths), labels, keys)
+        return Batch({FEATURES: torch.randn(n, INPUTS)}, PackedFrames(lengths), labels, keys)
 
     def prepared(turn: Turn) -> Steps:
         batches = {str(i): batch_of(lengths) for i, lengths in enumerate(turn)}
@@ -272,7 +272,7 @@ def ratio(speed: Sequence[float], other: Sequence[float] | None) -> float | None
 
 
 def frames_of(size: Size) -> int:
-    """Frames of a batch, all sequences being of the same length."""
+    """PackedFrames of a batch, all sequences being of the same length."""
     return size.batch * size.frames
 
 

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
                 f"{args.run}: has no activations of {args.speaker}"
                 f"{nearest(args.speaker, trained.speakers)}; speakers: {known}"
             )
-        trained.model.take_activations(trained.speakers[args.speaker])
+        trained.model.set_activations(trained.speakers[args.speaker])
     elif trained.speakers:
         LOGGER.warning("%s: what speakers have of their own is left out", args.run)
     plain = fold(trained.model)

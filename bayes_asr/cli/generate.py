@@ -16,7 +16,7 @@ from bayes_asr.decode.forward.directory import choose_limit, find_streams, open_
 from bayes_asr.decode.forward.writer import Writer, load_writer
 from bayes_asr.decode.forward.written import write_folder, write_sequences
 from bayes_asr.decode.search.search_record import write_record
-from bayes_asr.nn.beam_search import Hypothesis
+from bayes_asr.nn.beam_search import BeamHypothesis
 from bayes_asr.train.runs.configuration import read_configuration
 
 SEARCH = ("beam_width", "length_penalty")
@@ -93,7 +93,7 @@ def _open_features(args: argparse.Namespace, writer: Writer) -> StoredStreams:
 
 def _draw(
     utterances: list[str],
-    hypotheses: dict[str, Hypothesis],
+    hypotheses: dict[str, BeamHypothesis],
     writer: Writer,
     features: StoredStreams,
     out: Path,

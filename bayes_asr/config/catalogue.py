@@ -159,7 +159,7 @@ LAYERS = {
     "conv2d": "nn.convolution:Convolution2d",
     "sinc": "nn.sinc:SincLayer",
     "projection": "nn.pointwise:Projection",
-    "norm": "nn.pointwise:Normalisation",
+    "norm": "nn.pointwise:NormLayer",
     "dropout": "nn.pointwise:Dropout",
     "pool": "nn.pooling:Pool",
 }

@@ -135,7 +135,7 @@ class WritingRecogniser:
             self.writer.decoder,
             encoded_MH,
             width=self.beam_width,
-            longest=self.writer.decoder.longest(frames),
+            max_length=self.writer.decoder.max_length(frames),
             length_penalty=self.length_penalty,
         )
         rated = self.writer.rate_labels(encoded_MH, found.labels)

@@ -12,7 +12,7 @@ from torch.nn.functional import max_pool2d
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import drop, frame_keys
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.line import lay_out, windows
 from bayes_asr.nn.linear import Linear
@@ -21,7 +21,7 @@ from bayes_asr.nn.norm import build_norm
 from bayes_asr.nn.units.activations import build_activation
 
 
-class OverTime(Layer):
+class WindowedLayer(Layer):
     """A layer that reads a window of frames around each frame.
 
     number: of the layer in its network. inputs: size of what it reads. taps: frames of a window,
@@ -53,7 +53,7 @@ class OverTime(Layer):
         """Normalise, activate and drop what the windows of frames have given."""
         raise NotImplementedError
 
-    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+    def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs [N', outputs] of `frames.every(stride)`."""
         line, rows = lay_out(x_NF, frames, self.before, self.after, self.stride)
         y = self.convolve(line)
@@ -66,7 +66,7 @@ class OverTime(Layer):
         like = next(self.parameters())
         return (like.new_zeros(1, self.before, self.inputs),) if self.before else ()
 
-    def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
+    def advance(self, x_TF: Tensor, frames: PackedFrames, state: State) -> tuple[Tensor, State]:
         """Outputs [T, outputs] of the next frames of one sequence, and the last frames of them."""
         state = state or self.begin()
         line = torch.cat((state[0].squeeze(0), x_TF)) if state else x_TF
@@ -74,11 +74,11 @@ class OverTime(Layer):
         return self.finish(self.convolve(line), None), (rest.unsqueeze(0),) if state else ()
 
 
-class Convolution1d(OverTime):
+class Convolution1d(WindowedLayer):
     """f(norm(W [x_{t-before}, ..., x_{t+after}])): a convolution over time, as a layer of a TDNN.
 
     channels: outputs; kernel: frames that it reads, `dilation` frames apart; causal, stride: see
-    `OverTime`. norm: `norm.build_norm`, or `none`, a bias; activation: `catalogue.FIXED`; dropout:
+    `WindowedLayer`. norm: `norm.build_norm`, or `none`, a bias; activation: `catalogue.FIXED`; dropout:
     probability that an output of a frame is dropped, the others are scaled up.
     """
 
@@ -105,7 +105,7 @@ class Convolution1d(OverTime):
         self.activation = build_activation(activation, channels, 1)
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """How many numbers a frame has with its neighbours, or behind the layer."""
         return max(self.outputs, self.W.in_features)
 
@@ -118,7 +118,7 @@ class Convolution1d(OverTime):
         return drop(self.activation(self.norm(y_NX)), keys_N, 2 * self.number, self.dropout)
 
 
-class Convolution2d(OverTime):
+class Convolution2d(WindowedLayer):
     """A convolution over time and frequency, then the largest of neighbouring frequencies.
 
     It reads maps [input_channels, frequencies] of each frame, the frequencies of the first channel
@@ -126,7 +126,7 @@ class Convolution2d(OverTime):
     convolution over the vector of a frame, as pytorch-kaldi's `CNN`, whose order of pooling, norm,
     activation and dropout it has (`Maps`).
 
-    kernel: frames and frequencies that it reads; dilation: of the frames; causal: see `OverTime`.
+    kernel: frames and frequencies that it reads; dilation: of the frames; causal: see `WindowedLayer`.
     stride: every how many frequencies it computes one; padding: zeros at either end of the
     frequencies; pooling: of how many frequencies the largest is taken, what is left over is not
     used.
@@ -179,13 +179,13 @@ class Convolution2d(OverTime):
         self.widest_map = channels * computed
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """How many numbers a frame has before pooling, or in front of the layer."""
         return max(self.widest_map, self.inputs)
 
     def convolve(self, line_LF: Tensor) -> Tensor:
         """The pooled maps of each window [W, channels*Q]."""
-        return in_blocks(self._pool, line_LF, self.before + self.after, self.widest)
+        return in_blocks(self._pool, line_LF, self.before + self.after, self.max_width)
 
     def finish(self, y_NX: Tensor, keys_N: Tensor | None) -> Tensor:
         """Normalise, activate and drop."""

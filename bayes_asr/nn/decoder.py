@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.attending import Attention, Memory, Seen
+from bayes_asr.nn.attention import Attention, AttentionOutput, Memory
 from bayes_asr.nn.dropout import drop, frame_keys
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.pooling import Pool
 from bayes_asr.nn.stepping import step_through
@@ -20,7 +20,7 @@ END = 0
 
 
 @dataclass(frozen=True)
-class Told:
+class DecoderTargets:
     """The right labels of a batch, packed as frames are, so that a decoder can be told them.
 
     labels_N: of each utterance its labels and END; steps: where they lie; order: the place in the
@@ -29,19 +29,19 @@ class Told:
     """
 
     labels_N: Tensor
-    steps: Frames
+    steps: PackedFrames
     order: list[int]
     forced_N: Tensor | None = None
 
 
-class Written(NamedTuple):
+class DecoderState(NamedTuple):
     """The state of a decoder after a label: that of its cell [n, 1, H] each, and what it saw."""
 
     cell: State
-    seen: Seen | None
+    attended: AttentionOutput | None
 
 
-class Decoder(nn.Module):
+class AttentionDecoder(nn.Module):
     r"""P(y_l | y_1 ... y_{l-1}, frames) of labels y_l, from the vectors h_t of an encoder.
 
     s_l = f([e(y_{l-1}), c_{l-1}], s_{l-1}) by a recurrent unit f, without normalisation;
@@ -94,39 +94,43 @@ class Decoder(nn.Module):
             nn.init.xavier_uniform_(gate)
         self.O = nn.Linear(units + context, size)
 
-    def longest(self, frames: int) -> int:
+    def max_length(self, frames: int) -> int:
         """How many labels it may write of so many frames of the features, END left out."""
         return math.ceil(self.labels_per_frame * frames)
 
-    def begin(self, encoded_NH: Tensor, frames: Frames) -> tuple[Memory | None, Written]:
+    def begin(self, encoded_NH: Tensor, frames: PackedFrames) -> tuple[Memory | None, DecoderState]:
         """What there is to look at, and the state before the first label, of packed frames."""
         known = self.A(self.last(encoded_NH, frames)) if self.A else 0
         theta = self.b.expand(len(frames.lengths), -1) + known
         shape = (self.cell.states, 1, -1)
         state = tuple(self.cell.start(one) for one in theta.unflatten(1, shape).unbind(1))
         if self.attention is None:
-            return None, Written(state, None)
-        memory = self.attention.remember(encoded_NH, frames)
-        return memory, Written(state, self.attention.begin(memory))
+            return None, DecoderState(state, None)
+        memory = self.attention.build_memory(encoded_NH, frames)
+        return memory, DecoderState(state, self.attention.begin(memory))
 
     def step(
-        self, before_n: Tensor, memory: Memory | None, state: Written, keys_n: Tensor | None = None
-    ) -> tuple[Tensor, Written]:
+        self,
+        before_n: Tensor,
+        memory: Memory | None,
+        state: DecoderState,
+        keys_n: Tensor | None = None,
+    ) -> tuple[Tensor, DecoderState]:
         """What O reads [n, X], and the state after the next label.
 
         before_n: the labels before; keys_n: one integer each, from which dropout masks are made.
         """
         reads = self.embedding(before_n)
-        if state.seen:
-            reads = torch.cat((reads, state.seen.context_nH), 1)
+        if state.attended:
+            reads = torch.cat((reads, state.attended.context_nH), 1)
         reads = drop(reads, keys_n, 2 * self.number, self.dropout)
-        at = Frames((1,) * len(before_n), before_n.device)
+        at = PackedFrames((1,) * len(before_n), before_n.device)
         h, cell = step_through(self.cell, self.W(reads)[:, None], self.V, None, at, state.cell)
         top = self.cell.hand_on(h).flatten(1)
-        if self.attention is None or memory is None or state.seen is None:
-            return top, Written(cell, None)
-        seen = self.attention(top, memory, state.seen)
-        return torch.cat((top, seen.context_nH), 1), Written(cell, seen)
+        if self.attention is None or memory is None or state.attended is None:
+            return top, DecoderState(cell, None)
+        seen = self.attention(top, memory, state.attended)
+        return torch.cat((top, seen.context_nH), 1), DecoderState(cell, seen)
 
     def read_out(self, x_nX: Tensor, keys_n: Tensor | None = None) -> Tensor:
         """The logits of labels [n, P]."""
@@ -134,7 +138,11 @@ class Decoder(nn.Module):
         return logits
 
     def forward(
-        self, encoded_NH: Tensor, frames: Frames, told: Told, keys_B: Tensor | None = None
+        self,
+        encoded_NH: Tensor,
+        frames: PackedFrames,
+        told: DecoderTargets,
+        keys_B: Tensor | None = None,
     ) -> Tensor:
         """Return the logits [N, P] at each of the labels that are told.
 
@@ -156,7 +164,9 @@ class Decoder(nn.Module):
             before = self._choose_next(x, told, rows, keys)
         return self.read_out(torch.cat(reads), keys_N)
 
-    def _choose_next(self, x_nX: Tensor, told: Told, rows: slice, keys: Tensor | None) -> Tensor:
+    def _choose_next(
+        self, x_nX: Tensor, told: DecoderTargets, rows: slice, keys: Tensor | None
+    ) -> Tensor:
         """What the next step reads as the label before [n]: the right one, or the most probable."""
         right = told.labels_N[rows]
         if told.forced_N is None or bool(told.forced_N[rows].all()):
@@ -166,24 +176,24 @@ class Decoder(nn.Module):
         return torch.where(told.forced_N[rows], right, own)
 
 
-def _first(state: Written, n: int) -> Written:
+def _first(state: DecoderState, n: int) -> DecoderState:
     """The state of the first n sequences."""
     return _map(state, lambda x: x[:n])
 
 
-def take_rows(state: Written, rows: list[int]) -> Written:
+def take_rows(state: DecoderState, rows: list[int]) -> DecoderState:
     """The state of some sequences."""
     return _map(state, lambda x: x[rows])
 
 
-def _map(state: Written, change: Any) -> Written:
-    seen = state.seen and Seen(*map(change, state.seen))
-    return Written(tuple(map(change, state.cell)), seen)
+def _map(state: DecoderState, change: Any) -> DecoderState:
+    seen = state.attended and AttentionOutput(*map(change, state.attended))
+    return DecoderState(tuple(map(change, state.cell)), seen)
 
 
 def _order(
-    memory: Memory | None, state: Written, order: list[int]
-) -> tuple[Memory | None, Written]:
+    memory: Memory | None, state: DecoderState, order: list[int]
+) -> tuple[Memory | None, DecoderState]:
     """Both in another order of utterances."""
     taken = memory and Memory(
         memory.frames_BTH[order], memory.keys_BTU[order], memory.inside_BT[order]

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
 
 _GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed 64-bit integer
@@ -45,7 +45,7 @@ def drop(x_NX: Tensor, keys: Tensor | None, stream: int, dropout: float) -> Tens
     return x_NX * (keep_mask(keys, stream, x_NX.shape[1:], dropout) / (1 - dropout))
 
 
-def frame_keys(keys_B: Tensor, frames: Frames) -> Tensor:
+def frame_keys(keys_B: Tensor, frames: PackedFrames) -> Tensor:
     """Return a key for each frame [N], from those of the sequences and the time in them."""
     return keys_B[frames.sequence] + _FRAME * frames.time
 

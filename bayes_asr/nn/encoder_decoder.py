@@ -6,17 +6,17 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.decoder import Decoder, Told
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.decoder import AttentionDecoder, DecoderTargets
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel, Streams
 
 
 class EncoderDecoder(AcousticModel):
-    """A network whose only head is a `Decoder`, which reads the frames that a layer computes.
+    """A network whose only head is a `AttentionDecoder`, which reads the frames that a layer computes.
 
     streams, layers, head_reads: as of `AcousticModel`; heads: how many labels there are, by the
-    name of what is written; decoder: options of `Decoder`.
+    name of what is written; decoder: options of `AttentionDecoder`.
     """
 
     writes_sequences: ClassVar = True
@@ -35,7 +35,7 @@ class EncoderDecoder(AcousticModel):
         self.head_layers = [(head_reads or {}).get(name, self.names[-1])]
         layer = cast(Layer, self.layers[self.names.index(self.top)])
         number = len(self.layers)
-        self.decoder = Decoder(layer.outputs, layer.directions, number, size, **decoder)
+        self.decoder = AttentionDecoder(layer.outputs, layer.directions, number, size, **decoder)
         self.heads = nn.ModuleList([self.decoder])
         self.architecture |= {
             "heads": dict(heads),
@@ -46,9 +46,9 @@ class EncoderDecoder(AcousticModel):
     def forward(
         self,
         streams: Streams,
-        frames: Frames,
+        frames: PackedFrames,
         keys_B: Tensor | None = None,
-        told: Told | None = None,
+        told: DecoderTargets | None = None,
     ) -> dict[str, Tensor]:
         """Return the logits of the labels that are `told`, by the name of the head [N, P].
 
@@ -61,10 +61,12 @@ class EncoderDecoder(AcousticModel):
             own = encoded.to(self.decoder.O.weight.dtype)
             return {self.outputs[0]: self.decoder(own, self.steps(frames), told, keys_B)}
 
-    def hidden(self, streams: Streams, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+    def hidden(
+        self, streams: Streams, frames: PackedFrames, keys_B: Tensor | None = None
+    ) -> Tensor:
         """Return what the decoder reads, at `steps` of the frames [M, H]."""
         return self._compute([self.top], streams, frames, keys_B)[self.top]
 
-    def steps(self, frames: Frames) -> Frames:
+    def steps(self, frames: PackedFrames) -> PackedFrames:
         """The frames that the decoder looks at."""
         return frames.every(self.strides[self.top])

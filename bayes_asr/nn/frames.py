@@ -21,13 +21,13 @@ WHOLE = 2**40
 """A stride that is longer than any sequence: of each there is one frame."""
 
 
-def say_stride(stride: int) -> str:
+def describe_stride(stride: int) -> str:
     """At which frames of a sequence something is computed."""
     return "one frame an utterance" if stride == WHOLE else f"one of {stride} frames"
 
 
 @dataclass(frozen=True)
-class Frames:
+class PackedFrames:
     """Where the frames of a packed batch lie.
 
     lengths: sequence lengths [B], decreasing, all positive; none where other processes have all
@@ -81,19 +81,19 @@ class Frames:
         return self._time_and_sequence[1].to(self.device)
 
     @cached_property
-    def _subsampled(self) -> "dict[int, Frames]":
+    def _subsampled(self) -> "dict[int, PackedFrames]":
         return {}
 
-    def every(self, stride: int) -> "Frames":
+    def every(self, stride: int) -> "PackedFrames":
         """Where the frames 0, stride, 2 stride, ... of each sequence lie once they are packed."""
         if stride == 1:
             return self
         if stride not in self._subsampled:
             lengths = tuple(-(-length // stride) for length in self.lengths)
-            self._subsampled[stride] = Frames(lengths, self.device)
+            self._subsampled[stride] = PackedFrames(lengths, self.device)
         return self._subsampled[stride]
 
-    def hold(self, x_MX: Tensor, stride: int) -> Tensor:
+    def repeat(self, x_MX: Tensor, stride: int) -> Tensor:
         """Repeat what each frame of `every(stride)` has for the frames up to the next [N, X]."""
         if stride == 1:
             return x_MX
@@ -102,7 +102,7 @@ class Frames:
         starts = torch.tensor(self.every(stride).starts, dtype=torch.long, device=self.device)
         return x_MX.index_select(0, starts[self.time // stride] + self.sequence)
 
-    def thin(self, x_NX: Tensor, stride: int) -> Tensor:
+    def subsample(self, x_NX: Tensor, stride: int) -> Tensor:
         """What the frames of `every(stride)` have of all [M, X]."""
         return x_NX if stride == 1 else x_NX[self.time % stride == 0]
 
@@ -143,7 +143,7 @@ class Frames:
         return (torch.tensor(self.starts)[time[later] - 1] + sequence[later]).to(self.device)
 
 
-def pack(sequences: list[Tensor]) -> tuple[Tensor, Frames, list[int]]:
+def pack(sequences: list[Tensor]) -> tuple[Tensor, PackedFrames, list[int]]:
     """Pack sequences [T_b, ...] of any order into one tensor [N, ...].
 
     Returns the packed frames, where they lie, and the order: `order[i]` is the position in
@@ -152,10 +152,10 @@ def pack(sequences: list[Tensor]) -> tuple[Tensor, Frames, list[int]]:
     order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
     packed = torch.nn.utils.rnn.pack_sequence([sequences[i] for i in order])
     lengths = tuple(len(sequences[i]) for i in order)
-    return packed.data, Frames(lengths, packed.data.device), order
+    return packed.data, PackedFrames(lengths, packed.data.device), order
 
 
-def unpack(frames_NX: Tensor, frames: Frames, order: list[int]) -> list[Tensor]:
+def unpack(frames_NX: Tensor, frames: PackedFrames, order: list[int]) -> list[Tensor]:
     """Undo `pack`: the sequences [T_b, ...] in their original order."""
     by_sequence = torch.argsort(frames.sequence, stable=True)
     parts = frames_NX[by_sequence].split(list(frames.lengths))

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 
 State = tuple[Tensor, ...]
 """What a layer, or a cell, remembers of the frames before."""
@@ -28,16 +28,18 @@ class Layer(nn.Module):
     unrolled: bool = False  # whether it computes one frame after the other
     compiled: bool = False  # whether compiled code computes its recurrence
     fused: bool = False  # whether faster code than the equations may compute it
-    steady: bool = False  # whether it can compute the same bits in any company: `Linear.steady`
-    frozen_at_first: ClassVar[tuple[str, ...]] = ()
+    batch_invariant: bool = (
+        False  # whether it can compute the same bits in any company: `Linear.steady`
+    )
+    activation_prefixes: ClassVar[tuple[str, ...]] = ()
     """Prefixes of parameters that `train.freeze_activations` keeps as they are."""
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """How many numbers a frame has where it has most of them, inside the layer or behind it."""
         return self.outputs
 
-    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+    def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs [N, outputs].
 
         keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
@@ -48,7 +50,7 @@ class Layer(nn.Module):
         """Return the state of one sequence before its first frame; () for a layer without one."""
         return ()
 
-    def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
+    def advance(self, x_TF: Tensor, frames: PackedFrames, state: State) -> tuple[Tensor, State]:
         """Outputs [T, outputs] of the next frames of one sequence, and the state after them.
 
         In evaluation, without autocast, for layers that do not look ahead. state: what the call for

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 
 
 def lay_out(
-    x_NF: Tensor, frames: Frames, before: int, after: int, stride: int = 1
+    x_NF: Tensor, frames: PackedFrames, before: int, after: int, stride: int = 1
 ) -> tuple[Tensor, Tensor | None]:
     """The line [L, F] on which window w, the rows w to w + before + after, surrounds one frame.
 

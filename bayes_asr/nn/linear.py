@@ -22,12 +22,12 @@ class Linear(nn.Linear):
     order, torch in one that depends on how many frames there are.
     """
 
-    steady = False
+    batch_invariant = False
 
     def forward(self, x_NF: Tensor) -> Tensor:
         """Return x W^T + b [N, outputs]."""
         if self._is_compiled(x_NF):
-            if self.steady:
+            if self.batch_invariant:
                 return library.multiply(
                     library.path(), x_NF, self.weight.T, self.bias, torch.float32
                 )

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import LAYERS, find
-from bayes_asr.nn.frames import WHOLE, Frames, say_stride
+from bayes_asr.nn.frames import WHOLE, PackedFrames, describe_stride
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear
 
@@ -38,7 +38,7 @@ class AcousticModel(nn.Module):
     `architecture` holds these arguments as plain values.
 
     Behind layers with a stride, layers compute fewer frames. Where a layer also reads what has more
-    of them, and at heads, what each frame has is repeated up to the next (`Frames.hold`).
+    of them, and at heads, what each frame has is repeated up to the next (`PackedFrames.repeat`).
     """
 
     writes_sequences: ClassVar[bool] = False
@@ -104,7 +104,7 @@ class AcousticModel(nn.Module):
             inputs = self._check_sum(reads)
         layer: Layer = find(LAYERS[described["kind"]])(inputs, number, **options)
         if self.residual[number] and (layer.outputs != inputs or layer.stride > 1):
-            stride = f" of {say_stride(layer.stride)}" if layer.stride > 1 else ""
+            stride = f" of {describe_stride(layer.stride)}" if layer.stride > 1 else ""
             raise InputError(
                 f"residual adds what is read to the outputs, but it reads {inputs} numbers and has"
                 f" {layer.outputs} outputs{stride}; make them alike, or set residual to false"
@@ -149,11 +149,11 @@ class AcousticModel(nn.Module):
             if stride != WHOLE and stride % wanted and wanted % stride:
                 raise InputError(
                     f"head {head} has outputs of one of {wanted} frames, but layer {name} computes"
-                    f" {say_stride(stride)}; choose another stride"
+                    f" {describe_stride(stride)}; choose another stride"
                 )
 
     def forward(
-        self, streams: Streams, frames: Frames, keys_B: Tensor | None = None
+        self, streams: Streams, frames: PackedFrames, keys_B: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Return the logits of each head [N, outputs], or [B, outputs] of utterances, for packed
         features; [M, outputs] with an output stride.
@@ -171,31 +171,33 @@ class AcousticModel(nn.Module):
             for name, head, layer in heads
         }
 
-    def hidden(self, streams: Streams, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+    def hidden(
+        self, streams: Streams, frames: PackedFrames, keys_B: Tensor | None = None
+    ) -> Tensor:
         """Return what the first head reads, at `steps` of the frames [N, H], or where there are no
         heads, the outputs of the last layer; arguments as in `forward`.
         """
         known = self._compute([self.top], streams, frames, keys_B)[self.top]
         return known if self.labels_utterances else self._place(known, self.top, frames)
 
-    def _place(self, x_MH: Tensor, layer: str, frames: Frames) -> Tensor:
+    def _place(self, x_MH: Tensor, layer: str, frames: PackedFrames) -> Tensor:
         """What a layer has at the frames that there are outputs of."""
         stride, wanted = self.strides[layer], self.output_stride
         if stride < wanted:
-            return frames.every(stride).thin(x_MH, wanted // stride)
-        return frames.every(wanted).hold(x_MH, stride // wanted)
+            return frames.every(stride).subsample(x_MH, wanted // stride)
+        return frames.every(wanted).repeat(x_MH, stride // wanted)
 
     @property
     def labels_utterances(self) -> bool:
         """Whether the first head has one row of outputs for each utterance."""
         return bool(self.of_utterances.intersection(self.outputs[:1]))
 
-    def steps(self, frames: Frames) -> Frames:
+    def steps(self, frames: PackedFrames) -> PackedFrames:
         """Where the rows of `hidden` lie, and those of the first head."""
         return frames.every(WHOLE if self.labels_utterances else self.output_stride)
 
     def _compute(
-        self, wanted: Iterable[str], streams: Streams, frames: Frames, keys_B: Tensor | None
+        self, wanted: Iterable[str], streams: Streams, frames: PackedFrames, keys_B: Tensor | None
     ) -> dict[str, Tensor]:
         """The outputs [M, H] of the layers `wanted`, at the frames that each computes."""
         known, wanted = dict(streams), set(wanted)
@@ -214,7 +216,7 @@ class AcousticModel(nn.Module):
     @property
     def looks_ahead(self) -> bool:
         """Whether outputs depend on later frames."""
-        return bool(self.list_ahead())
+        return bool(self.lookahead_layers())
 
     @property
     def reads_lower(self) -> bool:
@@ -227,17 +229,17 @@ class AcousticModel(nn.Module):
         return any(layer.unrolled for layer in self.layers)
 
     @property
-    def steady(self) -> bool:
-        """Whether all layers are; `add_up_steadily` then makes single precision enough."""
-        return all(layer.steady for layer in self.layers)
+    def batch_invariant(self) -> bool:
+        """Whether all layers are; `make_batch_invariant` then makes single precision enough."""
+        return all(layer.batch_invariant for layer in self.layers)
 
-    def add_up_steadily(self) -> None:
-        """Compute the same bits for a sequence in any company: in evaluation, a `steady` model."""
+    def make_batch_invariant(self) -> None:
+        """Compute the same bits for a sequence in any company: in evaluation, a `batch_invariant` model."""
         for part in self.modules():
             if isinstance(part, Linear):
-                part.steady = True
+                part.batch_invariant = True
 
-    def list_ahead(self) -> list[str]:
+    def lookahead_layers(self) -> list[str]:
         """The layers that need whole sequences, by their names."""
         pairs = zip(self.names, self.layers, strict=True)
         return [name for name, layer in pairs if layer.looks_ahead]
@@ -255,7 +257,7 @@ class AcousticModel(nn.Module):
         """
         known, after = dict(streams), States()
         first, wanted = next(iter(known.values())), {self.top}
-        frames = Frames((first.shape[0],), first.device)
+        frames = PackedFrames((first.shape[0],), first.device)
         pairs = zip(self.layers, states or [()] * len(self.layers), strict=True)
         for number, (layer, before) in enumerate(pairs):
             x_TF = self._inputs(number, known, frames, wanted)
@@ -269,13 +271,13 @@ class AcousticModel(nn.Module):
         return min(self.strides[name] for name in self.reads[number])
 
     def _inputs(
-        self, number: int, known: dict[str, Tensor], frames: Frames, wanted: set[str]
+        self, number: int, known: dict[str, Tensor], frames: PackedFrames, wanted: set[str]
     ) -> Tensor:
         """What a layer reads [N, F]; what nobody reads later is forgotten."""
         later = wanted.union(*self.reads[number + 1 :])
         stride = self.read_stride(number)
         at = frames.every(stride)
-        parts = [at.hold(known[n], self.strides[n] // stride) for n in self.reads[number]]
+        parts = [at.repeat(known[n], self.strides[n] // stride) for n in self.reads[number]]
         for name in set(known) - later:
             del known[name]
         if len(parts) == 1:
@@ -303,11 +305,11 @@ class AcousticModel(nn.Module):
             f"{name}.{key}": parameter
             for name, layer in zip(self.names, self.layers, strict=True)
             for key, parameter in layer.named_parameters()
-            if key.startswith(cast(Layer, layer).frozen_at_first)
+            if key.startswith(cast(Layer, layer).activation_prefixes)
         }
 
     @torch.no_grad()
-    def take_activations(self, values: Mapping[str, Tensor]) -> None:
+    def set_activations(self, values: Mapping[str, Tensor]) -> None:
         """Give `activation_parameters` these values, as far as their layers are here."""
         for name, parameter in self.activation_parameters.items():
             parameter.copy_(values[name])
@@ -319,7 +321,7 @@ class AcousticModel(nn.Module):
         """
         self._frozen = frozenset(names)
         for name, part in self.parts.items():
-            prefixes = getattr(part, "frozen_at_first", ()) if activations else ()
+            prefixes = getattr(part, "activation_prefixes", ()) if activations else ()
             for key, parameter in part.named_parameters():
                 kept = name in self._frozen or key.startswith(prefixes)
                 parameter.requires_grad_(not kept and (name, key) not in self._constant)

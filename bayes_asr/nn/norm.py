@@ -19,7 +19,7 @@ LEAST_DEVIATION = 1e-6  # added to deviations, as in pytorch-kaldi
 LEAST_VARIANCE = 1e-24
 
 
-AddUp = Callable[[Tensor], None]
+AllReduce = Callable[[Tensor], None]
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -29,7 +29,7 @@ class BatchNorm(nn.BatchNorm1d):
     it adds a tensor up over all of them, in place.
     """
 
-    add_up: AddUp | None = None
+    add_up: AllReduce | None = None
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
@@ -44,7 +44,7 @@ class BatchNorm(nn.BatchNorm1d):
             )
         return super().forward(x_NX)
 
-    def _normalise_together(self, x_NX: Tensor, add_up: AddUp) -> Tensor:
+    def _normalise_together(self, x_NX: Tensor, add_up: AllReduce) -> Tensor:
         """Normalise by the statistics of all processes' frames, and note them as torch does."""
         with torch.no_grad():
             n, mean, variance = _statistics(x_NX, add_up)
@@ -57,7 +57,7 @@ class BatchNorm(nn.BatchNorm1d):
         return _Normalised.apply(x_NX, self.weight, self.bias, mean, variance, self.eps, n, add_up)
 
 
-def _statistics(x_NX: Tensor, add_up: AddUp) -> tuple[int, Tensor, Tensor]:
+def _statistics(x_NX: Tensor, add_up: AllReduce) -> tuple[int, Tensor, Tensor]:
     """The number of frames of all processes, their mean, and their variance without correction.
 
     Each process centres its own frames on their mean. Squares around 0 are added up, in double
@@ -90,7 +90,7 @@ class _Normalised(torch.autograd.Function):
         variance: Tensor,
         eps: float,
         n: int,
-        add_up: AddUp,
+        add_up: AllReduce,
     ) -> Tensor:
         ctx.save_for_backward(x_NX, weight, mean, variance)
         ctx.eps, ctx.n, ctx.add_up = eps, n, add_up  # type: ignore[attr-defined]

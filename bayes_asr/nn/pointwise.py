@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.nn.dropout import drop, frame_keys
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.norm import build_norm
@@ -18,12 +18,12 @@ class Projection(Layer):
         self.outputs = units
         self.W = Linear(inputs, units, bias=bias)
 
-    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+    def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs [N, units]."""
         return self.W(x_NF)
 
 
-class Normalisation(Layer):
+class NormLayer(Layer):
     """A norm alone: `instance`, or one of `norm.build_norm`, over what the layer reads.
 
     instance: each number over the frames of its own sequence, as torch.nn.InstanceNorm1d with
@@ -35,7 +35,7 @@ class Normalisation(Layer):
         self.outputs, self.looks_ahead = inputs, norm == "instance"
         self.norm = InstanceNorm(inputs) if self.looks_ahead else build_norm(norm, 1, 1, inputs)
 
-    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+    def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
         """Return what is normalised [N, F]."""
         return self.norm(x_NF, frames) if self.looks_ahead else self.norm(x_NF)
 
@@ -50,14 +50,14 @@ class InstanceNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(inputs))
         self.bias = nn.Parameter(torch.zeros(inputs))
 
-    def forward(self, x_NF: Tensor, frames: Frames) -> Tensor:
+    def forward(self, x_NF: Tensor, frames: PackedFrames) -> Tensor:
         """Normalise [N, F]."""
         x = x_NF.to(self.weight.dtype)
         centred = x - self._average(x, frames)
         variance = self._average(centred.square(), frames)
         return centred * torch.rsqrt(variance + self.eps) * self.weight + self.bias
 
-    def _average(self, x_NF: Tensor, frames: Frames) -> Tensor:
+    def _average(self, x_NF: Tensor, frames: PackedFrames) -> Tensor:
         """The mean over the sequence of each frame [N, F], or [1, F] of one sequence."""
         if len(frames.lengths) == 1:
             return x_NF.mean(0, keepdim=True)
@@ -78,7 +78,7 @@ class Dropout(Layer):
         super().__init__()
         self.outputs, self.number, self.of, self.dropout = inputs, number, of, dropout
 
-    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+    def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
         """Return what is left [N, F]."""
         if keys_B is None:
             return x_NF

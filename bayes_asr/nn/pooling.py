@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.nn.frames import WHOLE, Frames
+from bayes_asr.nn.frames import WHOLE, PackedFrames
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.linear import Linear
 
@@ -54,7 +54,7 @@ class Pool(Layer):
             self.W = Linear(inputs, units)
             self.u = nn.Parameter(torch.empty(units).uniform_(-1, 1) / units**0.5)
 
-    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+    def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
         """Return one vector [M, F] for each of `frames.every(stride)`."""
         if self.of == "last":
             return self._take_last(x_NF, frames)
@@ -64,7 +64,7 @@ class Pool(Layer):
         sums = x.new_zeros(frames.every(self.stride).count, self.outputs)
         return sums.index_add(0, segments, weights * x.index_select(0, where))
 
-    def weigh(self, x_NF: Tensor, frames: Frames) -> Tensor:
+    def weigh(self, x_NF: Tensor, frames: PackedFrames) -> Tensor:
         """The weight of each frame in its utterance [N]: they add up to 1 in each.
 
         For pools over whole utterances, of mean or attention.
@@ -72,7 +72,7 @@ class Pool(Layer):
         where, segments = self._members(frames)
         return self._weigh(x_NF, frames, where, segments)
 
-    def _weigh(self, x_NF: Tensor, frames: Frames, where: Tensor, segments: Tensor) -> Tensor:
+    def _weigh(self, x_NF: Tensor, frames: PackedFrames, where: Tensor, segments: Tensor) -> Tensor:
         """The weights of the frames `where` in their `segments` [P], which add up to 1 in each."""
         count = frames.every(self.stride).count
         if not self.attends:
@@ -85,7 +85,7 @@ class Pool(Layer):
         shares = torch.exp(scores - highest[segments])
         return shares / shares.new_zeros(count).index_add(0, segments, shares)[segments]
 
-    def _members(self, frames: Frames) -> tuple[Tensor, Tensor]:
+    def _members(self, frames: PackedFrames) -> tuple[Tensor, Tensor]:
         """Frames and the segment of each, as rows of packed batches, two tensors [P].
 
         A frame is there as often as there are segments that it is in.
@@ -104,7 +104,7 @@ class Pool(Layer):
         where, segments = (torch.cat(parts) for parts in zip(*found, strict=True))
         return where, segments
 
-    def _take_last(self, x_NF: Tensor, frames: Frames) -> Tensor:
+    def _take_last(self, x_NF: Tensor, frames: PackedFrames) -> Tensor:
         pooled = frames.every(self.stride)
         starts = torch.tensor(frames.starts, dtype=torch.long, device=frames.device)
         lengths = torch.tensor(frames.lengths, dtype=torch.long, device=frames.device)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys, keep_mask
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.kernels.recurrence import kernel_of
 from bayes_asr.nn.layer import Layer, State
@@ -49,7 +49,7 @@ class RecurrentLayer(Layer):
     same equations through `scan`.
     """
 
-    frozen_at_first: ClassVar = ("cell.activation.",)
+    activation_prefixes: ClassVar = ("cell.activation.",)
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class RecurrentLayer(Layer):
     @property
     def looks_ahead(self) -> bool:  # type: ignore[override]
         """Whether outputs depend on later frames."""
-        return self.directions > 1 or self.cell.later() is not None
+        return self.directions > 1 or self.cell.backward() is not None
 
     @property
     def unrolled(self) -> bool:  # type: ignore[override]
@@ -117,7 +117,7 @@ class RecurrentLayer(Layer):
         return self.fused and kernel_of(self.cell, self.W.weight) is not None
 
     @property
-    def steady(self) -> bool:  # type: ignore[override]
+    def batch_invariant(self) -> bool:  # type: ignore[override]
         """Whether compiled code computes all of it, and in chunks where nothing looks ahead."""
         return (
             self.compiled
@@ -125,7 +125,7 @@ class RecurrentLayer(Layer):
             and (self.looks_ahead or self.cell.states == 1)
         )
 
-    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+    def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs of all directions side by side [N, D*H]."""
         keys = keys_B if keys_B is None or self.cell.states else frame_keys(keys_B, frames)
         if keys is not None and self.input_dropout:
@@ -143,7 +143,7 @@ class RecurrentLayer(Layer):
         """Return each state before the first frame [1, D, H]."""
         return self._initial(self.cell, 1)
 
-    def advance(self, x_TF: Tensor, frames: Frames, state: State) -> tuple[Tensor, State]:
+    def advance(self, x_TF: Tensor, frames: PackedFrames, state: State) -> tuple[Tensor, State]:
         """Outputs [T, H] of the next frames of one sequence, and the state after them."""
         terms = self._terms(x_TF)
         mask = self._mask(frames, None)
@@ -151,7 +151,11 @@ class RecurrentLayer(Layer):
             return self._hand_on(self._states(terms, mask, frames)), ()
         state = state or self.begin()
         exporting = torch.compiler.is_exporting()
-        if self.cell.states == 1 and not exporting and (self.W.steady or len(x_TF) >= SHORTEST_RUN):
+        if (
+            self.cell.states == 1
+            and not exporting
+            and (self.W.batch_invariant or len(x_TF) >= SHORTEST_RUN)
+        ):
             h = self._run(self.cell, terms, mask, frames, (False,), state)
             return self._hand_on(h), (h[-1:],)
         h, state = step_through(self.cell, terms, self.V, mask, frames, state)
@@ -176,7 +180,7 @@ class RecurrentLayer(Layer):
         convert = self.cell.probability if self.as_probability else self.cell.hand_on
         return convert(h_NDH).flatten(1)
 
-    def _states(self, terms_NSX: Tensor, mask: Tensor | None, frames: Frames) -> Tensor:
+    def _states(self, terms_NSX: Tensor, mask: Tensor | None, frames: PackedFrames) -> Tensor:
         """States h [N, D, H], in the order of time, for feed-forward terms [N, S, G*H]."""
         if not frames.lengths:  # there are statistics alone, of the frames of other processes
             nothing = terms_NSX[:, :, : self.units].expand(-1, self.directions, -1)
@@ -192,7 +196,7 @@ class RecurrentLayer(Layer):
         h = self._run(self.cell, terms_NSX, mask, frames, backwards, initial)
         if self.training:  # nor is torch.export to see that no gradient is wanted there
             self.cell.observe(h, mask, frames)
-        later = self.cell.later()
+        later = self.cell.backward()
         if later is None:
             return h
         forwards = tuple(not back for back in backwards)
@@ -204,7 +208,7 @@ class RecurrentLayer(Layer):
         cell: Cell,
         terms: Tensor,
         mask: Tensor | None,
-        frames: Frames,
+        frames: PackedFrames,
         backwards: tuple[bool, ...],
         initial: State,
     ) -> Tensor:
@@ -218,7 +222,7 @@ class RecurrentLayer(Layer):
         shape = (sequences, self.directions, self.units)
         return tuple(cell.start(t).expand(shape).contiguous() for t in theta)
 
-    def _mask(self, frames: Frames, keys: Tensor | None) -> Tensor | None:
+    def _mask(self, frames: PackedFrames, keys: Tensor | None) -> Tensor | None:
         """What candidates are multiplied by [B, D, H], or [N, D, H] where cells have no states.
 
         0 or 1 with keys, otherwise the mean of that.

@@ -5,13 +5,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
 
 Step = Callable[[Tensor, State, int], State]
 
 
-def scan(step: Step, state: State, inputs_NDX: Tensor, frames: Frames) -> tuple[Tensor, State]:
+def scan(
+    step: Step, state: State, inputs_NDX: Tensor, frames: PackedFrames
+) -> tuple[Tensor, State]:
     """Run `step` over the time steps of a packed batch, all directions at once.
 
     step: (inputs [n, D, X], state, n) -> state; n sequences are alive at this time step.
@@ -43,7 +45,7 @@ def _scan_one(step: Step, state: State, inputs_TDX: Tensor) -> tuple[Tensor, Sta
     return outputs_TDH, last
 
 
-def order_directions(x_NSX: Tensor, frames: Frames, backwards: Sequence[bool]) -> Tensor:
+def order_directions(x_NSX: Tensor, frames: PackedFrames, backwards: Sequence[bool]) -> Tensor:
     """Give each direction its own order of time: [N, S, X] -> [N, D, X].
 
     backwards: for each direction, whether it reads time backwards; such a direction starts at the

@@ -8,7 +8,7 @@ from torch.nn.functional import conv1d, max_pool1d
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.maps import Maps, in_blocks
 
@@ -64,11 +64,11 @@ class SincLayer(Layer):
         self.widest_map = channels * computed
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """How many numbers a frame has before pooling."""
         return self.widest_map
 
-    def forward(self, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None) -> Tensor:
+    def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs [N, channels*Q] for windows of samples [N, S]."""
         filters = self.filters().unsqueeze(1)
 
@@ -79,7 +79,7 @@ class SincLayer(Layer):
         keys = None if keys_B is None else frame_keys(keys_B, frames)
         if not frames.lengths:  # torch pools no empty batches; the norm waits for other processes
             return self.maps(pool(x_NF.new_zeros(1, x_NF.shape[1]))[:0], keys, self.dropout)
-        return self.maps(in_blocks(pool, x_NF, 0, self.widest), keys, self.dropout)
+        return self.maps(in_blocks(pool, x_NF, 0, self.max_width), keys, self.dropout)
 
     def filters(self) -> Tensor:
         """The filters [channels, kernel]."""

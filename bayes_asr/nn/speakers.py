@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.units.activations import Parameterised
@@ -70,7 +70,7 @@ class SpeakerActivations:
         return {name: keys[id(p)] for name, p in self._model.activation_parameters.items()}
 
 
-def tell_speakers(model: AcousticModel, speakers_B: Tensor | None, frames: Frames) -> None:
+def set_speakers(model: AcousticModel, speakers_B: Tensor | None, frames: PackedFrames) -> None:
     """Say whose activations the sequences of a batch are computed by from now on.
 
     speakers_B: numbers of `SpeakerActivations`; None: for all, the mean, or the one set there is.

@@ -5,7 +5,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.scan import scan
 from bayes_asr.nn.units.cell import Cell
@@ -16,7 +16,7 @@ def step_through(
     inputs_NDX: Tensor,
     V: Tensor | None,
     mask_BDH: Tensor | None,
-    frames: Frames,
+    frames: PackedFrames,
     state: State,
 ) -> tuple[Tensor, State]:
     """States h [N, D, H], each direction in its own order of time, and the last state."""

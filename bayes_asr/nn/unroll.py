@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.fused import FusedRecurrence
 from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, kernel_of
 from bayes_asr.nn.layer import State
@@ -19,7 +19,7 @@ def unroll(
     terms_NSX: Tensor,
     V: Tensor | None,
     mask_BDH: Tensor | None,
-    frames: Frames,
+    frames: PackedFrames,
     backwards: Sequence[bool],
     initial: State,
     *,
@@ -34,7 +34,7 @@ def unroll(
     """
     fused = fused and not torch.compiler.is_exporting()
     if fused and (kernel := kernel_of(cell, initial[0])):
-        shift = cell.instead(mask_BDH)
+        shift = cell.drop_offset(mask_BDH)
         if shift is not None and V is not None:
             terms_NSX, initial = _shift(shift, terms_NSX, V, frames, initial)
         found = cell.coefficients()
@@ -54,11 +54,11 @@ def unroll(
 
 
 def _shift(
-    shift_BDH: Tensor, terms_NSX: Tensor, V: Tensor, frames: Frames, initial: State
+    shift_BDH: Tensor, terms_NSX: Tensor, V: Tensor, frames: PackedFrames, initial: State
 ) -> tuple[Tensor, State]:
     """Terms [N, D, G*H] and initial state of the recurrence of the states h less `shift`.
 
-    Kernels multiply a candidate c by its mask m and know no other dropout. A cell with `instead`
+    Kernels multiply a candidate c by its mask m and know no other dropout. A cell with `drop_offset`
     has m c + s where they have m c. Its state mixes old states with candidates, so that h - s
     follows the kernel's equation; V reads h, that is, s more.
     """

@@ -15,8 +15,8 @@ from bayes_asr.data.corpus.pieces import find_piece
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.data.features.perturbation import perturb
 from bayes_asr.data.features.spec_augment import Masks
-from bayes_asr.nn.decoder import END, Told
-from bayes_asr.nn.frames import Frames, pack
+from bayes_asr.nn.decoder import END, DecoderTargets
+from bayes_asr.nn.frames import PackedFrames, pack
 
 CPU = torch.device("cpu")
 TOLD = 1  # tells these random numbers apart from those of the features
@@ -33,10 +33,10 @@ class Batch:
     """
 
     streams: Mapping[str, Tensor]
-    frames: Frames
+    frames: PackedFrames
     targets: Mapping[str, Any]
     keys_B: Tensor
-    told: Told | None = None
+    told: DecoderTargets | None = None
     speakers_B: Tensor | None = None
 
     @property
@@ -89,7 +89,9 @@ class Loader:
         if not utterances:
             sizes = {name: self.front_ends[name].size for name in self.data.streams}
             empty = empty_batch(sizes, self.targets, self.device)
-            return replace(empty, told=Told(empty.keys_B, empty.frames, []) if written else None)
+            return replace(
+                empty, told=DecoderTargets(empty.keys_B, empty.frames, []) if written else None
+            )
         keys = [key_of(self.seed, self.epoch, utt) for utt in utterances]
         read = [self._read(utt, key) for utt, key in zip(utterances, keys, strict=True)]
         packed = {name: pack([streams[name] for streams, _ in read]) for name in self.data.streams}
@@ -101,11 +103,11 @@ class Loader:
         }
         told = None
         for name in written:
-            told = self._tell([labels[name] for _, labels in read], order, keys)
+            told = self._targets_of([labels[name] for _, labels in read], order, keys)
             targets[name] = told.labels_N
         return Batch(
             {name: _move(x_NF, self.device) for name, (x_NF, _, _) in packed.items()},
-            Frames(frames.lengths, self.device),
+            PackedFrames(frames.lengths, self.device),
             targets,
             _move(torch.tensor(keys)[order], self.device),
             told,
@@ -170,7 +172,9 @@ class Loader:
             return [labels[place] for place in order]
         return _move(pack(labels)[0] if per == "frame" else torch.cat(labels)[order], self.device)
 
-    def _tell(self, labels: list[Tensor], order: list[int], keys: list[int]) -> Told:
+    def _targets_of(
+        self, labels: list[Tensor], order: list[int], keys: list[int]
+    ) -> DecoderTargets:
         """What a decoder is told of utterances whose places in the batch are `order`."""
         end = torch.tensor([END])
         packed, steps, by_length = pack([torch.cat((labels[place], end)) for place in order])
@@ -178,8 +182,8 @@ class Loader:
         if self.teacher_forcing < 1:
             drawn = [self._draw(keys[place], len(labels[place]) + 1) for place in order]
             forced = _move(pack(drawn)[0], self.device)
-        steps = Frames(steps.lengths, self.device)
-        return Told(_move(packed, self.device), steps, by_length, forced)
+        steps = PackedFrames(steps.lengths, self.device)
+        return DecoderTargets(_move(packed, self.device), steps, by_length, forced)
 
     def _draw(self, key: int, count: int) -> Tensor:
         """Which of so many labels are told."""
@@ -193,7 +197,7 @@ def empty_batch(
     """What a process computes where others have all utterances; sizes: of features, by stream."""
     none = torch.empty(0, dtype=torch.long, device=device)
     streams = {name: torch.empty(0, size, device=device) for name, size in sizes.items()}
-    return Batch(streams, Frames((), device), dict.fromkeys(targets, none), none)
+    return Batch(streams, PackedFrames((), device), dict.fromkeys(targets, none), none)
 
 
 def _move(x: Tensor, device: torch.device) -> Tensor:

@@ -15,7 +15,7 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.targets.classes import CLASSES
 from bayes_asr.data.targets.sequences import SEQUENCE
 from bayes_asr.nn.criteria import Criterion
-from bayes_asr.nn.frames import say_stride
+from bayes_asr.nn.frames import describe_stride
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.network import AcousticModel, describe_layers
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
@@ -239,7 +239,7 @@ def describe_each_layer(model: AcousticModel) -> list[str]:
         said.append(
             f"{name}: {kind}, {reads} -> {model.sizes[name]}"
             f"{', residual' if described.get('residual') else ''}"
-            f"{f', {say_stride(stride)}' if stride > 1 else ''}"
+            f"{f', {describe_stride(stride)}' if stride > 1 else ''}"
             f", {_count(layer)} parameters"
             f"{', read by ' + ', '.join(heads) if heads else ''}"
         )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bayes_asr.config.training_keys import ChainConfig
 from bayes_asr.nn.criteria import Cost
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
 from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi
@@ -38,7 +38,7 @@ class LatticeFree:
         """
         first, *others = self.weights
         numerators = targets[first]
-        layout = Frames(tuple(len(one) for one in numerators))
+        layout = PackedFrames(tuple(len(one) for one in numerators))
         order = torch.argsort(layout.sequence, stable=True)
         rows = [outputs[name].float()[order.to(outputs[name].device)] for name in (first, *others)]
         found = compute_lfmmi(

@@ -22,7 +22,7 @@ from bayes_asr.data.features.spec_augment import Masks
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.nn.speakers import tell_speakers
+from bayes_asr.nn.speakers import set_speakers
 from bayes_asr.train.batch import Batch, Loader
 from bayes_asr.train.components import plan_dropout
 from bayes_asr.train.runs import state
@@ -262,7 +262,7 @@ def _compute(
 def _outputs(model: AcousticModel, batch: Batch, step: Step | None) -> dict[str, Tensor]:
     """Logits of the heads; only training has dropout, and products in bfloat16."""
     told = () if batch.told is None else (batch.told,)
-    tell_speakers(model, batch.speakers_B, batch.frames)
+    set_speakers(model, batch.speakers_B, batch.frames)
     if not step:
         return model(batch.streams, batch.frames, None, *told)
     with torch.autocast(batch.device.type, torch.bfloat16, enabled=step.bfloat16):

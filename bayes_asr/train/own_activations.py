@@ -15,7 +15,7 @@ from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.nn.criteria import cross_entropy
-from bayes_asr.nn.frames import say_stride
+from bayes_asr.nn.frames import describe_stride
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
 from bayes_asr.train.batch import Batch, Loader
@@ -27,7 +27,7 @@ def check_adaptable(model: AcousticModel) -> None:
     model.check_frames_labelled()
     if model.output_stride > 1:
         raise InputError(
-            f"this network has outputs of {say_stride(model.output_stride)}, and no labels of"
+            f"this network has outputs of {describe_stride(model.output_stride)}, and no labels of"
             " frames to adapt to; take one of cross entropy"
         )
     _check_parameters(model, "adapt")
@@ -61,7 +61,7 @@ def adapt(
     for speaker, some in _by_speaker(data).items():
         losses = _descend(model, load(some), steps, learning_rate)
         found[speaker] = {name: p.detach().clone() for name, p in parameters.items()}
-        model.take_activations(own)
+        model.set_activations(own)
         said = (speaker, len(some), steps, losses[0], losses[-1])
         LOGGER.info("%s: %d utterances; in %d steps the loss went from %.3f to %.3f", *said)
     model.requires_grad_(True)

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.nn.frames import say_stride
+from bayes_asr.nn.frames import describe_stride
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.recurrent import RecurrentLayer
@@ -54,7 +54,7 @@ def measure_reach(
     model.check_frames_labelled()
     if model.output_stride > 1:
         raise InputError(
-            f"this network has outputs of {say_stride(model.output_stride)}, and was trained"
+            f"this network has outputs of {describe_stride(model.output_stride)}, and was trained"
             " without labels of frames, whose loss is measured; take one of cross entropy"
         )
     recurrent = {

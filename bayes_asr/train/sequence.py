@@ -18,7 +18,7 @@ from bayes_asr.config.training_keys import SequenceConfig
 from bayes_asr.decode.lattices.expectation import expect
 from bayes_asr.decode.lattices.reference import OF_ACCURACY
 from bayes_asr.nn.criteria import Cost, cross_entropy
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.denominators import NAME, Denominator
 
 ABSENT = 1e-20  # share of the paths below which a pdf is not in a lattice, as in Kaldi
@@ -73,7 +73,7 @@ class SequenceCriterion:
     ) -> Tensor:
         """The loss of all utterances, not divided, float64; its gradient is exact."""
         N, P = logits_NP.shape
-        layout = Frames(tuple(one.lattice.num_frames for one in denominators))
+        layout = PackedFrames(tuple(one.lattice.num_frames for one in denominators))
         starts = np.array(layout.starts, np.int64)
         labels = labels_N.cpu().numpy()
         rows = [starts[:n] + place for place, n in enumerate(layout.lengths)]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from tests.support.nn_units import acoustic_model
 from tests.support.places import ROOT
 
@@ -75,7 +75,7 @@ def test_products_of_a_step_are_those_that_torch_counts(tied: bool) -> None:
     """Against torch's own counter, in a network whose recurrence it sees."""
     model = acoustic_model(3, [4, 2], units=(5, 5), tied_directions=tied, fused=False)
     with FlopCounterMode(display=False) as counter:
-        logits = model({"features": torch.randn(14, 3)}, Frames((7, 7)))
+        logits = model({"features": torch.randn(14, 3)}, PackedFrames((7, 7)))
         sum(y.sum() for y in logits.values()).backward()
     counted = multiply_adds(products(model, 14))
     first = 2 * 2 * 2  # frames, of layers, directions and sequences, that pass nothing back

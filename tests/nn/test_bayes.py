@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from scipy.special import expit, log_expit, logit
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import softplus
 from tests.support.nn_units import layer
@@ -34,7 +34,7 @@ def set_weights(net: RecurrentLayer, W: np.ndarray, b: np.ndarray, V: np.ndarray
 
 def outputs(net: RecurrentLayer) -> np.ndarray:
     with torch.no_grad():
-        return net(torch.from_numpy(X), Frames((T,))).numpy()
+        return net(torch.from_numpy(X), PackedFrames((T,))).numpy()
 
 
 def likelihoods(means: np.ndarray) -> np.ndarray:

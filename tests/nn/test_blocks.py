@@ -8,7 +8,7 @@ import torch
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config import load
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.units.by_name import build_cell
 from bayes_asr.nn.units.gated import LSTM, BlockLSTM
@@ -34,7 +34,7 @@ def test_blocks_are_those_of_the_lecture(peepholes: bool) -> None:
     net = layer(unit="lstm", options=options, bidirectional=False, norm="none")
     x = batch((T,))[0]
     with torch.no_grad():
-        found = net(x, Frames((T,))).numpy()
+        found = net(x, PackedFrames((T,))).numpy()
         W, b, V = net.W.weight.numpy(), net.W.bias.numpy(), net.V[0].T.numpy()
         p = [getattr(net.cell, f"p_{g}")[0].numpy() if peepholes else np.zeros(4) for g in "ifo"]
     assert W.shape == (3 * BLOCKS + CELLS * BLOCKS, 3)
@@ -88,7 +88,7 @@ def test_neighbours_and_chunks_change_nothing() -> None:
         torch.testing.assert_close(logits(net, [sequence])[0], expected, rtol=0, atol=1e-12)
     forwards = model(**options, bidirectional=False).eval()
     with torch.no_grad():
-        whole = forwards.hidden({"features": x[1]}, Frames((7,)))
+        whole = forwards.hidden({"features": x[1]}, PackedFrames((7,)))
         first, states = forwards.advance({"features": x[1][:3]}, [])
         second, _ = forwards.advance({"features": x[1][3:]}, states)
     torch.testing.assert_close(torch.cat((first, second)), whole, rtol=0, atol=1e-12)

@@ -12,7 +12,7 @@ import torch
 from scipy.special import log_softmax, softmax
 from torch import nn
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.recurrent import RecurrentLayer
 from tests.support.nn_units import layer
@@ -99,7 +99,7 @@ def test_every_way_back_is_the_derivation(way: str, monkeypatch: pytest.MonkeyPa
     recurrent, head, net = made(dtype)
     recurrent.fused = way != "scan"
     x, y = drawn()
-    h = recurrent(torch.tensor(x, dtype=dtype), Frames((T,)))
+    h = recurrent(torch.tensor(x, dtype=dtype), PackedFrames((T,)))
     nn.functional.cross_entropy(head(h), torch.tensor(y), reduction="sum").backward()
     _, expected = go_back(net, x, y)
     assert recurrent.V is not None

@@ -9,7 +9,7 @@ import torch
 from scipy.special import expit, log_expit
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.by_name import build_cell, find_cell
 from tests.support.nn_units import UNITS, batch, layer, name
@@ -39,7 +39,7 @@ def single(unit: str, **options: Any) -> tuple[RecurrentLayer, torch.Tensor]:
 def states(net: RecurrentLayer, x: torch.Tensor) -> Array:
     """What the layer computes [T, H]."""
     with torch.no_grad():
-        return net(x, Frames((len(x),))).numpy()
+        return net(x, PackedFrames((len(x),))).numpy()
 
 
 def printed(
@@ -375,7 +375,7 @@ def test_unit_wise_unit_is_the_authors_formula() -> None:
 def test_probabilities_stay_probabilities(unit: dict[str, Any], dtype: torch.dtype) -> None:
     net = layer(**unit, norm="none", hand_on="prob").to(dtype)
     x = (1e3 * torch.randn(2000, 3)).to(dtype)
-    p = net(x, Frames((1500, 500)))
+    p = net(x, PackedFrames((1500, 500)))
     assert ((p >= 0) & (p <= 1)).all()
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, kernel_of
 from bayes_asr.nn.units.activations import PReLU, PSigmoid
@@ -14,7 +14,7 @@ from tests.support.nn_units import DIRECTIONS, layer
 pytestmark = pytest.mark.skipif(
     library.library() is None, reason="no compiled recurrences: install with a C++ compiler"
 )
-FRAMES, KEYS = Frames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0])
+FRAMES, KEYS = PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0])
 
 
 @every_path
@@ -66,7 +66,7 @@ def test_what_a_unit_does_not_read_is_refused(
 ) -> None:
     given = (torch.zeros(6, 2, 5), weights, None, torch.zeros(2, 2, 5), *coefficients)
     with pytest.raises(ValueError, match=says):
-        CompiledRecurrence.apply(kernel, Frames((4, 2)), (False, True), True, *given)
+        CompiledRecurrence.apply(kernel, PackedFrames((4, 2)), (False, True), True, *given)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bayes_asr.base import interface
 from bayes_asr.base.errors import InputError
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, kernel_of
 from bayes_asr.nn.recurrent import RecurrentLayer
@@ -48,7 +48,7 @@ every_unit = pytest.mark.parametrize("unit", COMPILED, ids=name)
 
 
 def gradients(
-    net: RecurrentLayer, x: Tensor, frames: Frames, keys: Tensor | None
+    net: RecurrentLayer, x: Tensor, frames: PackedFrames, keys: Tensor | None
 ) -> tuple[Tensor, list[Tensor]]:
     """Outputs, and the gradients of a random projection of them by inputs and parameters."""
     x = x.to(net.W.weight.dtype).requires_grad_()
@@ -60,7 +60,7 @@ def gradients(
 
 def assert_as_scanned(
     net: RecurrentLayer,
-    frames: Frames,
+    frames: PackedFrames,
     keys: Tensor | None,
     *,
     forward: float = 1e-6,
@@ -91,8 +91,8 @@ def test_every_path_computes_what_the_scan_does(
     monkeypatch.setenv(library.CHOICE, path)
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4, initial_state="trained").float()
-        assert_as_scanned(net, Frames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
-        assert_as_scanned(net, Frames((20, 13, 13, 1)), None)
+        assert_as_scanned(net, PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
+        assert_as_scanned(net, PackedFrames((20, 13, 13, 1)), None)
 
 
 @every_path
@@ -101,7 +101,7 @@ def test_dropped_candidates_that_kernels_do_not_know(
     form: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(library.CHOICE, path)
-    frames = Frames((20, 13, 13, 1))
+    frames = PackedFrames((20, 13, 13, 1))
     for directions, dropped, scaling in zip(
         DIRECTIONS, ("half", "mean", "mean"), ("inverted", "pytorch-kaldi", "inverted"), strict=True
     ):
@@ -141,7 +141,7 @@ def test_any_batch_and_number_of_units(
         tied_directions=directions == "tied",
         norm="none",
     )
-    frames = Frames(tuple(sorted(lengths, reverse=True)))
+    frames = PackedFrames(tuple(sorted(lengths, reverse=True)))
     with pytest.MonkeyPatch.context() as patch:
         for path in PATHS:
             patch.setenv(library.CHOICE, path)
@@ -154,7 +154,7 @@ def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(1)
     for unit, tied in (("li-bru", True), ("li-bru", False), ("gru", True), ("gru", False)):
         net = recurrent_layer(20, 550, unit, tied_directions=tied)
-        assert_as_scanned(net, Frames((12, 9, 7, 4, 1)), None)  # enough for oneDNN
+        assert_as_scanned(net, PackedFrames((12, 9, 7, 4, 1)), None)  # enough for oneDNN
 
 
 @every_path
@@ -170,7 +170,7 @@ def test_factors_in_bfloat16_stay_within_the_stated_bound(
         net = recurrent_layer(20, 67, unit["unit"], unit["options"], **directions, dropout=0.2)
         assert_as_scanned(
             net,
-            Frames((60, 41, 1)),
+            PackedFrames((60, 41, 1)),
             torch.tensor([11, -5, 7]),
             forward=1e-2,
             backward=0.15 if kinked else 0.02,
@@ -190,7 +190,7 @@ def test_functions_are_exact_to_a_few_units_of_the_last_place(
     V = torch.zeros(1, 1, 1)
     kernel = Kernel("rnn", activation)
     terms = a.clone().view(H, 1, 1).requires_grad_()
-    frames, zero = Frames((1,) * H), torch.zeros(H, 1, 1)
+    frames, zero = PackedFrames((1,) * H), torch.zeros(H, 1, 1)
     h = CompiledRecurrence.apply(kernel, frames, (False,), True, terms, V, None, zero)
     (slope,) = torch.autograd.grad(h.sum(), terms)
     expected = FIXED[activation](a.double())
@@ -213,7 +213,7 @@ def test_nan_comes_out_where_it_went_in(path: str, monkeypatch: pytest.MonkeyPat
         x[2, 0] = torch.nan
         for factors in library.STORAGES:
             with torch.autocast("cpu", enabled=factors == torch.bfloat16):
-                y = net(x, Frames((4,)))
+                y = net(x, PackedFrames((4,)))
             assert y[:2].isfinite().all()
             assert y[2:].isnan().all()
 
@@ -227,7 +227,7 @@ def test_number_of_threads_changes_nothing(
     torch.manual_seed(1)
     net = recurrent_layer(8, 96, unit, tied_directions=tied)
     # Two threads take the directions apart until fewer than 8 sequences are alive.
-    frames = Frames((*(11,) * 5, *(9,) * 4, *(5,) * 24))
+    frames = PackedFrames((*(11,) * 5, *(9,) * 4, *(5,) * 24))
     sets, X = (1 if tied else 2), 96 * net.cell.gates
     terms = torch.randn(sum(frames.lengths), sets, X, dtype=factors, requires_grad=True)
     kernel = kernel_of(net.cell, net.V)
@@ -271,7 +271,7 @@ def test_a_forked_process_has_its_own_threads() -> None:
 def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(library.CHOICE, path)
     torch.manual_seed(1)
-    frames, kernel = Frames((4, 2)), Kernel("mixing")
+    frames, kernel = PackedFrames((4, 2)), Kernel("mixing")
     given = [torch.randn(6, 2, 10), torch.randn(2, 5, 10), torch.rand(2, 2, 5), torch.rand(2, 2, 5)]
     strided = [x.transpose(0, -1).contiguous().transpose(0, -1) for x in given]
     backwards = (False, True)
@@ -305,14 +305,16 @@ def test_wrong_tensors_are_refused(position: int, wrong: Tensor, says: str) -> N
     tensors = [torch.zeros(6, 2, 10), torch.zeros(2, 5, 10), *torch.zeros(2, 2, 2, 5)]
     tensors[position] = wrong
     with pytest.raises(ValueError, match=says):
-        CompiledRecurrence.apply(Kernel("mixing"), Frames((4, 2)), (False, True), True, *tensors)
+        CompiledRecurrence.apply(
+            Kernel("mixing"), PackedFrames((4, 2)), (False, True), True, *tensors
+        )
 
 
 def test_a_batch_without_sequences_is_refused() -> None:
     with pytest.raises(ValueError, match="sequence"):
         CompiledRecurrence.apply(
             Kernel("rnn"),
-            Frames(()),
+            PackedFrames(()),
             (False,),
             True,
             torch.zeros(0, 1, 5),
@@ -324,7 +326,7 @@ def test_a_batch_without_sequences_is_refused() -> None:
 
 def test_gradients_are_computed_once() -> None:
     net = recurrent_layer(3, 4)
-    loss = net(torch.randn(5, 3), Frames((5,))).sum()
+    loss = net(torch.randn(5, 3), PackedFrames((5,))).sum()
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="run forward anew"):
         loss.backward()
@@ -339,7 +341,7 @@ def test_the_way_back_takes_the_path_of_the_way_there(
     found = []
     for later in (path, "torch", *PATHS):
         monkeypatch.setenv(library.CHOICE, path)
-        y = net(x, Frames((5,)))
+        y = net(x, PackedFrames((5,)))
         monkeypatch.setenv(library.CHOICE, later)
         found.append(torch.autograd.grad(y.square().sum(), [*net.parameters()]))
     for other in found[1:]:
@@ -354,7 +356,7 @@ def test_a_copy_of_a_layer_has_the_same_kernel() -> None:
 def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(library.CHOICE, "avx1024")
     with pytest.raises(InputError, match=f"BAYES_ASR_KERNELS is avx1024.*torch, {PATHS[0]}"):
-        recurrent_layer(3, 4)(torch.randn(5, 3), Frames((5,)))
+        recurrent_layer(3, 4)(torch.randn(5, 3), PackedFrames((5,)))
 
 
 @every_unit
@@ -365,7 +367,7 @@ def test_torch_computes_where_it_is_told_to(
     monkeypatch.setattr(library, "call", None)
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4).float()
-        assert_as_scanned(net, Frames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
+        assert_as_scanned(net, PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import conv1d, conv2d, max_pool1d, max_pool2d, pad
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.nn.convolution import Convolution1d, Convolution2d, OverTime
-from bayes_asr.nn.frames import Frames, pack, unpack
+from bayes_asr.nn.convolution import Convolution1d, Convolution2d, WindowedLayer
+from bayes_asr.nn.frames import PackedFrames, pack, unpack
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.norm import build_norm
 from bayes_asr.nn.pointwise import Dropout, InstanceNorm
@@ -102,7 +102,7 @@ def test_convolution_over_the_vector_of_a_frame_is_that_of_pytorch_kaldi() -> No
         return torch.relu(scale * (found - mean) / (deviation + 1e-6) + shift)
 
     expected = theirs(theirs(x[:, None], first, 3), second, 2).reshape(6, -1)
-    frames = Frames((4, 2))
+    frames = PackedFrames((4, 2))
     assert_same(second(first(x, frames), frames), expected)
 
 
@@ -199,7 +199,7 @@ def test_instance_norm_is_torchs_on_each_utterance() -> None:
     packed, frames, order = pack(x)
     for one, found in zip(x, unpack(norm(packed, frames), frames, order), strict=True):
         assert_same(found, theirs(one.T[None])[0].T)
-        assert_same(norm(one, Frames((len(one),))), found)
+        assert_same(norm(one, PackedFrames((len(one),))), found)
 
 
 def test_layer_norm_of_pytorch_kaldi_is_its_formula() -> None:
@@ -212,7 +212,7 @@ def test_layer_norm_of_pytorch_kaldi_is_its_formula() -> None:
 
 @pytest.mark.parametrize("of", ["units", "frames", "utterances"])
 def test_dropout_drops_what_it_says(of: str) -> None:
-    frames = Frames((200, 200, 200, 200))
+    frames = PackedFrames((200, 200, 200, 200))
     kept = Dropout(50, 3, of=of, dropout=0.25)(torch.ones(800, 50), frames, KEYS)
     assert kept.unique().tolist() == [0.0, pytest.approx(4 / 3)]
     by_utterance = torch.stack([kept[frames.sequence == i] for i in range(4)])
@@ -231,18 +231,18 @@ def test_blocks_without_a_way_back_give_what_the_whole_gives(
     options = {"kernel": (3, 3), "stride": 1, "padding": 1, "pooling": 1, "dilation": 2}
     layer = Convolution2d(12, 0, channels=3, input_channels=2, causal=False, **options, **LINEAR)
     x = torch.randn(20, 12, dtype=torch.float64)
-    whole = layer.double()(x, Frames((9, 7, 4)))
+    whole = layer.double()(x, PackedFrames((9, 7, 4)))
     for block in (1, 50, 200):
         monkeypatch.setattr("bayes_asr.nn.maps.BLOCK", block)
         with torch.no_grad():
-            assert_same(layer(x, Frames((9, 7, 4))), whole)
+            assert_same(layer(x, PackedFrames((9, 7, 4))), whole)
 
 
 def test_what_does_not_fit_is_refused_with_both_numbers() -> None:
     fixed: dict[str, Any] = {"channels": 3, "dilation": 1, "causal": False, "activation": "relu"}
     fixed |= {"dropout": 0.0}
 
-    def built(norm: str = "none", **more: Any) -> OverTime:
+    def built(norm: str = "none", **more: Any) -> WindowedLayer:
         options = {"input_channels": 1, "kernel": (1, 5), "stride": 1, "padding": 0, "pooling": 1}
         return Convolution2d(12, 0, norm=norm, **fixed, **{**options, **more})
 

@@ -10,10 +10,10 @@ from torch.autograd import gradcheck
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config import load
-from bayes_asr.nn.attending import Attention
-from bayes_asr.nn.decoder import END, Decoder, Told
+from bayes_asr.nn.attention import Attention
+from bayes_asr.nn.decoder import END, AttentionDecoder, DecoderTargets
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
-from bayes_asr.nn.frames import Frames, pack
+from bayes_asr.nn.frames import PackedFrames, pack
 from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.nn.part import take_head, take_layer
 from bayes_asr.train.components import architecture
@@ -28,10 +28,10 @@ LENGTHS = (4, 9, 1, 6)
 
 def decoder(
     attention: str, unit: str = "gru", dropout: float = 0.0, directions: int = 2
-) -> Decoder:
+) -> AttentionDecoder:
     torch.manual_seed(5)
     sizes = {"units": 4, "embedding": 3, "attention_units": 5}
-    built = Decoder(
+    built = AttentionDecoder(
         WIDTH, 2, 7, SIZE, unit=unit, attention=attention, dropout=dropout, **sizes
     ).double()
     for parameter in built.parameters():
@@ -44,15 +44,15 @@ def encoded() -> list[Tensor]:
     return [torch.from_numpy(rng.standard_normal((n, WIDTH))) for n in LENGTHS]
 
 
-def tell(labels: Sequence[Sequence[int]], forced: Sequence[Sequence[bool]] = ()) -> Told:
+def tell(labels: Sequence[Sequence[int]], forced: Sequence[Sequence[bool]] = ()) -> DecoderTargets:
     """The labels of utterances that are in the order of their frames."""
     packed, steps, order = pack([torch.tensor([*one, END]) for one in labels])
     told = pack([torch.tensor(one) for one in forced])[0] if forced else None
-    return Told(packed, steps, order, told)
+    return DecoderTargets(packed, steps, order, told)
 
 
 def compute(
-    built: Decoder,
+    built: AttentionDecoder,
     chosen: Sequence[int],
     keys: Sequence[int] = (),
     forced: Callable[[int], list[bool]] | None = None,
@@ -71,8 +71,8 @@ def compute(
     return found
 
 
-def by_numpy(built: Decoder, h: np.ndarray, labels: Sequence[int]) -> np.ndarray:
-    """What the docstrings of `Decoder` and `Attention` say of one utterance, with a GRU."""
+def by_numpy(built: AttentionDecoder, h: np.ndarray, labels: Sequence[int]) -> np.ndarray:
+    """What the docstrings of `AttentionDecoder` and `Attention` say of one utterance, with a GRU."""
     p = {name: value.detach().numpy() for name, value in built.named_parameters()}
     half = WIDTH // 2
     last = np.concatenate([h[-1, :half], h[0, half:]])
@@ -164,17 +164,19 @@ def test_gradients_are_differences(attention: str) -> None:
 def test_labels_that_are_not_told_are_the_most_probable_ones() -> None:
     """Free running is teacher forcing on what the decoder would have written."""
     built, (h, *_) = decoder("additive"), encoded()
-    frames, labels = Frames((len(h),)), LABELS[0]
+    frames, labels = PackedFrames((len(h),)), LABELS[0]
     own = [END]
     for _ in labels:
-        told = Told(torch.tensor([*own[1:], END]), Frames((len(own),)), [0])
+        told = DecoderTargets(torch.tensor([*own[1:], END]), PackedFrames((len(own),)), [0])
         own.append(int(built(h, frames, told)[-1].argmax()))
     free = compute(built, [0], forced=lambda _: [False] * (len(labels) + 1))[0]
-    told = Told(torch.tensor([*own[1:], END]), Frames((len(own),)), [0])
+    told = DecoderTargets(torch.tensor([*own[1:], END]), PackedFrames((len(own),)), [0])
     torch.testing.assert_close(free, built(h, frames, told), rtol=0, atol=1e-12)
     assert own[1:] != labels
     half = compute(built, [0], forced=lambda _: [True, False, True, True])[0]
-    mixed = Told(torch.tensor([labels[0], int(half[1].argmax()), END]), Frames((3,)), [0])
+    mixed = DecoderTargets(
+        torch.tensor([labels[0], int(half[1].argmax()), END]), PackedFrames((3,)), [0]
+    )
     torch.testing.assert_close(half[:3], built(h, frames, mixed), rtol=0, atol=1e-12)
     assert int(half[1].argmax()) != labels[1]
 
@@ -182,7 +184,7 @@ def test_labels_that_are_not_told_are_the_most_probable_ones() -> None:
 def test_where_other_processes_have_all_utterances_there_is_nothing() -> None:
     none = torch.empty(0, dtype=torch.long)
     logits = decoder("location")(
-        torch.empty(0, WIDTH).double(), Frames(()), Told(none, Frames(()), [])
+        torch.empty(0, WIDTH).double(), PackedFrames(()), DecoderTargets(none, PackedFrames(()), [])
     )
     assert logits.shape == (0, SIZE)
 
@@ -211,7 +213,7 @@ def test_a_network_reads_frames_behind_strides_and_its_layer_of_both_directions(
     assert memory.inside_BT.sum(1).tolist() == [-(-LENGTHS[i] // 2) for i in order]
     for row, place in enumerate(told.order):
         one, alone = xs[order[place]], tell([LABELS[order[place]]])
-        logits = built({STREAM: one}, Frames((len(one),)), None, alone)["sequence"]
+        logits = built({STREAM: one}, PackedFrames((len(one),)), None, alone)["sequence"]
         mine = together[told.steps.sequence == row]
         torch.testing.assert_close(logits, mine, rtol=0, atol=1e-12)
     assert built.decoder.last.directions == 2
@@ -227,4 +229,4 @@ def test_it_has_no_outputs_of_frames_but_layers() -> None:
             refused()
     assert take_layer(built, "top").outputs == ()
     with pytest.raises(ValueError, match="is told"):
-        built({STREAM: torch.zeros(3, INPUTS).double()}, Frames((3,)))
+        built({STREAM: torch.zeros(3, INPUTS).double()}, PackedFrames((3,)))

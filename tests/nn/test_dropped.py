@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import DROPPED, check_unit
-from bayes_asr.nn.frames import Frames, pack
+from bayes_asr.nn.frames import PackedFrames, pack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.norm import MOMENTUM
 from bayes_asr.nn.recurrent import RecurrentLayer
@@ -55,7 +55,7 @@ def test_a_candidate_comes_as_near_to_the_constant_as_its_mask_says(
     if net.cell.dropped is not None:
         net.cell.dropped[:] = torch.tensor([[-0.2, -0.7, -1.5, -3]])  # type: ignore[index]
         d = net.cell.dropped[0].numpy()  # type: ignore[index]
-    x, frames, key = batch((12,))[0], Frames((12,)), KEYS[:1]
+    x, frames, key = batch((12,))[0], PackedFrames((12,)), KEYS[:1]
     for keys in (key, None):
         mask = net._mask(frames, keys)
         mask = np.ones(4) if mask is None else mask[0, 0].numpy()
@@ -100,7 +100,7 @@ def test_the_mean_of_several_processes_is_that_of_one() -> None:
     shares = [(0, 1, 3), (2,), ()]
 
     def observe(net: RecurrentLayer, own: tuple[int, ...]) -> None:
-        x, frames = sequences[0][:0], Frames(())
+        x, frames = sequences[0][:0], PackedFrames(())
         if own:
             x, frames, _ = pack([sequences[b] for b in own])
         net(x, frames, KEYS[list(own)])

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.nn.frames import Frames, pack, unpack
+from bayes_asr.nn.frames import PackedFrames, pack, unpack
 from bayes_asr.nn.scan import order_directions
 
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=5)
@@ -20,7 +20,7 @@ def places(lengths: tuple[int, ...]) -> list[tuple[int, int]]:
 @settings(deadline=None, max_examples=30)
 @given(DECREASING)
 def test_indices_are_those_of_a_loop_over_frames(lengths: tuple[int, ...]) -> None:
-    frames, where = Frames(lengths), places(lengths)
+    frames, where = PackedFrames(lengths), places(lengths)
     row = {place: i for i, place in enumerate(where)}
     assert frames.sizes == [sum(n > t for n in lengths) for t in range(lengths[0])]
     assert frames.starts == [row[t, 0] for t in range(lengths[0])]
@@ -54,7 +54,7 @@ def test_direction_1_is_each_sequence_reversed(lengths: list[int]) -> None:
 
 
 def test_a_batch_may_be_empty() -> None:
-    frames = Frames(())
+    frames = PackedFrames(())
     assert (frames.sizes, frames.starts) == ([], [])
     assert torch.equal(frames.sequence, torch.empty(0, dtype=torch.long))
 
@@ -68,4 +68,4 @@ def test_a_batch_may_be_empty() -> None:
 )
 def test_impossible_lengths_are_refused(lengths: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Frames(lengths)
+        PackedFrames(lengths)

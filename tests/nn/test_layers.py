@@ -14,9 +14,9 @@ from torch import Tensor
 from bayes_asr.config.catalogue import LAYERS
 from bayes_asr.config.kinds import KindsConfig
 from bayes_asr.config.values import hints
-from bayes_asr.nn.frames import Frames, pack, unpack
+from bayes_asr.nn.frames import PackedFrames, pack, unpack
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.nn.norm import AddUp, BatchNorm
+from bayes_asr.nn.norm import AllReduce, BatchNorm
 from tests.support.nn_layers import FORMS, INPUTS, STREAM, name_form, network_of, stacked
 from tests.support.nn_units import KEYS, LENGTHS, Processes, batch
 
@@ -96,7 +96,7 @@ def test_dropout_in_a_batch_is_that_of_the_sequence_alone(form: Form) -> None:
     assert torch.equal(together, layer(x, frames)) != drops
     kept = frames.every(layer.stride)
     for i, length in enumerate(LENGTHS):
-        alone = layer(x[frames.sequence == i], Frames((length,)), KEYS[i : i + 1])
+        alone = layer(x[frames.sequence == i], PackedFrames((length,)), KEYS[i : i + 1])
         torch.testing.assert_close(alone, together[kept.sequence == i], rtol=0, atol=1e-12)
 
 
@@ -113,7 +113,7 @@ def test_layers_drop_by_their_number() -> None:
 def test_chunks_give_what_the_whole_gives(form: Form, sizes: tuple[int, ...]) -> None:
     net = network_of(form).eval()
     (x,) = random_sequences(30)
-    whole = net.hidden({STREAM: x}, Frames((30,)))
+    whole = net.hidden({STREAM: x}, PackedFrames((30,)))
     states: list[Any] = []
     found = []
     for chunk in x.split(list(sizes)):
@@ -130,7 +130,7 @@ def test_who_does_not_look_ahead_reads_nothing_later(form: Form) -> None:
     layer = network_of(form).eval().layers[0]
     (x,) = random_sequences(12)
     x.requires_grad_()
-    (by_x,) = torch.autograd.grad(layer(x, Frames((12,)))[:1].sum(), x)
+    (by_x,) = torch.autograd.grad(layer(x, PackedFrames((12,)))[:1].sum(), x)
     assert layer.looks_ahead == (bool(by_x[1:].abs().max() > 0) or layer.stride > 1)
 
 
@@ -147,7 +147,7 @@ def test_a_single_frame_can_be_trained_on(form: Form) -> None:
 @every_form
 def test_digital_silence_can_be_trained_on(form: Form) -> None:
     net = network_of(form).train()
-    frames = Frames((4, 3))
+    frames = PackedFrames((4, 3))
     outputs = net({STREAM: torch.zeros(7, INPUTS, dtype=torch.float64)}, frames, KEYS[:2])["pdfs"]
     outputs.square().sum().backward()
     assert torch.isfinite(outputs).all()
@@ -158,7 +158,7 @@ def test_digital_silence_can_be_trained_on(form: Form) -> None:
 def test_a_process_without_utterances_takes_part(form: Form) -> None:
     """Norms add their statistics up over all processes; here they are all of one, with nothing."""
     net = network_of(form).eval()
-    outputs = net({STREAM: torch.empty(0, INPUTS, dtype=torch.float64)}, Frames(()), KEYS[:0])
+    outputs = net({STREAM: torch.empty(0, INPUTS, dtype=torch.float64)}, PackedFrames(()), KEYS[:0])
     assert {name: tuple(y.shape) for name, y in outputs.items()} == {
         "pdfs": (0, 4),
         "monophones": (0, 3),
@@ -177,13 +177,15 @@ def test_processes_that_share_a_batch_compute_it_as_one(form: Form) -> None:
     weights = [torch.randn(len(one), 4, dtype=torch.float64) for one in x]
     processes, built = Processes(3), network_of(form)
 
-    def train(shares: list[int], add_up: AddUp | None) -> list[Tensor]:
+    def train(shares: list[int], add_up: AllReduce | None) -> list[Tensor]:
         """Gradients of this share of the batch, then the statistics."""
         net = copy.deepcopy(built).train()
         for module in net.modules():
             if isinstance(module, BatchNorm):
                 module.add_up = add_up
-        packed, frames, _ = pack([x[i] for i in shares]) if shares else (x[0][:0], Frames(()), [])
+        packed, frames, _ = (
+            pack([x[i] for i in shares]) if shares else (x[0][:0], PackedFrames(()), [])
+        )
         by_frame, *_ = pack([weights[i] for i in shares]) if shares else (weights[0][:0],)
         (net({STREAM: packed}, frames)["pdfs"] * by_frame).sum().backward()
         layer = net.layers[0]
@@ -224,7 +226,7 @@ def test_outputs_have_the_size_that_is_said(form: Form) -> None:
     layer = network_of(form).eval().layers[0]
     x, frames = batch(inputs=INPUTS)
     assert layer(x, frames).shape == (frames.every(layer.stride).count, layer.outputs)
-    assert layer.widest >= layer.outputs
+    assert layer.max_width >= layer.outputs
 
 
 @every_form
@@ -243,9 +245,9 @@ def test_autocast_stays_near_single_precision(form: Form) -> None:
 def test_frames_are_held_up_to_the_next(stride: int, lengths: tuple[int, ...]) -> None:
     sequences = [np.arange(n) + 100.0 * i for i, n in enumerate(lengths)]
     slow = pack([torch.from_numpy(x[::stride]) for x in sequences])[0]
-    frames = Frames(lengths)
+    frames = PackedFrames(lengths)
     assert frames.every(stride).count == len(slow)
-    held = unpack(frames.hold(slow[:, None], stride), frames, list(range(len(lengths))))
+    held = unpack(frames.repeat(slow[:, None], stride), frames, list(range(len(lengths))))
     for x, found in zip(sequences, held, strict=True):
         assert found[:, 0].tolist() == [x[t - t % stride] for t in range(len(x))]
     assert copy.copy(frames).every(1).lengths == lengths
@@ -257,6 +259,6 @@ def test_cuda_computes_what_the_cpu_does(form: Form) -> None:
     net = network_of(form, **({} if "dropout" not in form else {"dropout": 0.4})).eval()
     x, frames = batch(inputs=INPUTS)
     expected = net({STREAM: x}, frames, KEYS)["pdfs"]
-    there = Frames(frames.lengths, torch.device("cuda"))
+    there = PackedFrames(frames.lengths, torch.device("cuda"))
     computed = net.cuda()({STREAM: x.cuda()}, there, KEYS.cuda())["pdfs"]
     torch.testing.assert_close(computed.cpu(), expected, rtol=0, atol=1e-10)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.nn.norm import NORMS, AddUp, BatchNorm, build_norm
+from bayes_asr.nn.norm import NORMS, AllReduce, BatchNorm, build_norm
 from tests.support.nn_units import DIRECTIONS, KEYS, Processes, batch, layer, name
 
 N, SETS, GATES, H = 7, 2, 3, 5
@@ -108,7 +108,7 @@ def test_processes_that_share_a_batch_normalise_it_as_one(
     processes = Processes(len(shares))
     x, weights = X[: sum(shares)], torch.randn(sum(shares), X.shape[1], dtype=torch.float64)
 
-    def trained(add_up: AddUp | None, part: slice) -> list[torch.Tensor]:
+    def trained(add_up: AllReduce | None, part: slice) -> list[torch.Tensor]:
         """The output, all gradients, and the running statistics after two batches."""
         norm = build_norm(kind, SETS, GATES, H).double()
         for module in norm.modules():

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.nn.frames import WHOLE, Frames, pack, unpack
+from bayes_asr.nn.frames import WHOLE, PackedFrames, pack, unpack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.pooling import Pool
 from tests.support.nn_layers import INPUTS, STREAM, stacked
@@ -163,10 +163,12 @@ def test_heads_of_frames_hold_what_is_pooled() -> None:
         {"name": "last", "kind": "projection", "units": 5, "reads": ["front", "whole"]},
     )
     x = torch.from_numpy(sequences()[0])
-    front = net.layers[0](x, Frames((11,)))
+    front = net.layers[0](x, PackedFrames((11,)))
     beside = torch.cat([front, front.mean(0, keepdim=True).expand(11, -1)], 1)
-    wanted = net.heads[0](net.layers[2](beside, Frames((11,))))
-    torch.testing.assert_close(net({STREAM: x}, Frames((11,)))["pdfs"], wanted, rtol=0, atol=1e-12)
+    wanted = net.heads[0](net.layers[2](beside, PackedFrames((11,))))
+    torch.testing.assert_close(
+        net({STREAM: x}, PackedFrames((11,)))["pdfs"], wanted, rtol=0, atol=1e-12
+    )
 
 
 def test_a_sequence_of_pools_stays_one_frame_an_utterance() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.recurrent import RecurrentLayer
 from tests.support.nn_units import (
     CAUSAL,
@@ -38,7 +38,7 @@ def trained(net: RecurrentLayer) -> list[Tensor]:
 
 
 def gradients(
-    net: RecurrentLayer, x: Tensor, frames: Frames, keys: Tensor | None
+    net: RecurrentLayer, x: Tensor, frames: PackedFrames, keys: Tensor | None
 ) -> tuple[Tensor, list[Tensor]]:
     """Outputs, and the gradients of a random projection of them by inputs and parameters."""
     x = x.clone().requires_grad_()
@@ -121,14 +121,14 @@ def test_dropout_in_a_batch_is_that_of_the_sequence_alone(unit: dict[str, Any]) 
     assert not torch.equal(together, pdf_logits(net, x, frames))
     for i, length in enumerate(LENGTHS):
         mine = frames.sequence == i
-        alone = pdf_logits(net, x[mine], Frames((length,)), KEYS[i : i + 1])
+        alone = pdf_logits(net, x[mine], PackedFrames((length,)), KEYS[i : i + 1])
         torch.testing.assert_close(alone, together[mine], rtol=0, atol=1e-12)
 
 
 def test_frames_of_an_mlp_are_dropped_one_by_one() -> None:
     """As torch.nn.Dropout does: with a mask for whole utterances one frame is all frames."""
     net = layer(unit="mlp", norm="none", dropout=0.5, input_dropout=0.0, bidirectional=False)
-    frames = Frames((200, 200))
+    frames = PackedFrames((200, 200))
     same = torch.ones(1, 3, dtype=torch.float64).expand(frames.count, 3)
     kept = (net(same, frames, KEYS[:2]) != 0).double()
     for unit in kept.unbind(1):  # 5 standard deviations of 400 independent coins are 0.125
@@ -169,7 +169,7 @@ def test_backward_direction_starts_at_the_last_real_frame(unit: dict[str, Any]) 
     together = both(x, frames).view(len(x), 2, -1)[:, 1]
     for i, length in enumerate(LENGTHS):
         mine = frames.sequence == i
-        reversed_alone = one(x[mine].flip(0), Frames((length,)))
+        reversed_alone = one(x[mine].flip(0), PackedFrames((length,)))
         torch.testing.assert_close(together[mine], reversed_alone.flip(0), rtol=0, atol=1e-12)
 
 
@@ -219,7 +219,7 @@ def test_first_frame_can_be_remembered(unit: dict[str, Any]) -> None:
     net = acoustic_model(2, [2], units=(12,), **unit, bidirectional=False, dropout=0.0, norm="none")
     optimizer = torch.optim.Adam(net.parameters(), 0.02)
     lengths = (6,) * 32 + (4,) * 32
-    frames = Frames(lengths)
+    frames = PackedFrames(lengths)
     x = 0.3 * torch.randn(sum(lengths), 2)
     first = torch.randint(2, (64,))
     x[:64] += 2.0 * first[:, None] - 1
@@ -245,7 +245,7 @@ def test_long_and_large_inputs_stay_finite(unit: dict[str, Any], dtype: torch.dt
     torch.manual_seed(5)
     net = acoustic_model(3, [4], units=(4,), **unit, norm="none").to(dtype)
     x = (1e3 * torch.randn(2000, 3).sign()).to(dtype)
-    logits = pdf_logits(net, x, Frames((2000,)))
+    logits = pdf_logits(net, x, PackedFrames((2000,)))
     logits.float().logsumexp(1).sum().backward()
     assert torch.isfinite(logits).all()
     assert all(torch.isfinite(p.grad).all() for p in net.parameters() if p.grad is not None)
@@ -268,7 +268,7 @@ def test_cuda_computes_what_the_cpu_does(unit: dict[str, Any]) -> None:
     net = model(**unit, dropout=0.4, norm="layer")
     x, frames = batch()
     expected = pdf_logits(net, x, frames, KEYS)
-    there = Frames(frames.lengths, torch.device("cuda"))
+    there = PackedFrames(frames.lengths, torch.device("cuda"))
     computed = pdf_logits(net.cuda(), x.cuda(), there, KEYS.cuda())
     torch.testing.assert_close(computed.cpu(), expected, rtol=0, atol=1e-10)
 

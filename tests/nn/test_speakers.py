@@ -9,7 +9,7 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import pack
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.nn.speakers import SpeakerActivations, tell_speakers
+from bayes_asr.nn.speakers import SpeakerActivations, set_speakers
 from tests.support.nn_units import acoustic_model, pdf_logits
 
 SPOKEN = (1, 0, 1, 2)  # who speaks each of the sequences
@@ -42,7 +42,7 @@ def loss_of(model: AcousticModel, speakers: tuple[int, ...] | None, some: list[T
     """A sum over all outputs, in which each is weighed differently."""
     x_NF, frames, order = pack(some)
     told = None if speakers is None else torch.tensor(speakers)[order]
-    tell_speakers(model, told, frames)
+    set_speakers(model, told, frames)
     logits = pdf_logits(model, x_NF, frames)
     weights = torch.cos(x_NF.sum(1, keepdim=True) + torch.arange(logits.shape[1]))
     return (weights * logits.log_softmax(1)).sum()
@@ -76,7 +76,7 @@ def test_each_speaker_is_computed_and_trained_as_in_a_network_of_his_own(
     total, shared = torch.zeros_like(together), torch.zeros_like(of_head)
     for number, own in enumerate(values):
         alone = build(options)
-        alone.take_activations(own)
+        alone.set_activations(own)
         his = [x for x, speaker in zip(sequences(), SPOKEN, strict=True) if speaker == number]
         loss = loss_of(alone, None, his)
         expected, of_his = differentiate(alone, loss)
@@ -125,7 +125,7 @@ def test_who_is_unknown_is_computed_by_the_mean() -> None:
     model, values = differ(NETWORKS[0])
     mean = build(NETWORKS[0])
     names = values[0].keys()
-    mean.take_activations({name: torch.stack([v[name] for v in values]).mean(0) for name in names})
+    mean.set_activations({name: torch.stack([v[name] for v in values]).mean(0) for name in names})
     found = loss_of(model, None, sequences())
     torch.testing.assert_close(found, loss_of(mean, None, sequences()), rtol=0, atol=1e-12)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bayes_asr.config import catalogue
 from bayes_asr.data.features.front_end import FrontEnd, Normalisation
-from bayes_asr.nn.frames import Frames, pack, unpack
+from bayes_asr.nn.frames import PackedFrames, pack, unpack
 from bayes_asr.nn.network import AcousticModel, upgrade_architecture
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.by_name import find_cell
@@ -90,7 +90,7 @@ def recurrent_layer(
 
 
 def pdf_logits(
-    net: AcousticModel, x_NF: Tensor, frames: Frames, keys_B: Tensor | None = None
+    net: AcousticModel, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None
 ) -> Tensor:
     """Logits of the pdfs [N, P]."""
     return net({"features": x_NF}, frames, keys_B)["pdfs"]
@@ -125,10 +125,10 @@ def logits(net: AcousticModel, sequences: list[Tensor]) -> list[Tensor]:
     return unpack(pdf_logits(net, x, frames), frames, order)
 
 
-def batch(lengths: tuple[int, ...] = LENGTHS, inputs: int = 3) -> tuple[Tensor, Frames]:
+def batch(lengths: tuple[int, ...] = LENGTHS, inputs: int = 3) -> tuple[Tensor, PackedFrames]:
     """Random packed features [N, F] in double precision."""
     torch.manual_seed(2)
-    return torch.randn(sum(lengths), inputs, dtype=torch.float64), Frames(lengths)
+    return torch.randn(sum(lengths), inputs, dtype=torch.float64), PackedFrames(lengths)
 
 
 class Processes:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bayes_asr.nn import dropout, recurrent
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train
 from tests.support.nn_layers import INPUTS, STREAM, network_of
@@ -39,7 +39,7 @@ def test_a_network_that_changes_is_one_that_was_built_so(form: dict[str, Any]) -
         options[0]["input_dropout"] = 0.4
     changed.set_dropout(options)
     assert changed.architecture == built.architecture
-    frames = Frames((7, 5), torch.device("cpu"))
+    frames = PackedFrames((7, 5), torch.device("cpu"))
     streams = {STREAM: torch.randn(frames.count, INPUTS, dtype=torch.float64)}
     for keys in (torch.tensor([3, 4]), None):
         outputs = [

@@ -25,7 +25,7 @@ from bayes_asr.evaluate.recordings import TimedSet
 from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
 from bayes_asr.kaldi_io.text import write_lines
 from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
 from bayes_asr.tasks.chain.numerator import Numerators, Tolerance
 from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi, sum_allowed
@@ -58,7 +58,7 @@ def test_a_packed_batch_costs_what_its_utterances_cost() -> None:
     maker = Numerators(MODEL, TREE, GRAPH, Tolerance())
     made = [maker.build(phones, [6] * len(phones)) for phones in SAID[:4]]
     made.sort(key=len, reverse=True)
-    layout = Frames(tuple(map(len, made)))
+    layout = PackedFrames(tuple(map(len, made)))
     rng, P, hmm = np.random.default_rng(0), MODEL.num_pdfs, LeakyHmm(GRAPH, LEAK)
     packed = {
         name: torch.from_numpy(rng.normal(0, 1, (layout.count, P))).float().requires_grad_()
@@ -167,7 +167,7 @@ def test_log_likelihoods_come_at_a_third_of_the_rate(root: Path, tmp_path: Path)
         np.testing.assert_allclose(network(x.copy()), written[utt], atol=1e-5)
         inputs = torch.from_numpy(network.front_ends[FEATURES].normalise(x.astype(np.float64)))
         with torch.no_grad():
-            logits = full({FEATURES: inputs}, Frames((len(x),)))["pdfs"][::3].numpy()
+            logits = full({FEATURES: inputs}, PackedFrames((len(x),)))["pdfs"][::3].numpy()
         apart = logits - written[utt]
         np.testing.assert_allclose(apart, apart[:, :1] + 0 * apart, atol=1e-5)
 

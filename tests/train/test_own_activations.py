@@ -68,7 +68,7 @@ def test_forward_computes_each_speaker_by_his_own(adapted: Path, run: Path, tmp_
     data = open_set(load([run / "config.yaml"]), "dev")
     for utt, matrix in found.items():
         alone = bayes_asr.load(run)
-        alone.model.take_activations(network.speakers[data.features.speakers[utt]])
+        alone.model.set_activations(network.speakers[data.features.speakers[utt]])
         torch.testing.assert_close(
             torch.tensor(matrix), alone(data.read(utt, "features")), rtol=0, atol=1e-5
         )
@@ -92,7 +92,7 @@ def test_one_speaker_is_folded_into_a_plain_network(
     assert main(["fold", str(adapted), "--speaker", speaker, f"--out={tmp_path}/plain"]) == 0
     x = torch.randn(9, bayes_asr.load(run).front_ends["features"].stored_size)
     own = bayes_asr.load(run)
-    own.model.take_activations(values)
+    own.model.set_activations(values)
     plain = bayes_asr.load(tmp_path / "plain")
     torch.testing.assert_close(plain(x), own(x), rtol=0, atol=1e-5)
     assert not plain.model.activation_parameters

@@ -14,7 +14,7 @@ from torch import Tensor
 from bayes_asr.config import load
 from bayes_asr.config.training_keys import SequenceConfig
 from bayes_asr.decode.lattices.reference import Comparison
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.denominators import NAME, Denominator
 from bayes_asr.train.sequence import SequenceCriterion
 from tests.support.aligned_cases import cells_of, list_paths, random_aligned
@@ -53,7 +53,7 @@ def make_batch(
 
 def order_of(lengths: tuple[int, ...]) -> Tensor:
     """Where the frames of the utterances, one after the other, lie in a packed batch."""
-    layout = Frames(lengths)
+    layout = PackedFrames(lengths)
     return torch.cat(
         [torch.tensor([layout.starts[t] + b for t in range(n)]) for b, n in enumerate(lengths)]
     )
@@ -128,7 +128,7 @@ def gradient_of(kind: str, logits: Tensor, targets: Mapping[str, Any], **changes
 def test_frames_of_which_the_lattice_lacks_the_pdf_are_dropped() -> None:
     denominators, _, logits, targets = make_batch("mmi", 1)
     absent = torch.ones(sum(FRAMES), dtype=torch.bool)
-    layout = Frames(FRAMES)
+    layout = PackedFrames(FRAMES)
     for place, one in enumerate(denominators):
         for frame, pdf in zip(one.lattice.frame.tolist(), one.pdf.tolist(), strict=True):
             row = layout.starts[frame] + place

@@ -22,7 +22,7 @@ from bayes_asr.decode.forward.writer import load_writer
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_text, write_text
 from bayes_asr.nn.beam_search import search
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
@@ -119,9 +119,9 @@ def test_dev_loss_is_told_and_dev_error_is_not(corpus: Path, run: Path) -> None:
     losses, errors = [], 0
     for utt, x in made_up("dev", SETS["dev"])[0].items():
         (encoded,) = writer.of_prepared([writer.prepare({"features": x})])
-        found = search(writer.decoder, encoded, width=1, longest=at_most(x), length_penalty=0)
+        found = search(writer.decoder, encoded, width=1, max_length=at_most(x), length_penalty=0)
         errors += edit_distance(given[utt], writer.name_labels(found))
-        memory, state = writer.decoder.begin(encoded, frames := Frames((len(encoded),)))
+        memory, state = writer.decoder.begin(encoded, frames := PackedFrames((len(encoded),)))
         before = 0
         for label in [*map(writer.vocabulary.index, given[utt]), 0]:
             read, state = writer.decoder.step(torch.tensor([before]), memory, state)
@@ -197,7 +197,7 @@ def test_generate_writes_what_score_counts(
     weights = dict(iter_matrices(out / "attention.ark"))
     for utt, x in made_up("test", SETS["test"])[0].items():
         (encoded,) = writer.of_prepared([writer.prepare({"features": x})])
-        best = search(writer.decoder, encoded, width=8, longest=at_most(x), length_penalty=1.0)
+        best = search(writer.decoder, encoded, width=8, max_length=at_most(x), length_penalty=1.0)
         assert found[utt] == writer.name_labels(best)
         assert float(probabilities[utt]) == pytest.approx(best.log_probability, abs=1e-5)
         assert weights[utt].shape == (len(found[utt]) + 1, -(-len(x) // 2))

@@ -15,7 +15,7 @@ from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.data.corpus.sets import open_sets
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import architecture, describe_each_layer, plan_network
 from bayes_asr.train.runs.trained_network import read_network
@@ -196,7 +196,7 @@ def test_what_is_read_is_joined_as_it_says() -> None:
     a, b, total, both, last = (layer.W for layer in net.layers)
     summed = total(a(x) + b(x))
     read = both(torch.cat((summed, x), 1))
-    found = net({"features": x}, Frames((4, 3)))
+    found = net({"features": x}, PackedFrames((4, 3)))
     torch.testing.assert_close(found["pdfs"], net.heads[0](last(read) + read))
     torch.testing.assert_close(found["monophones"], net.heads[1](summed))
 

@@ -14,7 +14,7 @@ import yaml
 
 from bayes_asr.base.errors import StoppedError
 from bayes_asr.config import load
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import architecture
 from bayes_asr.train.start import train
@@ -44,7 +44,7 @@ def test_named_stack_is_a_network(path: Path) -> None:
     net = AcousticModel(**plan).eval()
     x = {name: torch.randn(6, size) for name, size in streams.items()}
     with torch.no_grad():
-        logits = net(x, Frames((4, 2)))
+        logits = net(x, PackedFrames((4, 2)))
     assert {name: tuple(y.shape) for name, y in logits.items()} == {
         "pdfs": (6, 7),
         "monophones": (6, 3),

@@ -19,7 +19,7 @@ from bayes_asr.decode.forward.given import Given, Matrix, Statistics, name_strea
 from bayes_asr.decode.forward.output import DECODED, KINDS, LOG_LIKELIHOODS, Output
 from bayes_asr.decode.forward.plain import PlainStep, PlainUtterance
 from bayes_asr.decode.forward.stream import Stream
-from bayes_asr.nn.frames import pack, say_stride, unpack
+from bayes_asr.nn.frames import describe_stride, pack, unpack
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.network import AcousticModel, States
@@ -58,16 +58,16 @@ class LogLikelihoods(nn.Module):
         self.model: AcousticModel = network.model
         self.speakers = network.speakers
         self.register_buffer("log_priors", network.log_priors)
-        steady = self.model.steady
+        steady = self.model.batch_invariant
         self.double().eval().requires_grad_(False)
         if steady:
             self.model.layers.float()
-            self.model.add_up_steadily()
+            self.model.make_batch_invariant()
         self._own = {name: p.clone() for name, p in self.model.activation_parameters.items()}
 
     def speak_as(self, speaker: str | None) -> None:
         """Compute as for a speaker whose activations were adapted, or else as for anybody."""
-        self.model.take_activations(self.speakers.get(speaker or "", self._own))
+        self.model.set_activations(self.speakers.get(speaker or "", self._own))
 
     def name_strangers(self, directory: Path, speakers: Iterable[str]) -> None:
         """Say who is computed as anybody where others have activations of their own."""
@@ -180,13 +180,13 @@ class LogLikelihoods(nn.Module):
         """
         if self.model.output_stride > 1:
             raise InputError(
-                f"this network has outputs of {say_stride(self.model.output_stride)}, which are not"
+                f"this network has outputs of {describe_stride(self.model.output_stride)}, which are not"
                 " computed in chunks: give whole utterances"
             )
         if self.model.looks_ahead:
             raise InputError(
                 "this network reads an utterance from its end too"
-                f" ({', '.join(self.model.list_ahead())}), so it cannot be computed in chunks:"
+                f" ({', '.join(self.model.lookahead_layers())}), so it cannot be computed in chunks:"
                 " train one with model.bidirectional: false (and model.smooth: false), and in"
                 " model.stack with causal: true, stride: 1 and no instance norm"
             )

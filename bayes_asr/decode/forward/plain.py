@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import FrontEnd, regression_weights
-from bayes_asr.nn.frames import Frames, say_stride
+from bayes_asr.nn.frames import PackedFrames, describe_stride
 from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.network import AcousticModel
 
@@ -36,13 +36,13 @@ class PlainNetwork(nn.Module):
         super().__init__()
         if model.output_stride > 1:
             raise InputError(
-                f"the network has outputs of {say_stride(model.output_stride)}, which no exporter"
+                f"the network has outputs of {describe_stride(model.output_stride)}, which no exporter"
                 " writes down; use bayes-asr forward, or bayes_asr.load in Python"
             )
         strided = [name for name, stride in model.strides.items() if stride > 1]
         if strided:
             raise InputError(
-                f"layer {strided[0]} computes {say_stride(model.strides[strided[0]])}, which no"
+                f"layer {strided[0]} computes {describe_stride(model.strides[strided[0]])}, which no"
                 " exporter writes down for every length; train a network with stride: 1 and no pool"
             )
         self.model, self.front_ends = deepcopy(model), front_ends
@@ -96,7 +96,7 @@ class PlainUtterance(PlainNetwork):
             append_context(x_TF, **left_inside(front_end).shape)
             for x_TF, front_end in zip((features, *others), self.front_ends.values(), strict=True)
         ]
-        frames = Frames((prepared[0].shape[0],))
+        frames = PackedFrames((prepared[0].shape[0],))
         return self._read_out(self.model.hidden(self._inputs(prepared), frames))
 
 

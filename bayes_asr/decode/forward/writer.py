@@ -8,10 +8,10 @@ from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
-from bayes_asr.nn.beam_search import Hypothesis
-from bayes_asr.nn.decoder import END, Decoder, Told
+from bayes_asr.nn.beam_search import BeamHypothesis
+from bayes_asr.nn.decoder import END, AttentionDecoder, DecoderTargets
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 
@@ -21,7 +21,7 @@ class Writer(LogLikelihoods):
     Its decoder computes in double precision, as the heads of `LogLikelihoods`.
     """
 
-    decoder: Decoder
+    decoder: AttentionDecoder
 
     def __init__(self, network: TrainedNetwork, model: EncoderDecoder) -> None:
         """Take the network of a run, and its model."""
@@ -34,12 +34,12 @@ class Writer(LogLikelihoods):
     @torch.no_grad()
     def rate_labels(self, encoded_MH: Tensor, labels: Sequence[int]) -> list[float]:
         """The probability of each label after those before, by what the decoder reads."""
-        told = Told(torch.tensor([*labels, END]), Frames((len(labels) + 1,)), [0])
-        logits_NP = self.decoder(encoded_MH, Frames((len(encoded_MH),)), told)
+        told = DecoderTargets(torch.tensor([*labels, END]), PackedFrames((len(labels) + 1,)), [0])
+        logits_NP = self.decoder(encoded_MH, PackedFrames((len(encoded_MH),)), told)
         found = logits_NP.softmax(1).gather(1, told.labels_N[:, None]).flatten()
         return [float(one) for one in found[:-1]]
 
-    def name_labels(self, hypothesis: Hypothesis) -> list[str]:
+    def name_labels(self, hypothesis: BeamHypothesis) -> list[str]:
         """The labels of a hypothesis as they are called."""
         return [self.vocabulary[label] for label in hypothesis.labels]
 

@@ -11,12 +11,12 @@ from bayes_asr.decode.forward.directory import choose_batch_frames, in_batches
 from bayes_asr.decode.forward.writer import Writer
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.text import write_lines, write_text
-from bayes_asr.nn.beam_search import Hypothesis, search
+from bayes_asr.nn.beam_search import BeamHypothesis, search
 
 
 def write_sequences(
     writer: Writer, features: StoredStreams, *, beam_width: int, length_penalty: float
-) -> Iterator[tuple[str, Hypothesis]]:
+) -> Iterator[tuple[str, BeamHypothesis]]:
     """Yield utterances and the best hypotheses."""
     matrices = ((utt, features[utt]) for utt in follow(features.utterances, "generate"))
     for utt, encoded in in_batches(writer, matrices, choose_batch_frames([writer])):
@@ -26,14 +26,14 @@ def write_sequences(
                 writer.decoder,
                 torch.from_numpy(encoded),
                 width=beam_width,
-                longest=writer.decoder.longest(features.count_frames(utt)),
+                max_length=writer.decoder.max_length(features.count_frames(utt)),
                 length_penalty=length_penalty,
             ),
         )
 
 
 def write_folder(
-    writer: Writer, hypotheses: Sequence[tuple[str, Hypothesis]], out: Path, *, attention: bool
+    writer: Writer, hypotheses: Sequence[tuple[str, BeamHypothesis]], out: Path, *, attention: bool
 ) -> None:
     """Write words.txt and log_probabilities, and perhaps attention.{ark,scp}, below `out`."""
     write_text(((utt, writer.name_labels(one)) for utt, one in hypotheses), out / "words.txt")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.scan import order_directions
 from bayes_asr.nn.units.cell import Cell, Partials
 
@@ -36,7 +36,7 @@ class FusedRecurrence(torch.autograd.Function):
     def forward(
         ctx: FunctionCtx,
         cell: Cell,
-        frames: Frames,
+        frames: PackedFrames,
         backwards: Sequence[bool],
         terms_NSX: Tensor,
         V: Tensor | None,
@@ -114,7 +114,7 @@ class FusedRecurrence(torch.autograd.Function):
         return None, None, None, by_terms, by_V, None, *g_BDH, *of_cell
 
 
-def _delay(after_NDH: Tensor, initial_BDH: Tensor, frames: Frames) -> Tensor:
+def _delay(after_NDH: Tensor, initial_BDH: Tensor, frames: PackedFrames) -> Tensor:
     """A state before every frame [N, D, H]: the initial one, then that after the frame before."""
     before = torch.empty_like(after_NDH)
     first, later = before.split([len(initial_BDH), len(before) - len(initial_BDH)])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.linear import product
 from bayes_asr.nn.units.activations import FIXED, name_of
@@ -58,7 +58,7 @@ class CompiledRecurrence(torch.autograd.Function):
     def forward(
         ctx: FunctionCtx,
         kernel: Kernel,
-        frames: Frames,
+        frames: PackedFrames,
         backwards: Sequence[bool],
         keep: bool,
         terms_NSX: Tensor,
@@ -140,7 +140,7 @@ class CompiledRecurrence(torch.autograd.Function):
 
 def _job(
     kernel: Kernel,
-    frames: Frames,
+    frames: PackedFrames,
     backwards: Sequence[bool],
     storage: torch.dtype,
     *,

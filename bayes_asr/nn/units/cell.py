@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
-from bayes_asr.nn.norm import MOMENTUM, AddUp
+from bayes_asr.nn.norm import MOMENTUM, AllReduce
 from bayes_asr.nn.units.activations import build_activation, softplus
 
 Product = Callable[[Tensor, slice], Tensor]
@@ -65,11 +65,11 @@ class Cell(nn.Module):
         """Return the candidate with dropout."""
         return apply_mask(candidate, mask)
 
-    def instead(self, mask: Tensor | None) -> Tensor | None:
+    def drop_offset(self, mask: Tensor | None) -> Tensor | None:
         """Return what `drop` adds to a masked candidate [n, D, H]; None for 0."""
         return None
 
-    def observe(self, h: Tensor, mask: Tensor | None, frames: Frames) -> None:
+    def observe(self, h: Tensor, mask: Tensor | None, frames: PackedFrames) -> None:
         """See what a batch of training made of the cell [N, D, H]; mask: [B, D, H]."""
 
     def reset(self, a: Tensor, h: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class Cell(nn.Module):
         """Return what the next layer reads by default."""
         return h
 
-    def later(self) -> "Cell | None":
+    def backward(self) -> "Cell | None":
         """Return the cell whose h, computed from the last frame to the first, is added to h."""
         return None
 
@@ -178,7 +178,7 @@ class Logarithmic(Cell):
     """
 
     probabilistic = True
-    add_up: AddUp | None = None
+    add_up: AllReduce | None = None
     dropped: Tensor | None
 
     def __init__(
@@ -191,10 +191,10 @@ class Logarithmic(Cell):
 
     def drop(self, candidate: Tensor, mask: Tensor | None) -> Tensor:
         """Return the candidate with dropout."""
-        instead, masked = self.instead(mask), apply_mask(candidate, mask)
+        instead, masked = self.drop_offset(mask), apply_mask(candidate, mask)
         return masked if instead is None else masked + instead
 
-    def instead(self, mask: Tensor | None) -> Tensor | None:
+    def drop_offset(self, mask: Tensor | None) -> Tensor | None:
         """Return what `drop` adds to a masked candidate [n, D, H]; None for 0."""
         if mask is None or self.dropped_candidate == "zero":
             return None
@@ -202,7 +202,7 @@ class Logarithmic(Cell):
         return (1 - mask) * (half if self.dropped is None else self.dropped)
 
     @torch.no_grad()
-    def observe(self, h: Tensor, mask: Tensor | None, frames: Frames) -> None:
+    def observe(self, h: Tensor, mask: Tensor | None, frames: PackedFrames) -> None:
         """Move the mean towards that of h [N, D, H] where a unit is not dropped."""
         if self.dropped is None or mask is None:
             return

@@ -49,9 +49,9 @@ class UBRU(Cell):
         absent = torch.logaddexp(logsigmoid(-self.stay) + state[0], logsigmoid(-self.enter))
         return (apply_mask(a.squeeze(-2), mask) + present - absent,)
 
-    def later(self) -> Cell | None:
+    def backward(self) -> Cell | None:
         """Return what smoothing adds."""
-        return Later(self.stay, self.enter) if self.smooth else None
+        return BackwardMessage(self.stay, self.enter) if self.smooth else None
 
     def probability(self, h: Tensor) -> Tensor:
         """Probability that the feature is present."""
@@ -62,7 +62,7 @@ class UBRU(Cell):
         return logsigmoid(h)
 
 
-class Later(Cell):
+class BackwardMessage(Cell):
     r"""What the frames after t add to the log-odds at t, from the last frame to the first.
 
     d_t = log(p_1 e^u + 1 - p_1) - log(p_2 e^u + 1 - p_2) with u = d_{t+1} + a_{t+1}, and d_T = 0:

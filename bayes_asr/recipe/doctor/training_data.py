@@ -126,7 +126,7 @@ def _estimate_resources(
     sequences = max(of_epochs.values()) if isinstance(of_epochs, Mapping) else of_epochs
     longest = sorted(train.lengths.values())[-sequences:]
     frames = max(longest[-1], min(sum(longest), config.train.batch_frames))
-    values = VALUES_PER_UNIT * sum(cast(Layer, layer).widest for layer in model.layers)
+    values = VALUES_PER_UNIT * sum(cast(Layer, layer).max_width for layer in model.layers)
     needed = UPDATED * weights + 4 * frames * (values + 3 * sum(outputs.values()))
     free = _find_free_memory()
     yield Check(

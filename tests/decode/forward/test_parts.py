@@ -12,7 +12,7 @@ import torch
 import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import FEATURES
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.part import take_head, take_layer
 from bayes_asr.train.runs.trained_network import read_network
 from tests.support.nn_layers import FORMS, INPUTS, STREAM, name_form, network_of, stacked
@@ -77,7 +77,7 @@ def by_hand(corpus: Path) -> dict[str, dict[str, np.ndarray]]:
                 (x.astype(float) - content["mean"]) / content["deviation"]
             )
         with torch.no_grad():
-            heads = model(read, Frames((frames,)))
+            heads = model(read, PackedFrames((frames,)))
         held = {
             name: y.repeat_interleave(2, 0)[:frames] if len(y) < frames else y
             for name, y in given.items()
@@ -171,11 +171,11 @@ def test_no_stream_is_overwritten_by_a_layer(
 def test_a_part_has_what_its_layer_computes(form: dict[str, Any]) -> None:
     model = network_of(form).eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    frames = Frames((9, 5))
+    frames = PackedFrames((9, 5))
     x = {STREAM: torch.randn(14, INPUTS, dtype=torch.double)}
     with torch.no_grad():
         (computed,) = model._compute(["tested"], x, frames, None).values()
-        expected = frames.hold(computed, model.strides["tested"])
+        expected = frames.repeat(computed, model.strides["tested"])
         assert torch.equal(take_layer(model, "tested").hidden(x, frames), expected)
         for name, logits in model(x, frames).items():
             assert torch.equal(take_head(model, name)(x, frames)[name], logits)

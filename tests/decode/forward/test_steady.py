@@ -52,7 +52,7 @@ def test_company_and_threads_change_no_bit(
     monkeypatch.setenv(library.CHOICE, path)
     form = {**DIRECTIONS[number % 3], "norm": NORMS[number % len(NORMS)]}
     net, given = network(**RECURRENT[number], **form), utterances()
-    if not net.model.steady:
+    if not net.model.batch_invariant:
         assert precision_of(net) == torch.float64
         return
     assert precision_of(net) == torch.float32
@@ -71,7 +71,7 @@ def test_company_and_threads_change_no_bit(
 
 def test_most_units_are_steady() -> None:
     """That the test above tests something."""
-    steady = {unit["unit"] for unit in RECURRENT if network(**unit).model.steady}
+    steady = {unit["unit"] for unit in RECURRENT if network(**unit).model.batch_invariant}
     assert steady >= {"rnn", "bru", "li-gru", "li-bru", "gru", "lstm"}
 
 

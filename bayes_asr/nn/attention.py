@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Memory:
         return Memory(*(part.expand(n, *part.shape[1:]) for part in parts))
 
 
-class Seen(NamedTuple):
+class AttentionOutput(NamedTuple):
     """What a decoder saw: the mean of the frames by their weights [n, H], and these [n, T]."""
 
     context_nH: Tensor
@@ -66,7 +66,7 @@ class Attention(nn.Module):
             self.F = nn.Conv1d(1, self.FILTERS, width, padding=self.REACH, bias=False)
             self.L = nn.Linear(self.FILTERS, units, bias=False)
 
-    def remember(self, encoded_NH: Tensor, frames: Frames) -> Memory:
+    def build_memory(self, encoded_NH: Tensor, frames: PackedFrames) -> Memory:
         """The memory of packed frames, in their order of utterances."""
         keys_NU = self.W(encoded_NH)
         if self.kind == "lecture":
@@ -81,16 +81,18 @@ class Attention(nn.Module):
 
         return Memory(lay_out(encoded_NH), lay_out(keys_NU), inside)
 
-    def begin(self, memory: Memory) -> Seen:
+    def begin(self, memory: Memory) -> AttentionOutput:
         """What was seen before the first label: nothing."""
         B, T, _ = memory.frames_BTH.shape
-        return Seen(memory.frames_BTH.new_zeros(B, self.inputs), memory.frames_BTH.new_zeros(B, T))
+        return AttentionOutput(
+            memory.frames_BTH.new_zeros(B, self.inputs), memory.frames_BTH.new_zeros(B, T)
+        )
 
-    def forward(self, state_nS: Tensor, memory: Memory, before: Seen) -> Seen:
+    def forward(self, state_nS: Tensor, memory: Memory, before: AttentionOutput) -> AttentionOutput:
         """What a state sees; before: what was seen for the label before."""
         scores = self._score(self.Q(state_nS), memory, before.weights_nT)
         weights = scores.masked_fill(~memory.inside_BT, -torch.inf).softmax(1)
-        return Seen(torch.bmm(weights[:, None], memory.frames_BTH).squeeze(1), weights)
+        return AttentionOutput(torch.bmm(weights[:, None], memory.frames_BTH).squeeze(1), weights)
 
     def _score(self, asked_nU: Tensor, memory: Memory, weights_nT: Tensor) -> Tensor:
         """The scores [n, T]."""
