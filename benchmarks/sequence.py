@@ -31,9 +31,9 @@ from bayes_asr.data.features.front_end import FEATURES, Normalisation
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.denominators import compare_with_lattices, complete_options
-from bayes_asr.train.measured import count_log_priors
-from bayes_asr.train.numerators import read_chain, supervise
+from bayes_asr.train.lattice_targets import compare_with_lattices, complete_options
+from bayes_asr.train.data_statistics import count_log_priors
+from bayes_asr.train.lfmmi_targets import read_chain, supervise
 from bayes_asr.train.step import Step
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/timit_sample/config.yaml"

@@ -15,7 +15,7 @@ from bayes_asr.pytorch_kaldi.networks import convert_networks
 from bayes_asr.pytorch_kaldi.notes import OF_WEIGHTS
 from bayes_asr.pytorch_kaldi.translation import Translation, translate
 from bayes_asr.pytorch_kaldi.weights import check_there
-from bayes_asr.train.brought import write_brought
+from bayes_asr.train.imported_weights import write_brought
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import CONFIG
 

@@ -25,9 +25,9 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import set_speakers
 from bayes_asr.train.batch import Batch, Loader
 from bayes_asr.train.components import plan_dropout
+from bayes_asr.train.metrics import Totals, Validated
 from bayes_asr.train.runs import state
 from bayes_asr.train.step import NotFiniteError, Step
-from bayes_asr.train.totals import Totals, Validated
 from bayes_asr.train.training import DivergedError, Training
 from bayes_asr.train.writing import count_errors_of_writing
 

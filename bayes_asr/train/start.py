@@ -25,16 +25,16 @@ from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.nn.network import build_network
 from bayes_asr.train import components
-from bayes_asr.train.denominators import compare_with_lattices, complete_options
+from bayes_asr.train.data_statistics import complete_front_ends, count_log_priors
+from bayes_asr.train.lattice_regeneration import MakeLattices, Renewal, find_first_lattices
+from bayes_asr.train.lattice_targets import compare_with_lattices, complete_options
+from bayes_asr.train.lfmmi_targets import read_chain, supervise
 from bayes_asr.train.loop import run_epochs
-from bayes_asr.train.measured import complete_front_ends, count_log_priors
-from bayes_asr.train.numerators import read_chain, supervise
-from bayes_asr.train.own_activations import begin_speakers
 from bayes_asr.train.pretraining import plan_pretraining
-from bayes_asr.train.renewal import MakeLattices, Renewal, find_first_lattices
 from bayes_asr.train.runs import checkpoint, record, state, tensorboard
 from bayes_asr.train.runs.configuration import CONFIG
 from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
+from bayes_asr.train.speaker_adaptation import begin_speakers
 from bayes_asr.train.training import Progress, Training
 from bayes_asr.train.transfer import Beginning, begin_from
 

@@ -23,12 +23,12 @@ from bayes_asr.config.measure import measure_of
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
+from bayes_asr.train.metrics import Totals, Validated
 from bayes_asr.train.optimizers import Optimizers
 from bayes_asr.train.runs import checkpoint, record
 from bayes_asr.train.runs.tensorboard import Board
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.schedules import warm_up
-from bayes_asr.train.totals import Totals, Validated
 
 RETURN_FACTOR = 0.5  # of the learning rate, each time a run goes back
 

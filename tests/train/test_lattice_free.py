@@ -31,8 +31,8 @@ from bayes_asr.tasks.chain.numerator import Numerators, Tolerance
 from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi, sum_allowed
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.lattice_free import LatticeFree
-from bayes_asr.train.numerators import open_speech, supervise
-from bayes_asr.train.reach import measure_reach
+from bayes_asr.train.lfmmi_targets import open_speech, supervise
+from bayes_asr.train.gradient_reach import measure_reach
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.chain_corpus import CHAIN, chain_config, say, write_chain, write_chain_corpus

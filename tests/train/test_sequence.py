@@ -15,7 +15,7 @@ from bayes_asr.config import load
 from bayes_asr.config.training_keys import SequenceConfig
 from bayes_asr.decode.lattices.reference import Comparison
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.train.denominators import NAME, Denominator
+from bayes_asr.train.lattice_targets import NAME, Denominator
 from bayes_asr.train.sequence import SequenceCriterion
 from tests.support.aligned_cases import cells_of, list_paths, random_aligned
 from tests.support.small_corpus import MODEL

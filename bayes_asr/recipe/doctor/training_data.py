@@ -35,7 +35,7 @@ from bayes_asr.train.components import (
     plan_network,
     target_weights,
 )
-from bayes_asr.train.numerators import declare
+from bayes_asr.train.lfmmi_targets import declare
 from bayes_asr.train.transfer import begin_from
 
 SAMPLE = 10  # utterances of a set that are read

@@ -11,7 +11,7 @@ from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.own_activations import adapt
+from bayes_asr.train.speaker_adaptation import adapt
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from tests.support.small_corpus import settings

@@ -20,7 +20,7 @@ from bayes_asr.data.targets.alignments import log_priors, read_counts
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.nn.network import build_network
 from bayes_asr.train.components import plan_network
-from bayes_asr.train.measured import complete_front_ends, count_log_priors
+from bayes_asr.train.data_statistics import complete_front_ends, count_log_priors
 from bayes_asr.train.runs import checkpoint, record
 from bayes_asr.train.runs.configuration import CONFIG
 from bayes_asr.train.runs.trained_network import TrainedNetwork
