@@ -42,7 +42,7 @@ class Adaptation:
 
 
 @dataclass(frozen=True)
-class Found:
+class FirstPassResult:
     """What the search with the first transform found for an utterance, or why it found nothing."""
 
     utt: str
@@ -53,41 +53,45 @@ class Found:
 
 
 def decode_speaker(
-    models: Models, how: Adaptation, speaker: str, utts: list[str]
+    models: Models, adaptation: Adaptation, speaker: str, utts: list[str]
 ) -> tuple[list[Result], np.ndarray]:
     """Decode the utterances of a speaker: what each gave, and his transform float32 [D, D+1].
 
     State-level lattices wait on disk for the second transform.
     """
-    where = f"{models.job.loglikes}: {speaker}"
+    source = f"{models.job.loglikes}: {speaker}"
     statistics = FmllrStatistics.zeros(models.mixtures.dim)
     for utt in utts:
-        observe_unadapted(models, how, utt, statistics)
-    first = _estimate(statistics, how, where)
+        accumulate_unadapted(models, adaptation, utt, statistics)
+    first_transform = _estimate(statistics, adaptation, source)
     statistics = FmllrStatistics.zeros(models.mixtures.dim)
-    with TemporaryFile() as waiting:
+    with TemporaryFile() as spool:
         for utt in utts:
-            pickle.dump(observe_adapted(models, how, utt, first, statistics), waiting)
-        second = _estimate(statistics, how, where)
-        if statistics.count <= how.min_count:
+            pickle.dump(
+                accumulate_adapted(models, adaptation, utt, first_transform, statistics), spool
+            )
+        second_transform = _estimate(statistics, adaptation, source)
+        if statistics.count <= adaptation.min_count:
             LOGGER.warning(
                 "%s: %.0f frames of speech, and a transform takes more than %g: not adapted",
-                *(where, statistics.count, how.min_count),
+                *(source, statistics.count, adaptation.min_count),
             )
-        transform = compose(second, first, affine=True)
-        waiting.seek(0)
-        results = [score_anew(models, pickle.load(waiting), transform) for _ in utts]  # noqa: S301 - ours
+        transform = compose(second_transform, first_transform, affine=True)
+        spool.seek(0)
+        results = [rescore(models, pickle.load(spool), transform) for _ in utts]  # noqa: S301 - ours
     return results, transform
 
 
-def observe_unadapted(
-    models: Models, how: Adaptation, utt: str, statistics: FmllrStatistics
+def accumulate_unadapted(
+    models: Models, adaptation: Adaptation, utt: str, statistics: FmllrStatistics
 ) -> None:
     """Add what a speaker-independent search says of an utterance; nothing where it fails.
 
     The speaker-independent model says, too, which Gaussian made a frame.
     """
-    options = replace(models.job.options, beam=how.first_beam, max_active=how.first_max_active)
+    options = replace(
+        models.job.options, beam=adaptation.first_beam, max_active=adaptation.first_max_active
+    )
     network, model = models.network, models.unadapted
     try:
         x = models.read(utt)
@@ -95,58 +99,71 @@ def observe_unadapted(
         lattice, _ = search_lattice(network, scores, options, models.engine)
         if lattice is not None:
             words = models.engine.determinize(lattice, network.phone_start, options.lattice_beam)
-            _add(models, how, statistics, x, words, model)
+            _add(models, adaptation, statistics, x, words, model)
     except (InputError, MemoryError) as error:
         LOGGER.warning("%s; it says nothing of its speaker", error)
 
 
-def observe_adapted(
-    models: Models, how: Adaptation, utt: str, first: np.ndarray, statistics: FmllrStatistics
-) -> Found:
+def accumulate_adapted(
+    models: Models,
+    adaptation: Adaptation,
+    utt: str,
+    transform: np.ndarray,
+    statistics: FmllrStatistics,
+) -> FirstPassResult:
     """Search with the first transform of the speaker, and add what that says of an utterance."""
     options, network = models.job.options, models.plain_network
     try:
-        x = apply_transform(first, models.read(utt))
+        x = apply_transform(transform, models.read(utt))
         lattice, reached = search_lattice(network, models.score(utt, x), options, models.engine)
         if lattice is not None:
-            words = models.engine.determinize(lattice, network.phone_start, how.posterior_beam)
-            _add(models, how, statistics, x, words, models.mixtures)
+            words = models.engine.determinize(
+                lattice, network.phone_start, adaptation.posterior_beam
+            )
+            _add(models, adaptation, statistics, x, words, models.mixtures)
     except (InputError, MemoryError) as error:
-        return Found(utt, fault=InputError(str(error)))
-    return Found(utt, len(x), lattice, reached)
+        return FirstPassResult(utt, fault=InputError(str(error)))
+    return FirstPassResult(utt, len(x), lattice, reached)
 
 
 def _add(
     models: Models,
-    how: Adaptation,
+    adaptation: Adaptation,
     statistics: FmllrStatistics,
     x: np.ndarray,
     words: CompactLattice,
     divider: Mixtures,
 ) -> None:
     """Add the frames of a word lattice of scaled costs; `divider` divides them among Gaussians."""
-    found = compute_posteriors(words, 1.0)
-    pdfs = PdfWeights.of_posteriors(
-        models.transitions, found.frame, found.tid, found.share, how.silence, how.silence_weight
+    posteriors = compute_posteriors(words, 1.0)
+    pdfs = PdfWeights.from_posteriors(
+        models.transitions,
+        posteriors.frame,
+        posteriors.tid,
+        posteriors.share,
+        adaptation.silence,
+        adaptation.silence_weight,
     )
-    statistics.add(models.mixtures, x, Occupation.of(divider, x, pdfs))
+    statistics.add(models.mixtures, x, Occupation.from_pdfs(divider, x, pdfs))
 
 
-def score_anew(models: Models, found: Found, transform: np.ndarray) -> Result:
+def rescore(models: Models, first_pass: FirstPassResult, transform: np.ndarray) -> Result:
     """Replace the acoustic costs of a lattice by those of the features with the whole transform."""
-    options, network, lattice = models.job.options, models.plain_network, found.lattice
+    options, network, lattice = models.job.options, models.plain_network, first_pass.lattice
 
     def decode() -> DecodeResult:
-        if found.fault:
-            raise found.fault
-        renewed = None
+        if first_pass.fault:
+            raise first_pass.fault
+        rescored = None
         if lattice is not None:
-            x = apply_transform(transform, models.read(found.utt))
-            scores = np.float32(options.acoustic_scale) * models.score(found.utt, x)
-            renewed = replace_acoustic(lattice, scores, models.transitions.pdf)
-        return read_lattice(network, found.utt, renewed, found.reached, options, models.engine)
+            x = apply_transform(transform, models.read(first_pass.utt))
+            scores = np.float32(options.acoustic_scale) * models.score(first_pass.utt, x)
+            rescored = replace_acoustic(lattice, scores, models.transitions.pdf)
+        return read_lattice(
+            network, first_pass.utt, rescored, first_pass.reached, options, models.engine
+        )
 
-    return record_result(models.job, found.utt, found.frames, decode)
+    return record_result(models.job, first_pass.utt, first_pass.frames, decode)
 
 
 def replace_acoustic(lattice: Lattice, scores: np.ndarray, pdfs: np.ndarray) -> Lattice:
@@ -162,9 +179,9 @@ def replace_acoustic(lattice: Lattice, scores: np.ndarray, pdfs: np.ndarray) -> 
     return replace(lattice, acoustic=acoustic)
 
 
-def _estimate(statistics: FmllrStatistics, how: Adaptation, where: str) -> np.ndarray:
-    """The transform, named in faults by `where`: data and speaker."""
+def _estimate(statistics: FmllrStatistics, adaptation: Adaptation, source: str) -> np.ndarray:
+    """The transform, named in faults by `source`: data and speaker."""
     try:
-        return estimate_fmllr(statistics, how.min_count)
+        return estimate_fmllr(statistics, adaptation.min_count)
     except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(f"{source}: {error}") from None

@@ -21,25 +21,25 @@ def apply_transform(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.asarray(mapped + matrix[:, size:].sum(1), np.float32)
 
 
-def compose(second: np.ndarray, first: np.ndarray, *, affine: bool = False) -> np.ndarray:
-    """The transform that applies `first` and then `second`, as Kaldi's compose-transforms.
+def compose(outer: np.ndarray, inner: np.ndarray, *, affine: bool = False) -> np.ndarray:
+    """The transform that applies `inner` and then `outer`, as Kaldi's compose-transforms.
 
-    affine: the last column of `first` is an offset (--b-is-affine); without it, `first` is linear,
-    and an offset of `second` becomes one more column. InputError where the shapes do not fit.
+    affine: the last column of `inner` is an offset (--b-is-affine); without it, `inner` is linear,
+    and an offset of `outer` becomes one more column. InputError where the shapes do not fit.
     """
-    rows = len(first)
-    if second.shape[1] == rows:
-        return np.asarray(multiply(second, first), np.float32)
-    if second.shape[1] != rows + 1:
+    rows = len(inner)
+    if outer.shape[1] == rows:
+        return np.asarray(multiply(outer, inner), np.float32)
+    if outer.shape[1] != rows + 1:
         raise InputError(
-            f"a transform {list(second.shape)} cannot follow one of {list(first.shape)}: it wants"
-            f" {second.shape[1]} values, or one less with an offset; estimate both again"
+            f"a transform {list(outer.shape)} cannot follow one of {list(inner.shape)}: it wants"
+            f" {outer.shape[1]} values, or one less with an offset; estimate both again"
         )
-    composed = multiply(second[:, :rows], first)
+    composed = multiply(outer[:, :rows], inner)
     if affine:
-        composed[:, -1] += second[:, rows]
+        composed[:, -1] += outer[:, rows]
     else:
-        composed = np.column_stack((composed, second[:, rows]))
+        composed = np.column_stack((composed, outer[:, rows]))
     return np.asarray(composed, np.float32)
 
 

@@ -19,13 +19,13 @@ from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.mixtures import Mixtures
 
-MOST_WALKS = 10  # through a graph, to find one that is short enough
-HASHING = 7853  # Kaldi's StringHasher
+MAX_WALKS = 10  # through a graph, to find one that is short enough
+HASH_BASE = 7853  # Kaldi's StringHasher
 # The search of Kaldi's FasterDecoder, which fails on what has little to do with its transcript.
 ALIGN_SI = AlignOptions(min_active=20, strict=True)
 
 
-class Frames(Protocol):
+class FeatureReader(Protocol):
     """The features [T, D] of utterances."""
 
     def __getitem__(self, utt: str) -> np.ndarray: ...
@@ -35,7 +35,7 @@ class Frames(Protocol):
 class Aligner:
     """What aligns utterances: a model, and how wide to search.
 
-    The graphs have no transition probabilities yet (`graphs.Compiler`).
+    The graphs have no transition probabilities yet (`graphs.GraphCompiler`).
     """
 
     model: TransitionModel
@@ -67,7 +67,7 @@ class Aligner:
 
 
 def align_all(
-    aligner: Aligner, graphs: Iterable[tuple[str, Fst]], features: Frames
+    aligner: Aligner, graphs: Iterable[tuple[str, Fst]], features: FeatureReader
 ) -> Iterator[Result]:
     """Align utterances in the order of their graphs; the result is an error where that fails."""
     for utt, graph in graphs:
@@ -90,33 +90,33 @@ def boost_silence(
     return replace(mixtures, weights=weights)
 
 
-def align_equally(utt: str, graph: Fst, frames: int, seed: int = 0) -> np.ndarray:
+def equal_alignment(utt: str, graph: Fst, frames: int, seed: int = 0) -> np.ndarray:
     """Return transition-ids int32 [frames] of a random way, each state as long as the others.
 
     In Kaldi: align-equal-compiled, whose random numbers these are with seed 0; ways are equal where
     the graph has one only. InputError where none of ten ways has so few states.
     """
     random = Random(_hash(utt) + seed)
-    for _ in range(MOST_WALKS):
+    for _ in range(MAX_WALKS):
         states, arcs = _walk(graph, random)
         tids = graph.ilabel[arcs]
-        spoken = int(np.count_nonzero(tids))
-        if spoken <= frames:
+        emitting = int(np.count_nonzero(tids))
+        if emitting <= frames:
             break
     else:
         raise InputError(
-            f"{utt}: {frames} frames, but its transcript has {spoken} states; look whether the"
+            f"{utt}: {frames} frames, but its transcript has {emitting} states; look whether the"
             " transcript is that of the recording"
         )
     loop = _find_loops(graph)[states]
-    lasting = np.flatnonzero(loop)
-    if spoken < frames and not len(lasting):
-        raise InputError(f"{utt}: {frames} frames, but none of its {spoken} states can last")
+    looping = np.flatnonzero(loop)
+    if emitting < frames and not len(looping):
+        raise InputError(f"{utt}: {frames} frames, but none of its {emitting} states can last")
     counts = np.zeros(len(states), np.int64)
-    if len(lasting):
-        least, more = divmod(frames - spoken, len(lasting))
-        counts[lasting] = least
-        counts[lasting[:more]] += 1
+    if len(looping):
+        shortest, remainder = divmod(frames - emitting, len(looping))
+        counts[looping] = shortest
+        counts[looping[:remainder]] += 1
     # After the loops of a state comes the arc that leaves it; the last one is not left.
     labels = np.stack([loop, np.append(tids, 0)], axis=1).reshape(-1)
     times = np.stack([counts, np.append(tids > 0, 0)], axis=1).reshape(-1)
@@ -128,28 +128,28 @@ def _walk(graph: Fst, random: Random) -> tuple[np.ndarray, np.ndarray]:
     states: list[int] = [graph.start]
     arcs: list[int] = []
     while True:
-        first, last = graph.offsets[states[-1] : states[-1] + 2].tolist()
-        choices = last - first + bool(np.isfinite(graph.final[states[-1]]))
-        chosen = first + (int(random.integers(1)[0]) % choices if choices > 1 else 0)
-        if chosen == last:
+        begin, end = graph.offsets[states[-1] : states[-1] + 2].tolist()
+        choices = end - begin + bool(np.isfinite(graph.final[states[-1]]))
+        arc = begin + (int(random.integers(1)[0]) % choices if choices > 1 else 0)
+        if arc == end:
             return np.array(states), np.array(arcs, np.int64)
-        if graph.nextstate[chosen] != states[-1]:
-            arcs.append(chosen)
-            states.append(int(graph.nextstate[chosen]))
+        if graph.nextstate[arc] != states[-1]:
+            arcs.append(arc)
+            states.append(int(graph.nextstate[arc]))
 
 
 def _find_loops(graph: Fst) -> np.ndarray:
     """The transition-id of the self-loop of each state, 0 where it has none."""
     source = sources(graph)
     loops = np.flatnonzero((graph.nextstate == source) & (graph.ilabel > 0))
-    found = np.zeros(graph.num_states, np.int64)
-    found[source[loops[::-1]]] = graph.ilabel[loops[::-1]]  # the first of several
-    return found
+    loop_of = np.zeros(graph.num_states, np.int64)
+    loop_of[source[loops[::-1]]] = graph.ilabel[loops[::-1]]  # the first of several
+    return loop_of
 
 
 def _hash(utt: str) -> int:
     """Kaldi's seed for an utterance: its bytes as digits, in an int32."""
     number = 0
     for byte in np.frombuffer(utt.encode(), np.int8).tolist():
-        number = number * HASHING + byte
+        number = number * HASH_BASE + byte
     return (number + 2**31) % 2**32 - 2**31

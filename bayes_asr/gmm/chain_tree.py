@@ -18,15 +18,15 @@ from bayes_asr.decode.graph.topology import build_chain_topology
 from bayes_asr.decode.graph.transducers import Sayings, build_fst
 from bayes_asr.gmm import jobs
 from bayes_asr.gmm.features import MODEL, PIPELINE, Pipeline, find_transforms, has_transforms
-from bayes_asr.gmm.first_model import start_mixtures
-from bayes_asr.gmm.progress import TREE
+from bayes_asr.gmm.first_model import init_mixtures
+from bayes_asr.gmm.progress import TREE_FILES
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, Course, share_frames
+from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, PhaseRunner, share_frames
 from bayes_asr.gmm.roots import Root, build_stub, read_roots
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.subsampling import Subsampler
-from bayes_asr.gmm.tree_statistics import Context, add_up
+from bayes_asr.gmm.tree_statistics import Context, sum_tree_stats
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.fst import Fst, read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import write_gmm
@@ -61,7 +61,7 @@ class ChainOptions:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ChainTreeSummary:
     """What was made: a tree of so many pdfs, and a graph."""
 
     pdfs: int
@@ -69,7 +69,7 @@ class Summary:
     arcs: int
 
 
-class ChainTree(Course):
+class ChainTree(PhaseRunner):
     """Tree, model, alignments and denominator graph of LF-MMI, in the folder `out`.
 
     Writes final.mdl, tree and ali.1.gz as build_tree.sh does, with one Gaussian a pdf, phone_lm.fst
@@ -85,7 +85,7 @@ class ChainTree(Course):
         lang: Path,
         alignments: Path,
         out: Path,
-        way: Way,
+        mapper: Way,
         *,
         max_skipped: float,
         no_transforms: bool = False,
@@ -98,16 +98,19 @@ class ChainTree(Course):
         model of another program.
         """
         self.options, self.no_transforms = options, no_transforms
-        needs = [lang / name for name in TREE]
+        needs = [lang / name for name in TREE_FILES]
         needs += [alignments / MODEL, *find_alignments(alignments)]
         reads = [alignments / name for name in PIPELINE]
         reads += find_transforms(alignments) if has_transforms(alignments) else []
         super().__init__(
-            *(data, lang, out, way),
+            data,
+            lang,
+            out,
+            mapper,
             source=alignments,
-            made_of={**asdict(options), **({"no_transforms": True} if no_transforms else {})},
-            needs=needs,
-            reads=reads,
+            options={**asdict(options), **({"no_transforms": True} if no_transforms else {})},
+            required=needs,
+            optional=reads,
             max_skipped=max_skipped,
             open_pipe=open_pipe,
         )
@@ -125,14 +128,14 @@ class ChainTree(Course):
     @cached_property
     def old(self) -> TransitionModel:
         """The model of the alignments to begin with."""
-        return read_transition_model(self.before / MODEL)
+        return read_transition_model(self.source / MODEL)
 
-    def run(self) -> Summary:
+    def run(self) -> ChainTreeSummary:
         """Do the phases that are not complete; say what has come of all."""
         phases = {"tree": self.grow_tree, "convert": self.convert, "graph": self.make_graph}
-        self.pursue(((name, 0) for name in phases), phases)
+        self.run_phases(((name, 0) for name in phases), phases)
         pdfs, graph = read_transition_model(self.model).num_pdfs, read_fst(self.out / GRAPH)
-        return Summary(pdfs, graph.num_states, graph.num_arcs)
+        return ChainTreeSummary(pdfs, graph.num_states, graph.num_arcs)
 
     @cached_property
     def simple(self) -> Subsampler:
@@ -143,9 +146,11 @@ class ChainTree(Course):
 
     def iter_convertible(self) -> Iterator[Aligned]:
         """The alignments to begin with, but those with more phones than frames that are kept."""
-        aligned = self.iter_aligned(self.before, self.before / MODEL)
+        aligned = self.iter_aligned(self.source, self.source / MODEL)
         results = ([(utt, self._check(utt, tids))] for utt, tids in aligned)
-        return self.sift(results, f"no alignment in {self.before} of {self.data} at this rate")
+        return self.drop_failures(
+            results, f"no alignment in {self.source} of {self.data} at this rate"
+        )
 
     def _check(self, utt: str, tids: np.ndarray) -> np.ndarray | InputError:
         """An alignment, or why it cannot be converted."""
@@ -158,24 +163,24 @@ class ChainTree(Course):
     def grow_tree(self, _: int) -> None:
         """Grow the tree of left biphones, and make a model of one Gaussian for each leaf."""
         context = Context(WIDTH, CENTER, self.read_phones("context_indep"))
-        reading = self.read(self.before, self.before / MODEL)
+        inputs = self.job_inputs(self.source, self.source / MODEL)
         if self.no_transforms:
-            reading = replace(reading, pipeline=Pipeline())
-        events = partial(jobs.sum_subsampled, self.simple, context, reading)
-        statistics = add_up(self.way(events, share_frames(self.iter_convertible())))
+            inputs = replace(inputs, pipeline=Pipeline())
+        events = partial(jobs.sum_chain_tree, self.simple, context, inputs)
+        statistics = sum_tree_stats(self.mapper(events, share_frames(self.iter_convertible())))
         sets = read_phone_sets(self.lang / "phones/sets.int")
-        asked = cluster_phones(statistics, sets, Random())
-        asked += read_phone_sets(self.lang / "phones/extra_questions.int")
+        phone_sets = cluster_phones(statistics, sets, Random())
+        phone_sets += read_phone_sets(self.lang / "phones/extra_questions.int")
         tree = build_tree(
             statistics,
-            compile_questions(asked, self.topology, context.width),
+            compile_questions(phone_sets, self.topology, context.width),
             read_roots(self.lang / "phones/roots.int"),
             self.topology,
             leaves=self.options.leaves,
             cluster_threshold=None,
         )
-        mixtures = start_mixtures(tree, statistics)[0]
-        with self.completing():
+        mixtures = init_mixtures(tree, statistics)[0]
+        with self.commit_phase():
             write_tree(tree, self.out / "tree")
             write_gmm(derive_pairs(tree, self.topology), mixtures, self.model)
             self.copy(self.lang / "phones.txt")
@@ -185,20 +190,21 @@ class ChainTree(Course):
         converter = self.convert_to(read_transition_model(self.model), read_tree(self.out / "tree"))
         aligned = self.iter_convertible()
         converted = ((utt, converter.convert_alignment(utt, tids)) for utt, tids in aligned)
-        with self.completing():
+        with self.commit_phase():
             write_int_vectors(converted, self.out / ALIGNMENTS)
             write_lines([1], self.out / "num_jobs")
 
     def make_graph(self, _: int) -> None:
         """Estimate the phone language model, and make the denominator graph of it."""
-        places = locate_transitions(self.old)
-        spoken = (
-            split_phones(*one, self.old, places).phones.tolist() for one in self.iter_convertible()
+        index = locate_transitions(self.old)
+        phones = (
+            split_phones(*utterance, self.old, index).phones.tolist()
+            for utterance in self.iter_convertible()
         )
-        sayings = estimate_phone_lm(spoken, self.options.phone_lm)
+        sayings = estimate_phone_lm(phones, self.options.phone_lm)
         new, tree = read_transition_model(self.model), read_tree(self.out / "tree")
         graph = build_denominator_fst(sayings, new, tree)
-        with self.completing():
+        with self.commit_phase():
             write_fst(accept_phones(sayings), self.out / LM, "vector")
             write_fst(graph, self.out / GRAPH, "vector")
 

@@ -41,11 +41,13 @@ def sum_by(values: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return ordered[begins], np.add.reduceat(sums[order], begins)
 
 
-def distances(one: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """What merging cluster [1 + 2D] with each of `others` [n, 1 + 2D] costs, float32 [n]."""
+def merge_costs(cluster: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+    """What merging cluster [1 + 2D] with each of `clusters` [n, 1 + 2D] costs, float32 [n]."""
     # One call for all clusters: its cost is that of a call, not of their numbers.
-    apart = objective(np.concatenate((one[None], others, one + others)))
-    return np.maximum(apart[0] + apart[1 : 1 + len(others)] - apart[1 + len(others) :], 0)
+    objectives = objective(np.concatenate((cluster[None], clusters, cluster + clusters)))
+    return np.maximum(
+        objectives[0] + objectives[1 : 1 + len(clusters)] - objectives[1 + len(clusters) :], 0
+    )
 
 
 def merge_clusters(
@@ -78,7 +80,7 @@ class _Compartment:
         self.alive = np.ones(len(clusters), bool)
         self.costs = np.full((len(clusters), len(clusters)), np.inf, np.float32)
         for i in range(1, len(clusters)):
-            cost = distances(clusters[i], clusters[:i])
+            cost = merge_costs(clusters[i], clusters[:i])
             self.costs[i, :i] = np.where(cost <= threshold, cost, np.inf)
         self.cost = self.costs.min(initial=np.inf)
 
@@ -89,10 +91,12 @@ class _Compartment:
         self.into[j] = i
         self.alive[j] = False
         self.costs[j] = self.costs[:, j] = np.inf
-        others = np.flatnonzero(self.alive & (np.arange(len(self.alive)) != i))
-        cost = distances(self.clusters[i], self.clusters[others])
+        remaining = np.flatnonzero(self.alive & (np.arange(len(self.alive)) != i))
+        cost = merge_costs(self.clusters[i], self.clusters[remaining])
         below = cost < self.threshold  # here Kaldi does not accept the threshold itself
-        self.costs[np.maximum(i, others), np.minimum(i, others)] = np.where(below, cost, np.inf)
+        self.costs[np.maximum(i, remaining), np.minimum(i, remaining)] = np.where(
+            below, cost, np.inf
+        )
         self.cost = self.costs.min()
 
     def numbers(self) -> np.ndarray:
@@ -108,8 +112,8 @@ def split_in_two(points: np.ndarray, random: Random) -> tuple[np.float32, np.nda
 
     Returns the gain over one cluster, and the cluster 0 or 1 of each point (ClusterKMeans).
     """
-    tries = [_split_from(_scatter(len(points), random), points) for _ in range(TRIES)]
-    return max(tries, key=lambda found: found[0])
+    attempts = [_split_from(_scatter(len(points), random), points) for _ in range(TRIES)]
+    return max(attempts, key=lambda attempt: attempt[0])
 
 
 def _scatter(count: int, random: Random) -> np.ndarray:
@@ -126,9 +130,9 @@ def _split_from(assigned: np.ndarray, points: np.ndarray) -> tuple[np.float32, n
     clusters = np.stack([points[assigned == 0].sum(0), points[assigned == 1].sum(0)])
     gain = objective(clusters).sum(dtype=np.float32) - objective(clusters.sum(0))
     for _ in range(PASSES):
-        more = _refine(points, clusters, assigned)
-        gain += more
-        if more == 0:
+        improvement = _refine(points, clusters, assigned)
+        gain += improvement
+        if improvement == 0:
             break
     return gain, assigned
 

@@ -32,7 +32,7 @@ from bayes_asr.gmm.features import (
     write_transforms,
 )
 from bayes_asr.gmm.models import Models
-from bayes_asr.gmm.resumable import LIMIT
+from bayes_asr.gmm.resumable import SKIP_OPTION
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.scp import Moves
@@ -44,11 +44,13 @@ SEARCH = DecodeOptions(
 """Of steps/decode.sh, and of the last search of steps/decode_fmllr.sh."""
 
 LM_WEIGHTS = tuple(range(1, 21))
-Group = tuple[list[Result], np.ndarray | None]  # utterances, and the transform of their speaker
+SpeakerResults = tuple[
+    list[Result], np.ndarray | None
+]  # utterances, and the transform of their speaker
 
 
 @dataclass(frozen=True)
-class Task:
+class DecodingTask:
     """What processes decode with: everything by its name, as graphs and models do not travel."""
 
     data: Path
@@ -71,7 +73,7 @@ def decode_data(
     lmwts: Sequence[float] = LM_WEIGHTS,
     wips: Sequence[float] = (0.0,),
     max_skipped: float = MAX_SKIPPED,
-    way: Way = map_here,
+    mapper: Way = map_here,
     open_pipe: OpenPipe | None = None,
     raw: bool = False,
     moves: Moves = (),
@@ -82,28 +84,30 @@ def decode_data(
     `read_scp`.
 
     Writes in `out` what `decode.archive.decode_archive` writes and, with an `adaptation`, trans.1:
-    the transforms of the speakers.  Each speaker is one item of `way` then, otherwise each
+    the transforms of the speakers.  Each speaker is one item of `mapper` then, otherwise each
     utterance is.  Utterances without features are named and left out; InputError, before anything
     is decoded, if they are a larger share than `max_skipped`.  Other faults are those of
     `decode_archive`.
     """
     model = Path(model_dir) / MODEL
     job = Job(str(data), Path(graph), model, options, tuple(pair_weights(lmwts, wips)), 1)
-    task = Task(Path(data), job, adaptation, choose_engine().name, open_pipe, raw, tuple(moves))
+    task = DecodingTask(
+        Path(data), job, adaptation, choose_engine().name, open_pipe, raw, tuple(moves)
+    )
     directory = open_data(task)
-    lacking = report_lacking({FEATURES: directory}, max_skipped, LIMIT)
+    lacking = report_lacking({FEATURES: directory}, max_skipped, SKIP_OPTION)
     speakers = {utt: spk for utt, spk in directory.utt2spk.items() if utt not in lacking}
     groups = group_utterances(speakers if adaptation else {utt: utt for utt in speakers})
-    decoder = GmmDecoder(groups, way(partial(decode_group, task), groups.items()))
+    decoder = GmmDecoder(groups, mapper(partial(decode_group, task), groups.items()))
     _, mixtures = read_gmm(model)
-    noted = {
+    record = {
         "model": str(model.absolute()),
         "gaussians": mixtures.num_gaussians,
         "parameters": mixtures.num_gaussians * (2 * mixtures.dim + 1),
         "frontend": None if adaptation else read_analysis(task.data),
     }
     try:
-        return write_folder(job, decoder, Path(out), noted)
+        return write_folder(job, decoder, Path(out), record)
     finally:
         open_models.cache_clear()
 
@@ -119,12 +123,12 @@ def group_utterances(names: dict[str, str]) -> dict[str, list[str]]:
 class GmmDecoder:
     """Gives what was decoded, group by group, and writes lattices and transforms."""
 
-    def __init__(self, names: Iterable[str], decoded: Iterator[Group]) -> None:
+    def __init__(self, names: Iterable[str], decoded: Iterator[SpeakerResults]) -> None:
         """Take the names of the groups, and what they give, in the same order."""
         self._names, self._decoded = names, decoded
 
-    def decode(self, job: Job, folder: Path) -> Iterator[Decoded]:
-        """Give every utterance and write `folder`/lat.1.gz; at the end trans.1 and num_jobs."""
+    def decode(self, job: Job, directory: Path) -> Iterator[Decoded]:
+        """Give every utterance and write `directory`/lat.1.gz; at the end trans.1 and num_jobs."""
         transforms: dict[str, np.ndarray] = {}
 
         def list_results() -> Iterator[Result]:
@@ -133,17 +137,17 @@ class GmmDecoder:
                     transforms[name] = transform
                 yield from results
 
-        yield from EmbeddedDecoder(list_results()).decode(job, folder)
+        yield from EmbeddedDecoder(list_results()).decode(job, directory)
         if transforms:
-            write_transforms(transforms.items(), folder)
-        write_lines([1], folder / "num_jobs")
+            write_transforms(transforms.items(), directory)
+        write_lines([1], directory / "num_jobs")
 
     def find_trouble(self) -> str:
         """Find none: the search is there if `choose_engine` found one."""
         return ""
 
 
-def decode_group(task: Task, name: str, utts: list[str]) -> Group:
+def decode_group(task: DecodingTask, name: str, utts: list[str]) -> SpeakerResults:
     """Decode the utterances of a speaker `name`, or one that is not adapted to its speaker."""
     models = open_models(task)
     if task.adaptation:
@@ -162,7 +166,7 @@ def decode_unadapted(models: Models, utt: str) -> Result:
 
 
 @lru_cache(1)
-def open_models(task: Task) -> Models:
+def open_models(task: DecodingTask) -> Models:
     """Open what a process needs for its tasks, once."""
     model = task.job.model
     unadapted = find_unadapted(model.parent) if task.adaptation else model
@@ -171,6 +175,6 @@ def open_models(task: Task) -> Models:
     return Models.open(features, task.job, task.engine, unadapted)
 
 
-def open_data(task: Task) -> DataDir:
+def open_data(task: DecodingTask) -> DataDir:
     """Read the tables of the data directory."""
     return read_data_dir(task.data, open_pipe=task.open_pipe, moves=task.moves)

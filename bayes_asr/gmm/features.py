@@ -54,9 +54,9 @@ class Pipeline:
     transforms: Mapping[str, np.ndarray] | None = None
 
     @classmethod
-    def of_spliced(cls, left: int, right: int, cmvn: Cmvn = "mean") -> "Pipeline":
+    def spliced(cls, left_context: int, right_context: int, cmvn: Cmvn = "mean") -> "Pipeline":
         """Frames with their neighbours and without derivatives, as LDA reads them."""
-        return cls(cmvn, 0, left, right)
+        return cls(cmvn, 0, left_context, right_context)
 
     @property
     def front_end(self) -> FrontEnd:
@@ -172,7 +172,7 @@ def read_pipeline(model_dir: Path) -> Pipeline:
             )
         return Pipeline(cmvn, options["delta-order"])
     options = read_options(model_dir / "splice_opts", SPLICED)
-    spliced = Pipeline.of_spliced(options["left-context"], options["right-context"], cmvn)
+    spliced = Pipeline.spliced(options["left-context"], options["right-context"], cmvn)
     return replace(
         spliced,
         matrix=read_matrix(str(final), "the matrix"),
@@ -182,7 +182,7 @@ def read_pipeline(model_dir: Path) -> Pipeline:
 
 def write_pipeline(pipeline: Pipeline, model_dir: Path) -> None:
     """Write what `read_pipeline` reads; files of another pipeline are removed."""
-    left, right = pipeline.left_context, pipeline.right_context
+    left_context, right_context = pipeline.left_context, pipeline.right_context
     options = {
         "none": ["--norm-means=false"],
         "mean": [],
@@ -190,14 +190,14 @@ def write_pipeline(pipeline: Pipeline, model_dir: Path) -> None:
     }[pipeline.cmvn]
     lines = {
         "cmvn_opts": " ".join(options),
-        "splice_opts": f"--left-context={left} --right-context={right}",
+        "splice_opts": f"--left-context={left_context} --right-context={right_context}",
         "delta_opts": f"--delta-order={pipeline.deltas}",
     }
     spliced = pipeline.matrix is not None
-    left_out = {"delta_opts"} if spliced or pipeline.deltas == 2 else set()
-    left_out |= set() if spliced else {"splice_opts"}
+    absent = {"delta_opts"} if spliced or pipeline.deltas == 2 else set()
+    absent |= set() if spliced else {"splice_opts"}
     for name, line in lines.items():
-        if name in left_out:
+        if name in absent:
             discard(model_dir / name)
         else:
             write_lines([line], model_dir / name)
@@ -218,24 +218,26 @@ def find_unadapted(model_dir: Path) -> Path:
     return model_dir / (UNADAPTED if is_adapted(model_dir) else MODEL)
 
 
-def has_transforms(folder: Path) -> bool:
+def has_transforms(directory: Path) -> bool:
     """Whether there are transforms of speakers."""
-    return is_there(folder / "trans.1")
+    return is_there(directory / "trans.1")
 
 
-def find_transforms(folder: Path) -> list[Path]:
+def find_transforms(directory: Path) -> list[Path]:
     """The archives of transforms, trans.N, of all jobs; InputError where a job's is missing."""
-    return find_jobs(folder, "trans", suffix="")
+    return find_jobs(directory, "trans", suffix="")
 
 
-def read_transforms(folder: Path) -> dict[str, np.ndarray]:
+def read_transforms(directory: Path) -> dict[str, np.ndarray]:
     """The transforms float32 [D, D+1] by speaker of trans.N, those of all jobs.
 
     InputError where there are none, where a job's are missing, and where a speaker is in two.
     """
-    paths = find_transforms(folder)
+    paths = find_transforms(directory)
     if not paths:
-        raise InputError(f"{folder}: there is no trans.1; estimate the transforms of its speakers")
+        raise InputError(
+            f"{directory}: there is no trans.1; estimate the transforms of its speakers"
+        )
     transforms: dict[str, np.ndarray] = {}
     for path in paths:
         for speaker, matrix in iter_matrices(f"ark:{path}"):
@@ -248,14 +250,14 @@ def read_transforms(folder: Path) -> dict[str, np.ndarray]:
     return transforms
 
 
-def write_transforms(transforms: Iterable[tuple[str, np.ndarray]], folder: Path) -> int:
+def write_transforms(transforms: Iterable[tuple[str, np.ndarray]], directory: Path) -> int:
     """Write trans.1 with the transforms of all speakers; returns how many.
 
     Archives of other jobs are removed.
     """
-    for path in find_files(folder, "trans.*[0-9]"):
+    for path in find_files(directory, "trans.*[0-9]"):
         discard(path)
-    return write_matrices(transforms, folder / "trans.1")
+    return write_matrices(transforms, directory / "trans.1")
 
 
 def write_fmllr(

@@ -33,14 +33,16 @@ def derive_transitions(tree: Tree, topology: Topology) -> TransitionModel:
                     " self-loop another; write <PdfClass> for both"
                 )
             if state.forward_class >= 0:
-                pdfs = _reach(tree.root, {tree.center: phone, PDF_CLASS: state.forward_class})
+                pdfs = _reachable_pdfs(
+                    tree.root, {tree.center: phone, PDF_CLASS: state.forward_class}
+                )
                 if not pdfs:
                     raise InputError(f"the tree has no pdf for state {number} of phone {phone}")
                 tuples += [(phone, number, pdf, pdf) for pdf in pdfs]
     return build_transition_model(topology, tuples)
 
 
-def start_mixtures(tree: Tree, statistics: TreeStatistics) -> tuple[Mixtures, np.ndarray]:
+def init_mixtures(tree: Tree, statistics: TreeStatistics) -> tuple[Mixtures, np.ndarray]:
     """Return one Gaussian for each leaf of `tree`, and the frames float64 [P] of each.
 
     Arithmetic is float32, as Kaldi's. A leaf without frames gets the Gaussian of all frames.
@@ -60,8 +62,8 @@ def start_mixtures(tree: Tree, statistics: TreeStatistics) -> tuple[Mixtures, np
     scale = (1 / of_pdf[:, :1]).astype(np.float32)
     means, squares = np.split(of_pdf[:, 1:].astype(np.float32) * scale, 2, axis=1)
     variances = np.maximum(squares - means * means, VARIANCE_FLOOR)
-    first = np.arange(len(of_pdf) + 1)
-    return Mixtures.from_moments(first, np.ones(len(of_pdf)), means, variances), frames
+    offsets = np.arange(len(of_pdf) + 1)
+    return Mixtures.from_moments(offsets, np.ones(len(of_pdf)), means, variances), frames
 
 
 class Converter:
@@ -100,23 +102,23 @@ class Converter:
             ids: list[int] = []
             for number, state in enumerate(self._new.topology[phone]):
                 key = (phone, number, pdfs[state.forward_class], pdfs[state.self_loop_class])
-                first = self._first[key] if state.forward_class >= 0 else 0
-                ids += range(first, first + len(state.transitions))
+                begin = self._first[key] if state.forward_class >= 0 else 0
+                ids += range(begin, begin + len(state.transitions))
             self._known[window] = np.pad(ids, (0, self._most - len(ids))).astype(np.int32)
         return self._known[window]
 
 
-def _reach(node: Node, known: Mapping[int, int]) -> set[int]:
+def _reachable_pdfs(node: Node, values: Mapping[int, int]) -> set[int]:
     """The answers below `node` to events of which only these values are known."""
     if isinstance(node, Leaf):
         return {node.pdf}
-    value = known.get(node.key)
+    value = values.get(node.key)
     if isinstance(node, Split):
         if value is not None:
-            return _reach(node.yes if value in node.values else node.no, known)
-        return _reach(node.yes, known) | _reach(node.no, known)
+            return _reachable_pdfs(node.yes if value in node.values else node.no, values)
+        return _reachable_pdfs(node.yes, values) | _reachable_pdfs(node.no, values)
     inside = node.children if value is None else node.children[value : value + 1]
-    return set().union(*(_reach(child, known) for child in inside if child is not None))
+    return set().union(*(_reachable_pdfs(child, values) for child in inside if child is not None))
 
 
 def _outline(state: TopologyState) -> tuple[int, int, list[int]]:

@@ -117,7 +117,7 @@ def adapt_speaker(
     """
     statistics = FmllrStatistics.zeros(mixtures.dim)
     for x, pdfs in iter_blocks(utterances):
-        statistics.add(mixtures, x, Occupation.of(aligner or mixtures, x, pdfs))
+        statistics.add(mixtures, x, Occupation.from_pdfs(aligner or mixtures, x, pdfs))
     try:
         return estimate_fmllr(statistics, min_count)
     except InputError as error:

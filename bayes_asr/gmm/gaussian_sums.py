@@ -18,12 +18,12 @@ BLOCK = 20_000  # frames that are taken together, so that many share a pdf
 class Statistics:
     """Counts and sums, float64, of M Gaussians over frames (Kaldi's gmm-acc-stats-ali).
 
-    `first` [P + 1] as of the mixtures; `occupancy` [M]; `sums` and `squares` [M, D] of features;
+    `offsets` [P + 1] as of the mixtures; `occupancy` [M]; `sums` and `squares` [M, D] of features;
     `frames`: how many, by weight; `log_likelihood`: of the features by which they were divided
     among Gaussians.
     """
 
-    first: np.ndarray
+    offsets: np.ndarray
     occupancy: np.ndarray
     sums: np.ndarray
     squares: np.ndarray
@@ -34,7 +34,7 @@ class Statistics:
     def zeros(mixtures: Mixtures) -> "Statistics":
         """Nothing seen yet."""
         shape = mixtures.inverse_variances.shape
-        return Statistics(mixtures.first, np.zeros(shape[0]), np.zeros(shape), np.zeros(shape))
+        return Statistics(mixtures.offsets, np.zeros(shape[0]), np.zeros(shape), np.zeros(shape))
 
     def add(
         self,
@@ -42,16 +42,17 @@ class Statistics:
         x: np.ndarray,
         pdfs: np.ndarray,
         weights: np.ndarray | None = None,
-        of: np.ndarray | None = None,
+        summed: np.ndarray | None = None,
     ) -> None:
         """Add frames x [T, D] aligned to `pdfs` [T], with `weights` [T], one by default.
 
-        of: other features [T, D] of these frames, whose sums are taken (gmm-acc-stats-twofeats).
+        summed: other features [T, D] of these frames, which are summed in place of x, as by
+        gmm-acc-stats-twofeats.
         Raises InputError where x and pdfs do not belong together or to the model, or a frame is
         too far from all Gaussians for float32.
         """
         weights = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
-        y = np.asarray(x if of is None else of, np.float64)
+        y = np.asarray(x if summed is None else summed, np.float64)
         y = np.concatenate((y, y * y), axis=1)
         with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused
             for part in iter_posteriors(mixtures, x, pdfs):
@@ -74,7 +75,7 @@ class Statistics:
 
     def __add__(self, other: "Statistics") -> "Statistics":
         """Both together (gmm-sum-accs)."""
-        names = [field.name for field in fields(self) if field.name != "first"]
+        names = [field.name for field in fields(self) if field.name != "offsets"]
         sums = {name: getattr(self, name) + getattr(other, name) for name in names}
         return replace(self, **sums)
 
@@ -86,7 +87,7 @@ class Statistics:
     @property
     def pdf_occupancy(self) -> np.ndarray:
         """Frames of each pdf, float64 [P]: what Kaldi writes as `final.occs`."""
-        return np.add.reduceat(self.occupancy, self.first[:-1])
+        return np.add.reduceat(self.occupancy, self.offsets[:-1])
 
 
 def accumulate(
@@ -125,7 +126,7 @@ def estimate(
     means = np.where(enough[:, None], statistics.sums / counts, mixtures.means)
     variances = np.maximum(statistics.squares / counts - means * means, min_variance)
     updated = Mixtures.from_moments(
-        mixtures.first,
+        mixtures.offsets,
         np.where(enough, share, np.maximum(share, min_weight)),
         means,
         np.where(enough[:, None], variances, mixtures.variances),
@@ -144,22 +145,22 @@ def _shares(mixtures: Mixtures, statistics: Statistics) -> np.ndarray:
 
 def _last_resorts(mixtures: Mixtures, enough: np.ndarray) -> np.ndarray:
     """The last Gaussian of each pdf none of whose Gaussians has enough data, bool [M]."""
-    poor = ~np.logical_or.reduceat(enough, mixtures.first[:-1])
+    poor = ~np.logical_or.reduceat(enough, mixtures.offsets[:-1])
     last = np.zeros(len(enough), bool)
-    last[mixtures.first[1:][poor] - 1] = True
+    last[mixtures.offsets[1:][poor] - 1] = True
     return last
 
 
-def _keep(mixtures: Mixtures, kept: np.ndarray) -> Mixtures:
+def _keep(mixtures: Mixtures, mask: np.ndarray) -> Mixtures:
     """Some of the Gaussians; the weights of pdfs that lose one sum to one again."""
-    sizes = np.add.reduceat(kept.astype(np.int64), mixtures.first[:-1])
-    first = np.concatenate(([0], np.cumsum(sizes)))
-    weights = mixtures.weights[kept]
-    totals = np.add.reduceat(weights.astype(np.float64), first[:-1]).astype(np.float32)
+    sizes = np.add.reduceat(mask.astype(np.int64), mixtures.offsets[:-1])
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    weights = mixtures.weights[mask]
+    totals = np.add.reduceat(weights.astype(np.float64), offsets[:-1]).astype(np.float32)
     scales = np.where(sizes < mixtures.sizes, (1.0 / totals).astype(np.float32), np.float32(1))
     return Mixtures(
-        first=first,
+        offsets=offsets,
         weights=weights * np.repeat(scales, sizes),
-        inverse_variances=mixtures.inverse_variances[kept],
-        means_inverse_variances=mixtures.means_inverse_variances[kept],
+        inverse_variances=mixtures.inverse_variances[mask],
+        means_inverse_variances=mixtures.means_inverse_variances[mask],
     )

@@ -15,7 +15,7 @@ from bayes_asr.kaldi_io.tree import Tree
 
 
 @dataclass(frozen=True)
-class Compiler:
+class GraphCompiler:
     """What makes graphs of transcripts: a lexicon, word-ids, and HMMs of phones in context.
 
     oov: the word-id of words that `words` lacks.
@@ -45,7 +45,7 @@ class Compiler:
         return number
 
 
-def read_compiler(lang: Path, model: TransitionModel, tree: Tree) -> Compiler:
+def read_compiler(lang: Path, model: TransitionModel, tree: Tree) -> GraphCompiler:
     """Read L.fst, words.txt and oov.txt of a lang folder, ours or Kaldi's.
 
     InputError where phones of L.fst are not in the topology of the model.
@@ -57,12 +57,12 @@ def read_compiler(lang: Path, model: TransitionModel, tree: Tree) -> Compiler:
             f"{lang / 'L.fst'}: says the phone {strangers[0]}, which the model of"
             f" {len(model.topology)} phones lacks; take the lang folder of the model"
         )
-    return Compiler(lexicon, words, _read_oov(lang, words), Hmms(model, tree))
+    return GraphCompiler(lexicon, words, _read_oov(lang, words), Hmms(model, tree))
 
 
 def _read_oov(lang: Path, words: Mapping[str, int]) -> int:
     """The word-id of oov.txt."""
-    found = [word for _, fields in iter_lines(lang / "oov.txt") for word in fields]
-    if len(found) != 1 or found[0] not in words:
-        raise InputError(f"{lang / 'oov.txt'}: is not one word of words.txt: {' '.join(found)}")
-    return words[found[0]]
+    entries = [word for _, fields in iter_lines(lang / "oov.txt") for word in fields]
+    if len(entries) != 1 or entries[0] not in words:
+        raise InputError(f"{lang / 'oov.txt'}: is not one word of words.txt: {' '.join(entries)}")
+    return words[entries[0]]

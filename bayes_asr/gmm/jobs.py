@@ -10,7 +10,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions
 from bayes_asr.decode.search.embedded import choose_engine
-from bayes_asr.gmm.alignment import Aligner, align_all, align_equally, boost_silence
+from bayes_asr.gmm.alignment import Aligner, align_all, boost_silence, equal_alignment
 from bayes_asr.gmm.features import (
     Pipeline,
     SpeakerFeatures,
@@ -20,7 +20,7 @@ from bayes_asr.gmm.features import (
 )
 from bayes_asr.gmm.fmllr import adapt_speaker
 from bayes_asr.gmm.gaussian_sums import Statistics, accumulate
-from bayes_asr.gmm.graphs import Compiler, read_compiler
+from bayes_asr.gmm.graphs import GraphCompiler, read_compiler
 from bayes_asr.gmm.lda import LdaStatistics
 from bayes_asr.gmm.mllt import MlltStatistics, accumulate_mllt
 from bayes_asr.gmm.occupation import PRUNING, PdfWeights
@@ -42,7 +42,7 @@ Graphs = Sequence[tuple[str, Fst]]
 
 
 @dataclass(frozen=True)
-class Reading:
+class JobInputs:
     """What shares are computed with: features of `data` as `folder` says, and a model.
 
     moment: tells apart what `folder` holds at different times; silence: phones that say nothing of
@@ -58,20 +58,20 @@ class Reading:
     pipeline: Pipeline | None = None
 
 
-class Opened:
-    """What a `Reading` leads to, each part read when it is asked for."""
+class LoadedInputs:
+    """What a `JobInputs` leads to, each part read when it is asked for."""
 
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
+    def __init__(self, inputs: JobInputs) -> None:
+        self.reading = inputs
 
     @cached_property
     def features(self) -> SpeakerFeatures:
         """What the model reads of the data, adapted to speakers where there are transforms."""
         if self.reading.pipeline:
             return self.open_features(self.reading.pipeline)
-        folder = self.reading.folder
-        transforms = read_transforms(folder) if has_transforms(folder) else None
-        return self.open_features(replace(read_pipeline(folder), transforms=transforms))
+        directory = self.reading.folder
+        transforms = read_transforms(directory) if has_transforms(directory) else None
+        return self.open_features(replace(read_pipeline(directory), transforms=transforms))
 
     @cached_property
     def unadapted(self) -> SpeakerFeatures:
@@ -110,145 +110,143 @@ class Opened:
                 )
             yield utt, tids, x
 
-    def weigh(self, tids: np.ndarray) -> PdfWeights:
+    def speech_pdfs(self, tids: np.ndarray) -> PdfWeights:
         """The pdfs of frames that are not silence."""
-        return PdfWeights.of_alignment(self.transitions, tids, self.reading.silence)
+        return PdfWeights.from_alignment(self.transitions, tids, self.reading.silence)
 
 
 @lru_cache(maxsize=1)
-def open_reading(reading: Reading) -> Opened:
+def load_inputs(inputs: JobInputs) -> LoadedInputs:
     """Open what is read, once in each process."""
-    return Opened(reading)
+    return LoadedInputs(inputs)
 
 
-def sum_frames(reading: Reading, share: str, aligned: Aligned) -> tuple[Statistics, np.ndarray]:
+def sum_gmm(inputs: JobInputs, share: str, aligned: Aligned) -> tuple[Statistics, np.ndarray]:
     """What an estimation of the model takes: statistics of Gaussians, counts of transition-ids."""
-    opened = open_reading(reading)
-    counts = np.zeros(opened.transitions.num_transition_ids + 1)
+    loaded = load_inputs(inputs)
+    counts = np.zeros(loaded.transitions.num_transition_ids + 1)
 
     def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for _, tids, x in opened.iter_frames(aligned):
-            counts[:] += count_transitions(opened.transitions, tids)
-            yield x, opened.transitions.pdf[tids]
+        for _, tids, x in loaded.iter_frames(aligned):
+            counts[:] += count_transitions(loaded.transitions, tids)
+            yield x, loaded.transitions.pdf[tids]
 
-    return accumulate(opened.mixtures, read()), counts
+    return accumulate(loaded.mixtures, read()), counts
 
 
-def sum_unadapted(reading: Reading, share: str, aligned: Aligned) -> tuple[Statistics, np.ndarray]:
+def sum_alimdl(inputs: JobInputs, share: str, aligned: Aligned) -> tuple[Statistics, np.ndarray]:
     """The same, Gaussians told apart by adapted features and their sums of those that are not."""
-    opened = open_reading(reading)
-    total = Statistics.zeros(opened.mixtures)
-    counts = np.zeros(opened.transitions.num_transition_ids + 1)
-    for utt, tids, x in opened.iter_frames(aligned):
-        counts += count_transitions(opened.transitions, tids)
-        total.add(opened.mixtures, x, opened.transitions.pdf[tids], of=opened.unadapted[utt])
+    loaded = load_inputs(inputs)
+    total = Statistics.zeros(loaded.mixtures)
+    counts = np.zeros(loaded.transitions.num_transition_ids + 1)
+    for utt, tids, x in loaded.iter_frames(aligned):
+        counts += count_transitions(loaded.transitions, tids)
+        total.add(loaded.mixtures, x, loaded.transitions.pdf[tids], summed=loaded.unadapted[utt])
     return total, counts
 
 
-def sum_events(context: Context, reading: Reading, share: str, aligned: Aligned) -> TreeStatistics:
+def sum_tree(context: Context, inputs: JobInputs, share: str, aligned: Aligned) -> TreeStatistics:
     """What a tree is grown of."""
-    opened = open_reading(reading)
-    return accumulate_tree(opened.iter_frames(aligned), opened.transitions, context)
+    loaded = load_inputs(inputs)
+    return accumulate_tree(loaded.iter_frames(aligned), loaded.transitions, context)
 
 
-def sum_subsampled(
-    converter: Subsampler, context: Context, reading: Reading, share: str, aligned: Aligned
+def sum_chain_tree(
+    converter: Subsampler, context: Context, inputs: JobInputs, share: str, aligned: Aligned
 ) -> TreeStatistics:
     """What a tree of fewer frames is grown of, by alignments that are converted first."""
     frames = (
         (utt, converter.convert_alignment(utt, tids), x[:: converter.factor])
-        for utt, tids, x in open_reading(reading).iter_frames(aligned)
+        for utt, tids, x in load_inputs(inputs).iter_frames(aligned)
     )
     return accumulate_tree(frames, converter.new, context)
 
 
-def sum_classes(
-    pipeline: Pipeline, reading: Reading, share: str, aligned: Aligned
-) -> LdaStatistics:
+def sum_lda(pipeline: Pipeline, inputs: JobInputs, share: str, aligned: Aligned) -> LdaStatistics:
     """What LDA takes, of frames that a pipeline splices."""
-    opened, random = open_reading(reading), Random()
-    spliced = opened.open_features(pipeline)
-    total = LdaStatistics.zeros(opened.transitions.num_pdfs, spliced.dim)
-    for _, tids, x in opened.iter_frames(aligned, spliced):
-        total.add(x, opened.weigh(tids).prune(PRUNING, random))
+    loaded, random = load_inputs(inputs), Random()
+    spliced = loaded.open_features(pipeline)
+    total = LdaStatistics.zeros(loaded.transitions.num_pdfs, spliced.dim)
+    for _, tids, x in loaded.iter_frames(aligned, spliced):
+        total.add(x, loaded.speech_pdfs(tids).prune(PRUNING, random))
     return total
 
 
-def sum_scatters(reading: Reading, share: str, aligned: Aligned) -> MlltStatistics:
+def sum_mllt(inputs: JobInputs, share: str, aligned: Aligned) -> MlltStatistics:
     """What MLLT takes."""
-    opened = open_reading(reading)
-    spoken = ((x, opened.weigh(tids)) for _, tids, x in opened.iter_frames(aligned))
-    return accumulate_mllt(opened.mixtures, spoken, Random())
+    loaded = load_inputs(inputs)
+    speech = ((x, loaded.speech_pdfs(tids)) for _, tids, x in loaded.iter_frames(aligned))
+    return accumulate_mllt(loaded.mixtures, speech, Random())
 
 
-def adapt(
-    aligner: Path | None, reading: Reading, speaker: str, aligned: Aligned
+def estimate_fmllr(
+    aligner: Path | None, inputs: JobInputs, speaker: str, aligned: Aligned
 ) -> tuple[str, np.ndarray]:
     """The transform float32 [D, D+1] of a speaker, on top of the one that he may have.
 
     aligner: another model, which divides frames among Gaussians.
     """
-    opened = open_reading(reading)
-    spoken = ((x, opened.weigh(tids)) for _, tids, x in opened.iter_frames(aligned))
-    other = read_gmm(aligner)[1] if aligner else None
-    return speaker, adapt_speaker(speaker, spoken, opened.mixtures, aligner=other)
+    loaded = load_inputs(inputs)
+    speech = ((x, loaded.speech_pdfs(tids)) for _, tids, x in loaded.iter_frames(aligned))
+    divider = read_gmm(aligner)[1] if aligner else None
+    return speaker, adapt_speaker(speaker, speech, loaded.mixtures, aligner=divider)
 
 
 @lru_cache(maxsize=1)
-def _open_compiler(reading: Reading, lang: Path) -> Compiler:
-    tree = read_tree(reading.folder / "tree")
-    return read_compiler(lang, open_reading(reading).transitions, tree)
+def _open_compiler(inputs: JobInputs, lang: Path) -> GraphCompiler:
+    tree = read_tree(inputs.folder / "tree")
+    return read_compiler(lang, load_inputs(inputs).transitions, tree)
 
 
 def compile_graphs(
-    lang: Path, reading: Reading, share: str, spoken: Sequence[tuple[str, Sequence[str]]]
+    lang: Path, inputs: JobInputs, share: str, transcripts: Sequence[tuple[str, Sequence[str]]]
 ) -> list[tuple[str, Fst | InputError]]:
     """The graphs of transcripts, or why there is none."""
-    compiler = _open_compiler(reading, lang)
-    found: list[tuple[str, Fst | InputError]] = []
-    for utt, words in spoken:
+    compiler = _open_compiler(inputs, lang)
+    graphs: list[tuple[str, Fst | InputError]] = []
+    for utt, words in transcripts:
         try:
-            found.append((utt, compiler.compile(utt, words)))
+            graphs.append((utt, compiler.compile(utt, words)))
         except InputError as error:
-            found.append((utt, error))
-    return found
+            graphs.append((utt, error))
+    return graphs
 
 
-def spread(
-    reading: Reading, share: str, graphs: Graphs
+def align_equal(
+    inputs: JobInputs, share: str, graphs: Graphs
 ) -> list[tuple[str, np.ndarray | InputError]]:
     """Alignments of states of equal lengths, or why there is none."""
-    features = open_reading(reading).features
-    found: list[tuple[str, np.ndarray | InputError]] = []
+    features = load_inputs(inputs).features
+    alignments: list[tuple[str, np.ndarray | InputError]] = []
     for utt, graph in graphs:
         try:
-            found.append((utt, align_equally(utt, graph, len(features[utt]))))
+            alignments.append((utt, equal_alignment(utt, graph, len(features[utt]))))
         except InputError as error:
-            found.append((utt, error))
-    return found
+            alignments.append((utt, error))
+    return alignments
 
 
 @lru_cache(maxsize=1)
 def _open_aligner(
-    reading: Reading, options: AlignOptions, boost: float, pauses: frozenset[int]
+    inputs: JobInputs, options: AlignOptions, boost: float, pauses: frozenset[int]
 ) -> Aligner:
-    opened = open_reading(reading)
-    boosted = boost_silence(opened.mixtures, opened.transitions, pauses, boost)
-    return Aligner(opened.transitions, boosted, choose_engine(), options)
+    loaded = load_inputs(inputs)
+    boosted = boost_silence(loaded.mixtures, loaded.transitions, pauses, boost)
+    return Aligner(loaded.transitions, boosted, choose_engine(), options)
 
 
 def align(
     options: AlignOptions,
     boost: float,
     pauses: frozenset[int],
-    reading: Reading,
+    inputs: JobInputs,
     share: str,
     graphs: Graphs,
 ) -> list[tuple[str, np.ndarray | InputError]]:
     """Alignments, or why there is none; boost: of the likelihood of the phones `pauses`."""
-    aligner = _open_aligner(reading, options, boost, pauses)
-    results = align_all(aligner, graphs, open_reading(reading).features)
+    aligner = _open_aligner(inputs, options, boost, pauses)
+    results = align_all(aligner, graphs, load_inputs(inputs).features)
     return [
-        (utt, found.transition_ids if isinstance(found, Alignment) else found)
-        for utt, found in results
+        (utt, result.transition_ids if isinstance(result, Alignment) else result)
+        for utt, result in results
     ]

@@ -28,7 +28,7 @@ class MatrixView(c.Structure):
     )
 
     @classmethod
-    def of(cls, x: np.ndarray) -> "MatrixView":
+    def of_array(cls, x: np.ndarray) -> "MatrixView":
         """That of x [M, N], float32 or float64."""
         return cls(x.ctypes.data, *x.strides, x.dtype == np.float32)
 
@@ -58,25 +58,25 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Do what `products.multiply` does."""
     (rows, depth), columns = a.shape, b.shape[1]
     product = np.empty((rows, columns))
-    views = c.byref(MatrixView.of(a)), c.byref(MatrixView.of(b))
+    views = c.byref(MatrixView.of_array(a)), c.byref(MatrixView.of_array(b))
     if _require_library().gmm_multiply(rows, columns, depth, *views, product.ctypes.data):
         raise MemoryError(f"a product of {rows} x {depth} x {columns} ran out of memory")
     return product
 
 
 def score(
-    x: np.ndarray, first: np.ndarray, slopes: np.ndarray, posteriors: np.ndarray | None = None
+    x: np.ndarray, offsets: np.ndarray, slopes: np.ndarray, posteriors: np.ndarray | None = None
 ) -> np.ndarray:
     """Do what `likelihood.score` does, and fill `posteriors` float32 [T, G]."""
     x, slopes = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(slopes, np.float64)
-    first = np.ascontiguousarray(first, np.int64)
-    (frames, depth), pdfs = x.shape, len(first) - 1
-    found = np.empty((frames, pdfs), np.float32)
-    given = frames, depth, x.ctypes.data, pdfs, first.ctypes.data, slopes.ctypes.data
-    filled = found.ctypes.data, None if posteriors is None else posteriors.ctypes.data
-    if _require_library().gmm_score(*given, *filled):
+    offsets = np.ascontiguousarray(offsets, np.int64)
+    (frames, depth), pdfs = x.shape, len(offsets) - 1
+    scores = np.empty((frames, pdfs), np.float32)
+    inputs = frames, depth, x.ctypes.data, pdfs, offsets.ctypes.data, slopes.ctypes.data
+    outputs = scores.ctypes.data, None if posteriors is None else posteriors.ctypes.data
+    if _require_library().gmm_score(*inputs, *outputs):
         raise MemoryError(f"the likelihoods of {frames} frames ran out of memory")
-    return found
+    return scores
 
 
 def log(x: np.ndarray) -> np.ndarray:

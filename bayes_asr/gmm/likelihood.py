@@ -38,24 +38,24 @@ def log_likelihoods(
     """
     data = _with_squares(mixtures, x)
     if pdfs is None:
-        return score(data, mixtures.first, _slopes(mixtures, slice(None)))
-    chosen = np.asarray(pdfs, np.int64)
-    first = np.concatenate(([0], np.cumsum(mixtures.sizes[chosen])))
-    gaussians = np.arange(first[-1]) + np.repeat(
-        mixtures.first[chosen] - first[:-1], np.diff(first)
+        return score(data, mixtures.offsets, _slopes(mixtures, slice(None)))
+    selected = np.asarray(pdfs, np.int64)
+    offsets = np.concatenate(([0], np.cumsum(mixtures.sizes[selected])))
+    gaussians = np.arange(offsets[-1]) + np.repeat(
+        mixtures.offsets[selected] - offsets[:-1], np.diff(offsets)
     )
-    return score(data, first, _slopes(mixtures, gaussians))
+    return score(data, offsets, _slopes(mixtures, gaussians))
 
 
-def score(x: np.ndarray, first: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+def score(x: np.ndarray, offsets: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """Log-likelihoods float32 [T, P] of P pdfs, computed in float64, by C++ where that is built.
 
     x: frames, their squares and a one, float32 [T, K]; pdf p has the Gaussians first[p] to
     first[p + 1], whose `slopes` [G, K] give the log of weight times density.
     """
     if library.library() is None:
-        return score_in_numpy(x, first, slopes)
-    return library.score(x, first, slopes)
+        return score_in_numpy(x, offsets, slopes)
+    return library.score(x, offsets, slopes)
 
 
 def divide(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -66,16 +66,16 @@ def divide(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if library.library() is None:
         return divide_in_numpy(x, slopes)
     posteriors = np.empty((len(x), len(slopes)), np.float32)
-    found = library.score(x, np.array([0, len(slopes)]), slopes, posteriors)
-    return found[:, 0], posteriors
+    scores = library.score(x, np.array([0, len(slopes)]), slopes, posteriors)
+    return scores[:, 0], posteriors
 
 
-def score_in_numpy(x: np.ndarray, first: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+def score_in_numpy(x: np.ndarray, offsets: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """Do what `score` does, as it is defined."""
-    found = np.empty((len(x), len(first) - 1), np.float32)
-    for pdf, (begin, end) in enumerate(pairwise(first.tolist())):
-        found[:, pdf] = divide_in_numpy(x, slopes[begin:end])[0]
-    return found
+    scores = np.empty((len(x), len(offsets) - 1), np.float32)
+    for pdf, (begin, end) in enumerate(pairwise(offsets.tolist())):
+        scores[:, pdf] = divide_in_numpy(x, slopes[begin:end])[0]
+    return scores
 
 
 def divide_in_numpy(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -105,10 +105,10 @@ def iter_posteriors(mixtures: Mixtures, x: np.ndarray, pdfs: np.ndarray) -> Iter
         )
     data = _with_squares(mixtures, x)
     order = np.argsort(pdfs, kind="stable")
-    found, counts = np.unique(pdfs, return_counts=True)
-    for pdf, end, count in zip(found.tolist(), counts.cumsum(), counts, strict=True):
+    distinct, counts = np.unique(pdfs, return_counts=True)
+    for pdf, end, count in zip(distinct.tolist(), counts.cumsum(), counts, strict=True):
         frames = order[end - count : end]
-        gaussians = slice(int(mixtures.first[pdf]), int(mixtures.first[pdf + 1]))
+        gaussians = slice(int(mixtures.offsets[pdf]), int(mixtures.offsets[pdf + 1]))
         log_likelihoods, posteriors = divide(data[frames], _slopes(mixtures, gaussians))
         yield PdfFrames(pdf, gaussians, frames, posteriors, log_likelihoods)
 

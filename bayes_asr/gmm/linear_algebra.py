@@ -37,24 +37,24 @@ def eliminate(work: np.ndarray) -> np.ndarray:
     Gauss and Jordan's elimination in place, the largest element of a column as the pivot. By C++
     where that is built.
     """
-    chosen = eliminate_in_numpy if library.library() is None else library.eliminate
-    return chosen(work)
+    implementation = eliminate_in_numpy if library.library() is None else library.eliminate
+    return implementation(work)
 
 
 def eliminate_in_numpy(work: np.ndarray) -> np.ndarray:
     """Do what `eliminate` does, as it is defined."""
-    every, size = np.arange(len(work)), work.shape[1]
+    batch, size = np.arange(len(work)), work.shape[1]
     pivots = np.empty((len(work), size))
     for i in range(size):
-        chosen = i + np.abs(work[:, i:, i]).argmax(1)
-        if (chosen != i).any():
-            work[every, i], work[every, chosen] = work[every, chosen], work[every, i]
-        rest = work[:, :, i:]  # what stands before is done
-        pivots[:, i] = rest[:, i, 0]
-        rest[:, i] /= pivots[:, i, None]
-        factors = rest[:, :, 0].copy()
+        pivot_rows = i + np.abs(work[:, i:, i]).argmax(1)
+        if (pivot_rows != i).any():
+            work[batch, i], work[batch, pivot_rows] = work[batch, pivot_rows], work[batch, i]
+        remaining = work[:, :, i:]  # what stands before is done
+        pivots[:, i] = remaining[:, i, 0]
+        remaining[:, i] /= pivots[:, i, None]
+        factors = remaining[:, :, 0].copy()
         factors[:, i] = 0
-        rest -= factors[:, :, None] * rest[:, None, i]
+        remaining -= factors[:, :, None] * remaining[:, None, i]
     return pivots
 
 
@@ -76,12 +76,12 @@ def replace_row(inverse: np.ndarray, row: int, change: np.ndarray) -> None:
 
 def cholesky(matrix: np.ndarray) -> np.ndarray:
     """The lower triangle L float64 [D, D] with L L' = matrix; LinAlgError if it is not positive."""
-    rest, lower = np.array(matrix, np.float64), np.zeros(matrix.shape)
-    for i in range(len(rest)):
-        if not rest[i, i] > 0:
+    remaining, lower = np.array(matrix, np.float64), np.zeros(matrix.shape)
+    for i in range(len(remaining)):
+        if not remaining[i, i] > 0:
             raise np.linalg.LinAlgError("the matrix is not positive definite")
-        lower[i:, i] = rest[i:, i] / np.sqrt(rest[i, i])
-        rest[i:, i:] -= lower[i:, i, None] * lower[i:, i]
+        lower[i:, i] = remaining[i:, i] / np.sqrt(remaining[i, i])
+        remaining[i:, i:] -= lower[i:, i, None] * lower[i:, i]
     return lower
 
 
@@ -102,20 +102,20 @@ def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     LinAlgError where that has no end, as with NaN.
     """
     size = len(matrix)
-    rest, vectors = np.array(matrix, np.float64), np.eye(size)
+    rotated, vectors = np.array(matrix, np.float64), np.eye(size)
     for _ in range(SWEEPS):
-        diagonal = np.diag(np.diag(rest))
-        if np.abs(rest - diagonal).max(initial=0) <= size * EPSILON * np.abs(diagonal).max():
+        diagonal = np.diag(np.diag(rotated))
+        if np.abs(rotated - diagonal).max(initial=0) <= size * EPSILON * np.abs(diagonal).max():
             break
-        for one, other in _pair_up(size):
-            cosine, sine = _rotation(rest[one, one], rest[one, other], rest[other, other])
-            for rows in (rest, rest.T, vectors.T):
-                first, second = rows[one], rows[other]
-                rows[one] = cosine * first - sine * second
-                rows[other] = sine * first + cosine * second
+        for i, j in _pair_up(size):
+            cosine, sine = _rotation(rotated[i, i], rotated[i, j], rotated[j, j])
+            for rows in (rotated, rotated.T, vectors.T):
+                row_i, row_j = rows[i], rows[j]
+                rows[i] = cosine * row_i - sine * row_j
+                rows[j] = sine * row_i + cosine * row_j
     else:
         raise np.linalg.LinAlgError("the rotations have no end")
-    values = np.diag(rest)
+    values = np.diag(rotated)
     order = np.argsort(values, kind="stable")
     return values[order], vectors[:, order]
 
@@ -126,8 +126,8 @@ def _pair_up(size: int) -> list[tuple[np.ndarray, np.ndarray]]:
     rounds = []
     for _ in range(len(seats) - 1):
         pairs = np.sort(np.stack((seats[: len(seats) // 2], seats[::-1][: len(seats) // 2])), 0)
-        one, other = pairs[:, pairs[1] < size]
-        rounds.append((one, other))
+        smaller, larger = pairs[:, pairs[1] < size]
+        rounds.append((smaller, larger))
         seats = np.concatenate((seats[:1], np.roll(seats[1:], 1)))
     return rounds
 

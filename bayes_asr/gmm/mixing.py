@@ -43,13 +43,13 @@ def choose_sizes(
         heapq.heappush(queue, _Queued(pdf, 1, share))
     total = len(queue)
     while total < target and queue[0].occupancy:
-        chosen = heapq.heappop(queue)
-        if (chosen.gaussians + 1) * min_count >= frames[chosen.pdf]:
-            chosen.occupancy = 0.0
+        heaviest = heapq.heappop(queue)
+        if (heaviest.gaussians + 1) * min_count >= frames[heaviest.pdf]:
+            heaviest.occupancy = 0.0
         else:
-            chosen.gaussians += 1
+            heaviest.gaussians += 1
             total += 1
-        heapq.heappush(queue, chosen)
+        heapq.heappush(queue, heaviest)
     return [queued.gaussians for queued in sorted(queue, key=lambda queued: queued.pdf)]
 
 
@@ -89,18 +89,18 @@ def mix_down(
 
 def _take(mixtures: Mixtures, pdf: int) -> Mixtures:
     """The mixture of one pdf alone."""
-    chosen = slice(mixtures.first[pdf], mixtures.first[pdf + 1])
+    gaussians = slice(mixtures.offsets[pdf], mixtures.offsets[pdf + 1])
     return Mixtures(
-        first=np.array([0, chosen.stop - chosen.start]),
-        weights=mixtures.weights[chosen],
-        inverse_variances=mixtures.inverse_variances[chosen],
-        means_inverse_variances=mixtures.means_inverse_variances[chosen],
+        offsets=np.array([0, gaussians.stop - gaussians.start]),
+        weights=mixtures.weights[gaussians],
+        inverse_variances=mixtures.inverse_variances[gaussians],
+        means_inverse_variances=mixtures.means_inverse_variances[gaussians],
     )
 
 
 def _join(parts: Sequence[Mixtures]) -> Mixtures:
     return Mixtures(
-        first=np.cumsum([0, *(part.num_gaussians for part in parts)]),
+        offsets=np.cumsum([0, *(part.num_gaussians for part in parts)]),
         weights=np.concatenate([part.weights for part in parts]),
         inverse_variances=np.concatenate([part.inverse_variances for part in parts]),
         means_inverse_variances=np.concatenate([part.means_inverse_variances for part in parts]),
@@ -136,16 +136,16 @@ def _merge(mixture: Mixtures, size: int) -> Mixtures:
     means = mixture.means
     squares = mixture.variances + means**2
     while len(weights) > max(size, 1):
-        kept, gone = _closest(weights, means, squares)
-        pair = [kept, gone]
-        means[kept] = np.average(means[pair], axis=0, weights=weights[pair])
-        squares[kept] = np.average(squares[pair], axis=0, weights=weights[pair])
-        weights[kept] += weights[gone]
-        weights, means, squares = (np.delete(a, gone, axis=0) for a in (weights, means, squares))
+        later, earlier = _closest(weights, means, squares)
+        pair = [later, earlier]
+        means[later] = np.average(means[pair], axis=0, weights=weights[pair])
+        squares[later] = np.average(squares[pair], axis=0, weights=weights[pair])
+        weights[later] += weights[earlier]
+        weights, means, squares = (np.delete(a, earlier, axis=0) for a in (weights, means, squares))
     if len(weights) == mixture.num_gaussians:
         return mixture
-    first = np.array([0, len(weights)])
-    return Mixtures.from_moments(first, weights, means, squares - means**2)
+    offsets = np.array([0, len(weights)])
+    return Mixtures.from_moments(offsets, weights, means, squares - means**2)
 
 
 def _closest(weights: np.ndarray, means: np.ndarray, squares: np.ndarray) -> tuple[int, int]:

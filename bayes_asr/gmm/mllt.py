@@ -66,7 +66,7 @@ def accumulate_mllt(
     """
     statistics = MlltStatistics.zeros(mixtures.dim)
     for x, pdfs in iter_blocks(utterances):
-        occupation = Occupation.of(mixtures, x, pdfs)
+        occupation = Occupation.from_pdfs(mixtures, x, pdfs)
         statistics.add(mixtures, x, occupation.prune(pruning, random))
     return statistics
 

@@ -41,14 +41,17 @@ class Models:
         transitions, mixtures = read_gmm(job.model)
         network = load_network(job.graph, job.model)
         features.check_dimension(mixtures.dim, job.model)
-        other = mixtures if unadapted == job.model else read_gmm(unadapted)[1]
-        if not np.array_equal(other.first, mixtures.first) or other.dim != mixtures.dim:
+        unadapted_gmm = mixtures if unadapted == job.model else read_gmm(unadapted)[1]
+        if (
+            not np.array_equal(unadapted_gmm.offsets, mixtures.offsets)
+            or unadapted_gmm.dim != mixtures.dim
+        ):
             raise InputError(
-                f"{unadapted}: {other.num_gaussians} Gaussians of {other.num_pdfs} pdfs, not those"
-                f" of {job.model}, {mixtures.num_gaussians} of {mixtures.num_pdfs}; take the models"
-                " of one training"
+                f"{unadapted}: {unadapted_gmm.num_gaussians} Gaussians of {unadapted_gmm.num_pdfs}"
+                f" pdfs, not those of {job.model}, {mixtures.num_gaussians} of"
+                f" {mixtures.num_pdfs}; take the models of one training"
             )
-        return cls(job, features, network, transitions, mixtures, other, ENGINES[engine])
+        return cls(job, features, network, transitions, mixtures, unadapted_gmm, ENGINES[engine])
 
     @cached_property
     def plain_network(self) -> Network:
@@ -70,5 +73,5 @@ class Models:
 
         mixtures: of another model than the job's.
         """
-        found = log_likelihoods(mixtures or self.mixtures, x)
-        return check_loglikes(self.network, f"{self.job.loglikes}: {utt}", found)
+        loglikes = log_likelihoods(mixtures or self.mixtures, x)
+        return check_loglikes(self.network, f"{self.job.loglikes}: {utt}", loglikes)

@@ -13,7 +13,7 @@ from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.tree import Tree
 
 
-def build_first_model(
+def init_monophones(
     topology: Topology, sets: Sequence[Sequence[int]], features: Iterable[np.ndarray]
 ) -> tuple[Tree, TransitionModel, Mixtures]:
     """Return what Kaldi's gmm-init-mono writes.
@@ -22,12 +22,12 @@ def build_first_model(
     [T, D], train_mono.sh takes ten. InputError where a phone of the topology is not in one set, or
     a feature does not vary.
     """
-    tree = build_first_tree(topology, sets)
+    tree = build_shared_tree(topology, sets)
     transitions = derive_transitions(tree, topology)
     return tree, transitions, _repeat_gaussian(features, transitions.num_pdfs)
 
 
-def build_first_tree(topology: Topology, sets: Sequence[Sequence[int]]) -> Tree:
+def build_shared_tree(topology: Topology, sets: Sequence[Sequence[int]]) -> Tree:
     """Return the tree of phones without context (Kaldi's MonophoneContextDependencyShared).
 
     pdf-ids count up in the order of `sets`. InputError where a phone of the topology is not in
@@ -59,7 +59,7 @@ def _repeat_gaussian(features: Iterable[np.ndarray], num_pdfs: int) -> Mixtures:
         )
     inverse = (1 / variance).astype(np.float32)
     return Mixtures(
-        first=np.arange(num_pdfs + 1),
+        offsets=np.arange(num_pdfs + 1),
         weights=np.ones(num_pdfs, np.float32),
         inverse_variances=np.tile(inverse, (num_pdfs, 1)),
         means_inverse_variances=np.tile(mean.astype(np.float32) * inverse, (num_pdfs, 1)),

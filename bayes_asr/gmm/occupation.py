@@ -26,7 +26,7 @@ class PdfWeights:
     weights: np.ndarray
 
     @classmethod
-    def of_alignment(
+    def from_alignment(
         cls,
         model: TransitionModel,
         transition_ids: np.ndarray,
@@ -35,10 +35,10 @@ class PdfWeights:
     ) -> "PdfWeights":
         """Each frame of an alignment [T] once; those of the phones `silence` with their weight."""
         frames, shares = np.arange(len(transition_ids)), np.ones(len(transition_ids), np.float32)
-        return cls.of_posteriors(model, frames, transition_ids, shares, silence, silence_weight)
+        return cls.from_posteriors(model, frames, transition_ids, shares, silence, silence_weight)
 
     @classmethod
-    def of_posteriors(
+    def from_posteriors(
         cls,
         model: TransitionModel,
         frames: np.ndarray,
@@ -50,14 +50,14 @@ class PdfWeights:
         """Shares [N] of transition-ids [N] in frames [N], as Kaldi's weight-silence-post."""
         silent = np.isin(model.phone[transition_ids], list(silence))
         weights = (shares * np.where(silent, silence_weight, 1.0)).astype(np.float32)
-        used = np.flatnonzero(weights)
-        return cls(frames[used], model.pdf[transition_ids[used]], weights[used])
+        nonzero = np.flatnonzero(weights)
+        return cls(frames[nonzero], model.pdf[transition_ids[nonzero]], weights[nonzero])
 
     def prune(self, threshold: float, random: Random) -> "PdfWeights":
         """Set most weights below a threshold to 0, and the others to it; the mean stays."""
         weights = prune(self.weights, threshold, random)
-        used = np.flatnonzero(weights)
-        return PdfWeights(self.frames[used], self.pdfs[used], weights[used])
+        nonzero = np.flatnonzero(weights)
+        return PdfWeights(self.frames[nonzero], self.pdfs[nonzero], weights[nonzero])
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Occupation:
     posteriors: np.ndarray
 
     @classmethod
-    def of(cls, mixtures: Mixtures, x: np.ndarray, pdfs: PdfWeights) -> "Occupation":
+    def from_pdfs(cls, mixtures: Mixtures, x: np.ndarray, pdfs: PdfWeights) -> "Occupation":
         """Divide the weight of each pdf in frames of x [T, D] among its Gaussians."""
         sizes = mixtures.sizes[pdfs.pdfs]
         begins = np.cumsum(sizes) - sizes
         pairs = np.repeat(np.arange(len(sizes)), sizes)
-        gaussians = np.arange(len(pairs)) + (mixtures.first[pdfs.pdfs] - begins)[pairs]
+        gaussians = np.arange(len(pairs)) + (mixtures.offsets[pdfs.pdfs] - begins)[pairs]
         posteriors = np.empty(len(pairs), np.float32)
         for part in iter_posteriors(mixtures, x[pdfs.frames], pdfs.pdfs):
             places = begins[part.frames, None] + np.arange(part.posteriors.shape[1])
@@ -84,8 +84,8 @@ class Occupation:
     def prune(self, threshold: float, random: Random) -> "Occupation":
         """As `PdfWeights.prune`."""
         posteriors = prune(self.posteriors, threshold, random)
-        used = np.flatnonzero(posteriors)
-        return Occupation(self.frames[used], self.gaussians[used], posteriors[used])
+        nonzero = np.flatnonzero(posteriors)
+        return Occupation(self.frames[nonzero], self.gaussians[nonzero], posteriors[nonzero])
 
 
 def gather(items: Iterable[Item], enough: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
@@ -119,8 +119,8 @@ def prune(values: np.ndarray, threshold: float, random: Random) -> np.ndarray:
 
     A number is drawn for each such value, in their order, as Kaldi's RandPrune does.
     """
-    drawn = np.flatnonzero((values > 0) & (values < threshold))
-    kept = random.uniform(len(drawn)) <= values[drawn] / np.float32(threshold)
+    small = np.flatnonzero((values > 0) & (values < threshold))
+    raised = random.uniform(len(small)) <= values[small] / np.float32(threshold)
     pruned = values.copy()
-    pruned[drawn] = np.where(kept, threshold, 0)
+    pruned[small] = np.where(raised, threshold, 0)
     return pruned

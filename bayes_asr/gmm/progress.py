@@ -13,25 +13,25 @@ from bayes_asr.gmm.features import MODEL, PIPELINE, UNADAPTED
 from bayes_asr.kaldi_io.scp import list_archives
 from bayes_asr.kaldi_io.text import DataDir
 
-MARK = "gmm.json"
-MADE = (
+PROGRESS_FILE = "gmm.json"
+OUTPUTS = (
     *(MODEL, UNADAPTED, "tree", *PIPELINE, "ali.*.gz", "fsts.*.gz", "trans.*", "final.occs"),
     *("phone_lm.fst", "den.fst"),
 )
-DATA = ("feats.scp", "cmvn.scp", "utt2spk", "text")  # what is read of a data directory,
-LANG = (  # and of a lang folder,
+DATA_FILES = ("feats.scp", "cmvn.scp", "utt2spk", "text")  # what is read of a data directory,
+LANG_FILES = (  # and of a lang folder,
     *("L.fst", "words.txt", "oov.txt", "phones.txt"),
     *("phones/silence.int", "phones/optional_silence.int"),
 )
-TREE = (  # and where a tree is grown
+TREE_FILES = (  # and where a tree is grown
     *("topo", "phones/sets.int", "phones/roots.int"),
     *("phones/extra_questions.int", "phones/context_indep.int"),
 )
-PART = 1 << 20  # bytes of a file that are read at once
+READ_SIZE = 1 << 20  # bytes of a file that are read at once
 
 
 @dataclass
-class Progress:
+class PhaseProgress:
     """What a training is made of, how many phases are complete, and how well each pass has fitted.
 
     `of`: options and hashes of inputs; `first`: Gaussians to begin with; `frames`,
@@ -44,34 +44,34 @@ class Progress:
     frames: int = 0
     log_likelihoods: list[float] = field(default_factory=list)
 
-    def write(self, folder: Path) -> None:
-        """Keep it in `folder`."""
-        with replacing(folder / MARK) as temporary:
+    def write(self, directory: Path) -> None:
+        """Keep it in `directory`."""
+        with replacing(directory / PROGRESS_FILE) as temporary:
             temporary.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
 
 
-def read_progress(folder: Path, of: Mapping[str, Any]) -> Progress | None:
+def read_progress(directory: Path, made_of: Mapping[str, Any]) -> PhaseProgress | None:
     """The progress of a training that is made of the same; None where there is none, or of others.
 
     InputError where the folder has such files, and no training of ours has made them.
     """
-    settle(folder)
-    path = folder / MARK
+    settle(directory)
+    path = directory / PROGRESS_FILE
     if not is_there(path):
-        others = [found.name for pattern in MADE for found in find_files(folder, pattern)]
-        if others:
+        foreign = [match.name for pattern in OUTPUTS for match in find_files(directory, pattern)]
+        if foreign:
             raise InputError(
-                f"{folder}: holds {others[0]}, which bayes-asr gmm did not write; choose another"
-                " folder, or remove what is there"
+                f"{directory}: holds {foreign[0]}, which bayes-asr gmm did not write; choose"
+                " another folder, or remove what is there"
             )
         return None
     try:
-        progress = Progress(**json.loads(read_text(path)))
+        progress = PhaseProgress(**json.loads(read_text(path)))
     except (ValueError, TypeError) as error:
         raise InputError(
             f"{path}: is damaged ({error}); remove the folder and begin anew"
         ) from None
-    return progress if progress.of == json.loads(json.dumps(of)) else None
+    return progress if progress.of == json.loads(json.dumps(made_of)) else None
 
 
 def hash_inputs(paths: Iterable[Path], tables: DataDir) -> str:
@@ -93,5 +93,5 @@ def hash_inputs(paths: Iterable[Path], tables: DataDir) -> str:
 
 def _read_parts(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while part := file.read(PART):
+        while part := file.read(READ_SIZE):
             yield part

@@ -46,8 +46,8 @@ def cluster_phones(
     listed = [phone for phones in sets for phone in phones]
     if len(set(listed)) < len(listed) or not listed:
         raise InputError("a phone is in two of the sets of phones, or there are none; correct them")
-    kept = np.isin(statistics.pdf_classes, pdf_classes)
-    phones, sums = sum_by(statistics.phones[kept], statistics.sums[kept])
+    selected = np.isin(statistics.pdf_classes, pdf_classes)
+    phones, sums = sum_by(statistics.phones[selected], statistics.sums[selected])
     points = np.stack([sums[np.isin(phones, members)].sum(0) for members in sets])
     if np.count_nonzero(points[:, 0]) < 2:
         LOGGER.warning(
@@ -75,11 +75,11 @@ def _cluster_top_down(points: np.ndarray, random: Random) -> list[np.ndarray]:
         if not cluster.gain > 0:
             break
         inner.append(cluster.points)
-        first, second = (
+        left_half, right_half = (
             _find_split(cluster.points[cluster.halves == half], points, random) for half in (0, 1)
         )
-        leaves[number] = first
-        leaves.append(second)
+        leaves[number] = left_half
+        leaves.append(right_half)
     return [*inner[1:], *(leaf.points for leaf in reversed(leaves))]
 
 
@@ -95,8 +95,8 @@ def compile_questions(sets: Iterable[Sequence[int]], topology: Topology, width: 
     The pdf-class is asked whether it is among the first ones. InputError for a phone that is not
     in `topology`.
     """
-    asked = tuple(sorted({tuple(sorted(phones)) for phones in sets}))
-    strangers = {phone for phones in asked for phone in phones} - set(topology)
+    phone_sets = tuple(sorted({tuple(sorted(phones)) for phones in sets}))
+    strangers = {phone for phones in phone_sets for phone in phones} - set(topology)
     if strangers:
         raise InputError(
             f"phones {sorted(strangers)} are asked for, but the topology has no such phones; remove"
@@ -104,7 +104,7 @@ def compile_questions(sets: Iterable[Sequence[int]], topology: Topology, width: 
         )
     classes = range(1, max(pdf_class_counts(topology).values()))
     questions: Questions = {PDF_CLASS: tuple(tuple(range(count)) for count in classes)}
-    return {**questions, **dict.fromkeys(range(width), asked)}
+    return {**questions, **dict.fromkeys(range(width), phone_sets)}
 
 
 def read_phone_sets(path: Path) -> list[Phones]:

@@ -28,16 +28,16 @@ class Random:
 
     def integers(self, count: int) -> np.ndarray:
         """The next `count` values of rand(), int64 from 0 to RAND_MAX."""
-        one_by_one = min(count, BLOCK)
-        begun = self._state.tolist()
-        for _ in range(one_by_one):
-            begun.append((begun[-DEGREE] + begun[-LAG]) & 0xFFFFFFFF)
+        serial = min(count, BLOCK)
+        sequence = self._state.tolist()
+        for _ in range(serial):
+            sequence.append((sequence[-DEGREE] + sequence[-LAG]) & 0xFFFFFFFF)
         values = np.empty(DEGREE + count, np.uint32)
-        values[: len(begun)] = begun
-        for begin in range(len(begun), len(values), BLOCK):
+        values[: len(sequence)] = sequence
+        for begin in range(len(sequence), len(values), BLOCK):
             end = min(begin + BLOCK, len(values))
-            before = values[begin - BLOCK - DEGREE + 1 : end - BLOCK]
-            values[begin:end] = sliding_window_view(before, DEGREE) @ _leap()
+            history = values[begin - BLOCK - DEGREE + 1 : end - BLOCK]
+            values[begin:end] = sliding_window_view(history, DEGREE) @ _leap()
         self._state = values[count:].copy()
         return values[DEGREE:].astype(np.int64) >> 1
 
@@ -50,9 +50,9 @@ class Random:
 
         Each takes two numbers; the radius comes of the first.
         """
-        first, second = self.uniform(2 * count).reshape(count, 2).T
-        log = elementary.log(first).astype(np.float32)
-        angle = (2 * np.pi * second.astype(np.float64)).astype(np.float32)
+        radial, angular = self.uniform(2 * count).reshape(count, 2).T
+        log = elementary.log(radial).astype(np.float32)
+        angle = (2 * np.pi * angular.astype(np.float64)).astype(np.float32)
         return np.sqrt(-2 * log) * elementary.cos(angle).astype(np.float32)
 
 

@@ -16,15 +16,15 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
-from bayes_asr.gmm.resumable import ALIGNMENTS, Course
+from bayes_asr.gmm.resumable import ALIGNMENTS, PhaseRunner
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.text import write_lines
 
-KEPT = ("final.occs", UNADAPTED)  # of the model's folder, where they are there
+MODEL_FILES = ("final.occs", UNADAPTED)  # of the model's folder, where they are there
 
 
 @dataclass(frozen=True)
-class Summary:
+class AlignmentSummary:
     """How many utterances there are, and how many are aligned."""
 
     utterances: int
@@ -32,7 +32,7 @@ class Summary:
     frames: int
 
 
-class Realignment(Course):
+class Realignment(PhaseRunner):
     """The alignment of a data directory by the model in `source`: its phases, each a method.
 
     Where speakers are adapted to, its final.alimdl, or final.mdl where there is none, aligns first,
@@ -48,7 +48,7 @@ class Realignment(Course):
         lang: Path,
         source: Path,
         out: Path,
-        way: Way,
+        mapper: Way,
         options: AlignOptions,
         *,
         adapt: bool | None = None,
@@ -58,18 +58,21 @@ class Realignment(Course):
     ) -> None:
         """Begin, or go on with what is there.
 
-        way: how a function is applied to shares of the data; adapt: to speakers; None: where the
+        mapper: how a function is applied to shares of the data; adapt: to speakers; None: where the
         model was. What cannot be aligned is named; InputError if that is a larger share than
         `max_skipped`.
         """
-        self.source, self.options, self.boost = source, options, boost_silence
+        self.options, self.boost = options, boost_silence
         self.adapts = is_adapted(source) if adapt is None else adapt
         super().__init__(
-            *(data, lang, out, way),
+            data,
+            lang,
+            out,
+            mapper,
             source=source,
-            made_of={**asdict(options), "boost_silence": boost_silence, "adapt": self.adapts},
-            needs=[source / MODEL, source / "tree"],
-            reads=[source / name for name in (*PIPELINE, *KEPT)],
+            options={**asdict(options), "boost_silence": boost_silence, "adapt": self.adapts},
+            required=[source / MODEL, source / "tree"],
+            optional=[source / name for name in (*PIPELINE, *MODEL_FILES)],
             max_skipped=max_skipped,
             open_pipe=open_pipe,
         )
@@ -79,46 +82,48 @@ class Realignment(Course):
         """The model that aligns."""
         return self.source / MODEL
 
-    def run(self) -> Summary:
+    def run(self) -> AlignmentSummary:
         """Do the phases that are not complete; say what has come of all."""
         adapting = ("align first", "adapt") if self.adapts else ()
         phases = ("prepare", "compile", *adapting, "align", "finish")
-        self.pursue(
+        self.run_phases(
             ((name, 0) for name in phases),
             {
                 "prepare": self.prepare,
                 "compile": self.compile_graphs,
                 "align first": lambda _: self.align(
-                    self.read(model=find_unadapted(self.source)), self.options, self.boost
+                    self.job_inputs(model=find_unadapted(self.source)), self.options, self.boost
                 ),
                 "adapt": self.adapt,
-                "align": lambda _: self.align(self.read(), self.options, self.boost),
+                "align": lambda _: self.align(self.job_inputs(), self.options, self.boost),
                 "finish": self.finish,
             },
         )
         lengths = {utt: len(tids) for utt, tids in self.iter_aligned()}
         self.count_skipped(lengths, f"no alignment of {self.data}")
-        return Summary(len(self.tables.utt2spk), len(lengths), sum(lengths.values()))
+        return AlignmentSummary(len(self.tables.utt2spk), len(lengths), sum(lengths.values()))
 
     def prepare(self, _: int) -> None:
         """Note what features are read, and take the tree."""
-        with self.completing():
+        with self.commit_phase():
             write_pipeline(read_pipeline(self.source), self.out)
             self.copy(self.source / "tree")
 
     def adapt(self, _: int) -> None:
         """Estimate transforms of speakers by the alignments of unadapted features."""
         aligned = self.iter_aligned()
-        transforms = list(self.map_speakers(self.read(), aligned, find_unadapted(self.source)))
-        with self.completing():
+        transforms = list(
+            self.map_speakers(self.job_inputs(), aligned, find_unadapted(self.source))
+        )
+        with self.commit_phase():
             write_transforms(transforms, self.out)
 
     def finish(self, _: int) -> None:
         """Put the model beside the alignments."""
-        with self.completing():
+        with self.commit_phase():
             self.copy(self.model)
             self.copy(self.lang / "phones.txt")
-            for name in KEPT:
+            for name in MODEL_FILES:
                 if is_there(self.source / name):
                     self.copy(self.source / name)
             write_lines([1], self.out / "num_jobs")

@@ -23,14 +23,14 @@ from bayes_asr.data.targets.alignments import iter_alignments
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.gmm import jobs
 from bayes_asr.gmm.features import MODEL
-from bayes_asr.gmm.jobs import Reading
+from bayes_asr.gmm.jobs import JobInputs
 from bayes_asr.gmm.occupation import gather
 from bayes_asr.gmm.progress import (
-    DATA,
-    LANG,
-    MADE,
-    MARK,
-    Progress,
+    DATA_FILES,
+    LANG_FILES,
+    OUTPUTS,
+    PROGRESS_FILE,
+    PhaseProgress,
     hash_inputs,
     read_progress,
 )
@@ -42,17 +42,17 @@ from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_data_dir, read_symbols
 
-ALIGNMENTS, GRAPHS, PASSING = "ali.1.gz", "fsts.1.gz", "pass.mdl"
-SHARE = 40_000  # frames, about, of the utterances that one process takes at a time
-TOGETHER = 50  # utterances, where their frames are not known
-LIMIT = "--max-skipped"
+ALIGNMENTS, GRAPHS, PASS_MODEL = "ali.1.gz", "fsts.1.gz", "pass.mdl"
+SHARE_FRAMES = 40_000  # frames, about, of the utterances that one process takes at a time
+SHARE_ITEMS = 50  # utterances, where their frames are not known
+SKIP_OPTION = "--max-skipped"
 
 Item = TypeVar("Item")
 Aligned = tuple[str, np.ndarray]  # an utterance and its transition-ids int32 [T]
 AlignShare = Callable[[str, list[tuple[str, Fst]]], Sequence[tuple[str, np.ndarray | InputError]]]
 
 
-class Course:
+class PhaseRunner:
     """The phases of work in the folder `out`, on a data directory and with a lang folder.
 
     results: files without which the work is not complete, whatever was noted.
@@ -65,63 +65,63 @@ class Course:
         data: Path,
         lang: Path,
         out: Path,
-        way: Way,
+        mapper: Way,
         *,
         source: Path | None,
-        made_of: Mapping[str, Any],
-        needs: Sequence[Path],
-        reads: Sequence[Path],
+        options: Mapping[str, Any],
+        required: Sequence[Path],
+        optional: Sequence[Path],
         max_skipped: float,
         open_pipe: OpenPipe | None = None,
     ) -> None:
         """Go on with what `out` has, or begin anew where it is made of something else.
 
-        way: how a function is applied to shares of the data; source: the folder of the model to
-        begin with; made_of: the options that results depend on; needs, reads: files that they
+        mapper: how a function is applied to shares of the data; source: the folder of the model to
+        begin with; options: the options that results depend on; needs, reads: files that they
         depend on, too, which must or may be there; max_skipped: the share of utterances that may
         stay unaligned. InputError for a file that is needed and not there, and where `out` is a
         folder that is read.
         """
-        for folder in filter(None, (data, lang, source)):
-            if folder.resolve() == out.resolve():
+        for directory in filter(None, (data, lang, source)):
+            if directory.resolve() == out.resolve():
                 raise InputError(f"{out}: holds what is read; choose another folder")
-        needs = [data / "feats.scp", *(lang / name for name in LANG), *needs]
-        for path in needs:
+        required = [data / "feats.scp", *(lang / name for name in LANG_FILES), *required]
+        for path in required:
             if not is_there(path):
                 raise InputError(f"{path}: is not there; an earlier step makes it")
         self.data, self.lang, self.out = data, lang, out
-        self.before = source or out  # monophones have none, and begin here
-        self.way, self.max_skipped, self.open_pipe = way, max_skipped, open_pipe
+        self.source = source or out  # monophones have none, and begin here
+        self.mapper, self.max_skipped, self.open_pipe = mapper, max_skipped, open_pipe
         self.tables = read_data_dir(data, open_pipe=open_pipe)
-        inputs = [*(data / name for name in DATA), *needs, *reads]
-        of = {**made_of, "inputs": hash_inputs(inputs, self.tables)}
-        found = read_progress(out, of)
-        if not found and is_there(out / MARK):
+        inputs = [*(data / name for name in DATA_FILES), *required, *optional]
+        made_of = {**options, "inputs": hash_inputs(inputs, self.tables)}
+        progress = read_progress(out, made_of)
+        if not progress and is_there(out / PROGRESS_FILE):
             LOGGER.info("%s: options or inputs have changed, all is made anew", out)
-        self.progress = found or Progress(of)
+        self.progress = progress or PhaseProgress(made_of)
         self._told: set[str] = set()  # utterances of which it was said why they are skipped
         self._skipped: list[str] = []  # those that were counted and named
 
     @property
     def model(self) -> Path:
         """The model that this folder has now."""
-        return self.out / PASSING
+        return self.out / PASS_MODEL
 
-    def pursue(self, phases: Iterable[Phase], do: Mapping[str, Callable[[int], None]]) -> None:
+    def run_phases(self, phases: Iterable[Phase], do: Mapping[str, Callable[[int], None]]) -> None:
         """Do the phases that are not complete, in order; all, where a result has been lost."""
         phases = list(phases)
         lost = [name for name in self.results if not is_there(self.out / name)]
         if lost and self.progress.done == len(phases):
             LOGGER.info("%s: %s is there no more, all is made anew", self.out, lost[0])
-            self.progress = Progress(self.progress.of)
+            self.progress = PhaseProgress(self.progress.of)
         for name, number in phases[self.progress.done :]:
             do[name](number)
 
     @contextmanager
-    def completing(self) -> Iterator[None]:
+    def commit_phase(self) -> Iterator[None]:
         """Put the files of the block in place, with the news that one phase more is complete."""
         with together(self.out):
-            for pattern in () if self.progress.done else MADE:  # of other options or inputs
+            for pattern in () if self.progress.done else OUTPUTS:  # of other options or inputs
                 for path in find_files(self.out, pattern):
                     discard(path)
             yield
@@ -138,11 +138,11 @@ class Course:
         sets = read_phone_sets(self.lang / "phones" / f"{name}.int")
         return frozenset(phone for phones in sets for phone in phones)
 
-    def read(self, folder: Path | None = None, model: Path | None = None) -> Reading:
+    def job_inputs(self, directory: Path | None = None, model: Path | None = None) -> JobInputs:
         """What shares are computed with: by default all that this folder has now."""
-        return Reading(
+        return JobInputs(
             self.data,
-            folder or self.out,
+            directory or self.out,
             model or self.model,
             self.progress.done,
             self.silence,
@@ -150,11 +150,11 @@ class Course:
         )
 
     def iter_aligned(
-        self, folder: Path | None = None, model: Path | None = None
+        self, directory: Path | None = None, model: Path | None = None
     ) -> Iterator[Aligned]:
         """The alignments of a folder, by default of this one, of utterances of the data."""
         transitions = read_transition_model(model or self.model)
-        for utt, tids in iter_alignments(folder or self.out, transitions):
+        for utt, tids in iter_alignments(directory or self.out, transitions):
             if utt in self.tables.utt2spk:
                 yield utt, tids
 
@@ -163,71 +163,75 @@ class Course:
         text = self.tables.text
         if text is None:
             raise InputError(f"{self.data / 'text'}: there are no transcripts to align")
-        compiling = partial(jobs.compile_graphs, self.lang, self.read())
-        results = self.way(compiling, share_items(text.items()))
-        self.count_unknown(text.values())
-        with self.completing():
-            write_fsts(self.sift(results, f"no graph of {self.data}"), self.out / GRAPHS)
+        compiling = partial(jobs.compile_graphs, self.lang, self.job_inputs())
+        results = self.mapper(compiling, share_items(text.items()))
+        self.report_oov(text.values())
+        with self.commit_phase():
+            write_fsts(self.drop_failures(results, f"no graph of {self.data}"), self.out / GRAPHS)
 
-    def count_unknown(self, text: Iterable[Sequence[str]]) -> None:
+    def report_oov(self, text: Iterable[Sequence[str]]) -> None:
         """Say how many words of the transcripts are not in the lexicon."""
-        known = read_symbols(self.lang / "words.txt")
+        vocabulary = read_symbols(self.lang / "words.txt")
         counts = Counter(word for words in text for word in words)
-        unknown = [word for word in counts if word not in known]
-        if unknown:
+        oov = [word for word in counts if word not in vocabulary]
+        if oov:
             LOGGER.warning(
                 "%s: %d of %d words are not in %s, such as %s; the word of oov.txt stands for them",
-                *(self.data / "text", sum(counts[word] for word in unknown), counts.total()),
-                *(self.lang / "words.txt", unknown[0]),
+                *(self.data / "text", sum(counts[word] for word in oov), counts.total()),
+                *(self.lang / "words.txt", oov[0]),
             )
 
-    def align(self, reading: Reading, options: AlignOptions, boost: float) -> None:
+    def align(self, inputs: JobInputs, options: AlignOptions, boost: float) -> None:
         """Align by a model; boost: the factor of silence likelihoods."""
         pauses = self.read_phones("optional_silence")
-        self.align_graphs(partial(jobs.align, options, boost, pauses, reading))
+        self.align_graphs(partial(jobs.align, options, boost, pauses, inputs))
 
     def align_graphs(self, align: AlignShare) -> None:
         """Write what a function makes of the graphs of utterances: their alignments."""
-        results = self.way(align, share_items(iter_fsts(self.out / GRAPHS)))
-        with self.completing():
-            aligned = self.sift(results, f"no alignment of {self.data}")
+        results = self.mapper(align, share_items(iter_fsts(self.out / GRAPHS)))
+        with self.commit_phase():
+            aligned = self.drop_failures(results, f"no alignment of {self.data}")
             write_int_vectors(aligned, self.out / ALIGNMENTS)
 
     def map_speakers(
-        self, reading: Reading, aligned: Iterable[Aligned], aligner: Path | None = None
+        self, inputs: JobInputs, aligned: Iterable[Aligned], aligner: Path | None = None
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Transforms of all speakers by their alignments; aligner: as in `work.adapt`."""
-        spoken: dict[str, list[Aligned]] = {name: [] for name in self.tables.utt2spk.values()}
+        by_speaker: dict[str, list[Aligned]] = {name: [] for name in self.tables.utt2spk.values()}
         for utt, tids in aligned:
-            spoken[self.tables.utt2spk[utt]].append((utt, tids))
-        return self.way(partial(jobs.adapt, aligner, reading), sorted(spoken.items()))
+            by_speaker[self.tables.utt2spk[utt]].append((utt, tids))
+        return self.mapper(
+            partial(jobs.estimate_fmllr, aligner, inputs), sorted(by_speaker.items())
+        )
 
-    def sift(
-        self, results: Iterable[Sequence[tuple[str, Item | InputError]]], why: str
+    def drop_failures(
+        self, results: Iterable[Sequence[tuple[str, Item | InputError]]], reason: str
     ) -> Iterator[tuple[str, Item]]:
         """The utterances that are well, then `count_skipped` of the others."""
-        done: set[str] = set()
+        succeeded: set[str] = set()
         for share in results:
-            for utt, found in share:
-                if not isinstance(found, InputError):
-                    done.add(utt)
-                    yield utt, found
+            for utt, result in share:
+                if not isinstance(result, InputError):
+                    succeeded.add(utt)
+                    yield utt, result
                 elif utt not in self._told:
-                    LOGGER.warning("%s: %s", self.data, found)
+                    LOGGER.warning("%s: %s", self.data, result)
                     self._told.add(utt)
-        self.count_skipped(done, why)
+        self.count_skipped(succeeded, reason)
 
-    def count_skipped(self, done: Collection[str], why: str) -> None:
+    def count_skipped(self, succeeded: Collection[str], reason: str) -> None:
         """Count and name the utterances of the data that are not done, but not twice the same.
 
         InputError where they are too many, or all.
         """
         utterances = self.tables.utt2spk
-        skipped = [utt for utt in utterances if utt not in done]
-        if not done:
-            raise InputError(f"{why} for any of {len(utterances)} utterances; look at what is read")
+        skipped = [utt for utt in utterances if utt not in succeeded]
+        if not succeeded:
+            raise InputError(
+                f"{reason} for any of {len(utterances)} utterances; look at what is read"
+            )
         if skipped != self._skipped:
-            report_skipped(why, skipped, len(utterances), self.max_skipped, LIMIT)
+            report_skipped(reason, skipped, len(utterances), self.max_skipped, SKIP_OPTION)
             self._skipped = skipped
 
     def copy(self, source: Path, name: str = "") -> None:
@@ -238,12 +242,12 @@ class Course:
 
 def share_frames(aligned: Iterable[Aligned]) -> Iterator[tuple[str, list[Aligned]]]:
     """Shares of about as many frames, whatever the number of processes."""
-    return _name(gather(aligned, SHARE, lambda utterance: len(utterance[1])))
+    return _name(gather(aligned, SHARE_FRAMES, lambda utterance: len(utterance[1])))
 
 
 def share_items(items: Iterable[Item]) -> Iterator[tuple[str, list[Item]]]:
     """Shares of as many items."""
-    return _name(gather(items, TOGETHER, lambda _: 1))
+    return _name(gather(items, SHARE_ITEMS, lambda _: 1))
 
 
 def _name(shares: Iterable[list[Item]]) -> Iterator[tuple[str, list[Item]]]:

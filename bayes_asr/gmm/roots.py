@@ -24,7 +24,7 @@ class Root:
 def read_roots(path: Path) -> list[Root]:
     """Read Kaldi's `roots.int`; InputError where a line is none, or a phone has two roots."""
     roots: list[Root] = []
-    seen: set[int] = set()
+    rooted: set[int] = set()
     for number, fields in iter_lines(path):
         shared, split, phones = fields[0], fields[1:2], fields[2:]
         if (
@@ -38,11 +38,11 @@ def read_roots(path: Path) -> list[Root]:
                 f" not {' '.join(fields)[:60]!r}"
             )
         ids = sorted(map(int, phones))
-        if ids[0] < 1 or len(set(ids)) < len(ids) or seen & set(ids):
+        if ids[0] < 1 or len(set(ids)) < len(ids) or rooted & set(ids):
             raise InputError(
                 f"{path}, line {number}: a phone is repeated, or below 1; give each one root"
             )
-        seen |= set(ids)
+        rooted |= set(ids)
         roots.append(Root(tuple(ids), shared == "shared", split == ["split"]))
     if not roots:
         raise InputError(f"{path}: holds no roots; write one line for each set of phones")
@@ -65,10 +65,10 @@ def build_stub(roots: Sequence[Root], pdf_classes: Mapping[int, int], center: in
     sizes = [
         1 if root.shared else max(pdf_classes[phone] for phone in root.phones) for root in roots
     ]
-    first = [sum(sizes[:number]) for number in range(len(roots))]
+    begins = [sum(sizes[:number]) for number in range(len(roots))]
     subtrees = [
         (root, _build_root(root, range(begin, begin + size)))
-        for root, begin, size in zip(roots, first, sizes, strict=True)
+        for root, begin, size in zip(roots, begins, sizes, strict=True)
     ]
     return _join(subtrees, center)
 
@@ -88,5 +88,5 @@ def _join(subtrees: Sequence[tuple[Root, Node]], center: int) -> Node:
         of_phone = {root.phones[0]: node for root, node in subtrees}
         return Table(center, tuple(of_phone.get(phone) for phone in range(largest + 1)))
     half = len(subtrees) // 2
-    asked = frozenset(phone for root, _ in subtrees[:half] for phone in root.phones)
-    return Split(center, asked, _join(subtrees[:half], center), _join(subtrees[half:], center))
+    phones = frozenset(phone for root, _ in subtrees[:half] for phone in root.phones)
+    return Split(center, phones, _join(subtrees[:half], center), _join(subtrees[half:], center))

@@ -23,10 +23,12 @@ def update_rows(
     [D, W], None where they are 0. LinAlgError where a transform or a scatter is singular.
     By C++ where that is built.
     """
-    chosen = update_rows_in_numpy if library.library() is None else library.update_rows
+    implementation = update_rows_in_numpy if library.library() is None else library.update_rows
     offsets = None if linear is None else dot(inverses, linear[:, None])
     dim = len(inverses)
-    return chosen(count, np.ascontiguousarray(inverses[:, :, :dim]), offsets, linear, iterations)
+    return implementation(
+        count, np.ascontiguousarray(inverses[:, :, :dim]), offsets, linear, iterations
+    )
 
 
 def update_rows_in_numpy(

@@ -9,7 +9,7 @@ Phase = tuple[str, int]  # what is done, in which pass
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TrainingSchedule:
     """The passes of one training; the defaults are those of steps/train_deltas.sh.
 
     A pass estimates the model once. `realign` and `adapt` name the passes that first align anew,
@@ -36,15 +36,15 @@ class Schedule:
     central_position: int = 1
     cluster_threshold: float | None = None
 
-    def target(self, number: int, first: int) -> int:
-        """How many Gaussians pass `number`, from 0, ends with; the training began with `first`.
+    def target(self, number: int, initial: int) -> int:
+        """How many Gaussians pass `number`, from 0, ends with; the training began with `initial`.
 
         As in Kaldi's scripts, the increment is a whole number.
         """
-        increment = int((self.gaussians - first) / self.growing)
-        return first + increment * min(max(number - 1, 0), self.growing)
+        increment = int((self.gaussians - initial) / self.growing)
+        return initial + increment * min(max(number - 1, 0), self.growing)
 
-    def beam_of(self, number: int) -> float:
+    def beam_at(self, number: int) -> float:
         """The beam of the alignment in a pass."""
         return self.first_beam if number == 1 else self.beam
 
@@ -68,7 +68,7 @@ class Schedule:
         yield "finish", self.passes + 1
 
 
-MONOPHONES = Schedule(
+MONOPHONES = TrainingSchedule(
     "mono",
     leaves=0,
     gaussians=1000,
@@ -77,6 +77,6 @@ MONOPHONES = Schedule(
     realign=(*range(1, 11), *range(12, 21, 2), *range(23, 39, 3)),
     first_beam=6.0,
 )
-DELTAS = Schedule("deltas", leaves=2000, gaussians=10000)
-LDA_MLLT = Schedule("lda-mllt", leaves=2500, gaussians=15000)
-SAT = Schedule("sat", leaves=2500, gaussians=15000, power=0.2)
+DELTAS = TrainingSchedule("deltas", leaves=2000, gaussians=10000)
+LDA_MLLT = TrainingSchedule("lda-mllt", leaves=2500, gaussians=15000)
+SAT = TrainingSchedule("sat", leaves=2500, gaussians=15000, power=0.2)

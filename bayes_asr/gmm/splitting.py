@@ -30,7 +30,7 @@ from bayes_asr.kaldi_io.tree import (
     replace_leaves,
 )
 
-LEAST_GAIN = 300.0  # in log-likelihood, of a split
+MIN_GAIN = 300.0  # in log-likelihood, of a split
 NO_SPLIT = 1e20  # the smallest gain where nothing was split
 MULTIPLE = 8  # of which the number of leaves is one
 
@@ -47,7 +47,7 @@ class _Branch:
     order: tuple[int, ...]
     gain: np.float32
     key: int
-    asked: frozenset[int]
+    yes_set: frozenset[int]
     children: "tuple[_Branch, _Branch] | None" = None
 
     def __lt__(self, other: "_Branch") -> bool:
@@ -58,17 +58,17 @@ class _Branch:
         if self.children is None:
             return Leaf(self.number)
         yes, no = self.children
-        return Split(self.key, self.asked, yes.freeze(), no.freeze())
+        return Split(self.key, self.yes_set, yes.freeze(), no.freeze())
 
 
-class _Asker:
+class _QuestionScorer:
     """Finds the best question about some events."""
 
     def __init__(self, statistics: TreeStatistics, questions: Questions) -> None:
         self.statistics = statistics
         self.questions = questions
-        asked = (max(chain(*sets), default=0) for sets in questions.values())
-        values = 1 + max(int(statistics.events.max(initial=0)), *asked)
+        largest = (max(chain(*sets), default=0) for sets in questions.values())
+        values = 1 + max(int(statistics.events.max(initial=0)), *largest)
         self.answers = {
             key: _tabulate(sets, values) for key, sets in sorted(questions.items()) if sets
         }
@@ -84,13 +84,13 @@ class _Asker:
             question = int(np.argmax(gains))
             if gains[question] > best.gain:
                 best.gain, best.key = gains[question], key
-                best.asked = frozenset(self.questions[key][question])
+                best.yes_set = frozenset(self.questions[key][question])
         return best
 
     def divide(self, branch: _Branch, new: int) -> tuple[_Branch, _Branch]:
         """The children of a branch by its question: yes keeps its number, no gets the `new` one."""
         values = self.statistics.events[branch.rows, 1 + branch.key]
-        yes = np.isin(values, list(branch.asked))
+        yes = np.isin(values, list(branch.yes_set))
         return (
             self.branch(branch.number, branch.rows[yes], (*branch.order, 0)),
             self.branch(new, branch.rows[~yes], (*branch.order, 1)),
@@ -102,8 +102,8 @@ class _Asker:
         total = by_value.sum(0)
         yes = multiply(answers[:, distinct], by_value)
         # One call for all clusters: its cost is that of a call, not of their numbers.
-        apart = objective(np.concatenate((total - yes, yes, total[None])))
-        return apart[: len(yes)] + apart[len(yes) : -1] - apart[-1]
+        objectives = objective(np.concatenate((total - yes, yes, total[None])))
+        return objectives[: len(yes)] + objectives[len(yes) : -1] - objectives[-1]
 
 
 def _tabulate(sets: Sequence[Sequence[int]], values: int) -> np.ndarray:
@@ -121,7 +121,7 @@ def build_tree(
     topology: Topology,
     *,
     leaves: int,
-    threshold: float = LEAST_GAIN,
+    threshold: float = MIN_GAIN,
     cluster_threshold: float | None = None,
     rounded: bool = True,
 ) -> Tree:
@@ -141,9 +141,9 @@ def build_tree(
     if cost > 0:
         root = _merge(root, statistics, root_of, cost, 0)
     # Kaldi counts roots without events as leaves, and merges nothing where roots would get none.
-    seen = len(np.unique(root_of))
-    least = _count_leaves(root) // MULTIPLE * MULTIPLE - (1 + root_of.max() - seen)
-    if rounded and least >= seen:
+    used_roots = len(np.unique(root_of))
+    least = _count_leaves(root) // MULTIPLE * MULTIPLE - (1 + root_of.max() - used_roots)
+    if rounded and least >= used_roots:
         root = _merge(root, statistics, root_of, np.float32(np.inf), least)
     LOGGER.info("the tree has %d leaves, of %d before merging", _count_leaves(root), grown)
     return Tree(context.width, context.center, _renumber(root))
@@ -170,7 +170,7 @@ def _split(
     fixed = [phone for root in roots if not root.split for phone in root.phones]
     rows = np.flatnonzero(~np.isin(statistics.phones, fixed))
     leaf_of = find_leaves(stub, statistics.events[rows])
-    asker = _Asker(statistics, questions)
+    asker = _QuestionScorer(statistics, questions)
     grown = {
         leaf: asker.branch(leaf, rows[leaf_of == leaf], (-leaf,)) for leaf in np.unique(leaf_of)
     }

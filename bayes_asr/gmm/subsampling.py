@@ -11,7 +11,7 @@ from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.tree import Tree
 
 
-def shorten(durations: Sequence[int], factor: int) -> list[int] | None:
+def subsample_durations(durations: Sequence[int], factor: int) -> list[int] | None:
     """The frames that phones keep where the first of every `factor` is kept, each 1 or more.
 
     A phone without a frame takes one of the phone with a spare one that is fewest frames away, the
@@ -24,25 +24,25 @@ def shorten(durations: Sequence[int], factor: int) -> list[int] | None:
         for place, length in enumerate(lengths):
             if length:
                 continue
-            lender = _find_lender(lengths, place)
-            if lender is None:
+            donor = _find_donor(lengths, place)
+            if donor is None:
                 return None
             lengths[place] += 1
-            lengths[lender] -= 1
+            lengths[donor] -= 1
     return lengths
 
 
-def _find_lender(lengths: Sequence[int], place: int) -> int | None:
+def _find_donor(lengths: Sequence[int], place: int) -> int | None:
     """The phone nearest to `place` that has more than one frame."""
     nearest: tuple[int, int] | None = None  # frames between, place
-    for way in (range(place - 1, -1, -1), range(place + 1, len(lengths))):
+    for direction in (range(place - 1, -1, -1), range(place + 1, len(lengths))):
         between = 0
-        for other in way:
-            if lengths[other] > 1:
+        for neighbour in direction:
+            if lengths[neighbour] > 1:
                 if nearest is None or between < nearest[0]:
-                    nearest = (between, other)
+                    nearest = (between, neighbour)
                 break
-            between += lengths[other]
+            between += lengths[neighbour]
     return nearest and nearest[1]
 
 
@@ -65,18 +65,18 @@ class Subsampler:
         InputError where the alignment is not of the old model, or has more phones than frames.
         """
         split = split_phones(utt, transition_ids, self._old, self._places)
-        lengths = shorten(np.bincount(split.of_frame).tolist(), self.factor)
+        lengths = subsample_durations(np.bincount(split.of_frame).tolist(), self.factor)
         if lengths is None:
             raise InputError(
                 f"{utt}: its {len(split.phones)} phones have {len(transition_ids)} frames, too few"
                 f" where one of {self.factor} is kept"
             )
         windows = split.windows(self._tree.width, self._tree.center).tolist()
-        found: list[int] = []
+        converted: list[int] = []
         for window, length in zip(windows, lengths, strict=True):
-            first, loop = self._transitions(tuple(window))
-            found += [first] + [loop] * (length - 1)
-        return np.array(found, np.int32)
+            entry, loop = self._transitions(tuple(window))
+            converted += [entry] + [loop] * (length - 1)
+        return np.array(converted, np.int32)
 
     def _transitions(self, window: tuple[int, ...]) -> tuple[int, int]:
         """The transition-ids of the first frame of a phone, and of the others."""

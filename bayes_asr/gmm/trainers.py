@@ -27,22 +27,22 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
-from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
+from bayes_asr.gmm.first_model import Converter, derive_transitions, init_mixtures
 from bayes_asr.gmm.gaussian_sums import Statistics, estimate
-from bayes_asr.gmm.jobs import Opened, Reading
+from bayes_asr.gmm.jobs import JobInputs, LoadedInputs
 from bayes_asr.gmm.lda import estimate_lda
 from bayes_asr.gmm.mixing import mix_up
 from bayes_asr.gmm.mllt import estimate_mllt, transform_means
-from bayes_asr.gmm.monophones import build_first_model
-from bayes_asr.gmm.progress import TREE
+from bayes_asr.gmm.monophones import init_monophones
+from bayes_asr.gmm.progress import TREE_FILES
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, Course, share_frames
+from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, PhaseRunner, share_frames
 from bayes_asr.gmm.roots import read_roots
-from bayes_asr.gmm.schedule import Schedule
+from bayes_asr.gmm.schedule import TrainingSchedule
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.transitions import update_transitions
-from bayes_asr.gmm.tree_statistics import Context, add_up
+from bayes_asr.gmm.tree_statistics import Context, sum_tree_stats
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.integers import write_int_vectors
@@ -54,13 +54,15 @@ from bayes_asr.kaldi_io.tree import read_tree, write_tree
 
 FIRST_UTTERANCES = 10  # whose mean and variance monophones begin with
 FIRST_POWER = 0.2  # of the first splitting, in which gmm-mixup is left to itself
-LEAST = 10.0  # frames that a Gaussian wants
+MIN_OCCUPANCY = 10.0  # frames that a Gaussian wants
 MAX_SKIPPED = 0.5  # of the utterances: more have transcripts of other recordings
-RARE = 3.0  # frames that a Gaussian of the first estimation wants, so that rare phones get one
+INITIAL_MIN_OCCUPANCY = (
+    3.0  # frames that a Gaussian of the first estimation wants, so that rare phones get one
+)
 
 
 @dataclass(frozen=True)
-class Summary:
+class TrainingSummary:
     """What a training came to; log_likelihood: a frame, of the model before the last estimation."""
 
     pdfs: int
@@ -69,7 +71,7 @@ class Summary:
     log_likelihood: float
 
 
-class Training(Course):
+class GmmTrainer(PhaseRunner):
     """A training of Gaussian mixtures in the folder `out`: its phases, each a method.
 
     Writes what Kaldi's script of that name writes: final.mdl, tree, ali.1.gz, phones.txt, and as it
@@ -78,12 +80,12 @@ class Training(Course):
 
     def __init__(
         self,
-        schedule: Schedule,
+        schedule: TrainingSchedule,
         data: Path,
         lang: Path,
         alignments: Path | None,
         out: Path,
-        way: Way,
+        mapper: Way,
         *,
         max_skipped: float = MAX_SKIPPED,
         open_pipe: OpenPipe | None = None,
@@ -96,45 +98,48 @@ class Training(Course):
         for inputs that do not fit, and where `out` holds a model of another program.
         """
         self.schedule = schedule
-        needs, reads = [lang / name for name in TREE], []
+        required, optional = [lang / name for name in TREE_FILES], []
         if alignments:
-            needs += [alignments / MODEL, *find_alignments(alignments)]
-            reads = [alignments / name for name in PIPELINE]
+            required += [alignments / MODEL, *find_alignments(alignments)]
+            optional = [alignments / name for name in PIPELINE]
             if has_transforms(alignments):
-                reads += find_transforms(alignments)
+                optional += find_transforms(alignments)
         super().__init__(
-            *(data, lang, out, way),
+            data,
+            lang,
+            out,
+            mapper,
             source=alignments,
-            made_of=asdict(schedule),
-            needs=needs,
-            reads=reads,
+            options=asdict(schedule),
+            required=required,
+            optional=optional,
             max_skipped=max_skipped,
             open_pipe=open_pipe,
         )
 
-    def run(self) -> Summary:
+    def run(self) -> TrainingSummary:
         """Do the phases that are not complete; say what has come of all."""
-        self.pursue(
+        self.run_phases(
             self.schedule.phases(),
             {
                 "prepare": self.prepare,
-                "lda": self.separate,
-                "adapt first": self.adapt_first,
+                "lda": self.estimate_lda,
+                "adapt first": self.init_transforms,
                 "initialise": self.initialise,
                 "tree": self.grow_tree,
                 "convert": self.convert,
                 "compile": self.compile_graphs,
                 "spread": self.spread,
                 "align": self.realign,
-                "mllt": self.rotate,
+                "mllt": self.estimate_mllt,
                 "fmllr": self.adapt,
                 "estimate": self.estimate,
-                "unadapt": self.unadapt,
+                "unadapt": self.estimate_alimdl,
                 "finish": self.finish,
             },
         )
         transitions, mixtures = read_gmm(self.out / MODEL)
-        return Summary(
+        return TrainingSummary(
             transitions.num_pdfs,
             mixtures.num_gaussians,
             self.progress.frames,
@@ -146,49 +151,49 @@ class Training(Course):
         """The topology of the lang folder."""
         return read_topology(self.lang / "topo")
 
-    def iter_before(self) -> Iterator[Aligned]:
+    def iter_source_alignments(self) -> Iterator[Aligned]:
         """The alignments of the folder to begin with."""
-        done: set[str] = set()
-        for utt, tids in self.iter_aligned(self.before, self.before / MODEL):
-            done.add(utt)
+        utterances: set[str] = set()
+        for utt, tids in self.iter_aligned(self.source, self.source / MODEL):
+            utterances.add(utt)
             yield utt, tids
-        self.count_skipped(done, f"no alignment in {self.before} of {self.data}")
+        self.count_skipped(utterances, f"no alignment in {self.source} of {self.data}")
 
     def prepare(self, _: int) -> None:
         """Note what features are read: cepstra and their derivatives."""
-        with self.completing():
+        with self.commit_phase():
             write_pipeline(Pipeline(), self.out)
 
     def initialise(self, _: int) -> None:
         """Make monophones of one Gaussian for each state, all of them alike."""
-        features = Opened(self.read()).features
-        first = (features[utt] for utt in features.utterances[:FIRST_UTTERANCES])
+        features = LoadedInputs(self.job_inputs()).features
+        initial = (features[utt] for utt in features.utterances[:FIRST_UTTERANCES])
         sets = read_phone_sets(self.lang / "phones/sets.int")
-        tree, transitions, mixtures = build_first_model(self.topology, sets, first)
+        tree, transitions, mixtures = init_monophones(self.topology, sets, initial)
         self.progress.first = mixtures.num_gaussians
-        with self.completing():
+        with self.commit_phase():
             write_tree(tree, self.out / "tree")
             write_gmm(transitions, mixtures, self.model)
 
-    def separate(self, _: int) -> None:
+    def estimate_lda(self, _: int) -> None:
         """Estimate LDA of spliced frames."""
-        spliced = Pipeline.of_spliced(self.schedule.left_context, self.schedule.right_context)
-        reading = self.read(self.before, self.before / MODEL)
-        classes = partial(jobs.sum_classes, spliced, reading)
-        total = reduce(add, self.way(classes, share_frames(self.iter_before())))
+        spliced = Pipeline.spliced(self.schedule.left_context, self.schedule.right_context)
+        reading = self.job_inputs(self.source, self.source / MODEL)
+        classes = partial(jobs.sum_lda, spliced, reading)
+        total = reduce(add, self.mapper(classes, share_frames(self.iter_source_alignments())))
         matrix, full = estimate_lda(total, self.schedule.dimensions)
-        with self.completing():
+        with self.commit_phase():
             write_pipeline(replace(spliced, matrix=matrix, full=full), self.out)
 
-    def adapt_first(self, _: int) -> None:
+    def init_transforms(self, _: int) -> None:
         """Take the transforms of the alignments to begin with, or estimate them by their model."""
-        if has_transforms(self.before):
-            transforms = read_transforms(self.before)
+        if has_transforms(self.source):
+            transforms = read_transforms(self.source)
         else:
-            reading = self.read(self.before, self.before / MODEL)
-            transforms = dict(self.map_speakers(reading, self.iter_before()))
-        with self.completing():
-            write_pipeline(read_pipeline(self.before), self.out)
+            reading = self.job_inputs(self.source, self.source / MODEL)
+            transforms = dict(self.map_speakers(reading, self.iter_source_alignments()))
+        with self.commit_phase():
+            write_pipeline(read_pipeline(self.source), self.out)
             write_transforms(transforms.items(), self.out)
 
     def grow_tree(self, _: int) -> None:
@@ -196,12 +201,14 @@ class Training(Course):
         schedule = self.schedule
         independent = self.read_phones("context_indep")
         context = Context(schedule.context_width, schedule.central_position, independent)
-        events = partial(jobs.sum_events, context, self.read(model=self.before / MODEL))
-        statistics = add_up(self.way(events, share_frames(self.iter_before())))
+        events = partial(jobs.sum_tree, context, self.job_inputs(model=self.source / MODEL))
+        statistics = sum_tree_stats(
+            self.mapper(events, share_frames(self.iter_source_alignments()))
+        )
         sets = read_phone_sets(self.lang / "phones/sets.int")
-        asked = cluster_phones(statistics, sets, Random())
-        asked += read_phone_sets(self.lang / "phones/extra_questions.int")
-        questions = compile_questions(asked, self.topology, context.width)
+        phone_sets = cluster_phones(statistics, sets, Random())
+        phone_sets += read_phone_sets(self.lang / "phones/extra_questions.int")
+        questions = compile_questions(phone_sets, self.topology, context.width)
         tree = build_tree(
             statistics,
             questions,
@@ -211,66 +218,71 @@ class Training(Course):
             cluster_threshold=schedule.cluster_threshold,
         )
         transitions = derive_transitions(tree, self.topology)
-        mixtures, frames = start_mixtures(tree, statistics)
+        mixtures, frames = init_mixtures(tree, statistics)
         if schedule.kind == "deltas":
             mixtures = mix_up(mixtures, frames, schedule.leaves, power=FIRST_POWER)
         self.progress.first = schedule.leaves
-        with self.completing():
-            write_lines((" ".join(map(str, one)) for one in asked), self.out / "questions.int")
+        with self.commit_phase():
+            write_lines(
+                (" ".join(map(str, phones)) for phones in phone_sets), self.out / "questions.int"
+            )
             write_questions(questions, self.out / "questions.qst")
             write_tree(tree, self.out / "tree")
             write_gmm(transitions, mixtures, self.model)
 
     def convert(self, _: int) -> None:
         """Give the alignments to begin with the transition-ids of the new tree."""
-        old = read_transition_model(self.before / MODEL)
+        old = read_transition_model(self.source / MODEL)
         new = read_transition_model(self.model)
         converter = Converter(old, new, read_tree(self.out / "tree"))
         converted = (
-            (utt, converter.convert_alignment(utt, tids)) for utt, tids in self.iter_before()
+            (utt, converter.convert_alignment(utt, tids))
+            for utt, tids in self.iter_source_alignments()
         )
-        with self.completing():
+        with self.commit_phase():
             write_int_vectors(converted, self.out / ALIGNMENTS)
 
     def spread(self, _: int) -> None:
         """Align for the first time, each state as long as the others."""
-        self.align_graphs(partial(jobs.spread, self.read()))
+        self.align_graphs(partial(jobs.align_equal, self.job_inputs()))
 
     def realign(self, number: int) -> None:
         """Align by the model of this pass."""
         schedule = self.schedule
-        options = replace(ALIGN_SI, beam=schedule.beam_of(number), retry_beam=schedule.retry_beam)
-        self.align(self.read(), options, schedule.boost_silence)
+        options = replace(ALIGN_SI, beam=schedule.beam_at(number), retry_beam=schedule.retry_beam)
+        self.align(self.job_inputs(), options, schedule.boost_silence)
 
-    def rotate(self, _: int) -> None:
+    def estimate_mllt(self, _: int) -> None:
         """Estimate MLLT, on top of the matrix that there is, and rotate the means with it."""
-        scatters = partial(jobs.sum_scatters, self.read())
-        matrix = estimate_mllt(reduce(add, self.way(scatters, share_frames(self.iter_aligned()))))
+        scatters = partial(jobs.sum_mllt, self.job_inputs())
+        matrix = estimate_mllt(
+            reduce(add, self.mapper(scatters, share_frames(self.iter_aligned())))
+        )
         pipeline = read_pipeline(self.out)
         transitions, mixtures = read_gmm(self.model)
-        before = cast(np.ndarray, pipeline.matrix)  # of LDA
-        with self.completing():
-            write_pipeline(replace(pipeline, matrix=compose(matrix, before)), self.out)
+        lda = cast(np.ndarray, pipeline.matrix)  # of LDA
+        with self.commit_phase():
+            write_pipeline(replace(pipeline, matrix=compose(matrix, lda)), self.out)
             write_gmm(transitions, transform_means(mixtures, matrix), self.model)
 
     def adapt(self, _: int) -> None:
         """Estimate transforms of speakers, on top of those that there are."""
         transforms = read_transforms(self.out)
-        for speaker, transform in self.map_speakers(self.read(), self.iter_aligned()):
-            before = transforms.get(speaker)
+        for speaker, transform in self.map_speakers(self.job_inputs(), self.iter_aligned()):
+            previous = transforms.get(speaker)
             transforms[speaker] = (
-                transform if before is None else compose(transform, before, affine=True)
+                transform if previous is None else compose(transform, previous, affine=True)
             )
-        with self.completing():
+        with self.commit_phase():
             write_transforms(transforms.items(), self.out)
 
     def estimate(self, number: int) -> None:
         """Estimate the model from the alignments, and split Gaussians."""
-        total, counts = self.sum_statistics(jobs.sum_frames)
+        total, counts = self.sum_statistics(jobs.sum_gmm)
         transitions, mixtures = read_gmm(self.model)
         occupancies = total.pdf_occupancy
-        least = RARE if number == 0 else LEAST
-        mixtures = estimate(mixtures, total, min_occupancy=least)
+        min_occupancy = INITIAL_MIN_OCCUPANCY if number == 0 else MIN_OCCUPANCY
+        mixtures = estimate(mixtures, total, min_occupancy=min_occupancy)
         target = self.schedule.target(number, self.progress.first)
         mixtures = mix_up(mixtures, occupancies, target, power=self.schedule.power)
         if number:
@@ -281,17 +293,17 @@ class Training(Course):
                 *(number, self.schedule.passes, total.log_likelihood_per_frame),
                 mixtures.num_gaussians,
             )
-        with self.completing():
+        with self.commit_phase():
             write_gmm(update_transitions(transitions, counts), mixtures, self.model)
             write_lines(
                 [f"[ {' '.join(map(repr, occupancies.tolist()))} ]"], self.out / "final.occs"
             )
 
-    def unadapt(self, _: int) -> None:
+    def estimate_alimdl(self, _: int) -> None:
         """Make the model that aligns unadapted features, with the same Gaussians."""
-        total, counts = self.sum_statistics(jobs.sum_unadapted)
+        total, counts = self.sum_statistics(jobs.sum_alimdl)
         transitions, mixtures = read_gmm(self.model)
-        with self.completing():
+        with self.commit_phase():
             write_gmm(
                 update_transitions(transitions, counts),
                 estimate(mixtures, total, remove=False),
@@ -300,15 +312,18 @@ class Training(Course):
 
     def finish(self, _: int) -> None:
         """Give the model its name."""
-        with self.completing():
+        with self.commit_phase():
             self.copy(self.model, MODEL)
             self.copy(self.lang / "phones.txt")
             write_lines([1], self.out / "num_jobs")
             discard(self.model)
 
     def sum_statistics(
-        self, statistics: Callable[[Reading, str, Sequence[Aligned]], tuple[Statistics, np.ndarray]]
+        self,
+        statistics: Callable[[JobInputs, str, Sequence[Aligned]], tuple[Statistics, np.ndarray]],
     ) -> tuple[Statistics, np.ndarray]:
         """Statistics and counts of transition-ids of all shares."""
-        parts = self.way(partial(statistics, self.read()), share_frames(self.iter_aligned()))
-        return reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), parts)
+        parts = self.mapper(
+            partial(statistics, self.job_inputs()), share_frames(self.iter_aligned())
+        )
+        return reduce(lambda a, b: (a[0] + b[0], a[1] + b[1]), parts)

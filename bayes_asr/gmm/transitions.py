@@ -33,11 +33,11 @@ def update_transitions(
     place = np.arange(len(state)) - begins[state]  # among the transitions of its state
     table = np.zeros((len(begins), place.max(initial=-1) + 1))
     table[state, place] = counts[1:]
-    there = np.zeros(table.shape, bool)
-    there[state, place] = True
+    exists = np.zeros(table.shape, bool)
+    exists[state, place] = True
     totals = table.sum(1)
-    updated = (totals >= min_count) & (there.sum(1) > 1)
-    probs = _floor(table[updated] / totals[updated, None], there[updated], floor)
+    updated = (totals >= min_count) & (exists.sum(1) > 1)
+    probs = _floor(table[updated] / totals[updated, None], exists[updated], floor)
     logs = np.zeros(table.shape, np.float32)
     logs[updated] = elementary.log(probs)
     log_prob = model.log_prob.copy()
@@ -45,10 +45,10 @@ def update_transitions(
     return replace(model, log_prob=log_prob)
 
 
-def _floor(shares: np.ndarray, there: np.ndarray, floor: float) -> np.ndarray:
+def _floor(shares: np.ndarray, exists: np.ndarray, floor: float) -> np.ndarray:
     """Floor and normalise probabilities [states, transitions] in turns, float32."""
     probs = shares.astype(np.float32)
     for _ in range(FLOORINGS):
         scale = (1.0 / probs.sum(1, dtype=np.float64).astype(np.float32)).astype(np.float32)
-        probs = np.where(there, np.maximum(probs * scale[:, None], np.float32(floor)), 0)
+        probs = np.where(exists, np.maximum(probs * scale[:, None], np.float32(floor)), 0)
     return probs

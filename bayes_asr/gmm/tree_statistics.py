@@ -70,10 +70,12 @@ def accumulate(
     InputError where an utterance has other numbers of frames, or its alignment is not of `model`.
     """
     places = locate_transitions(model)
-    return add_up(_sum_utterance(*utterance, model, places, context) for utterance in utterances)
+    return sum_tree_stats(
+        _sum_utterance(*utterance, model, places, context) for utterance in utterances
+    )
 
 
-def add_up(parts: Iterable[TreeStatistics]) -> TreeStatistics:
+def sum_tree_stats(parts: Iterable[TreeStatistics]) -> TreeStatistics:
     """Add statistics of one context, in their order; InputError where there are none."""
     gathered: list[TreeStatistics] = []
     rows, limit = 0, ROWS

@@ -19,7 +19,7 @@ IN_ORDER = ("stm", "glm")
 
 
 @dataclass(frozen=True)
-class JoinedDataDir(DataDir):
+class CombinedDataDir(DataDir):
     """Several data directories as one; `path` is the first."""
 
     of: tuple[DataDir, ...]
@@ -42,18 +42,18 @@ class JoinedDataDir(DataDir):
         return dict(join_tables(texts, "has a transcript")) if texts else None
 
 
-def join_data_dirs(parts: Sequence[DataDir]) -> DataDir:
+def combine_data_dirs(parts: Sequence[DataDir]) -> DataDir:
     """Data directories as one; InputError for an utterance that is in two of them."""
     if len(parts) == 1:
         return parts[0]
     feats = [(part.path / "feats.scp", part.feats or {}) for part in parts]
     cmvn = {speaker: where for part in parts for speaker, where in (part.cmvn or {}).items()}
-    return JoinedDataDir(
+    return CombinedDataDir(
         parts[0].path, join_tables(feats, "has features"), cmvn or None, tuple(parts)
     )
 
 
-def check_statistics(parts: Sequence[DataDir]) -> None:
+def check_cmvn(parts: Sequence[DataDir]) -> None:
     """InputError where joined directories do not say alike which statistics a speaker has."""
     with_any = [part for part in parts if part.cmvn is not None]
     for part in parts if with_any else ():

@@ -38,7 +38,7 @@ def write_gmm(transitions: TransitionModel, mixtures: Mixtures, path: Path) -> N
     parts = [b"\0B", pack_transition_model(transitions)]
     parts += [b"<DIMENSION> ", _pack_int(mixtures.dim)]
     parts += [b"<NUMPDFS> ", _pack_int(mixtures.num_pdfs)]
-    for begin, end in zip(mixtures.first[:-1], mixtures.first[1:], strict=True):
+    for begin, end in zip(mixtures.offsets[:-1], mixtures.offsets[1:], strict=True):
         parts += [
             *(b"<DiagGMM> <GCONSTS> ", _pack_vector(mixtures.gconsts[begin:end])),
             *(b"<WEIGHTS> ", _pack_vector(mixtures.weights[begin:end])),

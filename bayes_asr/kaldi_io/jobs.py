@@ -56,7 +56,7 @@ def check_jobs(folder: Path, kind: str, paths: Iterable[Path], suffix: str = ".g
         )
 
 
-def check_whole(lattices: Iterable[Path]) -> None:
+def check_lattice_jobs(lattices: Iterable[Path]) -> None:
     """InputError where all `lat.N.gz` of a folder are given, but not those of all its jobs."""
     given = {*lattices}
     for folder in {path.parent for path in given}:

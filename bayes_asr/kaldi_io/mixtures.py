@@ -14,12 +14,12 @@ LOG_2PI = 1.8378770664093454835606594728112
 class Mixtures:
     """Gaussians with diagonal covariances: M in all, of dimension D, for P pdfs.
 
-    Pdf p has the Gaussians first[p] to first[p + 1]: `first` is int64 [P + 1]. `weights` [M],
+    Pdf p has the Gaussians first[p] to first[p + 1]: `offsets` is int64 [P + 1]. `weights` [M],
     `inverse_variances` [M, D] and `means_inverse_variances` [M, D] are float32, as in Kaldi
     (gmm/diag-gmm.h). The weights of a pdf sum to one.
     """
 
-    first: np.ndarray
+    offsets: np.ndarray
     weights: np.ndarray
     inverse_variances: np.ndarray
     means_inverse_variances: np.ndarray
@@ -31,7 +31,7 @@ class Mixtures:
         """Make them of weights [M], means [M, D] and variances [M, D], rounded as Kaldi rounds."""
         inverse = 1 / np.asarray(variances, np.float32)
         return Mixtures(
-            first=np.asarray(first, np.int64),
+            offsets=np.asarray(first, np.int64),
             weights=np.asarray(weights, np.float32),
             inverse_variances=inverse,
             means_inverse_variances=np.asarray(means, np.float32) * inverse,
@@ -40,7 +40,7 @@ class Mixtures:
     @property
     def num_pdfs(self) -> int:
         """P."""
-        return len(self.first) - 1
+        return len(self.offsets) - 1
 
     @property
     def num_gaussians(self) -> int:
@@ -55,7 +55,7 @@ class Mixtures:
     @property
     def sizes(self) -> np.ndarray:
         """How many Gaussians each pdf has, int64 [P]."""
-        return np.diff(self.first)
+        return np.diff(self.offsets)
 
     @property
     def pdfs(self) -> np.ndarray:

@@ -86,7 +86,7 @@ def split_rxfilename(rxfilename: str) -> re.Match[str]:
     return cast(re.Match[str], RXFILENAME.fullmatch(rxfilename))
 
 
-def absent_file(scp: Path, what: str, name: str) -> InputError:
+def missing_file_error(scp: Path, what: str, name: str) -> InputError:
     """The error that says that a file which an scp names for `what` does not exist."""
     searched = f" in the working directory {os.getcwd()} or in a folder above the table"
     return InputError(

@@ -17,7 +17,7 @@ HEADER = len(" \0B\4") + 4  # bytes between a name and its vector: the last are 
 
 
 @dataclass(frozen=True)
-class Places:
+class VectorIndex:
     """Where the vectors of an archive are, by their names in byte order.
 
     names: UTF-8; offsets: bytes before each; lengths; sums: check sums; all [N].
@@ -34,7 +34,7 @@ class Places:
         return int((self.offsets + SIZED_INT.itemsize * self.lengths).max(initial=0))
 
 
-def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> Places:
+def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> VectorIndex:
     """Write integer vectors [T] as a binary archive, which Kaldi reads too, and note the places."""
     names: list[str] = []
     noted: list[tuple[int, int]] = []
@@ -51,7 +51,7 @@ def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> Places:
     sizes = SIZED_INT.itemsize * lengths
     offsets = np.cumsum(np.char.str_len(raw) + HEADER + sizes) - sizes
     order = np.argsort(raw, kind="stable")
-    return Places(*(column[order] for column in (raw, offsets, lengths, sums)))
+    return VectorIndex(*(column[order] for column in (raw, offsets, lengths, sums)))
 
 
 class StoredVectors(Mapping[str, np.ndarray]):
@@ -60,7 +60,7 @@ class StoredVectors(Mapping[str, np.ndarray]):
     An archive that another one replaces meanwhile is read on as it was. `lengths`: of each.
     """
 
-    def __init__(self, ark: Path, places: Places) -> None:
+    def __init__(self, ark: Path, places: VectorIndex) -> None:
         """Open the archive; InputError where it is not as long as the places say."""
         self._ark, self._places = ark, places
         self.lengths = SortedTable(places.names, places.lengths)

@@ -19,10 +19,10 @@ from bayes_asr.gmm.alignment import (
     ALIGN_SI,
     Aligner,
     align_all,
-    align_equally,
     boost_silence,
+    equal_alignment,
 )
-from bayes_asr.gmm.graphs import Compiler, read_compiler
+from bayes_asr.gmm.graphs import GraphCompiler, read_compiler
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.fst import Fst, iter_fsts, read_fst, write_fsts
@@ -175,7 +175,7 @@ def test_a_damaged_archive_is_refused(kept: float, tmp_path: Path) -> None:
         [*iter_fsts(tmp_path / "part")]
 
 
-def compiler_of(stage: str) -> Compiler:
+def compiler_of(stage: str) -> GraphCompiler:
     existing(GOLDEN)
     model, _ = read_gmm(GOLDEN / stage / "final.mdl")
     return read_compiler(CORPUS / "data" / "lang", model, read_tree(GOLDEN / stage / "tree"))
@@ -211,7 +211,7 @@ def test_equal_lengths_are_those_of_kaldis_program() -> None:
     model, _, graphs = model_of("mono")
     text = read_text(GOLDEN / "data" / "text")
     for utt, x in [*features("mono").items()][:10]:
-        found = align_equally(utt, graphs[utt], len(x))
+        found = equal_alignment(utt, graphs[utt], len(x))
         assert len(found) == len(x)
         begins = np.flatnonzero(~model.self_loop[found])
         assert len(begins) == 3 * len(text[utt])
@@ -228,22 +228,22 @@ def two_ways() -> Fst:
 
 def test_ways_are_drawn_by_name_and_seed() -> None:
     graph = two_ways()
-    drawn = [align_equally(f"utt{i}", graph, 5)[0] for i in range(40)]
+    drawn = [equal_alignment(f"utt{i}", graph, 5)[0] for i in range(40)]
     assert {*drawn} == {1, 3}
-    again = [align_equally(f"utt{i}", graph, 5)[0] for i in range(40)]
+    again = [equal_alignment(f"utt{i}", graph, 5)[0] for i in range(40)]
     assert drawn == again
-    others = [align_equally(f"utt{i}", graph, 5, seed=1)[0] for i in range(40)]
+    others = [equal_alignment(f"utt{i}", graph, 5, seed=1)[0] for i in range(40)]
     assert drawn != others
-    assert align_equally("utt", graph, 5).tolist() in ([1, 2, 2, 2, 5], [3, 4, 4, 4, 5])
+    assert equal_alignment("utt", graph, 5).tolist() in ([1, 2, 2, 2, 5], [3, 4, 4, 4, 5])
 
 
 def test_too_few_frames_are_refused() -> None:
     with pytest.raises(InputError, match="u: 1 frames, but its transcript has 2 states"):
-        align_equally("u", two_ways(), 1)
+        equal_alignment("u", two_ways(), 1)
     stiff = build_fst([(0, 1, 0, 0.0, 1)], {1: 0.0})
     with pytest.raises(InputError, match="u: 3 frames, but none of its 1 states can last"):
-        align_equally("u", stiff, 3)
-    assert align_equally("u", stiff, 1).tolist() == [1]
+        equal_alignment("u", stiff, 3)
+    assert equal_alignment("u", stiff, 1).tolist() == [1]
 
 
 def test_silence_is_boosted_in_all_its_pdfs() -> None:

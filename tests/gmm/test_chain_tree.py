@@ -20,7 +20,7 @@ from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.decode.graph.topology import build_chain_topology, write_topology
 from bayes_asr.gmm import chain_tree as chain_tree_steps
 from bayes_asr.gmm.chain_tree import ChainOptions, ChainTree
-from bayes_asr.gmm.subsampling import Subsampler, shorten
+from bayes_asr.gmm.subsampling import Subsampler, subsample_durations
 from bayes_asr.kaldi_io.ark import write_matrix
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import build_monophone_model, read_topology
@@ -38,7 +38,7 @@ OPTIONS = ChainOptions(leaves=120, phone_lm=PhoneLmOptions(4, 100, 3))
 
 @given(durations=DURATIONS, factor=st.integers(1, 4))
 def test_phones_keep_their_frames_and_at_least_one(durations: list[int], factor: int) -> None:
-    found, frames = shorten(durations, factor), -(-sum(durations) // factor)
+    found, frames = subsample_durations(durations, factor), -(-sum(durations) // factor)
     kept = np.bincount(np.repeat(np.arange(len(durations)), durations)[::factor])
     kept = np.pad(kept, (0, len(durations) - len(kept)))
     if frames < len(durations):
@@ -61,7 +61,7 @@ def test_phones_keep_their_frames_and_at_least_one(durations: list[int], factor:
 )
 def test_lenders_are_kaldis(durations: list[int], wanted: list[int]) -> None:
     """By hand, after ComputeNewPhoneLengths."""
-    assert shorten(durations, 3) == wanted
+    assert subsample_durations(durations, 3) == wanted
 
 
 def test_converted_alignments_begin_each_phone_with_its_first_pdf() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from bayes_asr.gmm.clusterable import distances, merge_clusters, objective, split_in_two, sum_by
+from bayes_asr.gmm.clusterable import merge_clusters, merge_costs, objective, split_in_two, sum_by
 from bayes_asr.gmm.randomness import Random
 
 INFINITE = np.float32(np.inf)
@@ -50,7 +50,7 @@ def cheapest_pairs(clusters: np.ndarray, until: int) -> list[set[int]]:
     parts = [({n}, row) for n, row in enumerate(clusters)]
     while len(parts) > until:
         pairs = itertools.combinations(range(len(parts)), 2)
-        i, j = min(pairs, key=lambda p: distances(parts[p[0]][1], parts[p[1]][1][None])[0])
+        i, j = min(pairs, key=lambda p: merge_costs(parts[p[0]][1], parts[p[1]][1][None])[0])
         (one, here), (other, there) = parts[i], parts[j]
         parts = [part for n, part in enumerate(parts) if n not in (i, j)]
         parts.append((one | other, here + there))
@@ -76,7 +76,7 @@ def test_clusters_of_different_groups_are_not_merged() -> None:
 
 def test_the_threshold_itself_is_a_price_that_is_paid() -> None:
     pair = random_clusters(2, seed=3)
-    cost = distances(pair[1], pair[:1])[0]
+    cost = merge_costs(pair[1], pair[:1])[0]
     assert merge_clusters([pair], cost)[0].tolist() == [0, 0]
     assert merge_clusters([pair], np.nextafter(cost, np.float32(0)))[0].tolist() == [0, 1]
 

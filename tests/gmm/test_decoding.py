@@ -141,7 +141,7 @@ def test_first_search_has_a_model_of_its_own(spoken: Spoken, adapted: Path, tmp_
     decode(replace(spoken, model=model), tmp_path / "same", ADAPTATION)
     assert_same(adapted, tmp_path / "same")
     means = spoken.mixtures.means + 0.3
-    parts = spoken.mixtures.first, spoken.mixtures.weights, means, spoken.mixtures.variances
+    parts = spoken.mixtures.offsets, spoken.mixtures.weights, means, spoken.mixtures.variances
     write_model(model, type(spoken.mixtures).from_moments(*parts), "final.alimdl")
     decode(replace(spoken, model=model), tmp_path / "other", ADAPTATION)
     ours, theirs = read_transforms(tmp_path / "other"), read_transforms(adapted)
@@ -151,7 +151,7 @@ def test_first_search_has_a_model_of_its_own(spoken: Spoken, adapted: Path, tmp_
 @pytest.mark.slow
 def test_processes_change_nothing(spoken: Spoken, adapted: Path, tmp_path: Path) -> None:
     with open_pool(2) as way:
-        decode(spoken, tmp_path, ADAPTATION, way=way)
+        decode(spoken, tmp_path, ADAPTATION, mapper=way)
     assert_same(adapted, tmp_path)
     assert (adapted / "trans.1").read_bytes() == (tmp_path / "trans.1").read_bytes()
 
@@ -160,10 +160,10 @@ def test_shards_change_nothing(spoken: Spoken, adapted: Path, tmp_path: Path) ->
     out, shards = tmp_path / "out", tmp_path / "shards"
     for number in (1, 2):
         with suppress(ShardWrittenError):
-            decode(spoken, out, ADAPTATION, way=Shard(shards, number, 2, "same"))
+            decode(spoken, out, ADAPTATION, mapper=Shard(shards, number, 2, "same"))
     assert not out.exists()
     gathering = Cluster(shards, tmp_path / "log", 2, lambda: "same", [], "")
-    decode(spoken, out, ADAPTATION, way=gathering)
+    decode(spoken, out, ADAPTATION, mapper=gathering)
     assert_same(adapted, out)
     assert (adapted / "trans.1").read_bytes() == (out / "trans.1").read_bytes()
 
@@ -219,7 +219,7 @@ def test_model_of_other_features_is_refused(spoken: Spoken, tmp_path: Path) -> N
 def test_models_of_different_trainings_are_refused(spoken: Spoken, tmp_path: Path) -> None:
     model, first = tmp_path / "model", np.array([0, 1, 4, 6])
     write_model(model, spoken.mixtures)
-    write_model(model, replace(spoken.mixtures, first=first), "final.alimdl")
+    write_model(model, replace(spoken.mixtures, offsets=first), "final.alimdl")
     with pytest.raises(InputError) as raised:
         decode(replace(spoken, model=model), tmp_path / "out", ADAPTATION)
     one_line(raised, "final.alimdl", "final.mdl", "the models of one training")

@@ -14,8 +14,8 @@ from bayes_asr.cli import main
 from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.features import read_transforms, write_fmllr
 from bayes_asr.gmm.realignment import Realignment
-from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, Schedule
-from bayes_asr.gmm.trainers import Training
+from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, TrainingSchedule
+from bayes_asr.gmm.trainers import GmmTrainer
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import read_mapping
 from tests.attacks.laboratory import contents
@@ -45,10 +45,10 @@ def lab(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def train(
-    lab: Path, schedule: Schedule = MONOPHONES, before: str = "", out: str = "mono"
-) -> Training:
+    lab: Path, schedule: TrainingSchedule = MONOPHONES, before: str = "", out: str = "mono"
+) -> GmmTrainer:
     """Train one pass."""
-    training = Training(
+    training = GmmTrainer(
         *(replace(schedule, **SHORT), lab / "data", find_lang()),
         *(lab / before if before else None, lab / out, map_here),
     )
@@ -100,7 +100,7 @@ def test_a_speaker_who_is_not_aligned_keeps_his_features(lab: Path) -> None:
 
 @pytest.mark.parametrize(("schedule", "before"), AFTER)
 def test_features_that_are_lost_after_alignment_end_a_training(
-    schedule: Schedule, before: str, lab: Path
+    schedule: TrainingSchedule, before: str, lab: Path
 ) -> None:
     lay_out(before, lab)
     utt = without_line("data/feats.scp")
@@ -110,7 +110,7 @@ def test_features_that_are_lost_after_alignment_end_a_training(
 
 @pytest.mark.parametrize(("schedule", "before"), AFTER)
 def test_alignments_of_other_utterances_are_refused(
-    schedule: Schedule, before: str, lab: Path
+    schedule: TrainingSchedule, before: str, lab: Path
 ) -> None:
     lay_out(before, lab)
     for name in ("feats.scp", "text", "utt2spk"):
@@ -190,7 +190,7 @@ def test_what_begins_anew_leaves_no_file_of_what_was(
         raise InputError("stopped")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Training, "initialise", stop)
+        patched.setattr(GmmTrainer, "initialise", stop)
         with pytest.raises(InputError, match="stopped"):
             train(lab)
     assert {path.name for path in Path("mono").iterdir()} == {

@@ -9,7 +9,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.clusterable import objective
-from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
+from bayes_asr.gmm.first_model import Converter, derive_transitions, init_mixtures
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.questions import compile_questions
 from bayes_asr.gmm.roots import Root
@@ -81,7 +81,7 @@ def test_first_mixtures_are_as_likely_as_their_statistics() -> None:
     aligned = [(utt, alignments[utt], golden.features[utt]) for utt in names]
     statistics = accumulate(aligned, model, Context(3, 1, frozenset({1})))
     tree = read_tree(golden.root / "tri1" / "tree")
-    mixtures, frames = start_mixtures(tree, statistics)
+    mixtures, frames = init_mixtures(tree, statistics)
     leaf_of = tree.pdfs(statistics.events)
     expected = sum(
         float(objective(statistics.sums[leaf_of == leaf].sum(0))) for leaf in np.unique(leaf_of)
@@ -99,7 +99,7 @@ def test_first_mixtures_are_as_likely_as_their_statistics() -> None:
 def test_leaves_without_frames_get_the_gaussian_of_all(messages: Callable[[], str]) -> None:
     statistics = random_statistics(3, 0)
     tree = Tree(3, 1, Table(1, (None, Leaf(0), Leaf(1), Leaf(2), Leaf(3))))
-    mixtures, frames = start_mixtures(tree, statistics)
+    mixtures, frames = init_mixtures(tree, statistics)
     assert frames[3] == 0
     assert "pdfs [3] have no frames" in messages()
     total = statistics.sums.sum(0)

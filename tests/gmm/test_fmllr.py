@@ -11,7 +11,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.affine import apply_transform, identity
 from bayes_asr.gmm.decoding import group_utterances
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
-from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
+from bayes_asr.gmm.first_model import Converter, derive_transitions, init_mixtures
 from bayes_asr.gmm.fmllr import FmllrStatistics, adapt_speaker, estimate_fmllr, evaluate_fmllr
 from bayes_asr.gmm.gaussian_sums import accumulate
 from bayes_asr.gmm.likelihood import log_likelihoods
@@ -32,7 +32,7 @@ def example(frames: int = 900, seed: int = 4) -> tuple[np.ndarray, PdfWeights]:
     """Frames of the Gaussians, distorted as if by a speaker."""
     rng = np.random.default_rng(seed)
     pdfs = rng.integers(0, len(SIZES), frames)
-    gaussians = MIXTURES.first[pdfs] + rng.integers(0, MIXTURES.sizes[pdfs])
+    gaussians = MIXTURES.offsets[pdfs] + rng.integers(0, MIXTURES.sizes[pdfs])
     noise = rng.normal(size=(frames, DIM)) * np.sqrt(MIXTURES.variances[gaussians])
     distorted = (MIXTURES.means[gaussians] + noise) @ rng.normal(size=(DIM, DIM)) + 1
     weights = np.ones(frames, np.float32)
@@ -41,7 +41,7 @@ def example(frames: int = 900, seed: int = 4) -> tuple[np.ndarray, PdfWeights]:
 
 def statistics_of(x: np.ndarray, pdfs: PdfWeights) -> FmllrStatistics:
     statistics = FmllrStatistics.zeros(DIM)
-    statistics.add(MIXTURES, x, Occupation.of(MIXTURES, x, pdfs))
+    statistics.add(MIXTURES, x, Occupation.from_pdfs(MIXTURES, x, pdfs))
     return statistics
 
 
@@ -49,7 +49,7 @@ def test_statistics_are_the_sums_over_frames() -> None:
     x, pdfs = example(60)
     found = statistics_of(x, pdfs)
     linear, quadratic = np.zeros((DIM, DIM + 1)), np.zeros((DIM, DIM + 1, DIM + 1))
-    occupation = Occupation.of(MIXTURES, x, pdfs)
+    occupation = Occupation.from_pdfs(MIXTURES, x, pdfs)
     for frame, gaussian, posterior in zip(*vars(occupation).values(), strict=True):
         extended = np.append(x[frame], 1.0)
         weights = posterior / MIXTURES.variances[gaussian]
@@ -84,7 +84,7 @@ def test_adapted_features_are_as_likely_as_the_gain_says() -> None:
     x, pdfs = example()
     pdfs = PdfWeights(pdfs.frames, np.zeros_like(pdfs.pdfs), pdfs.weights)
     statistics = FmllrStatistics.zeros(DIM)
-    statistics.add(mixtures, x, Occupation.of(mixtures, x, pdfs))
+    statistics.add(mixtures, x, Occupation.from_pdfs(mixtures, x, pdfs))
     transform = adapt_speaker("anna", [(x, pdfs)], mixtures)
     np.testing.assert_allclose(transform, estimate_fmllr(statistics), atol=1e-4)
     before = log_likelihoods(mixtures, x).sum(dtype=np.float64)
@@ -105,14 +105,14 @@ def test_few_frames_change_nothing() -> None:
 def test_another_model_divides_the_frames() -> None:
     """A model whose Gaussians of a pdf are exchanged gives each frame to the wrong ones."""
     x, pdfs = example()
-    order = np.concatenate([np.arange(b - 1, a - 1, -1) for a, b in pairwise(MIXTURES.first)])
+    order = np.concatenate([np.arange(b - 1, a - 1, -1) for a, b in pairwise(MIXTURES.offsets)])
     exchanged = type(MIXTURES)(
-        MIXTURES.first,
+        MIXTURES.offsets,
         MIXTURES.weights[order],
         MIXTURES.inverse_variances[order],
         MIXTURES.means_inverse_variances[order],
     )
-    occupation = Occupation.of(exchanged, x, pdfs)
+    occupation = Occupation.from_pdfs(exchanged, x, pdfs)
     expected = FmllrStatistics.zeros(DIM)
     expected.add(MIXTURES, x, occupation)
     found = adapt_speaker("anna", [(x, pdfs)], MIXTURES, aligner=exchanged)
@@ -140,13 +140,13 @@ def test_speakers_of_sat_are_adapted_as_kaldis(tmp_path: Path) -> None:
     x = {}
     for speaker, utterances in group_utterances(features.speakers).items():
         plain = {utt: features[utt] for utt in utterances if utt in before}
-        spoken = ((u, PdfWeights.of_alignment(old, before[u], SILENCE)) for u in plain)
+        spoken = ((u, PdfWeights.from_alignment(old, before[u], SILENCE)) for u in plain)
         transform = adapt_speaker(speaker, ((plain[u], pdfs) for u, pdfs in spoken), mixtures)
         x |= {utt: apply_transform(transform, each) for utt, each in plain.items()}
     tree = read_tree(golden.root / "tri3" / "tree")
     context = Context(independent=frozenset(SILENCE))
     statistics = accumulate_tree(((utt, before[utt], x[utt]) for utt in sorted(x)), old, context)
-    started, _ = start_mixtures(tree, statistics)
+    started, _ = init_mixtures(tree, statistics)
     model = derive_transitions(tree, old.topology)
     converter = Converter(old, model, tree)
     pdfs = {utt: model.pdf[converter.convert_alignment(utt, before[utt])] for utt in x}

@@ -60,7 +60,7 @@ def test_each_pass_is_more_likely_than_the_one_before() -> None:
         statistics = accumulate(mixtures, [(x, pdfs)])
         fits.append(statistics.log_likelihood_per_frame)
         mixtures = estimate(mixtures, statistics)
-        totals = np.add.reduceat(mixtures.weights, mixtures.first[:-1])
+        totals = np.add.reduceat(mixtures.weights, mixtures.offsets[:-1])
         np.testing.assert_allclose(totals, 1, rtol=1e-6)
     assert (np.diff(fits) > 0).all()
 
@@ -88,18 +88,18 @@ def test_gaussians_with_little_data_are_removed_but_for_the_last_of_a_pdf() -> N
     statistics.sums[:] = 2 * statistics.occupancy[:, None]
     statistics.squares[:] = 5 * statistics.occupancy[:, None]
     updated = estimate(mixtures, statistics)
-    assert updated.first.tolist() == [0, 2, 3, 4]
+    assert updated.offsets.tolist() == [0, 2, 3, 4]
     np.testing.assert_allclose(updated.weights, [1 / 3, 2 / 3, 1, 1], rtol=1e-6)
     np.testing.assert_allclose(updated.means[:2], 2)
     np.testing.assert_allclose(updated.variances[:2], 1)
     np.testing.assert_allclose(updated.means[2:], mixtures.means[[4, 6]], rtol=1e-6)
     np.testing.assert_allclose(updated.variances[2:], mixtures.variances[[4, 6]], rtol=1e-6)
     kept = estimate(mixtures, statistics, remove=False)
-    assert kept.first.tolist() == mixtures.first.tolist()
+    assert kept.offsets.tolist() == mixtures.offsets.tolist()
     np.testing.assert_allclose(kept.weights, [0.1, 0.3, 0.6, 4 / 9, 5 / 9, 0.5, 0.5], rtol=1e-6)
     np.testing.assert_allclose(kept.means[[0, 3]], mixtures.means[[0, 3]], rtol=1e-6)
     fewer = estimate(mixtures, statistics, min_occupancy=3)
-    assert fewer.first.tolist() == [0, 3, 5, 6]
+    assert fewer.offsets.tolist() == [0, 3, 5, 6]
 
 
 def test_frames_beyond_all_measure_are_refused() -> None:
@@ -121,7 +121,7 @@ def test_kaldis_last_estimate_is_ours(system: str, last: float) -> None:
     assert last < statistics.log_likelihood_per_frame < last + 0.03  # of the pass before
     updated = estimate(mixtures, statistics)
     assert updated.num_gaussians == mixtures.num_gaussians
-    single = mixtures.first[:-1][mixtures.sizes == 1]
+    single = mixtures.offsets[:-1][mixtures.sizes == 1]
     assert len(single) >= 20
     np.testing.assert_allclose(
         updated.variances[single], mixtures.variances[single], rtol=1e-4

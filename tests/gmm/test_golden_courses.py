@@ -12,7 +12,7 @@ from bayes_asr.gmm.affine import apply_transform, compose, identity
 from bayes_asr.gmm.alignment import Aligner, align_all
 from bayes_asr.gmm.decoding import group_utterances
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
-from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
+from bayes_asr.gmm.first_model import Converter, derive_transitions, init_mixtures
 from bayes_asr.gmm.fmllr import adapt_speaker
 from bayes_asr.gmm.gaussian_sums import accumulate, estimate
 from bayes_asr.gmm.graphs import read_compiler
@@ -51,7 +51,7 @@ class Course:
     @property
     def spoken(self) -> Spoken:
         return {
-            utt: PdfWeights.of_alignment(self.model, tids, SILENCE)
+            utt: PdfWeights.from_alignment(self.model, tids, SILENCE)
             for utt, tids in self.aligned.items()
         }
 
@@ -79,7 +79,7 @@ def golden() -> GoldenGmms:
 @pytest.fixture(scope="module")
 def features(golden: GoldenGmms, tmp_path_factory: pytest.TempPathFactory) -> SpeakerFeatures:
     folder = write_golden_data(golden, tmp_path_factory.mktemp("golden") / "data")
-    return SpeakerFeatures(read_data_dir(folder), Pipeline.of_spliced(3, 3))
+    return SpeakerFeatures(read_data_dir(folder), Pipeline.spliced(3, 3))
 
 
 def begin(golden: GoldenGmms, before: str, system: str, x: Frames) -> Course:
@@ -88,7 +88,7 @@ def begin(golden: GoldenGmms, before: str, system: str, x: Frames) -> Course:
     tree = read_tree(golden.root / system / "tree")
     context = Context(independent=frozenset(SILENCE))
     each = ((utt, tids, x[utt]) for utt, tids in alignments.items())
-    mixtures, _ = start_mixtures(tree, accumulate_tree(each, old, context))
+    mixtures, _ = init_mixtures(tree, accumulate_tree(each, old, context))
     model = derive_transitions(tree, old.topology)
     converter = Converter(old, model, tree)
     aligned = {utt: converter.convert_alignment(utt, tids) for utt, tids in alignments.items()}
@@ -150,7 +150,7 @@ def test_transforms_of_speakers_are_kaldis(golden: GoldenGmms, features: Speaker
 
     old, mixtures = golden.model("tri2/final.mdl")
     alignments = golden.alignments("tri2_ali").items()
-    spoken = {utt: PdfWeights.of_alignment(old, tids, SILENCE) for utt, tids in alignments}
+    spoken = {utt: PdfWeights.from_alignment(old, tids, SILENCE) for utt, tids in alignments}
     course = begin(golden, "tri2", "tri3", transform(plain, spoken, mixtures))
 
     def adapt(number: int) -> None:

@@ -65,7 +65,7 @@ def model(kaldi_corpus: Callable[[str], Path], tmp_path_factory: pytest.TempPath
     sums = Statistics.zeros(mixtures)
     for job in sorted((root / "exp" / "tri3_ali").glob("ali.*.gz")):
         for utt, tids in iter_int_vectors(job):
-            sums.add(mixtures, adapted[utt], transitions.pdf[tids], of=plain[utt])
+            sums.add(mixtures, adapted[utt], transitions.pdf[tids], summed=plain[utt])
     write_gmm(transitions, estimate(mixtures, sums, remove=False), folder / "final.alimdl")
     return folder
 

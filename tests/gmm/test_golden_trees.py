@@ -50,7 +50,7 @@ def adapted(golden: GoldenGmms) -> Features:
     found = {}
     for speaker, utterances in of_speaker.items():
         said = (
-            (features[utt], PdfWeights.of_alignment(model, alignments[utt], [SILENCE]))
+            (features[utt], PdfWeights.from_alignment(model, alignments[utt], [SILENCE]))
             for utt in utterances
         )
         transform = adapt_speaker(speaker, said, mixtures)

@@ -39,7 +39,7 @@ def in_order(golden: GoldenGmms, mixtures: Mixtures, pdf: np.ndarray) -> Statist
 
 def alike(ours: Mixtures, theirs: Mixtures) -> None:
     """Equal but for the rounding of Kaldi's statistics, which are float32 between two programs."""
-    np.testing.assert_array_equal(ours.first, theirs.first)
+    np.testing.assert_array_equal(ours.offsets, theirs.offsets)
     np.testing.assert_allclose(ours.weights, theirs.weights, rtol=0, atol=1e-5)
     off = (ours.means - theirs.means) / np.sqrt(theirs.variances)
     np.testing.assert_allclose(off, 0, atol=1e-3)
@@ -85,7 +85,7 @@ def test_sums_of_other_features_are_those_of_twofeats(
     run_program("gmm-est", keep, path, tmp_path / "acc", tmp_path / "new.mdl")
     statistics = Statistics.zeros(mixtures)
     for utt, tids in golden.alignments("tri1").items():
-        statistics.add(mixtures, golden.features[utt], transitions.pdf[tids], of=other[utt])
+        statistics.add(mixtures, golden.features[utt], transitions.pdf[tids], summed=other[utt])
     alike(estimate(mixtures, statistics, remove=False), read_gmm(tmp_path / "new.mdl")[1])
 
 

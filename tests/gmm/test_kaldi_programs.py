@@ -17,10 +17,10 @@ from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.decode.graph.lang_dir import write_lang
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.gmm.alignment import Aligner, align_all, align_equally, boost_silence
+from bayes_asr.gmm.alignment import Aligner, align_all, boost_silence, equal_alignment
 from bayes_asr.gmm.decoding import decode_data
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures, write_pipeline
-from bayes_asr.gmm.graphs import Compiler, read_compiler
+from bayes_asr.gmm.graphs import GraphCompiler, read_compiler
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_matrix, write_matrices
 from bayes_asr.kaldi_io.fst import iter_fsts, write_fsts
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
@@ -71,7 +71,7 @@ class Stage:
         return read_tree(self.kaldis / "tree")
 
     @cached_property
-    def compiler(self) -> Compiler:
+    def compiler(self) -> GraphCompiler:
         """What makes graphs of transcripts."""
         return read_compiler(self.lang, self.model[0], self.tree)
 
@@ -161,7 +161,7 @@ def test_kaldis_models_in_text_are_read(stage: Stage) -> None:
     expected, of = stage.model
     np.testing.assert_array_equal(transitions.tuples, expected.tuples)
     np.testing.assert_allclose(transitions.log_prob, expected.log_prob, rtol=1e-5)
-    np.testing.assert_array_equal(mixtures.first, of.first)
+    np.testing.assert_array_equal(mixtures.offsets, of.offsets)
     for name in ("weights", "inverse_variances", "means_inverse_variances"):
         np.testing.assert_allclose(getattr(mixtures, name), getattr(of, name), rtol=1e-5)
 
@@ -221,7 +221,7 @@ def test_starts_of_equal_lengths_are_kaldis(stage: Stage) -> None:
     kaldis = read_alignments(stage.ours / "equal.ali")
     assert kaldis.keys() == stage.x.keys()
     for utt, graph in iter_fsts(graphs):
-        assert align_equally(utt, graph, len(stage.x[utt])).tolist() == kaldis[utt]
+        assert equal_alignment(utt, graph, len(stage.x[utt])).tolist() == kaldis[utt]
 
 
 def test_kaldi_decodes_with_our_graph_and_model_as_we_do(stage: Stage) -> None:

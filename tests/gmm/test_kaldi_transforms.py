@@ -67,7 +67,7 @@ def test_lda_is_that_of_est_lda(
     model, _ = golden.model("tri2/final.mdl")
     statistics, random = LdaStatistics.zeros(model.num_pdfs, 40), Random()
     for utt, tids in golden.alignments("tri2_ali").items():
-        pdfs = PdfWeights.of_alignment(model, tids, SILENCE)
+        pdfs = PdfWeights.from_alignment(model, tids, SILENCE)
         statistics.add(x[utt], pdfs.prune(4.0, random))
     found, _ = estimate_lda(statistics, 20)
     expected = read_matrix(str(kaldi / "0.mat"), "the matrix")
@@ -86,7 +86,7 @@ def test_mllt_is_that_of_est_mllt(
     run_kaldi(kaldi, f"{POST} | {program}", pruning=pruning, **alignment(golden, "tri2"))
     model, mixtures = golden.model("tri2/final.mdl")
     spoken = (
-        (x[utt], PdfWeights.of_alignment(model, tids, SILENCE))
+        (x[utt], PdfWeights.from_alignment(model, tids, SILENCE))
         for utt, tids in golden.alignments("tri2_ali").items()
     )
     found = estimate_mllt(accumulate_mllt(mixtures, spoken, Random(), pruning))
@@ -124,7 +124,7 @@ def test_fmllr_is_that_of_gmm_est_fmllr(
     alignments = golden.alignments(f"{system}_ali")
     for speaker, expected in iter_matrices(kaldi / "trans"):
         spoken = (
-            (x[utt], PdfWeights.of_alignment(model, alignments[utt], SILENCE, weight))
+            (x[utt], PdfWeights.from_alignment(model, alignments[utt], SILENCE, weight))
             for utt in group_utterances(features.speakers)[speaker]
             if utt in alignments
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
+from bayes_asr.gmm.first_model import Converter, derive_transitions, init_mixtures
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.roots import read_roots
@@ -90,7 +90,7 @@ def test_questions_trees_and_first_models_are_kaldis(
     write_tree(tree, tmp_path / "ours.tree")
     assert (tmp_path / "ours.tree").read_bytes() == tree_file.read_bytes()
     model, theirs = read_gmm(tmp_path / "1.mdl")
-    mixtures, _ = start_mixtures(tree, statistics)
+    mixtures, _ = init_mixtures(tree, statistics)
     np.testing.assert_array_equal(mixtures.inverse_variances, theirs.inverse_variances)
     np.testing.assert_array_equal(mixtures.means_inverse_variances, theirs.means_inverse_variances)
     transitions = derive_transitions(tree, old.topology)

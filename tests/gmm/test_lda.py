@@ -47,13 +47,13 @@ def covariances(x: np.ndarray, pdfs: PdfWeights) -> tuple[np.ndarray, np.ndarray
 def test_matrices_are_kaldis(tmp_path: Path) -> None:
     golden = golden_gmms()
     data = read_data_dir(write_golden_data(golden, tmp_path / "data"))
-    features = SpeakerFeatures(data, Pipeline.of_spliced(3, 3))
+    features = SpeakerFeatures(data, Pipeline.spliced(3, 3))
     model, _ = golden.model("tri1/final.mdl")
     alignments, random = golden.alignments("tri1_ali"), Random()
     statistics = LdaStatistics.zeros(model.num_pdfs, 91)
     for utt in features.utterances:
         if utt in alignments:
-            pdfs = PdfWeights.of_alignment(model, alignments[utt], SILENCE)
+            pdfs = PdfWeights.from_alignment(model, alignments[utt], SILENCE)
             statistics.add(features[utt], pdfs.prune(PRUNING, random))
     for found, name in zip(estimate_lda(statistics, 40), ("0.mat", "full.mat"), strict=True):
         expected = read_matrix(str(golden.root / "tri2" / f"{name}.txt"), name)

@@ -17,7 +17,7 @@ def densities(mixtures: Mixtures, x: np.ndarray) -> list[np.ndarray]:
     """Log of weight times density by scipy: for each pdf [T, G]."""
     deviations = np.sqrt(mixtures.variances)
     each = norm.logpdf(x[:, None], mixtures.means, deviations).sum(2)
-    return np.split(each + np.log(mixtures.weights), mixtures.first[1:-1], axis=1)
+    return np.split(each + np.log(mixtures.weights), mixtures.offsets[1:-1], axis=1)
 
 
 def test_log_likelihoods_are_those_of_scipy() -> None:
@@ -56,7 +56,7 @@ def test_posteriors_are_those_of_scipy() -> None:
     assert [part.pdf for part in parts] == [0, 2, 4]
     for part in parts:
         assert part.frames.tolist() == np.flatnonzero(pdfs == part.pdf).tolist()
-        first = mixtures.first[part.pdf]
+        first = mixtures.offsets[part.pdf]
         assert (part.gaussians.start, part.gaussians.stop) == (first, first + SIZES[part.pdf])
         logs = expected[part.pdf][part.frames]
         total = logsumexp(logs, axis=1)

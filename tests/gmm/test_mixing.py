@@ -45,7 +45,7 @@ def test_the_heaviest_is_split_and_moves_by_kaldis_numbers() -> None:
         np.array([0, 2, 3]), [0.25, 0.75, 1.0], np.zeros((3, 2)), np.full((3, 2), 4.0)
     )
     grown = mix_up(mixtures, np.array([1e6, 0.0]), 4)
-    assert grown.first.tolist() == [0, 3, 4]
+    assert grown.offsets.tolist() == [0, 3, 4]
     np.testing.assert_array_equal(grown.weights, np.float32([0.25, 0.375, 0.375, 1]))
     np.testing.assert_array_equal(grown.inverse_variances, np.full((4, 2), 0.25, np.float32))
     step = 0.01 * 2 * np.array([-0.464892656, 0.20956026])
@@ -58,7 +58,7 @@ def test_splitting_keeps_mean_and_weight_of_each_pdf() -> None:
     assert grown.num_gaussians == 30
     assert grown.sizes.min() >= 5
     for pdf in range(3):
-        before, after = (slice(m.first[pdf], m.first[pdf + 1]) for m in (mixtures, grown))
+        before, after = (slice(m.offsets[pdf], m.offsets[pdf + 1]) for m in (mixtures, grown))
         assert grown.weights[after].sum() == pytest.approx(1)
         np.testing.assert_allclose(
             grown.weights[after] @ grown.means[after],
@@ -93,7 +93,7 @@ def test_the_pair_that_costs_least_is_merged() -> None:
 
 
 def moments(mixtures: Mixtures, pdf: int) -> np.ndarray:
-    part = slice(mixtures.first[pdf], mixtures.first[pdf + 1])
+    part = slice(mixtures.offsets[pdf], mixtures.offsets[pdf + 1])
     squares = mixtures.variances[part] + mixtures.means[part] ** 2
     return np.stack(
         [mixtures.weights[part] @ mixtures.means[part], mixtures.weights[part] @ squares]

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.affine import compose
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures
-from bayes_asr.gmm.first_model import Converter, derive_transitions, start_mixtures
+from bayes_asr.gmm.first_model import Converter, derive_transitions, init_mixtures
 from bayes_asr.gmm.gaussian_sums import accumulate, estimate
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.mixing import mix_up
@@ -49,7 +49,7 @@ def statistics_of(x: np.ndarray, pdfs: PdfWeights) -> MlltStatistics:
 def test_statistics_are_the_sums_over_frames() -> None:
     x, pdfs = example(50)
     found = statistics_of(x, pdfs)
-    occupation = Occupation.of(MIXTURES, x, pdfs)
+    occupation = Occupation.from_pdfs(MIXTURES, x, pdfs)
     expected = np.zeros((4, 4, 4))
     for frame, gaussian, posterior in zip(*vars(occupation).values(), strict=True):
         offset = x[frame] - MIXTURES.means[gaussian]
@@ -111,7 +111,7 @@ def test_passes_are_kaldis(tmp_path: Path) -> None:
     golden = golden_gmms()
     folder, matrix = golden.root / "tri2", read_matrix(f"{golden.root}/tri2/0.mat.txt", "0.mat")
     features = SpeakerFeatures(
-        read_data_dir(write_golden_data(golden, tmp_path / "data")), Pipeline.of_spliced(3, 3)
+        read_data_dir(write_golden_data(golden, tmp_path / "data")), Pipeline.spliced(3, 3)
     )
     old, _ = golden.model("tri1/final.mdl")
     before = golden.alignments("tri1_ali")
@@ -120,11 +120,11 @@ def test_passes_are_kaldis(tmp_path: Path) -> None:
     tree = read_tree(folder / "tree")
     context = Context(independent=frozenset(SILENCE))
     tree_statistics = accumulate_tree(((utt, before[utt], x[utt]) for utt in x), old, context)
-    mixtures, _ = start_mixtures(tree, tree_statistics)
+    mixtures, _ = init_mixtures(tree, tree_statistics)
     model = derive_transitions(tree, golden.model("tri2/final.mdl")[0].topology)
     converter = Converter(old, model, tree)
     aligned = {utt: converter.convert_alignment(utt, before[utt]) for utt in x}
-    spoken = {utt: PdfWeights.of_alignment(model, aligned[utt], SILENCE) for utt in x}
+    spoken = {utt: PdfWeights.from_alignment(model, aligned[utt], SILENCE) for utt in x}
     fits = []
     for number in range(1, 5):
         if number in (2, 4):

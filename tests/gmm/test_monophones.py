@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.gmm.monophones import build_first_model, build_first_tree
+from bayes_asr.gmm.monophones import build_shared_tree, init_monophones
 from bayes_asr.kaldi_io.mdl import build_monophone_model, read_transition_model
 from bayes_asr.kaldi_io.tree import Leaf, Split, Table, write_tree
 from tests.support.mixtures import golden_gmms
@@ -22,7 +22,7 @@ def test_first_model_is_kaldis(kaldi_corpus: Callable[[str], Path], tmp_path: Pa
     transitions, mixtures = golden.model("mono/0.mdl")
     sets = read_sets(kaldi_corpus("timit_sample") / "data" / "lang" / "phones" / "sets.int")
     ten = [golden.features[utt] for utt in sorted(golden.features)[:10]]
-    tree, ours, first = build_first_model(transitions.topology, sets, ten)
+    tree, ours, first = init_monophones(transitions.topology, sets, ten)
     write_tree(tree, tmp_path / "tree")
     assert (tmp_path / "tree").read_bytes() == (golden.root / "mono" / "tree").read_bytes()
     for name in ("pdf", "phone", "tuples", "log_prob"):
@@ -30,7 +30,7 @@ def test_first_model_is_kaldis(kaldi_corpus: Callable[[str], Path], tmp_path: Pa
     for name in ("weights", "gconsts", "variances"):
         np.testing.assert_allclose(getattr(first, name), getattr(mixtures, name), rtol=1e-5)
     np.testing.assert_allclose(first.means, mixtures.means, rtol=0, atol=1e-5)
-    assert first.first.tolist() == mixtures.first.tolist()
+    assert first.offsets.tolist() == mixtures.offsets.tolist()
 
 
 def test_first_tree_and_transitions_of_word_positions_are_kaldis(
@@ -39,7 +39,7 @@ def test_first_tree_and_transitions_of_word_positions_are_kaldis(
     root = kaldi_corpus("an4")
     theirs = read_transition_model(root / "exp" / "mono_ali" / "final.mdl")
     sets = read_sets(root / "data" / "lang" / "phones" / "sets.int")
-    tree, ours, _ = build_first_model(theirs.topology, sets, [np.eye(3)])
+    tree, ours, _ = init_monophones(theirs.topology, sets, [np.eye(3)])
     write_tree(tree, tmp_path / "tree")
     assert (tmp_path / "tree").read_bytes() == (root / "exp" / "mono" / "tree").read_bytes()
     np.testing.assert_array_equal(ours.tuples, theirs.tuples)
@@ -47,14 +47,14 @@ def test_first_tree_and_transitions_of_word_positions_are_kaldis(
 
 def test_phones_of_a_set_share_their_pdfs() -> None:
     topology = build_monophone_model([1, 2, 3, 4], {1: 2, 2: 1, 3: 1, 4: 3}).topology
-    tree = build_first_tree(topology, [[1, 2], [3], [4]])
+    tree = build_shared_tree(topology, [[1, 2], [3], [4]])
     assert tree.root == Split(
         0,
         frozenset({1, 2}),
         Table(-1, (Leaf(0), Leaf(1))),
         Table(0, (None, None, None, Table(-1, (Leaf(2),)), Table(-1, (Leaf(3), Leaf(4), Leaf(5))))),
     )
-    _, transitions, _ = build_first_model(topology, [[1, 2], [3], [4]], [np.eye(2)])
+    _, transitions, _ = init_monophones(topology, [[1, 2], [3], [4]], [np.eye(2)])
     assert transitions.tuples[:, :3].tolist() == [
         *([1, 0, 0], [1, 1, 1], [2, 0, 0], [3, 0, 2]),
         *([4, 0, 3], [4, 1, 4], [4, 2, 5]),
@@ -68,13 +68,13 @@ def test_sets_that_do_not_fit_the_topology_are_named(
     sets: list[list[int]], strange: list[int]
 ) -> None:
     with pytest.raises(InputError) as error:
-        build_first_tree(build_monophone_model([1, 2]).topology, sets)
+        build_shared_tree(build_monophone_model([1, 2]).topology, sets)
     assert f"2 in the topology: {strange} are not once in each" in str(error.value)
 
 
 def test_features_that_do_not_vary_are_refused() -> None:
     topology = build_monophone_model([1]).topology
     with pytest.raises(InputError, match="feature 1 of 2 has the variance 0 over the 3 frames"):
-        build_first_model(topology, [[1]], [np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])])
+        init_monophones(topology, [[1]], [np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])])
     with pytest.raises(InputError, match="no utterance of any frame"):
-        build_first_model(topology, [[1]], [])
+        init_monophones(topology, [[1]], [])

@@ -22,22 +22,22 @@ def weights_of(pdfs: PdfWeights) -> list[tuple[int, int, float]]:
 def test_silence_has_its_own_weight() -> None:
     assert MODEL.phone[TIDS].tolist() == [1, 1, 1, 1, 2, 2, 2, 2]
     spoken = [(4, 3, 1.0), (5, 4, 1.0), (6, 5, 1.0), (7, 5, 1.0)]
-    assert weights_of(PdfWeights.of_alignment(MODEL, TIDS, {1})) == spoken
-    assert len(PdfWeights.of_alignment(MODEL, TIDS).frames) == len(TIDS)
-    quiet = weights_of(PdfWeights.of_alignment(MODEL, TIDS, {1}, 0.5))
+    assert weights_of(PdfWeights.from_alignment(MODEL, TIDS, {1})) == spoken
+    assert len(PdfWeights.from_alignment(MODEL, TIDS).frames) == len(TIDS)
+    quiet = weights_of(PdfWeights.from_alignment(MODEL, TIDS, {1}, 0.5))
     assert quiet == [(0, 0, 0.5), (1, 0, 0.5), (2, 1, 0.5), (3, 2, 0.5), *spoken]
 
 
 def test_shares_of_lattices_are_weighted() -> None:
     frames, tids, shares = np.array([0, 0, 1]), np.array([2, 8, 10]), np.array([0.25, 0.75, 1])
-    found = PdfWeights.of_posteriors(MODEL, frames, tids, shares, {1}, 0.5)
+    found = PdfWeights.from_posteriors(MODEL, frames, tids, shares, {1}, 0.5)
     assert weights_of(found) == [(0, 0, 0.125), (0, 3, 0.75), (1, 4, 1.0)]
 
 
 def test_gaussians_of_a_pdf_share_its_weight() -> None:
     x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
     pdfs = PdfWeights(np.array([0, 0, 2, 3]), np.array([2, 0, 5, 2]), np.float32([0.5, 2, 1, 1]))
-    found = Occupation.of(MIXTURES, x, pdfs)
+    found = Occupation.from_pdfs(MIXTURES, x, pdfs)
     assert found.frames.tolist() == [0, 0, 0, 0, 0, 0, 0, 2, 3, 3, 3, 3]
     assert found.gaussians.tolist() == [4, 5, 6, 7, 0, 1, 2, 12, 4, 5, 6, 7]
     for frame, pdf, weight in weights_of(pdfs):
@@ -82,5 +82,5 @@ def test_a_number_is_drawn_for_each_value_between() -> None:
 
 @pytest.mark.parametrize("threshold", [0.0, 1.0])
 def test_nothing_is_pruned_below_no_threshold(threshold: float) -> None:
-    pdfs = PdfWeights.of_alignment(MODEL, TIDS)
+    pdfs = PdfWeights.from_alignment(MODEL, TIDS)
     assert weights_of(pdfs.prune(threshold, Random())) == weights_of(pdfs)

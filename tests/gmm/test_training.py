@@ -21,11 +21,11 @@ from bayes_asr.gmm.decoding import group_utterances
 from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline, read_transforms
 from bayes_asr.gmm.fmllr import adapt_speaker
 from bayes_asr.gmm.occupation import PdfWeights
-from bayes_asr.gmm.progress import MARK
+from bayes_asr.gmm.progress import PROGRESS_FILE
 from bayes_asr.gmm.realignment import Realignment
-from bayes_asr.gmm.resumable import Course
+from bayes_asr.gmm.resumable import PhaseRunner
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT
-from bayes_asr.gmm.trainers import Training
+from bayes_asr.gmm.trainers import GmmTrainer
 from bayes_asr.kaldi_io.text import read_data_dir
 from tests.support.golden_data import SILENCE, find_lang, lay_out, write_few, write_golden_data
 from tests.support.kaldi_jobs import CMD, Jobs
@@ -53,7 +53,7 @@ def test_each_pass_fits_as_kaldis(name: str, before: str, tmp_path: Path) -> Non
     data = write_golden_data(golden_gmms(), tmp_path / "data")
     schedule = replace(SCHEDULES[name], leaves=200, gaussians=1000, passes=12)
     out = tmp_path / "out"
-    Training(schedule, data, find_lang(), lay_out(before, tmp_path), out, map_here).run()
+    GmmTrainer(schedule, data, find_lang(), lay_out(before, tmp_path), out, map_here).run()
     assert read_likelihoods(out) == pytest.approx(read_golden(name)[:12], abs=2e-3)
 
 
@@ -69,7 +69,7 @@ def test_model_that_was_not_adapted_can_adapt(tmp_path: Path) -> None:
     found = read_transforms(out)
     for speaker, utts in group_utterances(features.speakers).items():
         spoken = (
-            (features[utt], PdfWeights.of_alignment(model, aligned[utt], SILENCE))
+            (features[utt], PdfWeights.from_alignment(model, aligned[utt], SILENCE))
             for utt in utts
             if utt in aligned
         )
@@ -79,7 +79,7 @@ def test_model_that_was_not_adapted_can_adapt(tmp_path: Path) -> None:
 
 
 def read_likelihoods(out: Path) -> list[float]:
-    return list(json.loads((out / MARK).read_text())["log_likelihoods"])
+    return list(json.loads((out / PROGRESS_FILE).read_text())["log_likelihoods"])
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def train_few(few: Path, name: str, out: Path, way: Way = map_here) -> dict[str,
         alignments = few / before
         if not alignments.exists():
             lay_out(before, few)
-    Training(
+    GmmTrainer(
         replace(SCHEDULES[name], **SHORT), few / "data", find_lang(), alignments, out, way
     ).run()
     return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
@@ -122,23 +122,23 @@ def test_training_that_ends_anywhere_goes_on_to_the_same_files(
     due = train_few(few, name, tmp_path / "undisturbed")
     assert {"final.mdl", "tree", "ali.1.gz", "final.occs", "phones.txt", "num_jobs"} <= due.keys()
     assert "pass.mdl" not in due
-    completing = Course.completing
+    commit_phase = PhaseRunner.commit_phase
     ends = 0
 
     @contextmanager
-    def complete_and_end(course: Course) -> Iterator[None]:
+    def complete_and_end(runner: PhaseRunner) -> Iterator[None]:
         """End after each phase, and within it when all its files are written."""
         nonlocal ends
-        done = resumable.progress.done
-        with completing(resumable):
+        done = runner.progress.done
+        with commit_phase(runner):
             yield
             ends += 1
             if ends % 2:
                 raise EndedError
-        assert resumable.progress.done == done + 1
+        assert runner.progress.done == done + 1
         raise EndedError
 
-    monkeypatch.setattr(Course, "completing", complete_and_end)
+    monkeypatch.setattr(PhaseRunner, "commit_phase", complete_and_end)
     phases = len(list(replace(SCHEDULES[name], **SHORT).phases()))
     for _ in range(2 * phases):
         with pytest.raises(EndedError):
@@ -152,8 +152,8 @@ def test_training_that_ends_anywhere_goes_on_to_the_same_files(
 def test_processes_leave_the_same_files(
     name: str, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resumable, "SHARE", 900)
-    monkeypatch.setattr(resumable, "TOGETHER", 5)
+    monkeypatch.setattr(resumable, "SHARE_FRAMES", 900)
+    monkeypatch.setattr(resumable, "SHARE_ITEMS", 5)
     due = train_few(few, name, tmp_path / "one")
     with open_pool(2) as way:
         assert train_few(few, name, tmp_path / "two", way) == due
@@ -163,8 +163,8 @@ def test_processes_leave_the_same_files(
 def test_jobs_leave_the_same_files(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resumable, "SHARE", 900)
-    monkeypatch.setattr(resumable, "TOGETHER", 5)
+    monkeypatch.setattr(resumable, "SHARE_FRAMES", 900)
+    monkeypatch.setattr(resumable, "SHARE_ITEMS", 5)
     jobs = Jobs()
     monkeypatch.setattr(shards, "run_array", jobs)
     lay_out("tri2_ali", tmp_path)
@@ -185,7 +185,7 @@ def test_other_options_and_inputs_begin_anew(few: Path, tmp_path: Path) -> None:
     train_few(few, "mono", out)
     model = (out / "final.mdl").read_bytes()
     fewer = replace(SCHEDULES["mono"], **{**SHORT, "gaussians": 150})
-    Training(fewer, few / "data", find_lang(), None, out, map_here).run()
+    GmmTrainer(fewer, few / "data", find_lang(), None, out, map_here).run()
     assert (out / "final.mdl").read_bytes() != model
     train_few(few, "mono", out)
     assert (out / "final.mdl").read_bytes() == model
@@ -203,11 +203,11 @@ def test_what_is_missing_is_named(few: Path, tmp_path: Path) -> None:
     (tmp_path / "ali").mkdir()
     (tmp_path / "ali" / "ali.1.gz").write_bytes(b"")
     with pytest.raises(InputError, match=r"ali/final\.mdl: is not there; an earlier step makes it"):
-        Training(
+        GmmTrainer(
             SCHEDULES["tri1"], few / "data", find_lang(), tmp_path / "ali", tmp_path, map_here
         ).run()
     (few / "empty").mkdir(exist_ok=True)
     with pytest.raises(InputError, match=r"empty/feats\.scp: is not there"):
-        Training(
+        GmmTrainer(
             SCHEDULES["mono"], few / "empty", find_lang(), None, tmp_path / "out", map_here
         ).run()

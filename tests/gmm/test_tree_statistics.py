@@ -8,7 +8,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.gmm import tree_statistics
-from bayes_asr.gmm.tree_statistics import Context, TreeStatistics, accumulate, add_up
+from bayes_asr.gmm.tree_statistics import Context, TreeStatistics, accumulate, sum_tree_stats
 from bayes_asr.kaldi_io.mdl import TransitionModel, build_monophone_model
 from bayes_asr.kaldi_io.tree import ABSENT
 
@@ -91,7 +91,7 @@ def test_memory_is_that_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_parts_add_up_to_the_whole() -> None:
     utterances = [speak(phones, seed)[0] for seed, phones in enumerate(SPOKEN)]
     parts = [accumulate(some, MODEL, Context()) for some in (utterances[:3], utterances[3:])]
-    check(add_up(parts), SPOKEN, Context())
+    check(sum_tree_stats(parts), SPOKEN, Context())
 
 
 def test_an_utterance_without_frames_changes_nothing() -> None:

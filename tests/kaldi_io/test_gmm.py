@@ -77,7 +77,7 @@ def test_text_is_read_and_constants_are_computed(tmp_path: Path) -> None:
     transitions, mixtures = read_gmm(tmp_path / "final.mdl")
     assert transitions.num_pdfs == mixtures.num_pdfs == 2
     assert (mixtures.dim, mixtures.num_gaussians) == (2, 3)
-    assert mixtures.first.tolist() == [0, 2, 3]
+    assert mixtures.offsets.tolist() == [0, 2, 3]
     assert mixtures.sizes.tolist() == [2, 1]
     assert mixtures.pdfs.tolist() == [0, 0, 1]
     np.testing.assert_array_equal(mixtures.means, [[2, 2], [1.5, 1], [0, 0]])
