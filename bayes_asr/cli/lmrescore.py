@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bayes_asr.cli.arguments import processes
 from bayes_asr.decode.lmrescore import replace_lm_in
-from bayes_asr.kaldi_io.jobs import check_whole
+from bayes_asr.kaldi_io.jobs import check_lattice_jobs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the lattices, complete or not at all."""
-    check_whole(args.lattices)
+    check_lattice_jobs(args.lattices)
     count = replace_lm_in(
         args.lattices, args.graph / "words.txt", args.old_lm, args.new_lm, args.out, nj=args.nj
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from bayes_asr.cli.arguments import frame_shift, lm_weight, penalty, processes, whole
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
 from bayes_asr.decode.lattices.rescore import rescore_lattices
-from bayes_asr.kaldi_io.jobs import check_whole
+from bayes_asr.kaldi_io.jobs import check_lattice_jobs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Read the lattices and write what was asked for."""
-    check_whole(args.lattices)
+    check_lattice_jobs(args.lattices)
     count = rescore_lattices(
         args.lattices,
         args.graph / "words.txt",

@@ -27,7 +27,7 @@ from bayes_asr.kaldi_io.mdl import build_monophone_model, read_topology
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
-from bayes_asr.tasks.chain.numerator import Numerators, Tolerance
+from bayes_asr.tasks.chain.numerator import NumeratorBuilder, Tolerance
 from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions
 from tests.support.chain_models import chain_model, chain_tree
 from tests.support.golden_data import find_lang, lay_out, write_few
@@ -123,7 +123,7 @@ def test_every_utterance_has_a_numerator_in_the_graph(made: Path) -> None:
     aligned = Alignments(made / "out")
     fst = read_fst(made / "out/den.fst")
     graph = DenominatorGraph.of_fst(fst, aligned.model.num_pdfs)
-    numerators = Numerators(aligned.model, read_tree(made / "out/tree"), graph, Tolerance())
+    numerators = NumeratorBuilder(aligned.model, read_tree(made / "out/tree"), graph, Tolerance())
     before = Alignments(made / "mono_ali")
     places = locate_transitions(before.model)
     for utt, tids in aligned.items():

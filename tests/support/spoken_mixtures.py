@@ -82,7 +82,7 @@ def write_model(folder: Path, mixtures: Mixtures, name: str = "final.mdl") -> No
 
 def sample(mixtures: Mixtures, pdfs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Frames of these pdfs [T]."""
-    gaussians = mixtures.first[pdfs] + rng.integers(0, 2, len(pdfs))
+    gaussians = mixtures.offsets[pdfs] + rng.integers(0, 2, len(pdfs))
     spread = np.sqrt(mixtures.variances[gaussians])
     return np.asarray(mixtures.means[gaussians] + spread * rng.normal(size=spread.shape))
 

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
                 lmwts=config.decode.lm_weights,
                 wips=config.decode.insertion_penalties,
                 max_skipped=config.data.max_skipped,
-                way=way,
+                mapper=way,
                 open_pipe=open_pipe if args.allow_pipes else None,
                 raw=True,
                 moves=config.data.moves,

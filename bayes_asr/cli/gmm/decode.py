@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
             lmwts=args.lmwt,
             wips=args.wip,
             max_skipped=args.max_skipped,
-            way=way,
+            mapper=way,
             open_pipe=open_pipe if args.allow_pipes else None,
         )
         how = "with transforms of their speakers " if adaptation else ""

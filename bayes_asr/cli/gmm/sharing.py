@@ -13,7 +13,7 @@ from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Way
 from bayes_asr.cli.arguments import processes, share
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
-from bayes_asr.gmm.progress import DATA, LANG, TREE
+from bayes_asr.gmm.progress import DATA_FILES, LANG_FILES, TREE_FILES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -70,8 +70,8 @@ def sharing_steps(
     """
 
     def find_inputs() -> Inputs:
-        tables = [args.data / name for name in DATA]
-        lang = [args.lang / name for name in (*LANG, *TREE)] if "lang" in args else []
+        tables = [args.data / name for name in DATA_FILES]
+        lang = [args.lang / name for name in (*LANG_FILES, *TREE_FILES)] if "lang" in args else []
         others = [path for folder in list_folders() for path in sorted(folder.glob("*"))]
         return Inputs([*tables, *lang, *filter(Path.is_file, others)])
 

@@ -32,7 +32,7 @@ from bayes_asr.data.targets.labels import (
 )
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.vectors import Places, StoredVectors, write_vectors
+from bayes_asr.kaldi_io.vectors import StoredVectors, VectorIndex, write_vectors
 
 Vectors = Iterator[tuple[str, np.ndarray]]
 
@@ -128,4 +128,4 @@ def _keep(vectors: Vectors, ark: Path) -> Arrays:
 
 
 def _open(ark: Path, places: Arrays) -> StoredVectors:
-    return StoredVectors(ark, Places(**places))
+    return StoredVectors(ark, VectorIndex(**places))

@@ -12,7 +12,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of
 from bayes_asr.data.targets.labels import Labels
 from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.kaldi_io.combine_data import join_data_dirs
+from bayes_asr.kaldi_io.combine_data import combine_data_dirs
 from bayes_asr.kaldi_io.scp import Moves, is_pipe, list_archives
 from bayes_asr.kaldi_io.sorted_table import SortedTable, decode, encode, join_tables
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir
@@ -50,7 +50,7 @@ def join_listings(listings: Sequence[Listing]) -> Listing:
     if len(listings) == 1:
         return listings[0]
     return Listing(
-        join_data_dirs([one.data for one in listings]),
+        combine_data_dirs([one.data for one in listings]),
         join_tables([(one.data.path, one.lengths) for one in listings], "has features"),
         sum(one.total for one in listings),
         [utt for one in listings for utt in one.without_features],

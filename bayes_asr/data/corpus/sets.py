@@ -23,7 +23,7 @@ from bayes_asr.data.features.streams import check_dimensions, check_speakers, sa
 from bayes_asr.data.targets.alignments import Alignments, JoinedAlignments, check_transitions
 from bayes_asr.data.targets.labels import Labels
 from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.kaldi_io.combine_data import check_statistics, join_data_dirs
+from bayes_asr.kaldi_io.combine_data import check_cmvn, combine_data_dirs
 from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir
 
@@ -121,7 +121,9 @@ def stream_dirs(config: Config, name: str, open_pipe: OpenPipe | None = None) ->
 
 def _read_data_dirs(config: Config, paths: Sequence[Path], open_pipe: OpenPipe | None) -> DataDir:
     moves = config.data.moves
-    return join_data_dirs([read_data_dir(path, open_pipe=open_pipe, moves=moves) for path in paths])
+    return combine_data_dirs(
+        [read_data_dir(path, open_pipe=open_pipe, moves=moves) for path in paths]
+    )
 
 
 def data_with_stm(config: Config, name: str) -> Path:
@@ -287,7 +289,7 @@ def _open_features(
     """Features of a set of which several directories must say alike what speakers have."""
     features = features_of(data, config, stream, open_pipe)
     if features.front_end.cmvn != "none":
-        check_statistics(data.parts)
+        check_cmvn(data.parts)
     return features
 
 

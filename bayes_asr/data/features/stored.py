@@ -10,7 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import FrontEnd, read_analysis, statistics
 from bayes_asr.kaldi_io.ark import read_matrix, read_shape
 from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.kaldi_io.scp import absent_file, is_pipe, list_archives
+from bayes_asr.kaldi_io.scp import is_pipe, list_archives, missing_file_error
 from bayes_asr.kaldi_io.text import DataDir
 
 
@@ -151,7 +151,7 @@ class Features:
             for name, table in (("feats.scp", part.feats), ("cmvn.scp", part.cmvn)):
                 for key, where in (table or {}).items():
                     if absent.intersection(archives := list_archives([where])):
-                        raise absent_file(part.path / name, key, str(archives[0]))
+                        raise missing_file_error(part.path / name, key, str(archives[0]))
 
     def _statistics(self, utt: str) -> np.ndarray:
         speaker = self._data.utt2spk[utt]
