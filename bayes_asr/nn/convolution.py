@@ -2,19 +2,22 @@
 
 Beyond the first and the last frame of a sequence, and beyond the lowest and the highest frequency,
 they read zeros, as torch's do with padding.
+
+The sequences of a packed batch are laid out one after the other, with zeros around each. On such a
+line, a frame and its neighbours lie at fixed distances, so that a convolution is a few large
+products.
 """
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import max_pool2d
+from torch.nn.functional import max_pool2d, pad
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import drop, frame_keys
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import Layer, State
-from bayes_asr.nn.line import lay_out, windows
 from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.maps import Maps, in_blocks
 from bayes_asr.nn.norm import build_norm
@@ -77,9 +80,9 @@ class WindowedLayer(Layer):
 class Convolution1d(WindowedLayer):
     """f(norm(W [x_{t-before}, ..., x_{t+after}])): a convolution over time, as a layer of a TDNN.
 
-    channels: outputs; kernel: frames that it reads, `dilation` frames apart; causal, stride: see
-    `WindowedLayer`. norm: `norm.build_norm`, or `none`, a bias; activation: `catalogue.FIXED`; dropout:
-    probability that an output of a frame is dropped, the others are scaled up.
+    channels: outputs; kernel: frames that it reads, `dilation` frames apart; causal, stride: as of
+    `WindowedLayer`. norm: `norm.build_norm`, or `none`, a bias; activation: `catalogue.FIXED`;
+    dropout: probability that an output of a frame is dropped, the others are scaled up.
     """
 
     def __init__(
@@ -111,7 +114,7 @@ class Convolution1d(WindowedLayer):
 
     def convolve(self, line_LF: Tensor) -> Tensor:
         """W applied to each window [W, channels]; its columns are those of each frame in turn."""
-        return self.W(windows(line_LF, self.taps, self.dilation, self.stride))
+        return self.W(unfold(line_LF, self.taps, self.dilation, self.stride))
 
     def finish(self, y_NX: Tensor, keys_N: Tensor | None) -> Tensor:
         """Normalise, activate and drop."""
@@ -126,10 +129,9 @@ class Convolution2d(WindowedLayer):
     convolution over the vector of a frame, as pytorch-kaldi's `CNN`, whose order of pooling, norm,
     activation and dropout it has (`Maps`).
 
-    kernel: frames and frequencies that it reads; dilation: of the frames; causal: see `WindowedLayer`.
-    stride: every how many frequencies it computes one; padding: zeros at either end of the
-    frequencies; pooling: of how many frequencies the largest is taken, what is left over is not
-    used.
+    kernel: frames and frequencies that it reads; dilation: of the frames; causal: as of
+    `WindowedLayer`. stride: of frequencies; padding: zeros at either end of the frequencies;
+    pooling: number of frequencies of which the largest is taken; those left over are not used.
     """
 
     def __init__(
@@ -195,3 +197,34 @@ class Convolution2d(WindowedLayer):
         maps = line_LF.unflatten(1, (self.input_channels, -1)).transpose(0, 1)
         pooled_CWQ = max_pool2d(self.convolution(maps.unsqueeze(0)), (1, self.pooling))[0]
         return pooled_CWQ.transpose(0, 1).flatten(1)
+
+
+def lay_out(
+    x_NF: Tensor, frames: PackedFrames, left: int, right: int, stride: int = 1
+) -> tuple[Tensor, Tensor | None]:
+    """The line [L, F] on which window w, the rows w to w + left + right, surrounds one frame.
+
+    Each frame has `left` rows in front of it and `right` behind it: those of its own sequence, or
+    zeros. Returns the line, and which window of every `stride` surrounds each frame of
+    `frames.every(stride)` [N'] in their packed order; None: the windows are those frames.
+    """
+    if len(frames.lengths) == 1:
+        return pad(x_NF, (0, 0, left, right)) if left or right else x_NF, None
+    lengths = torch.tensor(frames.lengths, dtype=torch.long, device=frames.device)
+    # Neighbouring sequences share the zeros between them: the larger of both margins is enough.
+    # Rounded up to the stride, each slot begins at a window that `unfold` computes.
+    slots = -(-(lengths + max(left, right)) // stride) * stride
+    starts = slots.cumsum(0) - slots
+    rows = max(int(slots.sum()), 1)  # a window of nothing where other processes have all sequences
+    line = x_NF.new_zeros(rows + left + right, x_NF.shape[1])
+    line = line.index_copy(0, left + starts[frames.sequence] + frames.time, x_NF)
+    outputs = frames.every(stride)
+    return line, starts[outputs.sequence] // stride + outputs.time
+
+
+def unfold(line_LF: Tensor, taps: int, dilation: int, stride: int) -> Tensor:
+    """Every `stride`th window of a line [W, taps*F]: rows 0, dilation, 2 dilation, ... of it."""
+    reach = (taps - 1) * dilation
+    length = line_LF.shape[0] - reach
+    parts = [line_LF[k : k + length : stride] for k in range(0, reach + 1, dilation)]
+    return parts[0] if taps == 1 else torch.cat(parts, 1)

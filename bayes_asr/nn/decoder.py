@@ -12,8 +12,8 @@ from bayes_asr.nn.dropout import drop, frame_keys
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.pooling import Pool
-from bayes_asr.nn.stepping import step_through
-from bayes_asr.nn.units.by_name import build_cell
+from bayes_asr.nn.scan import step_through
+from bayes_asr.nn.units.cell import build_cell
 
 END = 0
 """The label that ends a sequence; read as the label before the first one, it begins it."""

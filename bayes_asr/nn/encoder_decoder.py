@@ -13,7 +13,7 @@ from bayes_asr.nn.network import AcousticModel, Streams
 
 
 class EncoderDecoder(AcousticModel):
-    """A network whose only head is a `AttentionDecoder`, which reads the frames that a layer computes.
+    """A network whose only head is an `AttentionDecoder` on the frames that a layer computes.
 
     streams, layers, head_reads: as of `AcousticModel`; heads: how many labels there are, by the
     name of what is written; decoder: options of `AttentionDecoder`.

@@ -19,8 +19,8 @@ Streams = Mapping[str, Tensor]
 """Features by the name of their stream, each [N, F] of the same packed frames."""
 
 
-ABOUT = ("name", "kind", "reads", "join", "residual")
-"""What a description says of any layer, beside the options of its kind."""
+LAYER_KEYS = ("name", "kind", "reads", "join", "residual")
+"""Keys that the description of any layer may have, beside the options of its kind."""
 
 
 class AcousticModel(nn.Module):
@@ -37,8 +37,8 @@ class AcousticModel(nn.Module):
     first of every `output_stride` frames.
     `architecture` holds these arguments as plain values.
 
-    Behind layers with a stride, layers compute fewer frames. Where a layer also reads what has more
-    of them, and at heads, what each frame has is repeated up to the next (`PackedFrames.repeat`).
+    Behind layers with a stride, layers compute fewer frames. Where a layer also reads one that has
+    more of them, and at heads, each vector is repeated up to the next (`PackedFrames.repeat`).
     """
 
     writes_sequences: ClassVar[bool] = False
@@ -70,24 +70,25 @@ class AcousticModel(nn.Module):
         self.layers = nn.ModuleList()
         self.sizes = dict(streams)
         self.strides = dict.fromkeys(streams, 1)
-        for number, described in enumerate(layers):
+        for number, description in enumerate(layers):
             try:
-                self._append(number, described)
+                self._append(number, description)
             except InputError as error:
-                name = f"layer {described['name']} ({described['kind']})"
+                name = f"layer {description['name']} ({description['kind']})"
                 raise InputError(f"{name}: {error}") from None
         self.head_layers = [(head_reads or {}).get(head, self.names[-1]) for head in heads]
         self.of_utterances = frozenset(of_utterances)
         self._check_pooled()
         self._check_output_stride()
-        built = [
+        linears = [
             Linear(self.sizes[name], size)
             for name, size in zip(self.head_layers, heads.values(), strict=True)
         ]
-        for head in built:
+        for head in linears:
             nn.init.zeros_(head.bias)
-        self.heads = nn.ModuleList(built)
+        self.heads = nn.ModuleList(linears)
         self._frozen: frozenset[str] = frozenset()
+        # Parameters that layers never train: `freeze` must not set them free again.
         self._constant = {
             (name, key)
             for name, part in self.parts.items()
@@ -95,20 +96,21 @@ class AcousticModel(nn.Module):
             if not parameter.requires_grad
         }
 
-    def _append(self, number: int, described: Mapping[str, Any]) -> None:
-        """Build a layer on those before; InputError where what it reads does not fit."""
-        options = {key: value for key, value in described.items() if key not in ABOUT}
-        reads = described["reads"]
+    def _append(self, number: int, description: Mapping[str, Any]) -> None:
+        """Build a layer on those before; InputError where its inputs do not fit."""
+        options = {key: value for key, value in description.items() if key not in LAYER_KEYS}
+        reads = description["reads"]
         inputs = sum(self.sizes[name] for name in reads)
         if self.sums[number]:
             inputs = self._check_sum(reads)
-        layer: Layer = find(LAYERS[described["kind"]])(inputs, number, **options)
+        layer: Layer = find(LAYERS[description["kind"]])(inputs, number, **options)
         if self.residual[number] and (layer.outputs != inputs or layer.stride > 1):
             stride = f" of {describe_stride(layer.stride)}" if layer.stride > 1 else ""
             raise InputError(
                 f"residual adds what is read to the outputs, but it reads {inputs} numbers and has"
                 f" {layer.outputs} outputs{stride}; make them alike, or set residual to false"
             )
+        # Slower inputs are repeated to the frames of the fastest, each a whole number of times.
         fastest = self.read_stride(number)
         for name in reads:
             if self.strides[name] != WHOLE and self.strides[name] % fastest:
@@ -117,19 +119,20 @@ class AcousticModel(nn.Module):
                     f" {name}, which is no multiple of it; choose other strides"
                 )
         self.layers.append(layer)
-        self.sizes[described["name"]] = layer.outputs
-        self.strides[described["name"]] = min(layer.stride * fastest, WHOLE)
+        self.sizes[description["name"]] = layer.outputs
+        # Behind a pool of whole utterances, one frame stays one frame.
+        self.strides[description["name"]] = min(layer.stride * fastest, WHOLE)
 
     def _check_sum(self, reads: Sequence[str]) -> int:
-        """The size of what is added up; InputError for different sizes."""
-        first, *others = reads
-        for name in others:
-            if self.sizes[name] != self.sizes[first]:
+        """The size of each summand; InputError for different sizes."""
+        size = self.sizes[reads[0]]
+        for name in reads[1:]:
+            if self.sizes[name] != size:
                 raise InputError(
-                    f"join is sum, but {first} has {self.sizes[first]} numbers and {name} has"
+                    f"join is sum, but {reads[0]} has {size} numbers and {name} has"
                     f" {self.sizes[name]}; make them alike, or join by concat"
                 )
-        return self.sizes[first]
+        return size
 
     def _check_pooled(self) -> None:
         """InputError for a head of utterances on a layer of frames."""
@@ -141,15 +144,15 @@ class AcousticModel(nn.Module):
                 )
 
     def _check_output_stride(self) -> None:
-        """InputError for a layer that has not all frames that its head wants."""
+        """InputError for a layer whose frames cannot be turned into those of its head."""
         if self.output_stride < 1:
             raise ValueError(f"outputs of one of {self.output_stride} frames")
         for head, name in zip(self.outputs, self.head_layers, strict=True):
-            stride, wanted = self.strides[name], self.output_stride
-            if stride != WHOLE and stride % wanted and wanted % stride:
+            stride, output_stride = self.strides[name], self.output_stride
+            if stride != WHOLE and stride % output_stride and output_stride % stride:
                 raise InputError(
-                    f"head {head} has outputs of one of {wanted} frames, but layer {name} computes"
-                    f" {describe_stride(stride)}; choose another stride"
+                    f"head {head} has outputs of one of {output_stride} frames, but layer {name}"
+                    f" computes {describe_stride(stride)}; choose another stride"
                 )
 
     def forward(
@@ -160,13 +163,13 @@ class AcousticModel(nn.Module):
 
         keys_B: one integer a sequence, from which dropout masks are made; None: no dropout.
         """
-        known = self._compute(self.head_layers, streams, frames, keys_B)
+        values = self._compute(self.head_layers, streams, frames, keys_B)
         heads = zip(self.outputs, self.heads, self.head_layers, strict=True)
         return {
             name: head(
-                known[layer]
+                values[layer]
                 if name in self.of_utterances
-                else self._place(known[layer], layer, frames)
+                else self._resample(values[layer], layer, frames)
             )
             for name, head, layer in heads
         }
@@ -174,18 +177,18 @@ class AcousticModel(nn.Module):
     def hidden(
         self, streams: Streams, frames: PackedFrames, keys_B: Tensor | None = None
     ) -> Tensor:
-        """Return what the first head reads, at `steps` of the frames [N, H], or where there are no
-        heads, the outputs of the last layer; arguments as in `forward`.
+        """Return the inputs of the first head, at `steps` of the frames [N, H], or where there are
+        no heads, the outputs of the last layer; arguments as in `forward`.
         """
-        known = self._compute([self.top], streams, frames, keys_B)[self.top]
-        return known if self.labels_utterances else self._place(known, self.top, frames)
+        x = self._compute([self.top], streams, frames, keys_B)[self.top]
+        return x if self.labels_utterances else self._resample(x, self.top, frames)
 
-    def _place(self, x_MH: Tensor, layer: str, frames: PackedFrames) -> Tensor:
-        """What a layer has at the frames that there are outputs of."""
-        stride, wanted = self.strides[layer], self.output_stride
-        if stride < wanted:
-            return frames.every(stride).subsample(x_MH, wanted // stride)
-        return frames.every(wanted).repeat(x_MH, stride // wanted)
+    def _resample(self, x_MH: Tensor, layer: str, frames: PackedFrames) -> Tensor:
+        """Vectors of a layer at the frames that have outputs, one of every `output_stride`."""
+        stride, output_stride = self.strides[layer], self.output_stride
+        if stride < output_stride:
+            return frames.every(stride).subsample(x_MH, output_stride // stride)
+        return frames.every(output_stride).repeat(x_MH, stride // output_stride)
 
     @property
     def labels_utterances(self) -> bool:
@@ -193,20 +196,21 @@ class AcousticModel(nn.Module):
         return bool(self.of_utterances.intersection(self.outputs[:1]))
 
     def steps(self, frames: PackedFrames) -> PackedFrames:
-        """Where the rows of `hidden` lie, and those of the first head."""
+        """The frames of the rows of `hidden`, and of those of the first head."""
         return frames.every(WHOLE if self.labels_utterances else self.output_stride)
 
     def _compute(
-        self, wanted: Iterable[str], streams: Streams, frames: PackedFrames, keys_B: Tensor | None
+        self, layers: Iterable[str], streams: Streams, frames: PackedFrames, keys_B: Tensor | None
     ) -> dict[str, Tensor]:
-        """The outputs [M, H] of the layers `wanted`, at the frames that each computes."""
-        known, wanted = dict(streams), set(wanted)
+        """The outputs [M, H] of `layers`, named so, at the frames that each computes."""
+        values, needed = dict(streams), set(layers)
         for number, layer in enumerate(self.layers):
+            # Without keys there is no dropout: frozen layers compute as in evaluation.
             keys = None if self.names[number] in self._frozen else keys_B
-            x = self._inputs(number, known, frames, wanted)
+            x = self._inputs(number, values, frames, needed)
             y = layer(x, frames.every(self.read_stride(number)), keys)
-            known[self.names[number]] = x + y if self.residual[number] else y
-        return {name: known[name] for name in wanted}
+            values[self.names[number]] = x + y if self.residual[number] else y
+        return {name: values[name] for name in needed}
 
     @property
     def top(self) -> str:
@@ -230,11 +234,14 @@ class AcousticModel(nn.Module):
 
     @property
     def batch_invariant(self) -> bool:
-        """Whether all layers are; `make_batch_invariant` then makes single precision enough."""
+        """Whether all layers can be; `make_batch_invariant` then makes single precision enough."""
         return all(layer.batch_invariant for layer in self.layers)
 
     def make_batch_invariant(self) -> None:
-        """Compute the same bits for a sequence in any company: in evaluation, a `batch_invariant` model."""
+        """Compute the same bits for a sequence in any batch, in evaluation.
+
+        For `batch_invariant` models.
+        """
         for part in self.modules():
             if isinstance(part, Linear):
                 part.batch_invariant = True
@@ -249,39 +256,42 @@ class AcousticModel(nn.Module):
         return [cast(Layer, layer).begin() for layer in self.layers]
 
     def advance(self, streams: Streams, states: States) -> tuple[Tensor, States]:
-        """Return what `hidden` does [T, H] at the next frames of one sequence, and the states after
-        them.
+        """Return the rows of `hidden` [T, H] at the next frames of one sequence, and the states
+        after them.
 
-        In evaluation, for models that do not look ahead. states: what the call for the frames
+        In evaluation, for models that do not look ahead. states: those that the call for the frames
         before returned, [] where there are none before.
         """
-        known, after = dict(streams), States()
-        first, wanted = next(iter(known.values())), {self.top}
-        frames = PackedFrames((first.shape[0],), first.device)
+        values, next_states = dict(streams), States()
+        stream, needed = next(iter(values.values())), {self.top}
+        # A layer with a stride looks ahead: here every layer computes every frame of the chunk.
+        frames = PackedFrames((stream.shape[0],), stream.device)
         pairs = zip(self.layers, states or [()] * len(self.layers), strict=True)
-        for number, (layer, before) in enumerate(pairs):
-            x_TF = self._inputs(number, known, frames, wanted)
-            y_TH, state = cast(Layer, layer).advance(x_TF, frames, before)
-            known[self.names[number]] = x_TF + y_TH if self.residual[number] else y_TH
-            after.append(state)
-        return known[self.top], after
+        for number, (layer, state) in enumerate(pairs):
+            x_TF = self._inputs(number, values, frames, needed)
+            y_TH, next_state = cast(Layer, layer).advance(x_TF, frames, state)
+            values[self.names[number]] = x_TF + y_TH if self.residual[number] else y_TH
+            next_states.append(next_state)
+        return values[self.top], next_states
 
     def read_stride(self, number: int) -> int:
         """Of how many frames a layer reads one."""
         return min(self.strides[name] for name in self.reads[number])
 
     def _inputs(
-        self, number: int, known: dict[str, Tensor], frames: PackedFrames, wanted: set[str]
+        self, number: int, values: dict[str, Tensor], frames: PackedFrames, needed: set[str]
     ) -> Tensor:
-        """What a layer reads [N, F]; what nobody reads later is forgotten."""
-        later = wanted.union(*self.reads[number + 1 :])
+        """The inputs of a layer [N, F]; `values` loses those that no later layer reads."""
+        pending = needed.union(*self.reads[number + 1 :])
         stride = self.read_stride(number)
-        at = frames.every(stride)
-        parts = [at.repeat(known[n], self.strides[n] // stride) for n in self.reads[number]]
-        for name in set(known) - later:
-            del known[name]
+        inputs = frames.every(stride)
+        parts = [inputs.repeat(values[n], self.strides[n] // stride) for n in self.reads[number]]
+        # In evaluation this frees their memory as early as possible.
+        for name in set(values) - pending:
+            del values[name]
         if len(parts) == 1:
             return parts[0]
+        # sum() begins with the first part: by default it would add the integer 0.
         return sum(parts[1:], parts[0]) if self.sums[number] else torch.cat(parts, 1)
 
     def check_frames_labelled(self) -> None:
@@ -300,7 +310,7 @@ class AcousticModel(nn.Module):
 
     @property
     def activation_parameters(self) -> dict[str, nn.Parameter]:
-        """What the activations of all layers train, as `layer1.cell.activation.eta`."""
+        """Trained parameters of activations in all layers, as `layer1.cell.activation.eta`."""
         return {
             f"{name}.{key}": parameter
             for name, layer in zip(self.names, self.layers, strict=True)
@@ -310,7 +320,7 @@ class AcousticModel(nn.Module):
 
     @torch.no_grad()
     def set_activations(self, values: Mapping[str, Tensor]) -> None:
-        """Give `activation_parameters` these values, as far as their layers are here."""
+        """Give `activation_parameters` these values, as far as this network has their layers."""
         for name, parameter in self.activation_parameters.items():
             parameter.copy_(values[name])
 
@@ -323,26 +333,27 @@ class AcousticModel(nn.Module):
         for name, part in self.parts.items():
             prefixes = getattr(part, "activation_prefixes", ()) if activations else ()
             for key, parameter in part.named_parameters():
-                kept = name in self._frozen or key.startswith(prefixes)
-                parameter.requires_grad_(not kept and (name, key) not in self._constant)
+                frozen = name in self._frozen or key.startswith(prefixes)
+                parameter.requires_grad_(not frozen and (name, key) not in self._constant)
 
     def set_dropout(self, options: Sequence[Mapping[str, float]]) -> None:
         """Drop from now on as these options of each layer say, such as {"dropout": 0.1}."""
-        described = self.architecture["layers"]
-        for layer, known, own in zip(self.layers, described, options, strict=True):
-            known.update(own)
-            for name, dropout in own.items():
+        descriptions = self.architecture["layers"]
+        for layer, description, changes in zip(self.layers, descriptions, options, strict=True):
+            description.update(changes)  # the description is saved, so that it must tell the same
+            for name, dropout in changes.items():
                 setattr(layer, name, dropout)
 
     def train(self, mode: bool = True) -> "AcousticModel":
         """Compute as in training, but for what is frozen; or as in evaluation."""
         super().train(mode)
+        # Batch norms of frozen parts keep their running statistics, and normalise by them.
         for name in self._frozen:
             self.parts[name].eval()
         return self
 
     def log_posteriors(self, hidden: Tensor) -> Tensor:
-        """Log-posteriors of the pdfs [T, P] by what the heads read [T, H]."""
+        """Log-posteriors of the pdfs [T, P] from the inputs of the heads [T, H]."""
         return torch.log_softmax(self.heads[0](hidden), dim=-1)
 
 
@@ -352,50 +363,3 @@ def build_network(architecture: Mapping[str, Any]) -> AcousticModel:
     kind = find("nn.encoder_decoder:EncoderDecoder") if decodes else AcousticModel
     built: AcousticModel = kind(**architecture)
     return built
-
-
-def describe_layers(
-    units: Sequence[int], streams: Sequence[str], *, input_dropout: float, **options: Any
-) -> list[dict[str, Any]]:
-    """A stack of recurrent layers, each on the one before, as `AcousticModel` takes it.
-
-    units: cells per direction of each layer; streams: what the first one reads; input_dropout: that
-    of the layers after the first; options: those of `RecurrentLayer`, the same for all.
-    """
-    return [
-        {
-            "name": f"layer{number + 1}",
-            "kind": "recurrent",
-            "reads": [f"layer{number}"] if number else list(streams),
-            "units": size,
-            "input_dropout": input_dropout if number else 0.0,
-            **options,
-        }
-        for number, size in enumerate(units)
-    ]
-
-
-def upgrade_architecture(old: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `AcousticModel` for those of version 0.1, which had one unit and one stream.
-
-    What one leaves out, such as a folded one, are the defaults that `AcousticModel` had there.
-    """
-    given = {key: value for key, value in old.items() if key not in ("inputs", "outputs", "units")}
-    defaults = {
-        "unit": "li-bru",
-        "options": {},
-        "bidirectional": True,
-        "tied_directions": False,
-        "norm": "batch",
-        "dropout": 0.2,
-        "dropout_scaling": "pytorch-kaldi",
-        "input_dropout": 0.0,
-        "initial_state": "fixed",
-        "hand_on": "log",
-        "input_init": "xavier",
-    }
-    return {
-        "streams": {"features": old["inputs"]},
-        "layers": describe_layers(old["units"], ["features"], **{**defaults, **given}),
-        "heads": dict(zip(("pdfs", "monophones"), old["outputs"], strict=False)),
-    }

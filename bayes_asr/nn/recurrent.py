@@ -15,9 +15,8 @@ from bayes_asr.nn.kernels.recurrence import kernel_of
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear, factor_type
 from bayes_asr.nn.norm import build_norm
-from bayes_asr.nn.stepping import step_through
-from bayes_asr.nn.units.by_name import build_cell, find_cell
-from bayes_asr.nn.units.cell import Cell
+from bayes_asr.nn.scan import step_through
+from bayes_asr.nn.units.cell import Cell, build_cell, find_cell
 from bayes_asr.nn.unroll import unroll
 
 SHORTEST_RUN = 10  # frames of a chunk that are worth packing V for a kernel

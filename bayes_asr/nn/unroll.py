@@ -9,8 +9,7 @@ from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.fused import FusedRecurrence
 from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, kernel_of
 from bayes_asr.nn.layer import State
-from bayes_asr.nn.scan import order_directions
-from bayes_asr.nn.stepping import step_through
+from bayes_asr.nn.scan import order_directions, step_through
 from bayes_asr.nn.units.cell import Cell
 
 
@@ -58,9 +57,9 @@ def _shift(
 ) -> tuple[Tensor, State]:
     """Terms [N, D, G*H] and initial state of the recurrence of the states h less `shift`.
 
-    Kernels multiply a candidate c by its mask m and know no other dropout. A cell with `drop_offset`
-    has m c + s where they have m c. Its state mixes old states with candidates, so that h - s
-    follows the kernel's equation; V reads h, that is, s more.
+    Kernels multiply a candidate c by its mask m and know no other dropout. A cell with a
+    `drop_offset` s has m c + s where they have m c. Its state mixes old states with candidates, so
+    that h - s follows the kernel's equation; V reads h, that is, s more.
     """
     fed = (shift_BDH.transpose(0, 1) @ V).transpose(0, 1)
     terms = (terms_NSX + fed[frames.sequence]).to(terms_NSX.dtype)

@@ -14,13 +14,14 @@ from bayes_asr.config.ranges import DROPOUTS
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.targets.classes import CLASSES
 from bayes_asr.data.targets.sequences import SEQUENCE
+from bayes_asr.nn.architecture import describe_layers
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.frames import describe_stride
 from bayes_asr.nn.kernels import library
-from bayes_asr.nn.network import AcousticModel, describe_layers
+from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.train.optimizers import FACTOR, Optimizers
-from bayes_asr.train.shapes import check_heads, describe_stack
+from bayes_asr.train.stack_layers import check_heads, describe_stack
 
 XENT = "xent"
 """The head that lattice-free MMI trains by cross entropy."""
@@ -60,7 +61,7 @@ def architecture(
     if config.stack:
         layers = describe_stack(config, list(streams))
     else:
-        layers = _describe_units(config, list(streams))
+        layers = _describe_uniform_layers(config, list(streams))
     check_heads(config, layers, heads)
     for layer in layers:
         layer.update({name: at_epoch(layer[name], epoch) for name in DROPOUTS if name in layer})
@@ -81,7 +82,7 @@ def plan_dropout(config: ModelConfig, model: AcousticModel, epoch: int) -> list[
     return [{name: layer[name] for name in DROPOUTS if name in layer} for layer in layers]
 
 
-def _describe_units(config: ModelConfig, streams: Sequence[str]) -> list[dict[str, Any]]:
+def _describe_uniform_layers(config: ModelConfig, streams: Sequence[str]) -> list[dict[str, Any]]:
     """The layers of the short form: all of one unit, each on the one before."""
     units = [config.units] * config.layers if isinstance(config.units, int) else config.units
     if len(units) != config.layers:
@@ -194,10 +195,10 @@ def explain_precision(asked: str) -> str:
     return f"there are no instructions for {asked} here; products are in float32, which is faster"
 
 
-def describe(config: ModelConfig, model: AcousticModel) -> None:
+def log_summary(config: ModelConfig, model: AcousticModel) -> None:
     """Say what the network is."""
     if config.stack:
-        for said in describe_each_layer(model):
+        for said in summarize_layers(model):
             LOGGER.info("layer %s", said)
         shape = f"a stack of {len(model.layers)} layers"
     else:
@@ -206,8 +207,10 @@ def describe(config: ModelConfig, model: AcousticModel) -> None:
             f"{config.unit}, {config.layers} layers of {config.units} units, {tied} directions,"
             f" {config.initial_state} initial state"
         )
-    whole = _count(model)
-    LOGGER.info("%s: %d parameters (%d without the heads)", shape, whole, _count(model.layers))
+    whole = _count_parameters(model)
+    LOGGER.info(
+        "%s: %d parameters (%d without the heads)", shape, whole, _count_parameters(model.layers)
+    )
     layers = zip(model.names, model.layers, strict=True)
     if plain := [name for name, layer in layers if layer.unrolled and not layer.compiled]:
         LOGGER.info(
@@ -219,12 +222,12 @@ def describe(config: ModelConfig, model: AcousticModel) -> None:
         LOGGER.info("activations have %d of them, %.3f %% more than without", own, share)
 
 
-def _count(part: nn.Module) -> int:
+def _count_parameters(part: nn.Module) -> int:
     """How many numbers are trained."""
     return sum(p.numel() for p in part.parameters())
 
 
-def describe_each_layer(model: AcousticModel) -> list[str]:
+def summarize_layers(model: AcousticModel) -> list[str]:
     """What each layer is, reads and hands on: "front: conv1d, features (40) -> 256"."""
     said = []
     for described, layer in zip(model.architecture["layers"], model.layers, strict=True):
@@ -240,7 +243,7 @@ def describe_each_layer(model: AcousticModel) -> list[str]:
             f"{name}: {kind}, {reads} -> {model.sizes[name]}"
             f"{', residual' if described.get('residual') else ''}"
             f"{f', {describe_stride(stride)}' if stride > 1 else ''}"
-            f", {_count(layer)} parameters"
+            f", {_count_parameters(layer)} parameters"
             f"{', read by ' + ', '.join(heads) if heads else ''}"
         )
     return said

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
-from bayes_asr.nn.network import upgrade_architecture
+from bayes_asr.nn.architecture import upgrade_architecture
 from tests.attacks.breakages import (
     ALI,
     ARK,

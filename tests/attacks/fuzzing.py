@@ -43,7 +43,8 @@ from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.scp import read_scp
 from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text
 from bayes_asr.kaldi_io.tree import build_monophone_tree, read_tree, write_tree
-from bayes_asr.nn.network import AcousticModel, upgrade_architecture
+from bayes_asr.nn.architecture import upgrade_architecture
+from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.runs.checkpoint import save
 
 MEMORY = 16 << 20  # bytes that a reader may hold; the files have a few hundred

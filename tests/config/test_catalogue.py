@@ -7,7 +7,7 @@ import pytest
 
 from bayes_asr.config import catalogue
 from bayes_asr.nn.units.activations import PARAMETERISED
-from bayes_asr.nn.units.by_name import find_cell
+from bayes_asr.nn.units.cell import find_cell
 
 
 def places() -> Iterator[str]:

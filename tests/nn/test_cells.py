@@ -11,7 +11,7 @@ from scipy.special import expit, log_expit
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.recurrent import RecurrentLayer
-from bayes_asr.nn.units.by_name import build_cell, find_cell
+from bayes_asr.nn.units.cell import build_cell, find_cell
 from tests.support.nn_units import UNITS, batch, layer, name
 
 Array = np.ndarray

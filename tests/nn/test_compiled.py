@@ -22,8 +22,7 @@ from bayes_asr.nn.kernels import library
 from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, kernel_of
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import FIXED, PARAMETERISED
-from bayes_asr.nn.units.by_name import build_cell
-from bayes_asr.nn.units.cell import Cell
+from bayes_asr.nn.units.cell import Cell, build_cell
 from tests.support.nn_units import DIRECTIONS, FUSED, layer, name, recurrent_layer
 
 IN_TORCH_ALONE = {"leaky-relu", "elu", "linear", "log-softmax"}

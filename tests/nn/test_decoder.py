@@ -72,7 +72,7 @@ def compute(
 
 
 def by_numpy(built: AttentionDecoder, h: np.ndarray, labels: Sequence[int]) -> np.ndarray:
-    """What the docstrings of `AttentionDecoder` and `Attention` say of one utterance, with a GRU."""
+    """The equations of `AttentionDecoder` and `Attention` for one utterance, with a GRU."""
     p = {name: value.detach().numpy() for name, value in built.named_parameters()}
     half = WIDTH // 2
     last = np.concatenate([h[-1, :half], h[0, half:]])

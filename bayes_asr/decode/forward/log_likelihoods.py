@@ -180,8 +180,8 @@ class LogLikelihoods(nn.Module):
         """
         if self.model.output_stride > 1:
             raise InputError(
-                f"this network has outputs of {describe_stride(self.model.output_stride)}, which are not"
-                " computed in chunks: give whole utterances"
+                f"this network has outputs of {describe_stride(self.model.output_stride)}, which are"
+                " not computed in chunks: give whole utterances"
             )
         if self.model.looks_ahead:
             raise InputError(

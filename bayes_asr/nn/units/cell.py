@@ -11,13 +11,14 @@ of the candidate, one for all frames of a sequence; None: no dropout. Parameters
 [sets, H], where there is one set of weights for each direction, or one for both.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from bayes_asr.config.catalogue import check_unit, find
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.norm import MOMENTUM, AllReduce
@@ -246,3 +247,25 @@ class NegativeLogProbability(Logarithmic):
 def apply_mask(x: Tensor, mask: Tensor | None) -> Tensor:
     """Apply a dropout mask where there is one."""
     return x if mask is None else x * mask
+
+
+def find_cell(unit: str, options: Mapping[str, Any]) -> type[Cell]:
+    """Return the class of a unit with these options; InputError for what is not known."""
+    entry = check_unit(unit, options)
+    path = entry.forms.get(options.get("form", ""), entry.cell)
+    if options.get("cells_per_block", 1) > 1:
+        path = entry.blocks
+    cell: type[Cell] = find(path)
+    return cell
+
+
+def build_cell(unit: str, units: int, sets: int, options: Mapping[str, Any]) -> Cell:
+    """Return the cell `unit` with its options, for `units` units and `sets` sets of weights."""
+    cell = find_cell(unit, options)
+    arguments = {name: value for name, value in options.items() if name != "form"}
+    if arguments.get("cells_per_block") == 1:  # each has gates of its own
+        del arguments["cells_per_block"]
+    activations = check_unit(unit, options).activations
+    if activations:
+        arguments.setdefault("activation", activations[0])
+    return cell(units, sets, **arguments)

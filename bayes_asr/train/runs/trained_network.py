@@ -12,7 +12,8 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
-from bayes_asr.nn.network import AcousticModel, build_network, upgrade_architecture
+from bayes_asr.nn.architecture import upgrade_architecture
+from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.combination import FILE as COMBINATION
 from bayes_asr.train.runs.configuration import check_is_run, read_configuration
