@@ -17,7 +17,7 @@ from bayes_asr.decode.graph.ngram import Ngram, read_arpa
 from bayes_asr.decode.graph.symbols import END, START
 from bayes_asr.decode.lattices.rescore import read_all
 from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows, write_lattices
-from bayes_asr.kaldi_io.text import Spelling
+from bayes_asr.kaldi_io.text import WordSymbols
 
 Histories = tuple[Ngram, Ngram]  # what the old model and the new one know of the words before
 
@@ -57,7 +57,7 @@ class Grammar:
 
 
 def replace_lm(
-    words: Spelling, old: Grammar, new: Grammar, lattice: CompactLattice
+    words: WordSymbols, old: Grammar, new: Grammar, lattice: CompactLattice
 ) -> CompactLattice:
     """The lattice with graph costs in which `new` has taken the place of `old`.
 
@@ -123,7 +123,7 @@ def replace_lm_in(
     return count
 
 
-_spelling, _grammar = cache(Spelling), cache(Grammar)  # each process reads them once
+_spelling, _grammar = cache(WordSymbols), cache(Grammar)  # each process reads them once
 
 
 def _replace_by_files(

@@ -104,8 +104,8 @@ def iter_int_vectors(
     """Stream (utterance, int32 [T]) from an archive such as ali.1.gz, binary or text."""
     _, name = _split_source(source)
     with _open(name, "the archive", open_pipe) as stream:
-        for utt, after in stream.utterances():
-            head = b"\n" if after == b"\n" else stream.take(1, utt)
+        for utt, separator in stream.utterances():
+            head = b"\n" if separator == b"\n" else stream.take(1, utt)
             if head == b"\0":
                 yield utt, read_binary_ints(stream, utt)
             else:
@@ -167,11 +167,11 @@ def _parse_range(rows: int, span: str, source: ByteReader, utt: str) -> slice:
     match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", span)
     if not match:
         raise source.fail(f"{utt} has the range [{span}]; write it as [first:last]")
-    first, last = int(match[1]), int(match[2])
-    if not first <= last < rows + RANGE_TOLERANCE or first >= rows:
-        wanted = f"{utt} wants rows {first} to {last}, the matrix has {rows}"
-        raise source.fail(f"{wanted}; make the index again")
-    return slice(first, last + 1)
+    begin, end = int(match[1]), int(match[2])
+    if not begin <= end < rows + RANGE_TOLERANCE or begin >= rows:
+        message = f"{utt} wants rows {begin} to {end}, the matrix has {rows}"
+        raise source.fail(f"{message}; make the index again")
+    return slice(begin, end + 1)
 
 
 def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> np.ndarray:

@@ -75,7 +75,7 @@ class ByteReader:
         self.expect(count, what)
         start, parts = self.position, []
         while missing := start + count - self.position:
-            part = self.some(min(missing, CHUNK))
+            part = self.read_some(min(missing, CHUNK))
             if not part:
                 raise self._too_short(count, start, self.position, what)
             parts.append(part)
@@ -94,11 +94,11 @@ class ByteReader:
                 f" bytes do not hold: {DAMAGED}"
             )
 
-    def rest(self) -> bytes:
+    def read_remaining(self) -> bytes:
         """Read all that is left."""
-        return b"".join(iter(lambda: self.some(CHUNK), b""))
+        return b"".join(iter(lambda: self.read_some(CHUNK), b""))
 
-    def some(self, count: int) -> bytes:
+    def read_some(self, count: int) -> bytes:
         """Read up to `count` bytes; none at the end of the data."""
         try:
             part = self.file.read(count)
@@ -124,7 +124,7 @@ class ByteReader:
 
     def lines(self) -> bytes:
         """Read some whole lines; empty at the end of the data."""
-        block = self.some(BLOCK)
+        block = self.read_some(BLOCK)
         begun = len(block) - block.rfind(b"\n") - 1
         return block + self.line(begun) if begun else block
 
@@ -133,14 +133,14 @@ class ByteReader:
 
         Both are empty at the end of the data.
         """
-        while (letter := self.some(1)).isspace():
+        while (letter := self.read_some(1)).isspace():
             pass
         letters = bytearray()
         while letter and not letter.isspace():
             letters += letter + self._rest_of_word()
             if len(letters) > LONGEST_TOKEN:
                 raise self.fail(f"no word ends within {LONGEST_TOKEN} bytes before {self.position}")
-            letter = self.some(1)
+            letter = self.read_some(1)
         return bytes(letters), letter
 
     def _rest_of_word(self) -> bytes:
@@ -151,27 +151,27 @@ class ByteReader:
         except READ_ERRORS as error:
             raise self._unreadable(error) from None
         match = BEFORE_SPACE.match(ahead)
-        return self.some(len(match[0])) if match and match[0] else b""
+        return self.read_some(len(match[0])) if match and match[0] else b""
 
     def utterances(self) -> Iterator[tuple[str, bytes]]:
         """Yield each utterance name of an archive and the byte after it.
 
         What follows is for the caller to read, up to the next name, before the next step.
         """
-        seen = set()
+        names = set()
         while True:
             start = self.position
-            raw, after = self.word()
+            raw, separator = self.word()
             if not raw:
                 return
             try:
                 utt = raw.decode()
             except UnicodeDecodeError:
                 raise self.fail(f"no utterance name at offset {start}: not an archive") from None
-            if utt in seen:
+            if utt in names:
                 raise self.fail(f"{utt} is there a second time, at offset {start}")
-            seen.add(utt)
-            yield utt, after
+            names.add(utt)
+            yield utt, separator
 
     def _advance(self, count: int) -> None:
         self.position += count
@@ -193,8 +193,8 @@ class ByteReader:
         )
 
     def _unreadable(self, error: Exception) -> InputError:
-        said = reason(error) if isinstance(error, OSError) else str(error)
-        return self.fail(f"cannot be read after {self.position} bytes: {said}; {DAMAGED}")
+        detail = reason(error) if isinstance(error, OSError) else str(error)
+        return self.fail(f"cannot be read after {self.position} bytes: {detail}; {DAMAGED}")
 
 
 def open_bytes(path: Path | str) -> ByteReader:
@@ -213,13 +213,13 @@ def open_bytes(path: Path | str) -> ByteReader:
     return ByteReader(file, name, size)
 
 
-def check_name(utt: str, written: set[str], ark: Path) -> None:
-    """Refuse a name that no archive holds, or that is among those `written`; add it to them."""
+def check_name(utt: str, names: set[str], ark: Path) -> None:
+    """Refuse a name that no archive holds, or that is among those `names`; add it to them."""
     if utt.encode().split() != [utt.encode()]:
         raise InputError(f"{ark}: an utterance name must be one word, not {utt!r}")
-    if utt in written:
+    if utt in names:
         raise InputError(f"{ark}: {utt} is there a second time")
-    written.add(utt)
+    names.add(utt)
 
 
 def split_words(text: str) -> list[str]:
@@ -268,13 +268,13 @@ def read_pairs(path: Path) -> dict[str, str] | None:
     return table if len(table) == count else None
 
 
-def _split_lines(raw: bytes, splits: int, path: Path, before: int) -> Iterator[list[str]]:
-    """The fields of each line of a block that begins after line `before`."""
+def _split_lines(raw: bytes, splits: int, path: Path, lines_before: int) -> Iterator[list[str]]:
+    """The fields of each line of a block that begins after line `lines_before`."""
     raw = raw.removesuffix(b"\n")
     if raw.isascii() and not NOT_IN_TEXT.search(raw):  # then str splits as bytes do, and faster
         yield from (line.strip().split(None, splits) for line in raw.decode().split("\n"))
         return
-    for number, line in enumerate(raw.split(b"\n"), before + 1):
+    for number, line in enumerate(raw.split(b"\n"), lines_before + 1):
         try:
             fields = [field.decode() for field in line.strip().split(None, splits)]
         except UnicodeDecodeError:
@@ -319,13 +319,13 @@ class KaldiReader:
 
     def expect(self, *tokens: str) -> str:
         """Read the next token, which must be one of `tokens`."""
-        found = self.token()
-        if found not in tokens:
+        token = self.token()
+        if token not in tokens:
             place = self.source.position
             raise self.fail(
-                f"found {found[:20]!r} before offset {place}, not {' or '.join(tokens)}"
+                f"found {token[:20]!r} before offset {place}, not {' or '.join(tokens)}"
             )
-        return found
+        return token
 
     def integer(self) -> int:
         """Read an int32."""

@@ -22,23 +22,25 @@ IN_ORDER = ("stm", "glm")
 class CombinedDataDir(DataDir):
     """Several data directories as one; `path` is the first."""
 
-    of: tuple[DataDir, ...]
+    data_dirs: tuple[DataDir, ...]
 
     @property
     def parts(self) -> tuple[DataDir, ...]:
         """The directories."""
-        return self.of
+        return self.data_dirs
 
     @cached_property
     def utt2spk(self) -> dict[str, str]:
         """The speaker of each utterance."""
-        tables = [(part.path / "utt2spk", part.utt2spk) for part in self.of]
+        tables = [(part.path / "utt2spk", part.utt2spk) for part in self.data_dirs]
         return dict(join_tables(tables, "is an utterance"))
 
     @cached_property
     def text(self) -> dict[str, list[str]] | None:
         """The transcripts of those that have any."""
-        texts = [(part.path / "text", part.text) for part in self.of if part.text is not None]
+        texts = [
+            (part.path / "text", part.text) for part in self.data_dirs if part.text is not None
+        ]
         return dict(join_tables(texts, "has a transcript")) if texts else None
 
 
@@ -70,7 +72,9 @@ def copy_tables(directories: Sequence[Path], out: Path) -> None:
 
     What depends on features (feats.scp, cmvn.scp, frontend.json, utt2num_frames) stays behind.
     """
-    speakers = [(path, read_mapping(path)) for path in (one / "utt2spk" for one in directories)]
+    speakers = [
+        (path, read_mapping(path)) for path in (data_dir / "utt2spk" for data_dir in directories)
+    ]
     write_speakers(dict(join_tables(speakers, "is an utterance")), out)
     other_texts = [path.name for path in directories[0].glob("text_*") if path.is_file()]
     for name in (*SORTED, *IN_ORDER, *other_texts):

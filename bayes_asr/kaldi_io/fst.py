@@ -91,8 +91,8 @@ def parse_fst(source: ByteReader, alone: bool = True) -> Fst:
         raise source.fail("not a binary OpenFst file; convert it")
     kind, arc = _read_string(source), _read_string(source)
     if kind not in (b"const", b"vector") or arc != b"standard":
-        found = f"type {kind[:20]!r} with {arc[:20]!r} arcs"
-        raise source.fail(f"an FST of {found}, not const or vector of standard; convert it")
+        types = f"type {kind[:20]!r} with {arc[:20]!r} arcs"
+        raise source.fail(f"an FST of {types}, not const or vector of standard; convert it")
     header = np.frombuffer(source.take(HEADER.itemsize, "the header"), HEADER)[0]
     for flag in HAS_SYMBOLS:
         if header["flags"] & flag:
@@ -100,7 +100,7 @@ def parse_fst(source: ByteReader, alone: bool = True) -> Fst:
     if kind == b"const":
         final, counts, arcs = _read_const(source, header)
     else:
-        body = source.rest() if alone else _take_states(source, header)
+        body = source.read_remaining() if alone else _take_states(source, header)
         final, counts, arcs = _split_states(source, header, body)
     fst = _build_fst(int(header["start"]), final, counts, arcs)
     _check(fst, source)
@@ -159,10 +159,10 @@ def _join_states(fst: Fst, arcs: np.ndarray) -> np.ndarray:
 
 def _are_arcs(begin: np.ndarray, words: int) -> np.ndarray:
     """Which words are of arcs, where states begin at the words `begin`."""
-    chosen = np.ones(words, bool)
+    mask = np.ones(words, bool)
     for word in range(STATE_WORDS):
-        chosen[begin + word] = False
-    return chosen
+        mask[begin + word] = False
+    return mask
 
 
 def _count_epsilons(fst: Fst) -> np.ndarray:
@@ -170,8 +170,8 @@ def _count_epsilons(fst: Fst) -> np.ndarray:
     states["final"], states["first"] = fst.final, fst.offsets[:-1]
     states["arcs"] = np.diff(fst.offsets)
     for name, labels in (("iepsilons", fst.ilabel), ("oepsilons", fst.olabel)):
-        before = np.concatenate(([0], np.cumsum(labels == 0)))
-        states[name] = np.diff(before[fst.offsets])
+        counts = np.concatenate(([0], np.cumsum(labels == 0)))
+        states[name] = np.diff(counts[fst.offsets])
     return states
 
 
@@ -194,9 +194,11 @@ def _take_states(source: ByteReader, header: np.void) -> bytes:
     if arcs or not states:
         return source.take(states * VECTOR_STATE.size + arcs * ARC.itemsize, "states and arcs")
     parts = [source.take(VECTOR_STATE.size, "a state")]
-    for left in range(states - 1, -1, -1):
+    for remaining in range(states - 1, -1, -1):
         _, count = VECTOR_STATE.unpack(parts[-1][-VECTOR_STATE.size :])
-        parts.append(source.take(count * ARC.itemsize + min(left, 1) * VECTOR_STATE.size, "arcs"))
+        parts.append(
+            source.take(count * ARC.itemsize + min(remaining, 1) * VECTOR_STATE.size, "arcs")
+        )
     return b"".join(parts)
 
 
@@ -212,8 +214,8 @@ def _split_states(
         arcs = fields[place + 1] if place + 1 < len(fields) else -1
         place += STATE_WORDS + ARC_WORDS * arcs
         if arcs < 0 or place > len(fields):
-            wanted = f"state {state} of {count}"
-            ends = f"{wanted} ends after {WORD * place} bytes, the file has {len(body)}"
+            label = f"state {state} of {count}"
+            ends = f"{label} ends after {WORD * place} bytes, the file has {len(body)}"
             raise source.fail(f"{ends}: {DAMAGED}")
     words, heads = np.frombuffer(body, "<i4", place), np.array(begin, np.int64)
     columns = words[_are_arcs(heads, place)].view(ARC)
@@ -244,8 +246,8 @@ def _check(fst: Fst, source: ByteReader) -> None:
     for name, weights in (("arc", fst.weight), ("state", fst.final)):
         wrong = np.flatnonzero(~((np.abs(weights) <= LARGEST) | (weights == np.inf)))
         if len(wrong):
-            found = f"{name} {wrong[0]} has the weight {weights[wrong[0]]}"
-            raise source.fail(f"{found}: {DAMAGED}")
+            message = f"{name} {wrong[0]} has the weight {weights[wrong[0]]}"
+            raise source.fail(f"{message}: {DAMAGED}")
 
 
 def _read_array(

@@ -29,8 +29,8 @@ def read_gmm(path: Path) -> tuple[TransitionModel, Mixtures]:
             )
         parts = [_read_mixture(reader, dim, pdf) for pdf in range(count)]
     weights, scaled, inverse = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    first = np.cumsum([0, *(len(part[0]) for part in parts)])
-    return transitions, Mixtures(first, weights, inverse, scaled)
+    offsets = np.cumsum([0, *(len(part[0]) for part in parts)])
+    return transitions, Mixtures(offsets, weights, inverse, scaled)
 
 
 def write_gmm(transitions: TransitionModel, mixtures: Mixtures, path: Path) -> None:
@@ -80,17 +80,17 @@ def _read_mixture(
 def _read_matrix(reader: KaldiReader, columns: int) -> np.ndarray:
     """Read a matrix inside a binary or text model, as float32 [N, columns]."""
     if not reader.binary:
-        values, found = reader.reals(), columns
+        values, width = reader.reals(), columns
         rows = len(values) // columns
     else:
         kind = {"FM": "<f4", "DM": "<f8"}[reader.expect("FM", "DM")]
-        rows, found = reader.count(), reader.count()
-        size = rows * found * np.dtype(kind).itemsize
-        raw = reader.source.take(size, f"a matrix ({rows} x {found})")
+        rows, width = reader.count(), reader.count()
+        size = rows * width * np.dtype(kind).itemsize
+        raw = reader.source.take(size, f"a matrix ({rows} x {width})")
         with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
             values = np.frombuffer(raw, kind).astype(np.float32)
-    if found != columns or len(values) != rows * columns:
-        raise reader.fail(f"{len(values)} values in rows of {found} where {columns} are due")
+    if width != columns or len(values) != rows * columns:
+        raise reader.fail(f"{len(values)} values in rows of {width} where {columns} are due")
     return values.reshape(rows, columns)
 
 

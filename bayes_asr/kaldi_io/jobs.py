@@ -11,16 +11,16 @@ from bayes_asr.base.files import find_files, is_there, read_text
 NUMBER = r"\.([1-9]\d{0,8})"
 
 
-def find_jobs(folder: Path, kind: str, suffix: str = ".gz") -> list[Path]:
+def find_jobs(directory: Path, kind: str, suffix: str = ".gz") -> list[Path]:
     """`kind.*.gz` in the order of their job numbers; InputError unless all jobs left theirs.
 
     suffix: how the names end; without one, only those that end in a number are found.
     """
-    found = find_files(folder, f"{kind}.*{suffix}")
-    paths = sorted(found, key=lambda path: (len(path.name), path.name))
+    archives = find_files(directory, f"{kind}.*{suffix}")
+    paths = sorted(archives, key=lambda path: (len(path.name), path.name))
     if not suffix:
         paths = [path for path in paths if _parse_number(path, kind, suffix)]
-    check_jobs(folder, kind, paths, suffix)
+    check_jobs(directory, kind, paths, suffix)
     return paths
 
 
@@ -31,38 +31,42 @@ def find_alignments(directory: Path) -> list[Path]:
     return find_jobs(directory, "ali")
 
 
-def check_jobs(folder: Path, kind: str, paths: Iterable[Path], suffix: str = ".gz") -> None:
+def check_jobs(directory: Path, kind: str, paths: Iterable[Path], suffix: str = ".gz") -> None:
     """InputError where `paths`, some `kind.N.gz`, are not those of jobs 1 to num_jobs.
 
     Without the file num_jobs the highest number counts; names without a number are of no job.
     """
-    there = {number for path in paths if (number := _parse_number(path, kind, suffix))}
-    noted = folder / "num_jobs"
-    jobs = _read_number(noted) if is_there(noted) else max(there, default=0)
-    if (lacking := jobs - len(there)) > 0:
-        first = next(number for number in count(1) if number not in there)
-        be = "are" if lacking > 1 else "is"
-        others = f" and {lacking - 1} more" if lacking > 1 else ""
-        says = f"{noted.name} says {jobs}" if noted.exists() else f"{kind}.{jobs}{suffix} is there"
+    numbers = {number for path in paths if (number := _parse_number(path, kind, suffix))}
+    count_file = directory / "num_jobs"
+    jobs = _read_number(count_file) if is_there(count_file) else max(numbers, default=0)
+    if (absent := jobs - len(numbers)) > 0:
+        missing = next(number for number in count(1) if number not in numbers)
+        be = "are" if absent > 1 else "is"
+        extra = f" and {absent - 1} more" if absent > 1 else ""
+        says = (
+            f"{count_file.name} says {jobs}"
+            if count_file.exists()
+            else f"{kind}.{jobs}{suffix} is there"
+        )
         raise InputError(
-            f"{folder}: {kind}.{first}{suffix}{others} {be} missing: {says}, but only"
-            f" {len(there)} are there; copy what is missing from where it was made, or repeat the"
+            f"{directory}: {kind}.{missing}{suffix}{extra} {be} missing: {says}, but only"
+            f" {len(numbers)} are there; copy what is missing from where it was made, or repeat the"
             " step that makes it"
         )
-    if there and max(there) > jobs:
+    if numbers and max(numbers) > jobs:
         raise InputError(
-            f"{folder}: {kind}.{max(there)}{suffix} is there, but {noted.name} says {jobs}; remove"
-            f" what an earlier step left, or correct {noted.name}"
+            f"{directory}: {kind}.{max(numbers)}{suffix} is there, but {count_file.name} says"
+            f" {jobs}; remove what an earlier step left, or correct {count_file.name}"
         )
 
 
 def check_lattice_jobs(lattices: Iterable[Path]) -> None:
     """InputError where all `lat.N.gz` of a folder are given, but not those of all its jobs."""
-    given = {*lattices}
-    for folder in {path.parent for path in given}:
-        there = find_files(folder, "lat.*.gz")
-        if (folder / "num_jobs").exists() and {*there} <= given:
-            check_jobs(folder, "lat", there)
+    selected = {*lattices}
+    for directory in {path.parent for path in selected}:
+        archives = find_files(directory, "lat.*.gz")
+        if (directory / "num_jobs").exists() and {*archives} <= selected:
+            check_jobs(directory, "lat", archives)
 
 
 def _parse_number(path: Path, kind: str, suffix: str) -> int:

@@ -127,26 +127,26 @@ def _state_rows(lattice: Lattice) -> Iterator[bytes]:
     ends = np.stack([lattice.final_graph, lattice.final_acoustic], 1).astype("<f4")
     offsets = lattice.offsets.tolist()
     for state in range(lattice.num_states):
-        first, last = offsets[state : state + 2]
-        yield ends[state].tobytes() + COUNT.pack(last - first) + arcs[first:last].tobytes()
+        begin, end = offsets[state : state + 2]
+        yield ends[state].tobytes() + COUNT.pack(end - begin) + arcs[begin:end].tobytes()
 
 
 def _word_rows(lattice: CompactLattice) -> Iterator[bytes]:
     tids, final_tids = (ids.astype("<i4").tobytes() for ids in (lattice.tids, lattice.final_tids))
-    offsets, at = lattice.offsets.tolist(), lattice.tid_offsets.tolist()
+    offsets, tid_at = lattice.offsets.tolist(), lattice.tid_offsets.tolist()
     final_at = lattice.final_tid_offsets.tolist()
     columns = (lattice.word, lattice.graph, lattice.acoustic, lattice.nextstate)
     arcs = list(zip(*(column.tolist() for column in columns), strict=True))
     ends = list(zip(lattice.final_graph.tolist(), lattice.final_acoustic.tolist(), strict=True))
     for state in range(lattice.num_states):
-        first, last = final_at[state : state + 2]
-        yield WEIGHT.pack(*ends[state], last - first) + final_tids[4 * first : 4 * last]
+        begin, end = final_at[state : state + 2]
+        yield WEIGHT.pack(*ends[state], end - begin) + final_tids[4 * begin : 4 * end]
         yield COUNT.pack(offsets[state + 1] - offsets[state])
         for arc in range(offsets[state], offsets[state + 1]):
-            word, graph, acoustic, after = arcs[arc]
-            first, last = at[arc : arc + 2]
-            yield WORD_ARC.pack(word, word, graph, acoustic, last - first)
-            yield tids[4 * first : 4 * last] + NEXT.pack(after)
+            word, graph, acoustic, nextstate = arcs[arc]
+            begin, end = tid_at[arc : arc + 2]
+            yield WORD_ARC.pack(word, word, graph, acoustic, end - begin)
+            yield tids[4 * begin : 4 * end] + NEXT.pack(nextstate)
 
 
 def iter_lattices(path: Path) -> Iterator[tuple[str, Lattice | CompactLattice]]:
@@ -210,13 +210,13 @@ def _read_words(source: ByteReader, utt: str, states: int) -> CompactLattice:
             tids.append(source.take(4 * length, utt))
             arcs.append((word, graph, acoustic, NEXT.unpack(source.take(4, utt))[0]))
     final = np.array(ends, np.float32).reshape(-1, 2)
-    word, graph, acoustic, after = zip(*arcs, strict=True) if arcs else ((), (), (), ())
+    word, graph, acoustic, nextstate = zip(*arcs, strict=True) if arcs else ((), (), (), ())
     return CompactLattice(
         offsets=_offsets(counts),
         word=np.array(word, np.int32),
         graph=np.array(graph, np.float32),
         acoustic=np.array(acoustic, np.float32),
-        nextstate=np.array(after, np.int32),
+        nextstate=np.array(nextstate, np.int32),
         tid_offsets=_offsets([len(ids) // 4 for ids in tids]),
         tids=np.frombuffer(b"".join(tids), "<i4"),
         final_graph=np.ascontiguousarray(final[:, 0]),
@@ -232,9 +232,9 @@ def _offsets(counts: list[int]) -> np.ndarray:
 
 def _check(lattice: Lattice | CompactLattice, source: ByteReader, utt: str) -> None:
     """Refuse numbers that no lattice holds."""
-    after, states = lattice.nextstate, lattice.num_states
-    if ((after < 0) | (after >= states)).any():
-        raise source.fail(f"{utt} has an arc to state {after.max()} of {states}")
+    nextstate, states = lattice.nextstate, lattice.num_states
+    if ((nextstate < 0) | (nextstate >= states)).any():
+        raise source.fail(f"{utt} has an arc to state {nextstate.max()} of {states}")
     for field in fields(lattice):
         values = getattr(lattice, field.name)
         if values.dtype.kind == "f":
@@ -262,9 +262,9 @@ def _is_trim(lattice: Lattice | CompactLattice) -> bool:
     """Whether all arcs lead forward at a finite cost, into and out of each state but the ends."""
     states, counts = lattice.num_states, np.diff(lattice.offsets)
     forward = (lattice.nextstate > np.repeat(np.arange(states), counts)).all()
-    entered = np.bincount(lattice.nextstate, minlength=states)[1:].all()
-    left = ((counts > 0) | np.isfinite(lattice.final_graph)).all()
-    return bool(forward and entered and left and _is_finite(lattice).all())
+    entries = np.bincount(lattice.nextstate, minlength=states)[1:].all()
+    exits = ((counts > 0) | np.isfinite(lattice.final_graph)).all()
+    return bool(forward and entries and exits and _is_finite(lattice).all())
 
 
 def _is_finite(lattice: Lattice | CompactLattice) -> np.ndarray:
@@ -277,23 +277,23 @@ def topological_order(offsets: np.ndarray, nextstate: np.ndarray, start: int) ->
 
     Depth first, so that a path stays together; `offsets` [S + 1] are the rows of `nextstate` [A].
     """
-    first, after = offsets.tolist(), nextstate.tolist()
-    place = first[:]
+    begins, targets = offsets.tolist(), nextstate.tolist()
+    position = begins[:]
     finished, stack = [], [start]
-    seen = bytearray(len(place))  # 1: on the way that is being followed, 2: finished
-    seen[start] = 1
+    status = bytearray(len(position))  # 1: on the way that is being followed, 2: finished
+    status[start] = 1
     while stack:
         state = stack[-1]
-        if place[state] == first[state + 1]:
-            seen[state] = 2
+        if position[state] == begins[state + 1]:
+            status[state] = 2
             finished.append(stack.pop())
             continue
-        target = after[place[state]]
-        place[state] += 1
-        if seen[target] == 0:
-            seen[target] = 1
+        target = targets[position[state]]
+        position[state] += 1
+        if status[target] == 0:
+            status[target] = 1
             stack.append(target)
-        elif seen[target] == 1:
+        elif status[target] == 1:
             return None
     return np.array(finished[::-1], np.int64)
 
@@ -306,8 +306,8 @@ def connect(lattice: AnyLattice) -> AnyLattice:
     offsets = lattice.offsets.tolist()
     useful = np.isfinite(lattice.final_graph)
     for state in order[::-1].tolist():
-        after = lattice.nextstate[offsets[state] : offsets[state + 1]]
-        useful[state] |= useful[after].any()
+        targets = lattice.nextstate[offsets[state] : offsets[state + 1]]
+        useful[state] |= useful[targets].any()
     return select_states(lattice, order[useful[order]])
 
 
@@ -315,25 +315,25 @@ def select_states(lattice: AnyLattice, order: np.ndarray) -> AnyLattice:
     """Return the lattice with the states `order`, in that order, and the finite arcs between."""
     number = np.full(lattice.num_states, -1)
     number[order] = np.arange(len(order))
-    kept, offsets = take_rows(lattice.offsets, order)
-    inside = (number[lattice.nextstate[kept]] >= 0) & _is_finite(lattice)[kept]
+    arcs, offsets = take_rows(lattice.offsets, order)
+    inside = (number[lattice.nextstate[arcs]] >= 0) & _is_finite(lattice)[arcs]
     owner = np.repeat(np.arange(len(order)), np.diff(offsets))[inside]
-    kept = kept[inside]
+    arcs = arcs[inside]
     changed = {
         "offsets": _offsets(np.bincount(owner, minlength=len(order)).tolist()),
-        "nextstate": number[lattice.nextstate[kept]].astype(np.int32),
-        "graph": lattice.graph[kept],
-        "acoustic": lattice.acoustic[kept],
+        "nextstate": number[lattice.nextstate[arcs]].astype(np.int32),
+        "graph": lattice.graph[arcs],
+        "acoustic": lattice.acoustic[arcs],
         "final_graph": lattice.final_graph[order],
         "final_acoustic": lattice.final_acoustic[order],
     }
     if isinstance(lattice, Lattice):
-        changed |= {"ilabel": lattice.ilabel[kept], "olabel": lattice.olabel[kept]}
+        changed |= {"ilabel": lattice.ilabel[arcs], "olabel": lattice.olabel[arcs]}
     else:
-        tids, tid_offsets = take_rows(lattice.tid_offsets, kept)
+        tids, tid_offsets = take_rows(lattice.tid_offsets, arcs)
         final_tids, final_tid_offsets = take_rows(lattice.final_tid_offsets, order)
         changed |= {
-            "word": lattice.word[kept],
+            "word": lattice.word[arcs],
             "tids": lattice.tids[tids],
             "tid_offsets": tid_offsets,
             "final_tids": lattice.final_tids[final_tids],

@@ -68,10 +68,10 @@ def read_binary(source: ByteReader, utt: str) -> np.ndarray:
     return expand(header.kind, raw, shape, header.low, header.span)
 
 
-def _explain_no_matrix(source: ByteReader, utt: str, found: str) -> InputError:
+def _explain_no_matrix(source: ByteReader, utt: str, detail: str) -> InputError:
     """Say what stands there instead: the archive is damaged, or its index is of another one."""
     return source.fail(
-        f"{utt} is no matrix before offset {source.position}: {found}; make the archive and its"
+        f"{utt} is no matrix before offset {source.position}: {detail}; make the archive and its"
         " index again"
     )
 
@@ -83,16 +83,16 @@ def read_text_matrix(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
         raise _explain_no_matrix(source, utt, "no '['")
     rows, line, closed = [], line[1:], b""
     while not closed:
-        body, closed, after = line.partition(b"]")
+        body, closed, remainder = line.partition(b"]")
         if body.split():
             rows.append(_parse_numbers(source, utt, body))
         line = b"" if closed else source.line()
         if not closed and not line:
             raise source.fail(f"{utt} has no ']' up to the end at {source.position}: {DAMAGED}")
     widths = sorted({len(row) for row in rows}) or [0]
-    if after.strip() or len(widths) > 1:
-        found = f"rows of {widths[0]} to {widths[-1]} values, {after[:20]!r} after the ']'"
-        raise _explain_no_matrix(source, utt, found)
+    if remainder.strip() or len(widths) > 1:
+        detail = f"rows of {widths[0]} to {widths[-1]} values, {remainder[:20]!r} after the ']'"
+        raise _explain_no_matrix(source, utt, detail)
     return np.array(rows).reshape(len(rows), widths[0])
 
 

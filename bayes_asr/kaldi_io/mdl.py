@@ -53,14 +53,16 @@ class TransitionModel:
         """One more than the largest pdf-id."""
         return int(self.tuples[:, 2:].max(initial=-1)) + 1
 
-    def may_follow(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    def may_follow(self, previous: np.ndarray, following: np.ndarray) -> np.ndarray:
         """Whether transition-ids [N] may be neighbours on a path, bool [N].
 
         Self-loops of a state may come before its other transition or, as in decoding graphs, after.
         """
         state, reached, ends = self._moves
-        phone, hmm_state = ((one[before], one[after]) for one in (self.phone, self.hmm_state))
-        stays = state[before] == state[after]
+        phone, hmm_state = (
+            (array[previous], array[following]) for array in (self.phone, self.hmm_state)
+        )
+        stays = state[previous] == state[following]
         moves = (phone[0] == phone[1]) & reached[phone[0], hmm_state[0], hmm_state[1]]
         return stays | moves | (ends[phone[0], hmm_state[0]] & (hmm_state[1] == 0))
 
@@ -279,13 +281,13 @@ def _read_text_topology(reader: KaldiReader) -> Topology:
 
 
 def _read_text_state(reader: KaldiReader, number: int) -> TopologyState:
-    found = reader.integer()
-    if found != number:
-        raise reader.fail(f"topology state {found} where {number} is due")
+    index = reader.integer()
+    if index != number:
+        raise reader.fail(f"topology state {index} where {number} is due")
     forward = self_loop = -1
     transitions = []
-    known = ("<PdfClass>", "<ForwardPdfClass>", "<SelfLoopPdfClass>", "<Transition>", "</State>")
-    while (word := reader.expect(*known)) != "</State>":
+    keywords = ("<PdfClass>", "<ForwardPdfClass>", "<SelfLoopPdfClass>", "<Transition>", "</State>")
+    while (word := reader.expect(*keywords)) != "</State>":
         if word == "<Transition>":
             transitions.append((reader.integer(), reader.real()))
         elif word == "<SelfLoopPdfClass>":

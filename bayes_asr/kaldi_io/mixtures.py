@@ -26,12 +26,12 @@ class Mixtures:
 
     @staticmethod
     def from_moments(
-        first: np.ndarray, weights: np.ndarray, means: np.ndarray, variances: np.ndarray
+        offsets: np.ndarray, weights: np.ndarray, means: np.ndarray, variances: np.ndarray
     ) -> "Mixtures":
         """Make them of weights [M], means [M, D] and variances [M, D], rounded as Kaldi rounds."""
         inverse = 1 / np.asarray(variances, np.float32)
         return Mixtures(
-            offsets=np.asarray(first, np.int64),
+            offsets=np.asarray(offsets, np.int64),
             weights=np.asarray(weights, np.float32),
             inverse_variances=inverse,
             means_inverse_variances=np.asarray(means, np.float32) * inverse,

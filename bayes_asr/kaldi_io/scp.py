@@ -28,13 +28,13 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None, moves: Moves = ()
     table = read_pairs(path)
     if table is None or any(map(is_pipe, table.values())):
         table = _check_scp(path, open_pipe)
-    found = {name: _find(name, path, moves) for name in _list_files(table.values())}
-    if all(name == there for name, there in found.items()):
+    resolved = {name: _find(name, path, moves) for name in _list_files(table.values())}
+    if all(name == path_now for name, path_now in resolved.items()):
         return table
     for utt, rxfilename in table.items():
         if not is_pipe(rxfilename):
             name = _strip_offset(rxfilename)
-            table[utt] = found[name] + rxfilename[len(name) :]
+            table[utt] = resolved[name] + rxfilename[len(name) :]
     return table
 
 
@@ -97,13 +97,15 @@ def missing_file_error(scp: Path, what: str, name: str) -> InputError:
 
 def _find(name: str, scp: Path, moves: Moves) -> str:
     """Where a file is that an scp names; its name if nowhere."""
-    name = next((there + name[len(begin) :] for begin, there in moves if _is_in(name, begin)), name)
+    name = next(
+        (target + name[len(begin) :] for begin, target in moves if _is_in(name, begin)), name
+    )
     if os.path.isabs(name) or os.path.exists(name):
         return name
-    folders = (scp.parent, *scp.parent.absolute().parents)
-    above = (os.path.join(folder, name) for folder in folders)
+    directories = (scp.parent, *scp.parent.absolute().parents)
+    above = (os.path.join(directory, name) for directory in directories)
     return next(filter(os.path.exists, above), name)
 
 
-def _is_in(name: str, folder: str) -> bool:
-    return name == folder or name.startswith(f"{folder}/")
+def _is_in(name: str, directory: str) -> bool:
+    return name == directory or name.startswith(f"{directory}/")

@@ -73,15 +73,15 @@ def decode(strings: np.ndarray) -> list[str]:
 
 
 def split_table(
-    table: Mapping[str, Any], there: Mapping[str, Any]
+    table: Mapping[str, Any], reference: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], list[str]]:
     """The lines of a table whose names another one has, and the names that it has not."""
-    if isinstance(table, SortedTable) and isinstance(there, SortedTable):
-        known = np.isin(table.names, there.names)
-        if known.all():
+    if isinstance(table, SortedTable) and isinstance(reference, SortedTable):
+        common = np.isin(table.names, reference.names)
+        if common.all():
             return table, []
-        return SortedTable(table.names[known], table.column[known]), decode(table.names[~known])
-    names = set(there)
+        return SortedTable(table.names[common], table.column[common]), decode(table.names[~common])
+    names = set(reference)
     missing = [name for name in table if name not in names]
     if not missing:
         return table, []
@@ -111,8 +111,8 @@ def join_tables(tables: Tables, what: str) -> Mapping[str, Any]:
 
 
 def _refuse_repeated(name: str, tables: Tables, what: str) -> None:
-    first, second, *_ = (path for path, table in tables if name in table)
+    earlier, later, *_ = (path for path, table in tables if name in table)
     raise InputError(
-        f"{second}: {name} {what} in {first} too; rename it in one of them (Kaldi's"
+        f"{later}: {name} {what} in {earlier} too; rename it in one of them (Kaldi's"
         " utils/copy_data_dir.sh --utt-prefix), or leave one of them out"
     )

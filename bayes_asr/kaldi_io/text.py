@@ -35,8 +35,8 @@ def read_mapping(path: Path) -> dict[str, str]:
     table: dict[str, str] = {}
     for number, fields in iter_lines(Path(path)):
         if len(fields) != 2:
-            found = f"{fields[0]} has {len(fields)} fields"
-            raise InputError(f"{path}, line {number}: {found}, not 2; correct the line")
+            problem = f"{fields[0]} has {len(fields)} fields"
+            raise InputError(f"{path}, line {number}: {problem}, not 2; correct the line")
         _refuse_repeated(table, fields[0], path, number)
         table[fields[0]] = fields[1]
     return table
@@ -60,7 +60,7 @@ def read_symbols(path: Path) -> dict[str, int]:
     return table
 
 
-class Spelling(dict[int, str]):
+class WordSymbols(dict[int, str]):
     """Words by their numbers, read from a words.txt; InputError for a number that it lacks."""
 
     def __init__(self, path: Path) -> None:
@@ -119,11 +119,11 @@ def write_dictionary(
     noise, the optional one first; questions: sets of phones that a tree may ask about.
     """
     entries = sorted((word, tuple(phones)) for word, phones in lexicon)
-    spoken = {phone for _, phones in entries for phone in phones} - {*silence}
+    nonsilence = {phone for _, phones in entries for phone in phones} - {*silence}
     write_text(entries, directory / "lexicon.txt")
     write_lines(silence, directory / "silence_phones.txt")
     write_lines(silence[:1], directory / "optional_silence.txt")
-    write_lines(sorted(spoken), directory / "nonsilence_phones.txt")
+    write_lines(sorted(nonsilence), directory / "nonsilence_phones.txt")
     write_lines((" ".join(phones) for phones in questions), directory / "extra_questions.txt")
 
 

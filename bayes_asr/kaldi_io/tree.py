@@ -120,8 +120,8 @@ def _divide(
     if isinstance(node, Split):
         yes = np.isin(values, list(node.values))
         return [(node.yes, rows[yes]), (node.no, rows[~yes & (values != ABSENT)])]
-    known = (value for value in np.unique(values) if 0 <= value < len(node.children))
-    return [(node.children[value], rows[values == value]) for value in known]
+    valid = (value for value in np.unique(values) if 0 <= value < len(node.children))
+    return [(node.children[value], rows[values == value]) for value in valid]
 
 
 def read_tree(path: Path) -> Tree:

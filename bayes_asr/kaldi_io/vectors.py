@@ -37,17 +37,17 @@ class VectorIndex:
 def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> VectorIndex:
     """Write integer vectors [T] as a binary archive, which Kaldi reads too, and note the places."""
     names: list[str] = []
-    noted: list[tuple[int, int]] = []
+    entries: list[tuple[int, int]] = []
 
-    def note_places() -> Iterator[tuple[str, np.ndarray]]:
+    def collect() -> Iterator[tuple[str, np.ndarray]]:
         for name, vector in items:
             yield name, vector
             names.append(name)
-            noted.append((len(vector), _checksum(vector)))
+            entries.append((len(vector), _checksum(vector)))
 
-    write_int_vectors(note_places(), ark)
+    write_int_vectors(collect(), ark)
     raw = encode(names)
-    lengths, sums = np.array(noted, np.int64).reshape(-1, 2).T
+    lengths, sums = np.array(entries, np.int64).reshape(-1, 2).T
     sizes = SIZED_INT.itemsize * lengths
     offsets = np.cumsum(np.char.str_len(raw) + HEADER + sizes) - sizes
     order = np.argsort(raw, kind="stable")
@@ -60,14 +60,14 @@ class StoredVectors(Mapping[str, np.ndarray]):
     An archive that another one replaces meanwhile is read on as it was. `lengths`: of each.
     """
 
-    def __init__(self, ark: Path, places: VectorIndex) -> None:
+    def __init__(self, ark: Path, index: VectorIndex) -> None:
         """Open the archive; InputError where it is not as long as the places say."""
-        self._ark, self._places = ark, places
-        self.lengths = SortedTable(places.names, places.lengths)
+        self._ark, self._places = ark, index
+        self.lengths = SortedTable(index.names, index.lengths)
         self._file = os.open(ark, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
-        if (size := os.fstat(self._file).st_size) != places.end:
-            raise InputError(f"{ark}: has {size} bytes, not {places.end}")
+        if (size := os.fstat(self._file).st_size) != index.end:
+            raise InputError(f"{ark}: has {size} bytes, not {index.end}")
 
     def __getitem__(self, name: str) -> np.ndarray:
         number = self.lengths.place(name)

@@ -56,7 +56,7 @@ TEXT = """<TransitionModel>
 
 
 def same(a: Mixtures, b: Mixtures) -> None:
-    for name in ("first", "weights", "inverse_variances", "means_inverse_variances", "gconsts"):
+    for name in ("offsets", "weights", "inverse_variances", "means_inverse_variances", "gconsts"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 

@@ -70,14 +70,14 @@ def read_channels(path: Path | str, *, open_pipe: OpenPipe | None = None) -> tup
     cannot be opened or decoded, truncated files, samples that are no numbers, and no samples.
     """
     with _open(str(path), open_pipe) as source:
-        content = bytearray(source.some(NEEDED))
+        content = bytearray(source.read_some(NEEDED))
         if not content:
             raise source.fail("is empty; make it again")
         if not is_known(content):
             raise source.fail(
                 "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox IN OUT.wav"
             )
-        while part := source.some(CHUNK):
+        while part := source.read_some(CHUNK):
             content += part
             if len(content) > LARGEST:
                 raise source.fail(f"has more than {LARGEST} bytes; cut it into shorter files")

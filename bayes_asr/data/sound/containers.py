@@ -122,7 +122,7 @@ def _parse_sphere_count(fields: dict[bytes, bytes], name: str, source: ByteReade
 def _check_pages(source: ByteReader) -> None:
     """Walk the pages of an Ogg file (RFC 3533); the last one must end its stream."""
     flags = 0
-    while head := source.some(27):
+    while head := source.read_some(27):
         if len(head) < 27 or head[:4] != b"OggS":
             raise source.fail(f"no page of Ogg ends at offset {source.position}: {DAMAGED}")
         flags = head[5]

@@ -13,7 +13,7 @@ from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, write_ctm
 from bayes_asr.decode.lattices.mbr import TimedWord, decode_risk
 from bayes_asr.decode.lattices.paths import Weights, best_paths, pair_weights, sweep_words
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, iter_lattices
-from bayes_asr.kaldi_io.text import Spelling, write_mapping, write_text
+from bayes_asr.kaldi_io.text import WordSymbols, write_mapping, write_text
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def rescore_lattices(
     frame, and confidences.  `words` is the words.txt of the graph.
     """
     readings = Readings(tuple(pair_weights(lmwts, wips)), nbest, mbr)
-    symbols = Spelling(words)
+    symbols = WordSymbols(words)
     found = map_utterances(partial(read_lattice, readings), read_all(lattices), nj)
     done = list(follow(found, "rescore"))
     if not done:
@@ -103,7 +103,7 @@ def read_lattice(readings: Readings, utt: str, lattice: CompactLattice) -> list[
 
 def write_readings(
     found: list[Reading],
-    symbols: Spelling,
+    symbols: WordSymbols,
     out: Path,
     name: str,
     frame_shift: float,
@@ -142,7 +142,7 @@ def write_ctm_at(
 
     Kaldi: lattice-to-ctm-conf --decode-mbr=true; `places`, `frame_shift` as for ctm.write_ctm.
     """
-    symbols = Spelling(words)
+    symbols = WordSymbols(words)
     found = map_utterances(partial(time_words, weights), read_all(lattices), nj)
     shown = follow(found, path.name)
     write_ctm(shown, symbols, path, frame_shift, places)

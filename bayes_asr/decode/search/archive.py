@@ -20,7 +20,7 @@ from bayes_asr.decode.search.kaldi import KaldiDecoder
 from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.decode.search.search_record import NAME, Record, describe_search, write_record
 from bayes_asr.decode.search.workers import EmbeddedDecoder, start_decoding
-from bayes_asr.kaldi_io.text import Spelling, write_text
+from bayes_asr.kaldi_io.text import WordSymbols, write_text
 
 LOG = logging.getLogger(__name__)
 BACKENDS = ("embedded", "kaldi")
@@ -77,7 +77,7 @@ def write_folder(job: Job, decoder: Decoder, out: Path, noted: Record | None) ->
 
     noted: what is noted beside the settings of the search; None: nothing is.
     """
-    symbols = Spelling(job.graph / "words.txt")
+    symbols = WordSymbols(job.graph / "words.txt")
     summary, done = Summary(), []
     with alone_in(out), _scratch(out) as folder:
         decoding = decoder.decode(job, folder)
@@ -120,7 +120,7 @@ def put_files(folder: Path, out: Path) -> None:
                 path.replace(temporary)
 
 
-def write_hypotheses(done: list[Decoded], job: Job, symbols: Spelling, out: Path) -> None:
+def write_hypotheses(done: list[Decoded], job: Job, symbols: WordSymbols, out: Path) -> None:
     """Write words, costs, and the words at each point of the grid; other points' files go away."""
 
     def write_words(path: Path, hypotheses: list[list[int]]) -> Path:

@@ -11,7 +11,7 @@ from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_
 from bayes_asr.decode.graph.symbols import END, START
 from bayes_asr.decode.lmrescore import Grammar, replace_lm
 from bayes_asr.kaldi_io.lattice import CompactLattice, iter_lattices, write_lattices
-from bayes_asr.kaldi_io.text import Spelling
+from bayes_asr.kaldi_io.text import WordSymbols
 from tests.decode.lattices.test_mbr import word_lattice
 from tests.support.decode_cases import word_paths
 
@@ -20,11 +20,11 @@ SENTENCES = [s.split() for s in ("a b c d", "a b e", "c a b c", "b b", "d c b a"
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> Spelling:
+def words(tmp_path: Path) -> WordSymbols:
     table = tmp_path / "words.txt"
     rows = ["<eps>", *NAMES, "#0"]
     table.write_text("".join(f"{name} {i}\n" for i, name in enumerate(rows)))
-    return Spelling(table)
+    return WordSymbols(table)
 
 
 def model(folder: Path, order: int, sentences: Sequence[Sequence[str]] = SENTENCES) -> Path:
@@ -43,7 +43,7 @@ def cost_of(path: Path, names: Sequence[str]) -> float:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("orders", [(1, 3), (2, 4), (3, 1), (2, 2)])
 def test_every_path_costs_what_the_new_model_says(
-    seed: int, orders: tuple[int, int], words: Spelling, tmp_path: Path
+    seed: int, orders: tuple[int, int], words: WordSymbols, tmp_path: Path
 ) -> None:
     lattice = word_lattice(seed)
     old, new = model(tmp_path, orders[0]), model(tmp_path, orders[1], SENTENCES[1:])
@@ -59,7 +59,7 @@ def test_every_path_costs_what_the_new_model_says(
         assert acoustic == before[said, tids][1]
 
 
-def test_the_same_model_changes_nothing_but_the_states(words: Spelling, tmp_path: Path) -> None:
+def test_the_same_model_changes_nothing_but_the_states(words: WordSymbols, tmp_path: Path) -> None:
     same = Grammar(model(tmp_path, 3))
     lattice = word_lattice(1)
     changed = replace_lm(words, same, same, lattice)
@@ -69,7 +69,7 @@ def test_the_same_model_changes_nothing_but_the_states(words: Spelling, tmp_path
     assert (changed.nextstate > 0).all()
 
 
-def test_the_verb_writes_lattices_that_rescore_reads(words: Spelling, tmp_path: Path) -> None:
+def test_the_verb_writes_lattices_that_rescore_reads(words: WordSymbols, tmp_path: Path) -> None:
     given: list[tuple[str, CompactLattice]] = [(f"utt{i}", word_lattice(i)) for i in range(3)]
     write_lattices(given[:2], tmp_path / "lat.1.gz")
     write_lattices(given[2:], tmp_path / "lat.2.gz")
@@ -87,7 +87,7 @@ def test_the_verb_writes_lattices_that_rescore_reads(words: Spelling, tmp_path: 
     assert main([*arguments[:2], lattices[0], *arguments[4:]]) == 1  # the other job's are missing
 
 
-def test_a_word_that_a_model_lacks_is_named(words: Spelling, tmp_path: Path) -> None:
+def test_a_word_that_a_model_lacks_is_named(words: WordSymbols, tmp_path: Path) -> None:
     old, few = model(tmp_path, 2), tmp_path / "few.arpa"
     write_arpa(estimate_witten_bell([["zebra"]], 2), few)
     with pytest.raises(InputError, match=r"few.arpa: lacks \w, which is in the lattices"):
