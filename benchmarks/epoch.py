@@ -36,7 +36,7 @@ from bayes_asr.train.batch import Loader
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.step import Step
-from bayes_asr.train.training import Progress, Training
+from bayes_asr.train.trainer import TrainerState, Trainer
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/an4/config.yaml"
 
@@ -84,7 +84,7 @@ class Epoch:
         """Seconds that all of it takes."""
         model = self._model()
         with tempfile.TemporaryDirectory() as run:
-            training = Training(
+            training = Trainer(
                 self.config,
                 Path(run),
                 torch.device("cpu"),
@@ -93,7 +93,7 @@ class Epoch:
                 components.build_criterion(self.config),
                 components.build_optimizer(self.config.train, model),
                 {},
-                Progress(self.config.train.learning_rate),
+                TrainerState(self.config.train.learning_rate),
             )
             start = time.perf_counter()
             run_epochs(training, self.train, self.dev)

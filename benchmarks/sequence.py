@@ -31,9 +31,9 @@ from bayes_asr.data.features.front_end import FEATURES, Normalisation
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.lattice_targets import compare_with_lattices, complete_options
+from bayes_asr.train.lattice_targets import add_lattices, complete_sequence_options
 from bayes_asr.train.data_statistics import count_log_priors
-from bayes_asr.train.lfmmi_targets import read_chain, supervise
+from bayes_asr.train.lfmmi_targets import read_chain, add_numerators
 from bayes_asr.train.step import Step
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/timit_sample/config.yaml"
@@ -98,8 +98,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         index, sets = Index(Path(folder)), {}
         for name in seconds:
-            config = complete_options(load([RECIPE], (*settings, f"train.criterion={name}")))
-            complete = supervise if CRITERIA[name].chain else compare_with_lattices
+            config = complete_sequence_options(
+                load([RECIPE], (*settings, f"train.criterion={name}"))
+            )
+            complete = add_numerators if CRITERIA[name].chain else add_lattices
             sets[name] = config, complete(config, "train", open_sets(config)[0], index)
         for number in range(args.rounds + 1):
             for name, (config, data) in sets.items():

@@ -15,7 +15,7 @@ from bayes_asr.pytorch_kaldi.networks import convert_networks
 from bayes_asr.pytorch_kaldi.notes import OF_WEIGHTS
 from bayes_asr.pytorch_kaldi.translation import Translation, translate
 from bayes_asr.pytorch_kaldi.weights import check_there
-from bayes_asr.train.imported_weights import write_brought
+from bayes_asr.train.imported_weights import write_imported_run
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import CONFIG
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{cfg}: no network here has its layers; bayes-asr import-cfg says why")
     states = convert_networks(translation.origins, args.files)
     config = _configure(args, cfg, translation)
-    write_brought(
+    write_imported_run(
         config,
         args.run,
         states,

@@ -14,8 +14,8 @@ from bayes_asr.cli.arguments import key, positive, processes, real, seed
 from bayes_asr.config import Config, as_yaml, load
 from bayes_asr.tasks.denlats import write_denlats_of_epoch
 from bayes_asr.train.start import train
-from bayes_asr.train.trials.search_runs import Outcome, Plan, Trial, search
-from bayes_asr.train.trials.space import Settings, as_set, combine, draw, read_space
+from bayes_asr.train.trials.search_runs import Outcome, SearchPlan, Trial, search
+from bayes_asr.train.trials.space import Settings, as_overrides, list_grid, draw, read_space
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     keep_freed_memory()
     base, space = load(args.config, args.set), read_space(args.space)
     if args.grid:
-        settings = list(combine(space))
+        settings = list(list_grid(space))
     else:
         settings = [draw(space, args.seed, number + 1) for number in range(args.trials)]
     trials = [_make_trial(args, number, chosen) for number, chosen in enumerate(settings, start=1)]
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
         open_pipe=open_pipe if args.allow_pipes else None,
         make_lattices=write_denlats_of_epoch,
     )
-    plan = Plan(run_trial, rungs, args.stop_at, args.nj)
+    plan = SearchPlan(run_trial, rungs, args.stop_at, args.nj)
     outcomes = search(trials, plan, args.out, about)
     if args.json:
         print(json.dumps([vars(outcome) for outcome in outcomes], indent=1))
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
 def _make_trial(args: argparse.Namespace, number: int, settings: Settings) -> Trial:
     name = f"trial-{number:03d}"
     try:
-        config: Config = load(args.config, [*args.set, *as_set(settings)])
+        config: Config = load(args.config, [*args.set, *as_overrides(settings)])
     except InputError as error:
         raise InputError(f"{args.space}: {name}: {error}") from None
     return Trial(number, settings, config, args.out / name)

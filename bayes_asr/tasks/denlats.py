@@ -90,13 +90,13 @@ def write_denlats_of_epoch(
     network: TrainedNetwork,
     like: Path,
     out: Path,
-    noted: Record,
+    entries: Record,
     before_each: Callable[[], object],
     open_pipe: OpenPipe | None = None,
 ) -> Summary:
     """Decode the training set of a run by a network, as that of the folder `like` was decoded.
 
-    noted: what the record of `out` says besides; before_each: called before each utterance. What
+    entries: what the record of `out` says besides; before_each: called before each utterance. What
     stands in `out` stays until all is written. As many processes decode as the training has
     threads, which is the same to the last bit.
     """
@@ -111,7 +111,7 @@ def write_denlats_of_epoch(
             before_each()
             yield item
 
-    return _decode(job, compute(), out, noted)
+    return _decode(job, compute(), out, entries)
 
 
 def _compute(
@@ -125,8 +125,8 @@ def _compute(
 
 
 def _decode(
-    job: Job, loglikes: Iterator[tuple[str, np.ndarray]], out: Path, noted: Record
+    job: Job, loglikes: Iterator[tuple[str, np.ndarray]], out: Path, entries: Record
 ) -> Summary:
     """Write the lattices of utterances, and with what they were made."""
     results = decode_all(load_network(job.graph, job.model), job, loglikes)
-    return write_folder(job, EmbeddedDecoder(results), out, noted)
+    return write_folder(job, EmbeddedDecoder(results), out, entries)

@@ -19,7 +19,7 @@ from bayes_asr.nn.decoder import END, DecoderTargets
 from bayes_asr.nn.frames import PackedFrames, pack
 
 CPU = torch.device("cpu")
-TOLD = 1  # tells these random numbers apart from those of the features
+TEACHER_FORCING = 1  # tells these random numbers apart from those of the features
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Batch:
     """Some utterances, packed.
 
     streams: features [N, F] by name; targets: labels by name, of frames [N] or of utterances [B],
-    those that a decoder writes (`told`), or lists of values of utterances; keys_B: one integer for
+    those that a decoder writes (`decoder_targets`), or lists of values of utterances; keys_B: one integer for
     each utterance, from which its dropout masks are made; told: what a decoder is told; speakers_B:
     the number of each utterance's speaker, where these have activations of their own.
     """
@@ -36,14 +36,14 @@ class Batch:
     frames: PackedFrames
     targets: Mapping[str, Any]
     keys_B: Tensor
-    told: DecoderTargets | None = None
+    decoder_targets: DecoderTargets | None = None
     speakers_B: Tensor | None = None
 
     @property
     def labels(self) -> int:
         """How many labels the first target has; of values, all of each utterance's."""
-        first = next(iter(self.targets.values()))
-        return sum(map(len, first)) if isinstance(first, list) else len(first)
+        labels = next(iter(self.targets.values()))
+        return sum(map(len, labels)) if isinstance(labels, list) else len(labels)
 
     @property
     def device(self) -> torch.device:
@@ -85,62 +85,69 @@ class Loader:
     def __call__(self, utterances: list[str]) -> Batch:
         """The batch of these utterances, as far as they are this process'."""
         utterances = group.take_share(utterances, self.lengths or self.data.lengths)
-        written = [name for name in self.targets if self.data.targets[name].per == "sequence"]
+        decoded = [name for name in self.targets if self.data.targets[name].per == "sequence"]
         if not utterances:
             sizes = {name: self.front_ends[name].size for name in self.data.streams}
             empty = empty_batch(sizes, self.targets, self.device)
             return replace(
-                empty, told=DecoderTargets(empty.keys_B, empty.frames, []) if written else None
+                empty,
+                decoder_targets=DecoderTargets(empty.keys_B, empty.frames, []) if decoded else None,
             )
         keys = [key_of(self.seed, self.epoch, utt) for utt in utterances]
-        read = [self._read(utt, key) for utt, key in zip(utterances, keys, strict=True)]
-        packed = {name: pack([streams[name] for streams, _ in read]) for name in self.data.streams}
+        examples = [self._read(utt, key) for utt, key in zip(utterances, keys, strict=True)]
+        packed = {
+            name: pack([streams[name] for streams, _ in examples]) for name in self.data.streams
+        }
         _, frames, order = next(iter(packed.values()))
         targets = {
-            name: self._pack_target(name, [labels[name] for _, labels in read], order)
+            name: self._pack_target(name, [labels[name] for _, labels in examples], order)
             for name in self.targets
-            if name not in written
+            if name not in decoded
         }
-        told = None
-        for name in written:
-            told = self._targets_of([labels[name] for _, labels in read], order, keys)
-            targets[name] = told.labels_N
+        decoder_targets = None
+        for name in decoded:
+            decoder_targets = self._pack_decoder_targets(
+                [labels[name] for _, labels in examples], order, keys
+            )
+            targets[name] = decoder_targets.labels_N
         return Batch(
             {name: _move(x_NF, self.device) for name, (x_NF, _, _) in packed.items()},
             PackedFrames(frames.lengths, self.device),
             targets,
             _move(torch.tensor(keys)[order], self.device),
-            told,
+            decoder_targets,
             _move(self._number_speakers(utterances)[order], self.device) if self.speakers else None,
         )
 
     def _number_speakers(self, names: list[str]) -> Tensor:
         """The number of the speaker of each utterance or piece."""
-        spoken = self.data.features.speakers
-        return torch.tensor([self.speakers[spoken[find_piece(name)[0]]] for name in names])
+        speaker_of = self.data.features.speakers
+        return torch.tensor([self.speakers[speaker_of[find_piece(name)[0]]] for name in names])
 
     def _read(self, name: str, key: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Perturbed features [T, F] and labels [T] or [1] of an utterance or piece, by name."""
-        utt, place = find_piece(name)
+        utt, span = find_piece(name)
         streams = self._normalise(utt)
         frames = len(next(iter(streams.values())))
-        own = [self.front_ends[stream].spread(x, frames)[place] for stream, x in streams.items()]
+        matrices = [
+            self.front_ends[stream].spread(x, frames)[span] for stream, x in streams.items()
+        ]
         if self.shifts > 1:
-            own = [self._shift(x, utt) for x in own]
-        changed, nearest = perturb(own, key, noise=self.noise, tempo=self.tempo)
+            matrices = [self._shift(x, utt) for x in matrices]
+        perturbed, nearest = perturb(matrices, key, noise=self.noise, tempo=self.tempo)
         if self.masks:
             bands = {stream: self.front_ends[stream].stored_size for stream in streams}
-            changed = self.masks(changed, bands, key)
+            perturbed = self.masks(perturbed, bands, key)
         labels: dict[str, Any] = {}
         for target_name in self.targets:
             target = self.data.targets[target_name]
-            found = target.labels(utt)
+            all_labels = target.labels(utt)
             if target.per == "value":
-                labels[target_name] = found
+                labels[target_name] = all_labels
                 continue
-            chosen = found[place][nearest] if target.per == "frame" else found
-            labels[target_name] = torch.from_numpy(chosen).long()
-        return dict(zip(streams, map(torch.from_numpy, changed), strict=True)), labels
+            aligned = all_labels[span][nearest] if target.per == "frame" else all_labels
+            labels[target_name] = torch.from_numpy(aligned).long()
+        return dict(zip(streams, map(torch.from_numpy, perturbed), strict=True)), labels
 
     def _shift(self, x_TF: np.ndarray, utt: str) -> np.ndarray:
         """As many frames, some later or earlier by less than `shifts`, 0 in the middle; each shift
@@ -154,8 +161,8 @@ class Loader:
     def _normalise(self, utt: str) -> dict[str, np.ndarray]:
         """What the network would read [T_s, F] by stream, from memory where it is held there."""
         if utt in self.data.kept:
-            kept = self.data.kept[utt]
-            return {name: x.astype(np.float32, copy=False) for name, x in kept.items()}
+            cached = self.data.kept[utt]
+            return {name: x.astype(np.float32, copy=False) for name, x in cached.items()}
         streams = {
             name: self.front_ends[name].normalise(matrix)
             for name, matrix in self.data.prepare(utt).items()
@@ -172,23 +179,23 @@ class Loader:
             return [labels[place] for place in order]
         return _move(pack(labels)[0] if per == "frame" else torch.cat(labels)[order], self.device)
 
-    def _targets_of(
+    def _pack_decoder_targets(
         self, labels: list[Tensor], order: list[int], keys: list[int]
     ) -> DecoderTargets:
         """What a decoder is told of utterances whose places in the batch are `order`."""
         end = torch.tensor([END])
-        packed, steps, by_length = pack([torch.cat((labels[place], end)) for place in order])
+        packed, steps, by_length = pack([torch.cat((labels[index], end)) for index in order])
         forced = None
         if self.teacher_forcing < 1:
-            drawn = [self._draw(keys[place], len(labels[place]) + 1) for place in order]
-            forced = _move(pack(drawn)[0], self.device)
+            draws = [self._draw_forced(keys[index], len(labels[index]) + 1) for index in order]
+            forced = _move(pack(draws)[0], self.device)
         steps = PackedFrames(steps.lengths, self.device)
         return DecoderTargets(_move(packed, self.device), steps, by_length, forced)
 
-    def _draw(self, key: int, count: int) -> Tensor:
+    def _draw_forced(self, key: int, count: int) -> Tensor:
         """Which of so many labels are told."""
-        drawn = np.random.default_rng((key % 2**64, TOLD)).random(count)
-        return torch.from_numpy(drawn < self.teacher_forcing)
+        uniform = np.random.default_rng((key % 2**64, TEACHER_FORCING)).random(count)
+        return torch.from_numpy(uniform < self.teacher_forcing)
 
 
 def empty_batch(

@@ -32,14 +32,14 @@ NOT_OF_A_LAYER = ("layers", "units", "stack", "heads", "decoder", "kinds")
 
 def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
     """The arguments of `build_network` that a configuration makes for a training set."""
-    first = data.prepare(min(data.lengths))
-    streams = {name: matrix.shape[1] for name, matrix in first.items()}
+    features = data.prepare(min(data.lengths))
+    streams = {name: matrix.shape[1] for name, matrix in features.items()}
     heads = {}
     for name in target_weights(config):
         if name not in data.targets:
-            known = ", ".join(data.targets)
+            targets = ", ".join(data.targets)
             raise InputError(
-                f"train.target_weights.{name} is of no target; there are {known}"
+                f"train.target_weights.{name} is of no target; there are {targets}"
                 f"{nearest(name, data.targets)}"
             )
         heads[name] = data.targets[name].size
@@ -77,8 +77,8 @@ def architecture(
 
 def plan_dropout(config: ModelConfig, model: AcousticModel, epoch: int) -> list[dict[str, float]]:
     """How much each layer of a network drops in an epoch, by the options that say so."""
-    known = model.architecture
-    layers = architecture(config, known["streams"], known["heads"], epoch)["layers"]
+    arguments = model.architecture
+    layers = architecture(config, arguments["streams"], arguments["heads"], epoch)["layers"]
     return [{name: layer[name] for name in DROPOUTS if name in layer} for layer in layers]
 
 
@@ -90,13 +90,13 @@ def _describe_uniform_layers(config: ModelConfig, streams: Sequence[str]) -> lis
             f"model.units has {len(units)} numbers, but model.layers is {config.layers}; give one"
             " number for each layer, or one for all"
         )
-    own = {name: getattr(config, name) for name in UNIT_OPTIONS}
-    elsewhere = (*UNIT_OPTIONS, *NOT_OF_A_LAYER)
-    shared = {name: value for name, value in vars(config).items() if name not in elsewhere}
+    unit_options = {name: getattr(config, name) for name in UNIT_OPTIONS}
+    excluded = (*UNIT_OPTIONS, *NOT_OF_A_LAYER)
+    shared = {name: value for name, value in vars(config).items() if name not in excluded}
     return describe_layers(
         list(units),
         streams,
-        options={k: list(v) if isinstance(v, tuple) else v for k, v in own.items() if v},
+        options={k: list(v) if isinstance(v, tuple) else v for k, v in unit_options.items() if v},
         **shared,
     )
 
@@ -106,11 +106,11 @@ def check_parts(what: str, names: Iterable[str], plan: Mapping[str, Any]) -> Non
 
     plan: the arguments of its AcousticModel; what: who names them.
     """
-    known = [*(layer["name"] for layer in plan["layers"]), *plan["heads"]]
+    parts = [*(layer["name"] for layer in plan["layers"]), *plan["heads"]]
     for name in names:
-        if name not in known:
+        if name not in parts:
             raise InputError(
-                f"{what} names {name}; layers and heads: {', '.join(known)}{nearest(name, known)}"
+                f"{what} names {name}; layers and heads: {', '.join(parts)}{nearest(name, parts)}"
             )
 
 
@@ -136,12 +136,12 @@ def build_criterion(
     log_priors [P]: of the pdfs, which criteria on lattices want; graph: of lattice-free MMI.
     """
     kind = CRITERIA[config.train.criterion]
-    more: tuple[Any, ...] = ()
+    arguments: tuple[Any, ...] = ()
     if kind.lattices:
-        more = (config.train.criterion, config.train.sequence, log_priors)
+        arguments = (config.train.criterion, config.train.sequence, log_priors)
     elif kind.chain:
-        more = (config.train.chain, graph)
-    built: Criterion = find(kind.function)(target_weights(config), *more)
+        arguments = (config.train.chain, graph)
+    built: Criterion = find(kind.function)(target_weights(config), *arguments)
     return built
 
 
@@ -151,13 +151,18 @@ def build_optimizer(config: TrainConfig, model: AcousticModel) -> Optimizers:
         return Optimizers([_make_optimizer(config.optimizer, model.parameters(), config)])
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, part in model.parts.items():
-        own = config.layers.get(name)
-        kind = (own and own.optimizer) or config.optimizer
-        factor = own.learning_rate_factor if own else 1.0
+        layer_config = config.layers.get(name)
+        kind = (layer_config and layer_config.optimizer) or config.optimizer
+        factor = layer_config.learning_rate_factor if layer_config else 1.0
         parameters = list(part.parameters())
         if parameters:
             groups.setdefault(kind, []).append({"params": parameters, FACTOR: factor})
-    return Optimizers([_make_optimizer(kind, some, config) for kind, some in groups.items()])
+    return Optimizers(
+        [
+            _make_optimizer(kind, parameter_groups, config)
+            for kind, parameter_groups in groups.items()
+        ]
+    )
 
 
 def _make_optimizer(kind: str, parameters: Any, config: TrainConfig) -> torch.optim.Optimizer:
@@ -168,38 +173,44 @@ def _make_optimizer(kind: str, parameters: Any, config: TrainConfig) -> torch.op
 
 def choose_device(name: str) -> torch.device:
     """Where a training computes: `cpu`, `cuda`, or `auto`, a GPU where there is one."""
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
         raise InputError(
             "train.device is cuda, but torch finds no GPU here (bayes-asr doctor shows what it"
             " finds); set it to auto or cpu"
         )
-    return torch.device("cuda" if there and name != "cpu" else "cpu")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
-def choose_precision(asked: str, device: torch.device) -> str:
+def choose_precision(precision: str, device: torch.device) -> str:
     """The type of the factors of products: bfloat16 only where the device has instructions for it.
 
     Elsewhere it would be emulated, which takes 2.5 times as long as float32.
     """
     if device.type == "cuda":
-        there = torch.cuda.is_bf16_supported(including_emulation=False)
+        supported = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        said: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # since torch 2.10
-        there = any("bf16" in name for name in (*library.paths(), *filter(said.get, said)))
-    return asked if there else "float32"
+        capabilities: Mapping[str, Any] = getattr(
+            torch.cpu, "get_capabilities", dict
+        )()  # since torch 2.10
+        supported = any(
+            "bf16" in name for name in (*library.paths(), *filter(capabilities.get, capabilities))
+        )
+    return precision if supported else "float32"
 
 
-def explain_precision(asked: str) -> str:
+def explain_precision(precision: str) -> str:
     """Why a training does not compute in the precision that was asked for."""
-    return f"there are no instructions for {asked} here; products are in float32, which is faster"
+    return (
+        f"there are no instructions for {precision} here; products are in float32, which is faster"
+    )
 
 
 def log_summary(config: ModelConfig, model: AcousticModel) -> None:
     """Say what the network is."""
     if config.stack:
-        for said in summarize_layers(model):
-            LOGGER.info("layer %s", said)
+        for summary in summarize_layers(model):
+            LOGGER.info("layer %s", summary)
         shape = f"a stack of {len(model.layers)} layers"
     else:
         tied = "tied" if config.tied_directions else "untied"
@@ -207,19 +218,21 @@ def log_summary(config: ModelConfig, model: AcousticModel) -> None:
             f"{config.unit}, {config.layers} layers of {config.units} units, {tied} directions,"
             f" {config.initial_state} initial state"
         )
-    whole = _count_parameters(model)
+    total = _count_parameters(model)
     LOGGER.info(
-        "%s: %d parameters (%d without the heads)", shape, whole, _count_parameters(model.layers)
+        "%s: %d parameters (%d without the heads)", shape, total, _count_parameters(model.layers)
     )
     layers = zip(model.names, model.layers, strict=True)
     if plain := [name for name, layer in layers if layer.unrolled and not layer.compiled]:
         LOGGER.info(
             "no compiled code here for the recurrence of %s: torch runs it", ", ".join(plain)
         )
-    own = sum(parameter.numel() for parameter in model.activation_parameters.values())
-    if own:
-        share = 100 * own / (whole - own)
-        LOGGER.info("activations have %d of them, %.3f %% more than without", own, share)
+    activation_total = sum(parameter.numel() for parameter in model.activation_parameters.values())
+    if activation_total:
+        share = 100 * activation_total / (total - activation_total)
+        LOGGER.info(
+            "activations have %d of them, %.3f %% more than without", activation_total, share
+        )
 
 
 def _count_parameters(part: nn.Module) -> int:
@@ -229,21 +242,21 @@ def _count_parameters(part: nn.Module) -> int:
 
 def summarize_layers(model: AcousticModel) -> list[str]:
     """What each layer is, reads and hands on: "front: conv1d, features (40) -> 256"."""
-    said = []
+    summaries = []
     for described, layer in zip(model.architecture["layers"], model.layers, strict=True):
         name = described["name"]
         kind = " ".join([described["kind"], *([described["unit"]] if "unit" in described else [])])
         join = " + " if described.get("join") == "sum" else ", "
-        reads = join.join(f"{read} ({model.sizes[read]})" for read in described["reads"])
+        reads = join.join(f"{source} ({model.sizes[source]})" for source in described["reads"])
         heads = [
-            h for h, read in zip(model.outputs, model.head_layers, strict=True) if read == name
+            h for h, source in zip(model.outputs, model.head_layers, strict=True) if source == name
         ]
         stride = model.strides[name]
-        said.append(
+        summaries.append(
             f"{name}: {kind}, {reads} -> {model.sizes[name]}"
             f"{', residual' if described.get('residual') else ''}"
             f"{f', {describe_stride(stride)}' if stride > 1 else ''}"
             f", {_count_parameters(layer)} parameters"
             f"{', read by ' + ', '.join(heads) if heads else ''}"
         )
-    return said
+    return summaries

@@ -22,7 +22,7 @@ from bayes_asr.data.targets.alignments import log_priors
 from bayes_asr.data.targets.target import Target
 
 
-def complete_front_ends(
+def build_front_ends(
     data: LabelledSet, measured: Mapping[str, Survey | FrontEnd]
 ) -> dict[str, FrontEnd]:
     """What is done to each stream, by the statistics that a run was started with.
@@ -48,11 +48,13 @@ def count_log_priors(
     Where the first learns values, its outputs stand for log-likelihoods, and its log priors are 0;
     the others have none.
     """
-    first = data.targets[heads[0]]
-    if first.per == "value":
-        return torch.zeros(first.size, dtype=torch.float64), {}
+    main = data.targets[heads[0]]
+    if main.per == "value":
+        return torch.zeros(main.size, dtype=torch.float64), {}
     counts = _count_labels(data, heads, index)
-    priors = {name: torch.from_numpy(log_priors(some)) for name, some in counts.items()}
+    priors = {
+        name: torch.from_numpy(log_priors(head_counts)) for name, head_counts in counts.items()
+    }
     return priors.pop(heads[0]), priors
 
 
@@ -68,9 +70,9 @@ def _count_labels(data: LabelledSet, heads: Sequence[str], index: Index) -> Arra
     def count(_: Path | None = None) -> Arrays:
         return {name: data.targets[name].count(data.lengths) for name in heads}
 
-    of = name_of(*(part.directory for part in parts), *heads)
+    key = name_of(*(part.directory for part in parts), *heads)
     try:
-        return index.of(f"counts-{of}", made_from, count, lambda _, found: found)
+        return index.of(f"counts-{key}", made_from, count, lambda _, found: found)
     except NotKeptError:
         return count()
 

@@ -23,7 +23,7 @@ LEAST = 1e-300  # of norms, so that those of 0 have a logarithm
 
 
 @dataclass(frozen=True)
-class Reach:
+class GradientReach:
     """Of one layer: mean logarithms of the norms of the gradients by the states k frames away
     [lags], k = 0, 1, ...; 0 is the frame of the loss itself.
     """
@@ -40,7 +40,7 @@ def measure_reach(
     lags: int,
     utterances: int,
     gain: float = 1.0,
-) -> list[Reach]:
+) -> list[GradientReach]:
     """The reach of each recurrent layer, on the longest utterances of a set.
 
     Of each utterance the loss is that of the frame in the middle, the cross entropy of its label.
@@ -79,16 +79,16 @@ def measure_reach(
         _scale_recurrence(model, gain)
     load = Loader(data, network.front_ends, model.outputs[:1], seed=0, epoch=1)
     model.double().eval()
-    found = np.array(
-        [_measure_one(model, list(recurrent.values()), load([utt]), lags) for utt in longest]
+    norms = np.array(
+        [_measure_utterance(model, list(recurrent.values()), load([utt]), lags) for utt in longest]
     )
-    if not (np.isfinite(found).all() and found[:, :, 0].any((1, 2)).all()):
+    if not (np.isfinite(norms).all() and norms[:, :, 0].any((1, 2)).all()):
         raise InputError(
             "gradients by the states are not finite, or all 0; with --gain take a smaller factor"
         )
-    logs = np.log(np.maximum(found, LEAST)).mean((0, 3))
+    logs = np.log(np.maximum(norms, LEAST)).mean((0, 3))
     return [
-        Reach(name, layer.unit, log_norms)
+        GradientReach(name, layer.unit, log_norms)
         for (name, layer), log_norms in zip(recurrent.items(), logs, strict=True)
     ]
 
@@ -104,12 +104,12 @@ def _scale_recurrence(model: AcousticModel, gain: float) -> None:
             V.mul_(gain)
 
 
-def _measure_one(
+def _measure_utterance(
     model: AcousticModel, layers: Sequence[RecurrentLayer], batch: Batch, lags: int
 ) -> np.ndarray:
     """Norms of the gradients of one utterance [layers, lags, D]."""
     with ExitStack() as stack:
-        states = [stack.enter_context(_noting_states(layer)) for layer in layers]
+        states = [stack.enter_context(_recording_states(layer)) for layer in layers]
         streams = {name: x.double() for name, x in batch.streams.items()}
         logits = model(streams, batch.frames)[model.outputs[0]]
     middle = len(logits) // 2
@@ -123,8 +123,8 @@ def _norms_by_lag(loss: Tensor, states: Sequence[Tensor], frame: int) -> Tensor:
 
     A loss at `frame` is at that step of the first direction, counted from the end of the other.
     """
-    found = torch.autograd.grad(loss, states, retain_graph=True, materialize_grads=True)
-    norms_TD = torch.cat(found).norm(dim=-1)
+    gradients = torch.autograd.grad(loss, states, retain_graph=True, materialize_grads=True)
+    norms_TD = torch.cat(gradients).norm(dim=-1)
     steps = (frame, len(states) - 1 - frame)
     lags = min(steps) + 1
     directions = zip(norms_TD.unbind(1), steps, strict=False)
@@ -132,7 +132,7 @@ def _norms_by_lag(loss: Tensor, states: Sequence[Tensor], frame: int) -> Tensor:
 
 
 @contextmanager
-def _noting_states(layer: RecurrentLayer) -> Iterator[list[Tensor]]:
+def _recording_states(layer: RecurrentLayer) -> Iterator[list[Tensor]]:
     """The states h [1, D, H] of one utterance, step by step, once the layer has computed it."""
     states: list[Tensor] = []
     fused, step = layer.fused, layer.cell.step

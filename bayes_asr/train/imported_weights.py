@@ -20,7 +20,7 @@ from bayes_asr.data.targets.alignments import log_priors, read_counts
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.nn.network import build_network
 from bayes_asr.train.components import plan_network
-from bayes_asr.train.data_statistics import complete_front_ends, count_log_priors
+from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
 from bayes_asr.train.runs import checkpoint, record
 from bayes_asr.train.runs.configuration import CONFIG
 from bayes_asr.train.runs.trained_network import TrainedNetwork
@@ -28,7 +28,7 @@ from bayes_asr.train.runs.trained_network import TrainedNetwork
 States = Mapping[str, Mapping[str, Tensor]]
 
 
-def write_brought(
+def write_imported_run(
     config: Config,
     run: Path,
     states: States,
@@ -44,11 +44,11 @@ def write_brought(
     first head, instead of those of the alignments. InputError where weights do not fit the network
     of the configuration, or the data.
     """
-    config = record.locate(config)
+    config = record.make_paths_absolute(config)
     with alone_in(run):
         index = Index(run.absolute().parent / config.data.index, run / "index")
         data = open_set(config, "train", open_pipe, index)
-        network = _build(config, data, states, index, counts)
+        network = _build_network(config, data, states, index, counts)
         with together(run):
             config.save(run / CONFIG)
             parameters = sum(p.numel() for p in network.model.parameters())
@@ -58,35 +58,35 @@ def write_brought(
             checkpoint.save(run / checkpoint.BEST, network.content())
 
 
-def _build(
+def _build_network(
     config: Config, data: LabelledSet, states: States, index: Index, counts: Path | None
 ) -> TrainedNetwork:
     plan = plan_network(config, data)
     model = build_network(plan).eval()
     for name, part in model.parts.items():
-        fill(name, part, states.get(name, {}))
+        load_weights(name, part, states.get(name, {}))
     surveys = {
         stream: survey_stream("train", data, stream, hash_stream(data, stream), index, new=False)
         for stream in data.streams
     }
-    first, *_ = heads = list(plan["heads"])
-    priors, others = count_log_priors(data, heads, index)
+    main, *_ = heads = list(plan["heads"])
+    priors, other_priors = count_log_priors(data, heads, index)
     if counts:
-        priors = torch.from_numpy(log_priors(read_counts(counts, plan["heads"][first])))
-    return TrainedNetwork(model, complete_front_ends(data, surveys), priors, others)
+        priors = torch.from_numpy(log_priors(read_counts(counts, plan["heads"][main])))
+    return TrainedNetwork(model, build_front_ends(data, surveys), priors, other_priors)
 
 
-def fill(name: str, part: torch.nn.Module, state: Mapping[str, Tensor]) -> None:
+def load_weights(name: str, part: torch.nn.Module, state: Mapping[str, Tensor]) -> None:
     """Give a layer or head its weights; InputError unless it has these, of these shapes."""
-    wanted = part.state_dict()
-    for key in {**wanted, **state}:
-        if key not in state or key not in wanted:
-            lacking = "the files have" if key in wanted else "its layer here has"
+    expected = part.state_dict()
+    for key in {**expected, **state}:
+        if key not in state or key not in expected:
+            lacking = "the files have" if key in expected else "its layer here has"
             raise InputError(f"{name}: {lacking} no {key}; leave model as import-cfg wrote it")
-        if wanted[key].shape != state[key].shape:
-            there, here = list(state[key].shape), list(wanted[key].shape)
+        if expected[key].shape != state[key].shape:
+            file_shape, shape = list(state[key].shape), list(expected[key].shape)
             raise InputError(
-                f"{name}: {key} is {there} in the files, but {here} by the configuration and its"
+                f"{name}: {key} is {file_shape} in the files, but {shape} by the configuration and its"
                 " data; do these have the same features and labels as the training there?"
             )
     part.load_state_dict(dict(state))

@@ -36,13 +36,15 @@ class LatticeFree:
 
         frames: output frames of the batch in all processes, by which sums are divided.
         """
-        first, *others = self.weights
-        numerators = targets[first]
-        layout = PackedFrames(tuple(len(one) for one in numerators))
+        main, *auxiliary = self.weights
+        numerators = targets[main]
+        layout = PackedFrames(tuple(len(numerator) for numerator in numerators))
         order = torch.argsort(layout.sequence, stable=True)
-        rows = [outputs[name].float()[order.to(outputs[name].device)] for name in (first, *others)]
-        found = compute_lfmmi(
+        rows = [
+            outputs[name].float()[order.to(outputs[name].device)] for name in (main, *auxiliary)
+        ]
+        objective = compute_lfmmi(
             rows[0], numerators, self._denominator, self._regularization, *rows[1:]
         )
-        mmi = torch.tensor(found.mmi / frames, dtype=torch.float64)
-        return Cost(found.loss / frames, mmi, torch.tensor(found.errors))
+        mmi = torch.tensor(objective.mmi / frames, dtype=torch.float64)
+        return Cost(objective.loss / frames, mmi, torch.tensor(objective.errors))

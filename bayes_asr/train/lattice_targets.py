@@ -51,7 +51,7 @@ class Denominator:
 
 
 @dataclass
-class Denominators:
+class DenominatorLattices:
     """The lattices of a folder, among the labels of a set; lengths: of the vectors of each.
 
     digest: a hash of what they say.
@@ -64,7 +64,7 @@ class Denominators:
     targets: Mapping[str, Target] = field(default_factory=dict)
 
     @property
-    def parts(self) -> "Sequence[Denominators]":
+    def parts(self) -> "Sequence[DenominatorLattices]":
         """Themselves."""
         return (self,)
 
@@ -73,9 +73,7 @@ class Denominators:
         return self.directory
 
 
-def compare_with_lattices(
-    config: Config, name: str, data: LabelledSet, index: Index
-) -> LabelledSet:
+def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> LabelledSet:
     """The set `name` (train or dev) with the lattices that its criterion wants, if it does.
 
     Utterances without one are reported, and skipped if they are few. InputError where lattices
@@ -87,9 +85,11 @@ def compare_with_lattices(
         fault = interface.fault(native.LIBRARY, *native.INTERFACE)
         LOGGER.warning("%s: sums over lattices in Python, about 5 times slower", fault)
     folders = getattr(config.data, name).lattices or config.data.train.lattices
-    parts = [_open(Path(config.data.dir) / folder, index) for folder in folders]
-    there = join_tables([(part.directory, part.lengths) for part in parts], "has a lattice")
-    lengths, missing = split_table(data.lengths, there)
+    parts = [_open_lattices(Path(config.data.dir) / only, index) for only in folders]
+    lengths_by_folder = join_tables(
+        [(part.directory, part.lengths) for part in parts], "has a lattice"
+    )
+    lengths, missing = split_table(data.lengths, lengths_by_folder)
     where = " and ".join(str(part.directory) for part in parts)
     if not lengths:
         raise InputError(
@@ -100,42 +100,46 @@ def compare_with_lattices(
         f"{name}: no lattice in {where}", missing, len(data.lengths), config.data.max_skipped
     )
     alignments = cast(Alignments, data.alignments)  # data.classes goes with no lattices
-    labels = partial(_read, parts, alignments, _make_comparison(config, alignments))
+    labels = partial(_read_denominator, parts, alignments, _build_comparison(config, alignments))
     _check_before_training(parts, lengths, alignments)
     labels(next(iter(lengths)))
     return replace(
         data,
         lengths=lengths,
         parts={
-            name: kept for name, some in data.parts.items() if (kept := split_table(some, there)[0])
+            name: remaining
+            for name, lengths_of_part in data.parts.items()
+            if (remaining := split_table(lengths_of_part, lengths_by_folder)[0])
         },
         labels={**data.labels, **{f"{NAME} {part.directory}": part for part in parts}},
         targets={**data.targets, NAME: Target(labels, 0, per="value")},
     )
 
 
-def _open(folder: Path, index: Index) -> Denominators:
+def _open_lattices(directory: Path, index: Index) -> DenominatorLattices:
     """The lattices of a folder, in the index in the form in which they are used."""
-    if not find_files(folder, "lat.*.gz"):
-        raise InputError(f"{folder}: there is no lat.*.gz; make lattices by bayes-asr denlats")
-    files = find_jobs(folder, "lat")
-    vectors, digest = index_vectors("lattices", folder, files, lambda: _pack(files), index)
+    if not find_files(directory, "lat.*.gz"):
+        raise InputError(f"{directory}: there is no lat.*.gz; make lattices by bayes-asr denlats")
+    files = find_jobs(directory, "lat")
+    vectors, digest = index_vectors(
+        "lattices", directory, files, lambda: _iter_packed(files), index
+    )
     lengths = (
         vectors.lengths
         if isinstance(vectors, StoredVectors)
         else {utt: len(vector) for utt, vector in vectors.items()}
     )
-    return Denominators(folder, vectors, lengths, digest)
+    return DenominatorLattices(directory, vectors, lengths, digest)
 
 
-def _pack(files: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
+def _iter_packed(files: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
     """Utterances and their lattices, packed; acoustic costs, of another network, are left out."""
-    seen: set[str] = set()
+    utterances: set[str] = set()
     for path in files:
         for utt, lattice in iter_lattices(path):
-            if utt in seen:
+            if utt in utterances:
                 raise InputError(f"{path}: {utt} has a second lattice; keep one of them")
-            seen.add(utt)
+            utterances.add(utt)
             if not lattice.num_states:
                 LOGGER.warning("%s: the lattice of %s has no path", path, utt)
                 continue
@@ -146,21 +150,24 @@ def _pack(files: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _check_before_training(
-    parts: Sequence[Denominators], utterances: Mapping[str, int], alignments: Alignments
+    parts: Sequence[DenominatorLattices], utterances: Mapping[str, int], alignments: Alignments
 ) -> None:
     """InputError for a lattice of other frames than the alignment: late, it would end an epoch."""
     for part in parts:
         for utt in filter(part.lengths.__contains__, utterances):
-            found, wanted = count_frames(part.vectors[utt]), alignments.lengths[utt]
-            if found != wanted:
+            lattice_frames, alignment_frames = (
+                count_frames(part.vectors[utt]),
+                alignments.lengths[utt],
+            )
+            if lattice_frames != alignment_frames:
                 raise InputError(
-                    f"{part.directory}: {utt}: the lattice has {found} frames, but {wanted} in the"
+                    f"{part.directory}: {utt}: the lattice has {lattice_frames} frames, but {alignment_frames} in the"
                     " alignment; make both of the same features"
                 )
 
 
-def _read(
-    parts: Sequence[Denominators], alignments: Alignments, comparison: Comparison, utt: str
+def _read_denominator(
+    parts: Sequence[DenominatorLattices], alignments: Alignments, comparison: Comparison, utt: str
 ) -> Denominator:
     """What the criterion reads of an utterance; InputError unless lattice and alignment agree."""
     part = next(part for part in parts if utt in part.vectors)
@@ -173,7 +180,7 @@ def _read(
     return Denominator(lattice, comparison.model.pdf[lattice.tid].astype(np.int64), *compared)
 
 
-def complete_options(config: Config, begun: Config | None = None) -> Config:
+def complete_sequence_options(config: Config, begun: Config | None = None) -> Config:
     """The configuration with what its decoding says of the options of such a criterion, if it has
     one.
 
@@ -193,7 +200,7 @@ def complete_options(config: Config, begun: Config | None = None) -> Config:
     return replace(config, train=replace(config.train, sequence=options))
 
 
-def _make_comparison(config: Config, alignments: Alignments) -> Comparison:
+def _build_comparison(config: Config, alignments: Alignments) -> Comparison:
     options = config.train.sequence
     try:
         return Comparison(

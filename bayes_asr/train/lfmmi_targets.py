@@ -27,9 +27,9 @@ from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
 from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.tree import Tree, iter_leaves, read_tree
-from bayes_asr.tasks.chain import leaky_hmm_library
+from bayes_asr.tasks.chain import library
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
-from bayes_asr.tasks.chain.numerator import Numerator, Numerators, Tolerance
+from bayes_asr.tasks.chain.numerator import Numerator, NumeratorBuilder, Tolerance
 from bayes_asr.train.components import XENT
 
 FILES = ("final.mdl", "tree", "den.fst")
@@ -62,8 +62,8 @@ class Chain:
 
 def read_chain(config: Config) -> Chain:
     """What `data.chain` names; InputError where it cannot be read or does not fit together."""
-    folder = locate(config.data.chain, config.data, CHAIN)
-    model_path, tree_path, graph_path = paths = [folder / name for name in FILES]
+    directory = locate(config.data.chain, config.data, CHAIN)
+    model_path, tree_path, graph_path = paths = [directory / name for name in FILES]
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: not there; make it by bayes-asr gmm chain-tree")
@@ -78,10 +78,10 @@ def read_chain(config: Config) -> Chain:
     except InputError as error:
         raise InputError(f"{graph_path}: {error}") from None
     digest = content_hash(path.read_bytes() for path in paths)
-    return Chain(folder, model, tree, graph, digest)
+    return Chain(directory, model, tree, graph, digest)
 
 
-class Speech:
+class ChainSupervision:
     """The phones of alignments, as numerators by a tree and a graph want them."""
 
     def __init__(self, alignments: Alignments, chain: Chain, tolerance: Tolerance) -> None:
@@ -94,80 +94,80 @@ class Speech:
                 f"{alignments.directory}: has phone {unknown[0]}, which the model in"
                 f" {chain.directory} lacks; make the tree of the same lang folder"
             )
-        self._reached = np.isin(np.arange(chain.model.num_pdfs), chain.graph.pdf)
+        self._in_graph = np.isin(np.arange(chain.model.num_pdfs), chain.graph.pdf)
 
     def split(self, utt: str) -> tuple[list[int], list[int]]:
         """The phones of an utterance, and their frames."""
         tids = self.alignments.transition_ids(utt)
-        found = split_phones(utt, tids, self.alignments.model, self._places)
-        return found.phones.tolist(), np.bincount(found.of_frame).tolist()
+        segments = split_phones(utt, tids, self.alignments.model, self._places)
+        return segments.phones.tolist(), np.bincount(segments.of_frame).tolist()
 
-    def allow_pdfs(self, utt: str) -> np.ndarray:
+    def allowed_pdfs(self, utt: str) -> np.ndarray:
         """The pdfs that an utterance may have in each output frame, bool [T, P].
 
         InputError where the graph has none of them in a frame.
         """
-        allowed = self.tolerance.allow_pdfs(*self.split(utt), self.chain.model) & self._reached
+        allowed = self.tolerance.allowed_pdfs(*self.split(utt), self.chain.model) & self._in_graph
         if not allowed.any(1).all():
             frame = int(np.argmin(allowed.any(1)))
             raise InputError(f"the graph has none of its phones in output frame {frame}")
         return allowed
 
-    def name_targets(self, read: Callable[[str], Numerator]) -> dict[str, Target]:
+    def head_targets(self, read_numerator: Callable[[str], Numerator]) -> dict[str, Target]:
         """What both heads learn: numerators, as they are read."""
-        target = Target(read, self.chain.model.num_pdfs, per="value")
+        target = Target(read_numerator, self.chain.model.num_pdfs, per="value")
         return {"pdfs": target, XENT: target}
 
     def iter_numerators(self, utterances: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Utterances and their numerators, packed; those that have none are named."""
         chain = self.chain
-        numerators = Numerators(chain.model, chain.tree, chain.graph, self.tolerance)
+        numerators = NumeratorBuilder(chain.model, chain.tree, chain.graph, self.tolerance)
         for utt in follow(list(utterances), "numerators"):
             try:
                 yield utt, numerators.build(*self.split(utt)).pack()
             except InputError as error:
                 LOGGER.warning("%s: no numerator: %s", utt, error)
 
-    def find_allowed(self, utterances: Mapping[str, int]) -> dict[str, int]:
+    def select_allowed(self, utterances: Mapping[str, int]) -> dict[str, int]:
         """The utterances whose pdfs the graph has; the others are named."""
-        found = {}
+        lengths = {}
         for utt, frames in utterances.items():
             try:
-                self.allow_pdfs(utt)
-                found[utt] = frames
+                self.allowed_pdfs(utt)
+                lengths[utt] = frames
             except InputError as error:
                 LOGGER.warning("%s: no numerator: %s", utt, error)
-        return found
+        return lengths
 
 
-def open_speech(config: Config, data: LabelledSet) -> Speech:
+def open_supervision(config: Config, data: LabelledSet) -> ChainSupervision:
     """The phones of a set; InputError where tree, graph and alignments do not go together."""
     options = config.train.chain
     tolerance = Tolerance(
         options.left_tolerance, options.right_tolerance, options.frame_subsampling_factor
     )
-    return Speech(cast(Alignments, data.alignments), read_chain(config), tolerance)
+    return ChainSupervision(cast(Alignments, data.alignments), read_chain(config), tolerance)
 
 
-def supervise(config: Config, name: str, data: LabelledSet, index: Index) -> LabelledSet:
+def add_numerators(config: Config, name: str, data: LabelledSet, index: Index) -> LabelledSet:
     """The set `name` (train or dev) with the numerators of its alignments, its only targets.
 
     Those of dev are the pdfs that each frame may have: the phone language model knows what was said
     in training, and nothing else. Utterances without numerator are reported, and skipped if they
-    are few. InputError as of `open_speech`.
+    are few. InputError as of `open_supervision`.
     """
-    for twin in (native, leaky_hmm_library):
+    for twin in (native, library):
         if twin.library() is None:
             fault = interface.fault(twin.LIBRARY, *twin.INTERFACE)
             LOGGER.warning("%s: sums over paths in Python, many times slower", fault)
-    speech = open_speech(config, data)
-    read: Callable[[str], Numerator] = speech.allow_pdfs
+    speech = open_supervision(config, data)
+    read: Callable[[str], Numerator] = speech.allowed_pdfs
     there: Mapping[str, Any]
     if name == "train":
         vectors = _index_numerators(speech, data.lengths, index)
         read, there = partial(_unpack, vectors), getattr(vectors, "lengths", vectors)
     else:
-        there = speech.find_allowed(data.lengths)
+        there = speech.select_allowed(data.lengths)
     lengths, missing = split_table(data.lengths, there)
     why = f"{name}: no numerator by {speech.chain.directory}"
     report_skipped(why, missing, len(data.lengths), config.data.max_skipped)
@@ -178,27 +178,27 @@ def supervise(config: Config, name: str, data: LabelledSet, index: Index) -> Lab
     }
     labels = {**data.labels, CHAIN: speech.chain}
     return replace(
-        data, lengths=lengths, parts=parts, labels=labels, targets=speech.name_targets(read)
+        data, lengths=lengths, parts=parts, labels=labels, targets=speech.head_targets(read)
     )
 
 
-def declare(config: Config, data: LabelledSet) -> LabelledSet:
+def declare_targets(config: Config, data: LabelledSet) -> LabelledSet:
     """A set with the targets of lattice-free MMI, of which none was looked at; InputError as of
-    `open_speech`.
+    `open_supervision`.
     """
-    speech = open_speech(config, data)
-    return replace(data, targets=speech.name_targets(speech.allow_pdfs))
+    speech = open_supervision(config, data)
+    return replace(data, targets=speech.head_targets(speech.allowed_pdfs))
 
 
 def _index_numerators(
-    speech: Speech, utterances: Iterable[str], index: Index
+    speech: ChainSupervision, utterances: Iterable[str], index: Index
 ) -> Mapping[str, np.ndarray]:
     """The packed numerators of the utterances that have one, in the index."""
-    folders = [part.directory for part in speech.alignments.parts]
-    files = [path for folder in folders for path in find_alignments(folder)]
-    files += [folder / FILES[0] for folder in folders]
+    directories = [part.directory for part in speech.alignments.parts]
+    files = [path for directory in directories for path in find_alignments(directory)]
+    files += [directory / FILES[0] for directory in directories]
     files += [speech.chain.directory / name for name in FILES]
-    kind = f"numerators-{name_of(repr(speech.tolerance), *folders, *utterances)}"
+    kind = f"numerators-{name_of(repr(speech.tolerance), *directories, *utterances)}"
     make = partial(speech.iter_numerators, utterances)
     vectors, _ = index_vectors(kind, speech.chain.directory, files, make, index)
     return vectors

@@ -61,14 +61,14 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Validated:
+class DevTotals:
     """Sums over the validation sets together, and over each of several, by name."""
 
     total: Totals
     parts: Mapping[str, Totals]
 
     @classmethod
-    def of(cls, parts: Mapping[str, Totals]) -> "Validated":
+    def of(cls, parts: Mapping[str, Totals]) -> "DevTotals":
         """Those of some sets."""
         if len(parts) == 1:
             return cls(next(iter(parts.values())), {})

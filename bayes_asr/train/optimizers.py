@@ -59,10 +59,10 @@ def adam_l2(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
 
 
 def _adam_options(config: TrainConfig) -> dict[str, Any]:
-    first, second = config.betas
+    beta1, beta2 = config.betas
     return {
         "lr": config.learning_rate,
-        "betas": (first, second),
+        "betas": (beta1, beta2),
         "eps": config.epsilon,
         "weight_decay": config.weight_decay,
         "amsgrad": config.amsgrad,

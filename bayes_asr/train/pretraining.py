@@ -16,20 +16,20 @@ FOLDER = "pretrain"
 
 
 @dataclass(frozen=True)
-class Shallow:
+class ShallowTraining:
     """A training of the first layers alone, and where its run is."""
 
     config: Config
     run: Path
 
     @property
-    def as_beginning(self) -> Transfer:
+    def as_transfer(self) -> Transfer:
         """What the next network takes of it: the layers without the heads."""
         names = _name_layers(self.config.model.layers)
         return Transfer(run=str(self.run), layers=dict(zip(names, names, strict=True)))
 
 
-def plan_pretraining(config: Config, run: Path) -> Iterator[Shallow]:
+def plan_pretraining(config: Config, run: Path) -> Iterator[ShallowTraining]:
     """The trainings before that of `run`, of 1, 2, ... layers; none without `train.pretrain`."""
     if not config.train.pretrain.epochs:
         return
@@ -44,12 +44,12 @@ def plan_pretraining(config: Config, run: Path) -> Iterator[Shallow]:
             heads={},
         )
         absent = _name_layers(config.model.layers)[depth:]
-        train = _options(config.train, absent)
+        train = _shallow_options(config.train, absent)
         shallow = replace(config, data=data, model=model, train=train)
-        yield Shallow(shallow, run / FOLDER / str(depth))
+        yield ShallowTraining(shallow, run / FOLDER / str(depth))
 
 
-def _options(train: TrainConfig, absent: Collection[str]) -> TrainConfig:
+def _shallow_options(train: TrainConfig, absent: Collection[str]) -> TrainConfig:
     """How a network without the `absent` layers is trained: at one rate."""
     plan = train.pretrain
     return replace(

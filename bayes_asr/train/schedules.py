@@ -19,9 +19,9 @@ def newbob(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.nd
     """
     if len(dev_errors) < 2:
         return rate
-    before, now = dev_errors[-2:]
-    fell = before - now >= config.improvement_threshold * abs(now)
-    return rate if fell else rate * config.halving_factor
+    previous, error = dev_errors[-2:]
+    improved = previous - error >= config.improvement_threshold * abs(error)
+    return rate if improved else rate * config.halving_factor
 
 
 def cosine(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:

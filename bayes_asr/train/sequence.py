@@ -57,63 +57,71 @@ class SequenceCriterion:
 
         frames: those of the batch in all processes, by which sums are divided.
         """
-        first, *others = self.weights
-        logits_NP, labels_N = outputs[first], targets[first]
+        main, *auxiliary = self.weights
+        logits_NP, labels_N = outputs[main], targets[main]
         smoothing = self.options.xent_regularize
-        plain = cross_entropy(logits_NP if smoothing else logits_NP.detach(), labels_N, frames)
-        loss = self._of_batch(logits_NP, labels_N, targets[NAME]) / frames
-        objective = loss + smoothing * plain.mean
-        for name in others:
-            other = cross_entropy(outputs[name], targets[name], frames)
-            objective = objective + self.weights[name] * other.mean
-        return Cost(objective, loss.detach(), plain.errors)
+        frame_loss = cross_entropy(logits_NP if smoothing else logits_NP.detach(), labels_N, frames)
+        loss = self._batch_loss(logits_NP, labels_N, targets[NAME]) / frames
+        objective = loss + smoothing * frame_loss.mean
+        for name in auxiliary:
+            auxiliary_loss = cross_entropy(outputs[name], targets[name], frames)
+            objective = objective + self.weights[name] * auxiliary_loss.mean
+        return Cost(objective, loss.detach(), frame_loss.errors)
 
-    def _of_batch(
+    def _batch_loss(
         self, logits_NP: Tensor, labels_N: Tensor, denominators: Sequence[Denominator]
     ) -> Tensor:
         """The loss of all utterances, not divided, float64; its gradient is exact."""
         N, P = logits_NP.shape
-        layout = PackedFrames(tuple(one.lattice.num_frames for one in denominators))
+        layout = PackedFrames(tuple(utterance.lattice.num_frames for utterance in denominators))
         starts = np.array(layout.starts, np.int64)
         labels = labels_N.cpu().numpy()
         rows = [starts[:n] + place for place, n in enumerate(layout.lengths)]
         places = [
-            own[one.lattice.frame] * P + one.pdf
-            for own, one in zip(rows, denominators, strict=True)
+            utterance_rows[utterance.lattice.frame] * P + utterance.pdf
+            for utterance_rows, utterance in zip(rows, denominators, strict=True)
         ]
-        where = np.concatenate([np.arange(N) * P + labels, *places])
-        index = torch.from_numpy(where).to(logits_NP.device)
+        flat_index = np.concatenate([np.arange(N) * P + labels, *places])
+        index = torch.from_numpy(flat_index).to(logits_NP.device)
         picked = logits_NP.reshape(-1).index_select(0, index).double()
-        scores = picked.detach().cpu().numpy() - self._log_priors[where % P]
+        scores = picked.detach().cpu().numpy() - self._log_priors[flat_index % P]
         scores *= self._scale
-        ends = np.cumsum([N, *(len(one.pdf) for one in denominators)])
-        value, gradient = 0.0, np.zeros(len(where))
-        for own, one, begin, end in zip(rows, denominators, ends[:-1], ends[1:], strict=True):
-            lost, by_path, by_cells = self._of_utterance(
-                one, labels[own], scores[own], scores[begin:end]
+        ends = np.cumsum([N, *(len(utterance.pdf) for utterance in denominators)])
+        value, gradient = 0.0, np.zeros(len(flat_index))
+        for utterance_rows, utterance, begin, end in zip(
+            rows, denominators, ends[:-1], ends[1:], strict=True
+        ):
+            lost, by_path, by_cells = self._utterance_loss(
+                utterance, labels[utterance_rows], scores[utterance_rows], scores[begin:end]
             )
             value += lost
-            gradient[own], gradient[begin:end] = by_path, by_cells
+            gradient[utterance_rows], gradient[begin:end] = by_path, by_cells
         gradient *= self._scale
-        known = (torch.tensor(value, dtype=torch.float64), torch.from_numpy(gradient))
-        result: Tensor = _Known.apply(picked, *(x.to(picked.device) for x in known))
+        constants = (torch.tensor(value, dtype=torch.float64), torch.from_numpy(gradient))
+        result: Tensor = _Known.apply(picked, *(x.to(picked.device) for x in constants))
         return result
 
-    def _of_utterance(
-        self, one: Denominator, labels: np.ndarray, path: np.ndarray, cells: np.ndarray
+    def _utterance_loss(
+        self, utterance: Denominator, labels: np.ndarray, path: np.ndarray, cells: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """The loss of an utterance, and its derivatives by the scaled scores of the alignment's
         pdfs [T] and of the cells of the lattice [C].
         """
-        lattice = replace(one.lattice, weight=self.options.lm_scale * one.lattice.weight)
-        found = expect(lattice, cells + one.boost, one.accuracy)
+        lattice = replace(
+            utterance.lattice, weight=self.options.lm_scale * utterance.lattice.weight
+        )
+        expectation = expect(lattice, cells + utterance.boost, utterance.accuracy)
         if self._of_accuracy:
-            return lattice.num_frames - found.gain, np.zeros(len(path)), -found.slope
-        kept = np.ones(len(path))
+            return lattice.num_frames - expectation.gain, np.zeros(len(path)), -expectation.slope
+        frame_weights = np.ones(len(path))
         if self._drop_frames:
-            on_path = np.where(one.pdf == labels[lattice.frame], found.share, 0.0)
-            kept[np.bincount(lattice.frame, on_path, len(path)) < ABSENT] = 0.0
-        return found.log_total - path.sum(), -kept, found.share * kept[lattice.frame]
+            on_path = np.where(utterance.pdf == labels[lattice.frame], expectation.share, 0.0)
+            frame_weights[np.bincount(lattice.frame, on_path, len(path)) < ABSENT] = 0.0
+        return (
+            expectation.log_total - path.sum(),
+            -frame_weights,
+            expectation.share * frame_weights[lattice.frame],
+        )
 
 
 class _Known(torch.autograd.Function):

@@ -33,13 +33,13 @@ def check_adaptable(model: AcousticModel) -> None:
     _check_parameters(model, "adapt")
 
 
-def begin_speakers(model: AcousticModel, data: LabelledSet) -> SpeakerActivations:
+def add_speaker_activations(model: AcousticModel, data: LabelledSet) -> SpeakerActivations:
     """Give each speaker of a training set activations of his own, in place of the model's.
 
     InputError where activations have no parameters. Who has no utterance to train on is named.
     """
     _check_parameters(model, "train.speaker_adaptive")
-    utterances = _by_speaker(data)
+    utterances = _group_by_speaker(data)
     LOGGER.info("speaker-adaptive: %d speakers have activations of their own", len(utterances))
     return SpeakerActivations(model, sorted(utterances))
 
@@ -54,35 +54,35 @@ def adapt(
     """
     model = network.model
     parameters = model.activation_parameters
-    own = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    initial = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     model.eval().requires_grad_(False)
     load = Loader(data, network.front_ends, model.outputs[:1], seed=0, epoch=1)
-    found = {}
-    for speaker, some in _by_speaker(data).items():
-        losses = _descend(model, load(some), steps, learning_rate)
-        found[speaker] = {name: p.detach().clone() for name, p in parameters.items()}
-        model.set_activations(own)
-        said = (speaker, len(some), steps, losses[0], losses[-1])
-        LOGGER.info("%s: %d utterances; in %d steps the loss went from %.3f to %.3f", *said)
+    adapted = {}
+    for speaker, utterances in _group_by_speaker(data).items():
+        losses = _train_activations(model, load(utterances), steps, learning_rate)
+        adapted[speaker] = {name: p.detach().clone() for name, p in parameters.items()}
+        model.set_activations(initial)
+        message = (speaker, len(utterances), steps, losses[0], losses[-1])
+        LOGGER.info("%s: %d utterances; in %d steps the loss went from %.3f to %.3f", *message)
     model.requires_grad_(True)
-    return found
+    return adapted
 
 
-def _check_parameters(model: AcousticModel, wanted: str) -> None:
+def _check_parameters(model: AcousticModel, option: str) -> None:
     if not model.activation_parameters:
         raise InputError(
-            f"{wanted}: the activations of this network have no parameters that a speaker could"
+            f"{option}: the activations of this network have no parameters that a speaker could"
             " have of his own; train one with model.activation p-sigmoid or p-relu"
         )
 
 
-def _by_speaker(data: LabelledSet) -> dict[str, list[str]]:
+def _group_by_speaker(data: LabelledSet) -> dict[str, list[str]]:
     """The labelled utterances of each speaker; speakers of the tables who have none are named."""
-    spoken = data.features.speakers
+    speaker_of = data.features.speakers
     utterances: dict[str, list[str]] = defaultdict(list)
     for utt in data.lengths:
-        utterances[spoken[utt]].append(utt)
-    if silent := sorted(set(spoken.values()) - utterances.keys()):
+        utterances[speaker_of[utt]].append(utt)
+    if silent := sorted(set(speaker_of.values()) - utterances.keys()):
         LOGGER.warning(
             "%d of %d speakers have no utterance with labels to train on, and so no activations of"
             " their own: %s",
@@ -91,7 +91,9 @@ def _by_speaker(data: LabelledSet) -> dict[str, list[str]]:
     return utterances
 
 
-def _descend(model: AcousticModel, batch: Batch, steps: int, learning_rate: float) -> list[float]:
+def _train_activations(
+    model: AcousticModel, batch: Batch, steps: int, learning_rate: float
+) -> list[float]:
     """Train the activations on one batch; returns the loss before each step, and after the last."""
     parameters = [p.requires_grad_() for p in model.activation_parameters.values()]
     optimizer = torch.optim.Adam(parameters, learning_rate)

@@ -1,11 +1,13 @@
-"""Training: from a configuration to a run directory."""
+"""Start of a training: from a configuration to a run directory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import settle
@@ -23,20 +25,24 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.nn.network import build_network
+from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.train import components
-from bayes_asr.train.data_statistics import complete_front_ends, count_log_priors
-from bayes_asr.train.lattice_regeneration import MakeLattices, Renewal, find_first_lattices
-from bayes_asr.train.lattice_targets import compare_with_lattices, complete_options
-from bayes_asr.train.lfmmi_targets import read_chain, supervise
+from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
+from bayes_asr.train.lattice_regeneration import (
+    LatticeMaker,
+    LatticeRegeneration,
+    find_initial_lattices,
+)
+from bayes_asr.train.lattice_targets import add_lattices, complete_sequence_options
+from bayes_asr.train.lfmmi_targets import add_numerators, read_chain
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.runs import checkpoint, record, state, tensorboard
 from bayes_asr.train.runs.configuration import CONFIG
 from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
-from bayes_asr.train.speaker_adaptation import begin_speakers
-from bayes_asr.train.training import Progress, Training
-from bayes_asr.train.transfer import Beginning, begin_from
+from bayes_asr.train.speaker_adaptation import add_speaker_activations
+from bayes_asr.train.trainer import Trainer, TrainerState
+from bayes_asr.train.transfer import Initialization, initialize_from
 
 
 def train(
@@ -45,7 +51,7 @@ def train(
     *,
     new: bool = False,
     open_pipe: OpenPipe | None = None,
-    make_lattices: MakeLattices | None = None,
+    make_lattices: LatticeMaker | None = None,
 ) -> None:
     """Train into `run`, or go on with the run that is there.
 
@@ -54,31 +60,51 @@ def train(
     dev frame error, or what else the run is judged by (`config.measure`). `new` discards what is
     there, once the data are found to be usable. InputError where the run there has another
     configuration or other data, or is being trained by another process. StoppedError after SIGTERM,
-    SIGINT or SIGHUP: all is saved, and the same call goes on. make_lattices: wanted by
+    SIGINT or SIGHUP: all is saved, and the same call goes on. make_lattices: needed for
     `train.sequence.lattices: each-epoch`.
     """
-    with _occupied(run) as lock:
+    with _locked(run) as lock:
+        # A run that goes on has the weights of the shallower networks in its own checkpoint.
         begin: tuple[Transfer, ...] = ()
         if new or not group.from_first(lambda: checkpoint.has_begun(run)):
             for shallow in plan_pretraining(config, run):
-                with _occupied(shallow.run) as own_lock:
+                with _locked(shallow.run) as shallow_lock:
                     _train(
-                        shallow.config, shallow.run, new, open_pipe, own_lock, begin, make_lattices
+                        shallow.config,
+                        shallow.run,
+                        new,
+                        open_pipe,
+                        shallow_lock,
+                        begin,
+                        make_lattices,
                     )
-                begin = (shallow.as_beginning,)
+                begin = (shallow.as_transfer,)
         _train(config, run, new, open_pipe, lock, begin, make_lattices)
 
 
 @contextmanager
-def _occupied(run: Path) -> Iterator[Lock | None]:
-    """Keep other trainings out of `run`, and say there what becomes of this one."""
+def _locked(run: Path) -> Iterator[Lock | None]:
+    """Lock `run` against other trainings, and record the state of this one there."""
     if not group.is_first():
         yield None
         return
     with alone_in(run) as lock:
         settle(run)  # what a stopped score or fold puts in place is of the run that is there
-        with state.recorded(run):
+        with state.recording(run):
             yield lock
+
+
+@dataclass(frozen=True)
+class _Sets:
+    """Labelled sets of a training, and the index that they are read through.
+
+    regeneration: new lattices of `train` for each epoch, where the configuration asks for them.
+    """
+
+    train: LabelledSet
+    dev: LabelledSet
+    index: Index
+    regeneration: LatticeRegeneration | None
 
 
 def _train(
@@ -88,10 +114,11 @@ def _train(
     open_pipe: OpenPipe | None,
     lock: Lock | None,
     begin: Sequence[Transfer],
-    make_lattices: MakeLattices | None,
+    make_lattices: LatticeMaker | None,
 ) -> None:
-    begun = None if new else group.from_first(lambda: record.read_begun(run))
-    config = complete_options(record.locate(config), begun)
+    """Train one network, the lock of whose folder is held; begin: what its weights come from."""
+    begun = None if new else group.from_first(lambda: record.read_recorded_config(run))
+    config = complete_sequence_options(record.make_paths_absolute(config), begun)
     device = components.choose_device(config.train.device)
     precision = components.choose_precision(config.train.precision, device)
     versions = record.versions(device, precision)
@@ -103,25 +130,24 @@ def _train(
     if not new:
         group.from_first(lambda: record.check_same_configuration(config, run))
     index = Index(run.absolute().parent / config.data.index, run / "index")
-    train_set, dev_set, renewal = group.after_first(
-        lambda: _open_sets(config, open_pipe, index, make_lattices)
-    )
-    if lock:
+    sets = group.after_first(lambda: _open_sets(config, open_pipe, index, make_lattices))
+    if lock:  # reading the sets may have taken long enough to lose it
         lock.check()
     begin = (*begin, *config.train.init_from)
-    training = _begin(config, run, train_set, dev_set, index, device, precision, begin, new=new)
-    training.lock = lock
-    if training.left:  # else env.json says what the run came from
+    trainer = _build_trainer(config, run, sets, begin, device, precision, new=new)
+    trainer.lock = lock
+    if trainer.epochs_left:  # else env.json says what the run came from
         if group.is_first():
-            parameters = sum(p.numel() for p in training.model.parameters())
-            front_ends = training.network.front_ends
-            record.write_environment(run, parameters, front_ends, versions, training.begun_from)
-        with note_signals() as training.notice:
+            parameters = sum(p.numel() for p in trainer.model.parameters())
+            front_ends = trainer.network.front_ends
+            record.write_environment(run, parameters, front_ends, versions, trainer.begun_from)
+        with note_signals() as trainer.notice:
             if config.train.tensorboard and group.is_first():
-                training.curves = tensorboard.Board(run, record.read_history(run))
-            run_epochs(training, train_set, dev_set, renewal.renew if renewal else None)
-    best = int(training.progress.dev_errors.argmin())
-    error = training.progress.dev_errors[best]
+                trainer.board = tensorboard.Board(run, record.read_history(run))
+            regenerate = sets.regeneration.regenerate if sets.regeneration else None
+            run_epochs(trainer, sets.train, sets.dev, regenerate)
+    best = int(trainer.state.dev_errors.argmin())
+    error = trainer.state.dev_errors[best]
     what = measure_of(config).name
     LOGGER.info("trained: best %s on dev %.4f in epoch %d", what, error, best + 1)
 
@@ -130,72 +156,65 @@ def _open_sets(
     config: Config,
     open_pipe: OpenPipe | None,
     index: Index,
-    make_lattices: MakeLattices | None,
-) -> tuple[LabelledSet, LabelledSet, Renewal | None]:
-    """Training and dev set, with the lattices or numerators that the criterion may want, and what
-    makes lattices anew, where they are.
-    """
+    make_lattices: LatticeMaker | None,
+) -> _Sets:
+    """Training and dev set, with the lattices or numerators that the criterion may read."""
     kind = CRITERIA[config.train.criterion]
-    complete = supervise if kind.chain else compare_with_lattices
-    plain, dev_set = open_sets(config, open_pipe, index)
-    renewal = None
+    complete = add_numerators if kind.chain else add_lattices
+    train_set, dev_set = open_sets(config, open_pipe, index)
+    regeneration = None
     if kind.lattices and config.train.sequence.lattices == "each-epoch":
         if make_lattices is None:
             raise ValueError("lattices of each epoch need what makes them")
-        find_first_lattices(config)
+        find_initial_lattices(config)
 
-        def read(with_lattices: Config, own_index: Index) -> LabelledSet:
-            return compare_with_lattices(with_lattices, "train", plain, own_index)
+        def read(with_lattices: Config, lattice_index: Index) -> LabelledSet:
+            return add_lattices(with_lattices, "train", train_set, lattice_index)
 
-        renewal = Renewal(make_lattices, read, open_pipe)
-    train_set = complete(config, "train", plain, index)
-    return train_set, complete(config, "dev", dev_set, index), renewal
+        regeneration = LatticeRegeneration(make_lattices, read, open_pipe)
+    complete_train = complete(config, "train", train_set, index)
+    return _Sets(complete_train, complete(config, "dev", dev_set, index), index, regeneration)
 
 
-def _begin(
+def _build_trainer(
     config: Config,
     run: Path,
-    data: LabelledSet,
-    dev: LabelledSet,
-    index: Index,
+    sets: _Sets,
+    begin: Sequence[Transfer],
     device: torch.device,
     precision: str,
-    begin: Sequence[Transfer],
     *,
     new: bool,
-) -> Training:
+) -> Trainer:
     """Build everything, and go on from the newest checkpoint unless `new`."""
-    saved = group.from_first(lambda: {} if new else upgrade(checkpoint.newest(run), run))
-    architecture = components.plan_network(config, data)
+    saved = group.from_first(lambda: {} if new else upgrade(checkpoint.read_newest(run), run))
+    architecture = components.plan_network(config, sets.train)
     if saved:
         _check_sizes(saved["architecture"], architecture, run)
-    inputs, surveys = group.from_first(lambda: _look_at_data(saved, data, dev, index))
+    inputs, surveys = group.from_first(lambda: _fingerprint_data(saved, sets))
+    # The seed comes last before the weights, whose random draws are thus those of the seed alone.
     torch.manual_seed(config.seed)
     model = build_network(architecture).to(device)
     group.pool_statistics(model)
-    beginning = Beginning() if saved else begin_from(begin, model)
-    speakers = begin_speakers(model, data) if config.train.speaker_adaptive else None
-    begun = unpack_front_ends(saved["front_ends"]) if saved else beginning.front_ends
+    initialization = Initialization() if saved else initialize_from(begin, model)
+    speakers = add_speaker_activations(model, sets.train) if config.train.speaker_adaptive else None
+    front_ends = unpack_front_ends(saved["front_ends"]) if saved else initialization.front_ends
     heads = list(architecture["heads"])
-    first, others = group.from_first(lambda: count_log_priors(data, heads, index))
-    if CRITERIA[config.train.criterion].lattices:  # whose network goes on, with its priors
-        if not saved and model.outputs[0] not in beginning.parts:
-            LOGGER.warning(
-                "%s begins with outputs that nothing has trained, and teaches them next to nothing;"
-                " train by cross-entropy first, and name that run before --criterion",
-                config.train.criterion,
-            )
-        first = saved["log_priors"] if saved else beginning.log_priors.get(model.outputs[0], first)
+    log_priors, auxiliary_log_priors = group.from_first(
+        lambda: count_log_priors(sets.train, heads, sets.index)
+    )
+    if CRITERIA[config.train.criterion].lattices:
+        log_priors = _keep_log_priors(config, model, log_priors, saved, initialization)
     network = TrainedNetwork(
         model,
-        complete_front_ends(data, {**surveys, **begun}),
-        first,
-        others,
-        classes=data.targets[heads[0]].names,
+        build_front_ends(sets.train, {**surveys, **front_ends}),
+        log_priors,
+        auxiliary_log_priors,
+        classes=sets.train.targets[heads[0]].names,
     )
     chain = CRITERIA[config.train.criterion].chain
     graph = read_chain(config).graph if chain else None
-    training = Training(
+    trainer = Trainer(
         config,
         run,
         device,
@@ -204,71 +223,101 @@ def _begin(
         components.build_criterion(config, network.log_priors, graph),
         components.build_optimizer(config.train, model),
         inputs,
-        Progress(config.train.learning_rate),
-        begun_from=saved.get("begun_from", {}) if saved else beginning.hashes,
+        TrainerState(config.train.learning_rate),
+        begun_from=saved.get("begun_from", {}) if saved else initialization.hashes,
         speakers=speakers,
     )
-    components.describe(config.model, model)
+    components.log_summary(config.model, model)
     if saved:
-        record.compare_versions(saved.get("versions", {}), record.versions(device, precision))
-        training.restore(saved)
+        record.warn_of_other_versions(saved.get("versions", {}), record.versions(device, precision))
+        trainer.restore(saved)
     if group.is_first():
-        _write_beginning(training, resumed=bool(saved), new=new)
-    return training
+        _write_initial_files(trainer, resumed=bool(saved), new=new)
+    return trainer
 
 
-def _write_beginning(training: Training, *, resumed: bool, new: bool) -> None:
-    """Write what a run begins with."""
-    run = training.run
+def _keep_log_priors(
+    config: Config,
+    model: AcousticModel,
+    counted: Tensor,
+    saved: Mapping[str, Any],
+    initialization: Initialization,
+) -> Tensor:
+    """Log priors [P] for a criterion on lattices: those of the network that it goes on from.
+
+    counted: those of the training set, for outputs that begin at random, which is warned of.
+    """
+    if saved:
+        log_priors: Tensor = saved["log_priors"]
+        return log_priors
+    output = model.outputs[0]
+    if output not in initialization.parts:
+        LOGGER.warning(
+            "%s begins with outputs that nothing has trained, and teaches them next to nothing;"
+            " train by cross-entropy first, and name that run before --criterion",
+            config.train.criterion,
+        )
+    return initialization.log_priors.get(output, counted)
+
+
+def _write_initial_files(trainer: Trainer, *, resumed: bool, new: bool) -> None:
+    """Write the configuration and the first checkpoint, or mend those of a resumed run."""
+    run = trainer.run
     if resumed:
-        training.config.save(run / CONFIG)
-        record.end_history(run, training.progress.entry)  # it may have been killed before that
+        trainer.config.save(run / CONFIG)
+        record.truncate_history(run, trainer.state.entry)  # it may have been killed before that
     else:
-        # To go back to; and where there is no room for it, nothing is discarded.
-        checkpoint.save(run / checkpoint.FIRST, training.content())
+        # The checkpoint is written under another name before the old run is discarded: a disk
+        # without room for it costs nothing. The rename at the end makes the run one to go on from.
+        checkpoint.save(run / checkpoint.FIRST, trainer.content())
         if new:
             record.discard(run)
-        training.config.save(run / CONFIG)
+        trainer.config.save(run / CONFIG)
         (run / checkpoint.FIRST).replace(run / checkpoint.LAST)
     record.remove_leftovers(run)
 
 
 def _check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> None:
+    """InputError where the inputs or outputs of a saved network have other sizes than the data."""
     for key, what in (("streams", "inputs"), ("heads", "outputs")):
         if old[key] != now[key]:
-            before, needed = (", ".join(map(str, sizes[key].values())) for sizes in (old, now))
+            trained, needed = (", ".join(map(str, sizes[key].values())) for sizes in (old, now))
             raise InputError(
-                f"{run / checkpoint.LAST}: made for other data: its network has {what} {before},"
+                f"{run / checkpoint.LAST}: made for other data: its network has {what} {trained},"
                 f" but these data need {needed}; start over with --new"
             )
 
 
-def _look_at_data(
-    saved: Mapping[str, Any], data: LabelledSet, dev: LabelledSet, index: Index
+def _fingerprint_data(
+    saved: Mapping[str, Any], opened: _Sets
 ) -> tuple[dict[str, str], dict[str, Survey]]:
-    """Note what the sets are, which must be what a saved run was started on, and survey them."""
-    sets = {"dev": dev, "train": data}
-    quick = {
+    """Hashes of the sets, which must be those that a saved run was started on, and the surveys of
+    the streams of the training set.
+    """
+    sets = {"dev": opened.dev, "train": opened.train}
+    # Hashes of the tables come first: they cost little, and a change ends the run before the
+    # features are read.
+    stream_hashes = {
         name: {stream: hash_stream(labelled, stream) for stream in labelled.streams}
         for name, labelled in sets.items()
     }
-    seen: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     for name, labelled in sets.items():
-        for noted in (*quick[name].values(), hash_labels(labelled)):
-            seen |= noted
-    before = saved.get("inputs", seen)
-    check_same(before, {**before, **seen})  # what is seen at once comes first
-    found = {
+        for hashes in (*stream_hashes[name].values(), hash_labels(labelled)):
+            inputs |= hashes
+    expected = saved.get("inputs", inputs)
+    check_same(expected, {**expected, **inputs})
+    surveys = {
         name: {
-            stream: survey_stream(name, labelled, stream, noted, index, new=not saved)
-            for stream, noted in quick[name].items()
+            stream: survey_stream(name, labelled, stream, hashes, opened.index, new=not saved)
+            for stream, hashes in stream_hashes[name].items()
         }
         for name, labelled in sets.items()
     }
     for name, labelled in sets.items():
-        for stream, survey in found[name].items():
+        for stream, survey in surveys[name].items():
             directories = " and ".join(map(str, labelled.streams[stream].directories))
-            seen[f"{directories} (frames of {name})"] = survey.digest
+            inputs[f"{directories} (frames of {name})"] = survey.digest
     if saved:
-        check_same(before, seen)
-    return seen, found["train"]
+        check_same(expected, inputs)
+    return inputs, surveys["train"]

@@ -36,7 +36,7 @@ class Step:
         self.bfloat16 = bfloat16
         self._optimizer, self._max_norm = optimizer, max_gradient_norm
         self._parameters, self._statistics = list(model.parameters()), dict(model.named_buffers())
-        self._add_up_gradients = GradientSum(self._parameters)
+        self._all_reduce_gradients = GradientSum(self._parameters)
 
     def __call__(self, objective: Tensor) -> float:
         """Take a step down the objective; returns the gradient norm before clipping.
@@ -46,7 +46,7 @@ class Step:
         """
         try:
             objective.backward()
-            self._add_up_gradients()
+            self._all_reduce_gradients()
             return self._clip_and_step(objective.item())
         finally:
             self._optimizer.zero_grad()  # what lies among activations would tear holes into memory
@@ -75,15 +75,15 @@ class Step:
             raise NotFiniteError(f"{name} is not finite")
 
     @contextmanager
-    def undone_if_not_finite(self) -> Iterator[None]:
+    def restoring_statistics(self) -> Iterator[None]:
         """Where a step raises NotFiniteError, put back the running statistics that it changed.
 
         Weights need no copy: the step raises before it changes them.
         """
-        before = {name: value.clone() for name, value in self._statistics.items()}
+        saved = {name: value.clone() for name, value in self._statistics.items()}
         try:
             yield
         except NotFiniteError:
-            for name, value in before.items():
+            for name, value in saved.items():
                 self._statistics[name].copy_(value)
             raise

@@ -18,12 +18,12 @@ from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 KEY = "train.init_from"
-FREE = ("name", "reads", "units", "dropout", "input_dropout", "dropout_scaling", "fused")
+FREE_OPTIONS = ("name", "reads", "units", "dropout", "input_dropout", "dropout_scaling", "fused")
 """What may differ between layers that fit: the size shows in the weights, the rest trains anew."""
 
 
 @dataclass
-class Beginning:
+class Initialization:
     """What a run begins with that is not its own.
 
     parts: the run of each layer and head that is taken; front_ends: of the streams whose
@@ -37,38 +37,39 @@ class Beginning:
     log_priors: dict[str, Tensor] = field(default_factory=dict)
 
 
-def begin_from(transfers: Sequence[Transfer], model: AcousticModel) -> Beginning:
+def initialize_from(transfers: Sequence[Transfer], model: AcousticModel) -> Initialization:
     """Copy weights and running statistics of the best networks of runs into a model.
 
     InputError for a run that cannot be read, names that are not there, sizes that disagree where a
     layer is asked for by name, and where nothing fits.
     """
-    beginning = Beginning()
+    beginning = Initialization()
     for transfer in transfers:
         path = Path(transfer.run) / checkpoint.BEST
         old = read_network(Path(transfer.run))
         beginning.hashes[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         if transfer.layers:
-            taken = _take_named(transfer, old.model, model, beginning)
+            sources = _copy_named(transfer, old.model, model, beginning)
         else:
-            taken = _take_fitting(transfer, old.model, model, beginning)
-        beginning.parts |= dict.fromkeys(taken, transfer.run)
+            sources = _copy_matching(transfer, old.model, model, beginning)
+        beginning.parts |= dict.fromkeys(sources, transfer.run)
         decoded = old.model.outputs[0]
-        beginning.log_priors |= {n: old.log_priors for n, o in taken.items() if o == decoded}
-        said = (
-            f"{name} ({old_name})" * (name != old_name) or name for name, old_name in taken.items()
+        beginning.log_priors |= {n: old.log_priors for n, o in sources.items() if o == decoded}
+        names = (
+            f"{name} ({old_name})" * (name != old_name) or name
+            for name, old_name in sources.items()
         )
-        LOGGER.info("%s: taken: %s", path, ", ".join(said))
+        LOGGER.info("%s: taken: %s", path, ", ".join(names))
         if transfer.normalisation == "run":
             beginning.front_ends |= _keep_front_ends(transfer, old, model)
-    left = [name for name in model.parts if transfers and name not in beginning.parts]
-    if left:
-        LOGGER.info("%s: begun at random: %s", KEY, ", ".join(left))
+    random = [name for name in model.parts if transfers and name not in beginning.parts]
+    if random:
+        LOGGER.info("%s: begun at random: %s", KEY, ", ".join(random))
     return beginning
 
 
-def _take_named(
-    transfer: Transfer, old: AcousticModel, model: AcousticModel, so_far: Beginning
+def _copy_named(
+    transfer: Transfer, old: AcousticModel, model: AcousticModel, so_far: Initialization
 ) -> Mapping[str, str]:
     """Take the layers that a transfer names; returns the old one of each."""
     check_parts(KEY, transfer.layers, model.architecture)
@@ -91,29 +92,29 @@ def _take_named(
     return transfer.layers
 
 
-def _take_fitting(
-    transfer: Transfer, old: AcousticModel, model: AcousticModel, so_far: Beginning
+def _copy_matching(
+    transfer: Transfer, old: AcousticModel, model: AcousticModel, so_far: Initialization
 ) -> Mapping[str, str]:
     """Take all that has the name, kind and size of an old one, unless another run gave it."""
-    taken, left = [], []
+    copied, rejected = [], []
     for name, part in model.parts.items():
         if name in so_far.parts:
             continue
         if name not in old.parts:
-            left.append(f"{name}: not there")
+            rejected.append(f"{name}: not there")
             continue
         why = _compare_shapes(old.parts[name], part) or _compare_kinds(old, name, model, name)
         if why:
-            left.append(f"{name}: {why}")
+            rejected.append(f"{name}: {why}")
             continue
         _copy(old.parts[name], part)
-        taken.append(name)
-    if not taken:
-        left += [f"{name}: taken from {run}" for name, run in so_far.parts.items()]
-        raise InputError(f"{KEY}: nothing of {transfer.run} fits: {'; '.join(left)}")
-    if left:
-        LOGGER.warning("%s: not taken: %s", transfer.run, "; ".join(left))
-    return {name: name for name in taken}
+        copied.append(name)
+    if not copied:
+        rejected += [f"{name}: taken from {run}" for name, run in so_far.parts.items()]
+        raise InputError(f"{KEY}: nothing of {transfer.run} fits: {'; '.join(rejected)}")
+    if rejected:
+        LOGGER.warning("%s: not taken: %s", transfer.run, "; ".join(rejected))
+    return {name: name for name in copied}
 
 
 def _copy(old: nn.Module, new: nn.Module) -> None:
@@ -122,15 +123,15 @@ def _copy(old: nn.Module, new: nn.Module) -> None:
 
 def _compare_shapes(old: nn.Module, new: nn.Module) -> str:
     """What of the weights and statistics of two modules disagrees, "" where nothing does."""
-    there, here = (
+    old_shapes, new_shapes = (
         {name: list(value.shape) for name, value in part.state_dict().items()}
         for part in (old, new)
     )
-    for name in there | here:
-        if there.get(name) != here.get(name):
+    for name in old_shapes | new_shapes:
+        if old_shapes.get(name) != new_shapes.get(name):
             was, now = (
-                f"has {name} of size {one[name]}" if name in one else f"has no {name}"
-                for one in (there, here)
+                f"has {name} of size {shapes[name]}" if name in shapes else f"has no {name}"
+                for shapes in (old_shapes, new_shapes)
             )
             return f"it {was}, this one {now}"
     return ""
@@ -138,31 +139,31 @@ def _compare_shapes(old: nn.Module, new: nn.Module) -> str:
 
 def _compare_kinds(old: AcousticModel, old_name: str, new: AcousticModel, name: str) -> str:
     """What of the equations of two layers disagrees, "" where nothing does; heads have one kind."""
-    there, here = (_find_options(*one) for one in ((old, old_name), (new, name)))
-    for key in there | here:
+    old_options, new_options = (_find_options(*layer) for layer in ((old, old_name), (new, name)))
+    for key in old_options | new_options:
         # What a run of an older version does not say is off.
-        if (there.get(key) or None) != (here.get(key) or None):
-            return f"{key} is {there.get(key)} there and {here.get(key)} here"
+        if (old_options.get(key) or None) != (new_options.get(key) or None):
+            return f"{key} is {old_options.get(key)} there and {new_options.get(key)} here"
     return ""
 
 
 def _find_options(model: AcousticModel, name: str) -> dict[str, Any]:
     described = {layer["name"]: layer for layer in model.architecture["layers"]}
-    return {key: value for key, value in described.get(name, {}).items() if key not in FREE}
+    return {key: value for key, value in described.get(name, {}).items() if key not in FREE_OPTIONS}
 
 
 def _keep_front_ends(
     transfer: Transfer, old: TrainedNetwork, model: AcousticModel
 ) -> dict[str, FrontEnd]:
     """The front ends of a run for all streams of a model."""
-    kept = {}
+    front_ends = {}
     for stream, size in model.architecture["streams"].items():
         front_end = old.front_ends.get(stream)
         if front_end is None or front_end.size != size:
-            found = "there is none" if front_end is None else f"that has {front_end.size} values"
+            obstacle = "there is none" if front_end is None else f"that has {front_end.size} values"
             raise InputError(
                 f"{KEY}: normalisation is that of {transfer.run} for the stream {stream} of"
-                f" {size} values, but {found}; use normalisation: data"
+                f" {size} values, but {obstacle}; use normalisation: data"
             )
-        kept[stream] = front_end
-    return kept
+        front_ends[stream] = front_end
+    return front_ends

@@ -19,7 +19,7 @@ from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.networks import convert_networks
 from bayes_asr.pytorch_kaldi.translation import translate
 from bayes_asr.pytorch_kaldi.weights import read_weights
-from bayes_asr.train.imported_weights import fill
+from bayes_asr.train.imported_weights import load_weights
 from bayes_asr.train.components import architecture
 from tests.support import their_cfg, their_networks
 from tests.support.their_networks import GATES, INPUTS
@@ -73,7 +73,7 @@ def ours(
     files.insert(0, save(folder / "final_architecture2.pkl", head))  # in any order
     states = convert_networks(translation.origins, files)
     for part_name, part in model.parts.items():
-        fill(part_name, part, states[part_name])
+        load_weights(part_name, part, states[part_name])
     return model.eval(), weight, bias
 
 
@@ -334,6 +334,6 @@ def test_weights_of_other_data_do_not_fit() -> None:
     part = torch.nn.Linear(4, 3)
     state = {"weight": torch.ones(5, 4), "bias": torch.ones(3)}
     with pytest.raises(InputError, match=r"pdfs: weight is \[5, 4\] in the files, but \[3, 4\]"):
-        fill("pdfs", part, state)
+        load_weights("pdfs", part, state)
     with pytest.raises(InputError, match="pdfs: the files have no bias"):
-        fill("pdfs", part, {"weight": torch.ones(3, 4)})
+        load_weights("pdfs", part, {"weight": torch.ones(3, 4)})

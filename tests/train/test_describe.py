@@ -6,7 +6,7 @@ import pytest
 
 from bayes_asr.config import load
 from bayes_asr.nn.kernels import library
-from bayes_asr.train.components import describe
+from bayes_asr.train.components import log_summary
 from tests.support.nn_units import acoustic_model
 
 compiled = pytest.mark.skipif(
@@ -28,7 +28,7 @@ def test_recurrences_without_compiled_code_are_named(
 ) -> None:
     monkeypatch.setenv(library.CHOICE, path)
     model = acoustic_model(3, [4], unit=unit, units=(4, 3), dropout=0.0)
-    describe(load([], [f"model.unit={unit}"]).model, model)
+    log_summary(load([], [f"model.unit={unit}"]).model, model)
     named = ", ".join(model.names[:left])
     assert bool(left) == (f"no compiled code here for the recurrence of {named}:" in messages())
     assert bool(left) == ("recurrence" in messages())
@@ -41,5 +41,5 @@ def test_only_layers_without_compiled_code_are_named(
     monkeypatch.setenv(library.CHOICE, "portable")
     model = acoustic_model(3, [4], unit="rnn", units=(4, 3), dropout=0.0)
     model.layers[0].fused = False  # type: ignore[assignment]
-    describe(load([], []).model, model)
+    log_summary(load([], []).model, model)
     assert f"for the recurrence of {model.names[0]}: torch runs it" in messages()

@@ -27,11 +27,11 @@ from bayes_asr.kaldi_io.text import write_lines
 from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
-from bayes_asr.tasks.chain.numerator import Numerators, Tolerance
+from bayes_asr.tasks.chain.numerator import NumeratorBuilder, Tolerance
 from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi, sum_allowed
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.lattice_free import LatticeFree
-from bayes_asr.train.lfmmi_targets import open_speech, supervise
+from bayes_asr.train.lfmmi_targets import open_supervision, add_numerators
 from bayes_asr.train.gradient_reach import measure_reach
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
@@ -55,7 +55,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_packed_batch_costs_what_its_utterances_cost() -> None:
     """The gradient too, of both heads; several processes divide by the frames of all."""
-    maker = Numerators(MODEL, TREE, GRAPH, Tolerance())
+    maker = NumeratorBuilder(MODEL, TREE, GRAPH, Tolerance())
     made = [maker.build(phones, [6] * len(phones)) for phones in SAID[:4]]
     made.sort(key=len, reverse=True)
     layout = PackedFrames(tuple(map(len, made)))
@@ -84,7 +84,7 @@ def test_a_packed_batch_costs_what_its_utterances_cost() -> None:
 
 
 def test_errors_are_frames_whose_largest_output_was_not_said() -> None:
-    maker = Numerators(MODEL, TREE, GRAPH, Tolerance(0, 2))
+    maker = NumeratorBuilder(MODEL, TREE, GRAPH, Tolerance(0, 2))
     one = maker.build([1, 2, 3], [6, 6, 6])
     best = torch.zeros(len(one), MODEL.num_pdfs)
     possible = {(int(t), int(p) - 1) for t, p in zip(one.frame, one.tid, strict=True)}
@@ -131,9 +131,9 @@ def test_dev_is_measured_though_its_phones_were_never_said(tmp_path: Path) -> No
     corpus = write_chain_corpus(tmp_path)
     write_chain(corpus / "exp/chain", [*say("train").values()][:2])
     config = chain_config(corpus)
-    speech = open_speech(config, open_sets(config)[1])
+    speech = open_supervision(config, open_sets(config)[1])
     assert {utt for utt, _ in speech.iter_numerators(say("dev"))} < {*say("dev")}
-    dev = supervise(config, "dev", open_sets(config)[1], Index(tmp_path / "index"))
+    dev = add_numerators(config, "dev", open_sets(config)[1], Index(tmp_path / "index"))
     assert {*dev.lengths} == {*say("dev")}
     for utt, phones in say("dev").items():
         allowed = dev.targets["pdfs"].labels(utt)
@@ -149,7 +149,7 @@ def test_phones_that_the_graph_lacks_leave_a_frame_without_any(
     write_chain(corpus / "exp/chain", [[2, 3, 2], [3, 3]])
     config = chain_config(corpus, "train.chain.left_tolerance=1", "train.chain.right_tolerance=1")
     with pytest.raises(InputError, match="dev: no numerator by"):
-        supervise(config, "dev", open_sets(config)[1], Index(tmp_path / "index"))
+        add_numerators(config, "dev", open_sets(config)[1], Index(tmp_path / "index"))
     assert "no numerator: the graph has none of its phones in output frame" in messages()
 
 
@@ -248,7 +248,7 @@ def test_layers_may_compute_a_third_of_the_frames_themselves(root: Path, tmp_pat
 
 
 def test_a_batch_that_is_not_finite_costs_nan() -> None:
-    one = Numerators(MODEL, TREE, GRAPH, Tolerance()).build([1, 2, 3], [6, 6, 6])
+    one = NumeratorBuilder(MODEL, TREE, GRAPH, Tolerance()).build([1, 2, 3], [6, 6, 6])
     outputs = torch.full((len(one), MODEL.num_pdfs), torch.nan)
     for numerator in (one, np.ones(outputs.shape, bool)):
         cost = LatticeFree({"pdfs": 1.0}, OPTIONS, GRAPH)(

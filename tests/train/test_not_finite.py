@@ -112,7 +112,7 @@ def test_run_that_skips_and_goes_back_is_resumed_bit_for_bit(
 
     @contextmanager
     def broken() -> Iterator[None]:
-        skip = Step.undone_if_not_finite
+        skip = Step.restoring_statistics
         with pytest.MonkeyPatch.context() as patch, not_finite("train1-4", [1]):
             at_full_rate = {}
             make = Step.__init__

@@ -105,7 +105,7 @@ def test_what_is_planned() -> None:
     config = load([], [*TINY, *GROWN, "train.pretrain.learning_rate=0.5", "model.units=[8, 7, 6]"])
     planned = list(plan_pretraining(config, Path("run")))
     taken = [{"layer1": "layer1"}, {"layer1": "layer1", "layer2": "layer2"}]
-    assert [each.as_beginning.layers for each in planned] == taken  # and no head
+    assert [each.as_transfer.layers for each in planned] == taken  # and no head
     shallow = [each.config for each in planned]
     assert [each.model.units for each in shallow] == [(8,), (8, 7)]
     assert {each.train.learning_rates[1] for each in shallow} == {0.5}

@@ -30,7 +30,7 @@ from bayes_asr.train.components import choose_device, choose_precision
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.runs import checkpoint, record, state
 from bayes_asr.train.start import train
-from bayes_asr.train.training import Training
+from bayes_asr.train.trainer import Trainer
 from tests.support.nn_units import acoustic_model
 from tests.support.places import ROOT
 from tests.support.small_corpus import (
@@ -116,7 +116,7 @@ def test_run_killed_at_any_write_and_resumed_is_bit_for_bit_the_run_that_was_not
         return content
 
     with monkeypatch.context() as patch:
-        save, history = checkpoint.save, record.add_to_history
+        save, history = checkpoint.save, record.append_to_history
         patch.setattr(checkpoint, "save", lambda path, *x, **y: save(killed(path), *x, **y))
         patch.setattr(record, "add_to_history", lambda run, entry: history(killed(run), entry))
         with suppress(Killed):
@@ -178,9 +178,9 @@ def test_two_trainings_never_write_into_one_folder(
 ) -> None:
     """Whatever is removed under one that runs: the second is refused, or the first one stops."""
     run, config = tmp_path / "run", config_of(small_corpus, "train.epochs=2")
-    complete, theirs = Training.complete_epoch, list[str]()
+    complete, theirs = Trainer.complete_epoch, list[str]()
 
-    def disturbed(self: Training, *given: Any) -> None:
+    def disturbed(self: Trainer, *given: Any) -> None:
         if self.epoch == 2:
             {
                 "the log": lambda: (run / "train.log").unlink(missing_ok=True),
@@ -196,7 +196,7 @@ def test_two_trainings_never_write_into_one_folder(
             theirs.append(str(states(run)))
         complete(self, *given)
 
-    monkeypatch.setattr(Training, "complete_epoch", disturbed)
+    monkeypatch.setattr(Trainer, "complete_epoch", disturbed)
     if what == "the log":
         train(config, run)
     else:

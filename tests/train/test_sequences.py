@@ -154,7 +154,7 @@ def test_what_is_told_depends_on_seed_epoch_and_utterance_alone(corpus: Path, ru
 
     def drawn(chosen: list[str], epoch: int, share: float = 0.5) -> dict[str, list[bool]]:
         load = Loader(data, front_ends, ["sequence"], seed=1, epoch=epoch, teacher_forcing=share)
-        told = load(chosen).told
+        told = load(chosen).decoder_targets
         assert told is not None
         assert told.forced_N is not None
         by_length = sorted(chosen, key=lambda utt: -data.lengths[utt])

@@ -16,7 +16,7 @@ from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.kaldi_io.text import write_mapping
 from bayes_asr.nn.network import build_network
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.lattice_regeneration import find_first_lattices
+from bayes_asr.train.lattice_regeneration import find_initial_lattices
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
@@ -181,7 +181,7 @@ def test_activations_without_parameters_are_refused(small_corpus: Path, tmp_path
 
 def test_lattices_of_each_epoch_could_bring_speakers(small_corpus: Path) -> None:
     with pytest.raises(InputError, match="may bring a speaker to whom"):
-        find_first_lattices(config_of(small_corpus, *ADAPTIVE))
+        find_initial_lattices(config_of(small_corpus, *ADAPTIVE))
 
 
 def test_a_speaker_without_labels_is_named(

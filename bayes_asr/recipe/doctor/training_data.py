@@ -35,8 +35,8 @@ from bayes_asr.train.components import (
     plan_network,
     target_weights,
 )
-from bayes_asr.train.lfmmi_targets import declare
-from bayes_asr.train.transfer import begin_from
+from bayes_asr.train.lfmmi_targets import declare_targets
+from bayes_asr.train.transfer import initialize_from
 
 SAMPLE = 10  # utterances of a set that are read
 UPDATED = 5  # what is held of each weight: itself, its gradient, two moments, a temporary
@@ -56,7 +56,7 @@ def check_corpus(
         architecture(config.model, streams, dict.fromkeys(target_weights(config), 1))
         train, dev = training_and_dev(config, open_pipe)
         if CRITERIA[config.train.criterion].chain:
-            train, dev = declare(config, train), declare(config, dev)
+            train, dev = declare_targets(config, train), declare_targets(config, dev)
         plan = plan_network(config, train)
         heads = plan["heads"]
         for name, data in (("train", train), ("dev", dev)):
@@ -64,7 +64,7 @@ def check_corpus(
         checks.append(_check_precision(config.train))
         checks += _estimate_resources(config, train, dev, out)
         if config.train.init_from:
-            begin_from(config.train.init_from, build_network(plan))
+            initialize_from(config.train.init_from, build_network(plan))
     for name in ("train", "dev", "test"):
         with collect_messages(checks, f"{name} set"):
             checks.extend(_check_set(config, name, open_pipe))

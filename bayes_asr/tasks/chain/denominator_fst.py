@@ -29,14 +29,14 @@ def build_denominator_fst(phone_lm: Sayings, model: TransitionModel, tree: Tree)
             " tree for lfmmi asks for none, as that of `bayes-asr gmm chain-tree`"
         )
     hmms = Hmms(model, tree)
-    whole = assemble(*expand_context(phone_lm, tree), hmms)
-    loops = model.self_loop[whole.ilabel]
+    graph = assemble(*expand_context(phone_lm, tree), hmms)
+    loops = model.self_loop[graph.ilabel]
     onward = transition_costs(model, hmms.transitions, 1.0, self_loop_scale=0.0)
-    weight = whole.weight + onward[whole.ilabel]
-    columns = (sources(whole), whole.ilabel, whole.olabel, weight, whole.nextstate)
+    weight = graph.weight + onward[graph.ilabel]
+    columns = (sources(graph), graph.ilabel, graph.olabel, weight, graph.nextstate)
     source, ilabel, olabel, weight, nextstate = (column[~loops] for column in columns)
-    ends = (whole.final, whole.start)
-    plain = sort_arcs(source, ilabel, olabel, weight, nextstate, *ends)
-    looped = add_self_loops(plain, model, 1.0, hmms.transitions)
+    ends = (graph.final, graph.start)
+    without_loops = sort_arcs(source, ilabel, olabel, weight, nextstate, *ends)
+    looped = add_self_loops(without_loops, model, 1.0, hmms.transitions)
     labels = model.pdf[looped.ilabel] + 1
     return push(replace(looped, ilabel=labels, olabel=labels))

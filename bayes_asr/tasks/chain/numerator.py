@@ -44,7 +44,7 @@ class Tolerance:
                 f" more, {self.frame_subsampling_factor - 1} together, or a phone may have no frame"
             )
 
-    def allow(self, phones: Sequence[int], durations: Sequence[int]) -> list[set[int]]:
+    def allowed_phones(self, phones: Sequence[int], durations: Sequence[int]) -> list[set[int]]:
         """Which phones each of the ceil(T / factor) output frames may have.
 
         phones, durations: those of an alignment of T frames.
@@ -53,26 +53,26 @@ class Tolerance:
         frames, factor = int(ends[-1]), self.frame_subsampling_factor
         allowed: list[set[int]] = [set() for _ in range(-(-frames // factor))]
         for phone, end, duration in zip(phones, ends.tolist(), durations, strict=True):
-            first = max(0, end - duration - self.left_tolerance)
-            last = min(frames, end + self.right_tolerance)
-            for t in range(-(-first // factor), -(-last // factor)):
+            begin = max(0, end - duration - self.left_tolerance)
+            end_frame = min(frames, end + self.right_tolerance)
+            for t in range(-(-begin // factor), -(-end_frame // factor)):
                 allowed[t].add(int(phone))
         return allowed
 
-    def allow_pdfs(
+    def allowed_pdfs(
         self, phones: Sequence[int], durations: Sequence[int], model: TransitionModel
     ) -> np.ndarray:
         """Which pdfs each output frame may have: those of its phones, bool [T', P]."""
-        allowed = self.allow(phones, durations)
+        allowed = self.allowed_phones(phones, durations)
         pdfs_of = {phone: model.pdf[1:][model.phone[1:] == phone] for phone in {*phones}}
-        found = np.zeros((len(allowed), model.num_pdfs), bool)
-        for row, here in zip(found, allowed, strict=True):
-            for phone in here:
+        mask = np.zeros((len(allowed), model.num_pdfs), bool)
+        for row, phones_of_frame in zip(mask, allowed, strict=True):
+            for phone in phones_of_frame:
                 row[pdfs_of[phone]] = True
-        return found
+        return mask
 
 
-class Numerators:
+class NumeratorBuilder:
     """Makes numerators of alignments, all with one model, tree and denominator graph."""
 
     def __init__(
@@ -93,10 +93,10 @@ class Numerators:
         """
         if not len(phones):
             raise InputError("the alignment has no phones; leave the utterance out")
-        saying = Sayings([(n, int(p), 0.0, n + 1) for n, p in enumerate(phones)], {len(phones): 0})
-        spoken = assemble(*expand_context(saying, self.tree), self._hmms)
-        allowed = self.tolerance.allow(phones, durations)
-        steps = _determinize(spoken, self.model, allowed)
+        phone_acceptor = Sayings([(n, int(p), 0.0, n + 1) for n, p in enumerate(phones)], {len(phones): 0})
+        transition_fst = assemble(*expand_context(phone_acceptor, self.tree), self._hmms)
+        allowed = self.tolerance.allowed_phones(phones, durations)
+        steps = _determinize(transition_fst, self.model, allowed)
         if not steps:
             raise InputError(
                 f"{len(phones)} phones do not fit into {len(allowed)} output frames; raise the"
@@ -108,9 +108,9 @@ class Numerators:
                 "the denominator graph has no path of its phones; estimate the phone language"
                 " model of these alignments"
             )
-        return self._lay_out(layers)
+        return self._to_lattice(layers)
 
-    def _compose(self, steps: Sequence["_Step"]) -> list["_Layer"]:
+    def _compose(self, steps: Sequence["_FrameTransitions"]) -> list["_FrameArcs"]:
         """All arcs of the denominator graph that go with the steps, frame by frame, [layers]."""
         graph, layers = self.graph, []
         place, state = np.zeros(graph.num_states, np.int64), np.arange(graph.num_states)
@@ -119,32 +119,32 @@ class Numerators:
             node = np.repeat(np.arange(len(state)), counts)
             within = np.arange(len(node)) - np.repeat(np.cumsum(counts) - counts, counts)
             arc = self._offsets[state][node] + within
-            onward = step.lead(place[node], graph.pdf[arc])
+            onward = step.next_places(place[node], graph.pdf[arc])
             node, arc, onward = (x[onward >= 0] for x in (node, arc, onward))
             key = onward * graph.num_states + graph.target[arc]
             reached, target = np.unique(key, return_inverse=True)
-            layers.append(_Layer(state, len(reached), node, target, arc))
+            layers.append(_FrameArcs(state, len(reached), node, target, arc))
             place, state = np.divmod(reached, graph.num_states)
         return _trim(layers)
 
-    def _lay_out(self, layers: Sequence["_Layer"]) -> AlignedLattice:
+    def _to_lattice(self, layers: Sequence["_FrameArcs"]) -> AlignedLattice:
         """The steps into the first nodes, those of the layers, and those from the last nodes."""
         nodes = np.array([layer.states for layer in layers] + [layers[-1].reached])
-        first = 1 + np.cumsum([0, *nodes])  # the number of the first node before each frame
+        offset = 1 + np.cumsum([0, *nodes])  # the number of the first node before each frame
         into, end = np.arange(nodes[0]), np.arange(nodes[-1])
-        begins = [place + layer.source for place, layer in zip(first, layers, strict=False)]
-        leads = [place + layer.target for place, layer in zip(first[1:], layers, strict=False)]
+        begins = [place + layer.source for place, layer in zip(offset, layers, strict=False)]
+        leads = [place + layer.target for place, layer in zip(offset[1:], layers, strict=False)]
         arc = np.concatenate([layer.arc for layer in layers])
         frames = np.repeat(np.arange(len(layers)), [len(layer.arc) for layer in layers])
         width = self.graph.num_pdfs + 1
-        found, cells = np.unique(frames * width + self.graph.pdf[arc] + 1, return_inverse=True)
-        frame, label = (x.astype(np.int32) for x in np.divmod(found, width))
+        cell_keys, cells = np.unique(frames * width + self.graph.pdf[arc] + 1, return_inverse=True)
+        frame, label = (x.astype(np.int32) for x in np.divmod(cell_keys, width))
         lengths = np.concatenate([np.zeros_like(into), np.ones_like(arc), np.zeros_like(end)])
         return AlignedLattice(
-            num_states=int(first[-1]) + 1,
+            num_states=int(offset[-1]) + 1,
             num_frames=len(layers),
-            source=np.concatenate([0 * into, *begins, first[-2] + end]).astype(np.int32),
-            target=np.concatenate([1 + into, *leads, first[-1] + 0 * end]).astype(np.int32),
+            source=np.concatenate([0 * into, *begins, offset[-2] + end]).astype(np.int32),
+            target=np.concatenate([1 + into, *leads, offset[-1] + 0 * end]).astype(np.int32),
             weight=np.concatenate(
                 [self._log_initial[layers[0].state], self._log_prob[arc], 0.0 * end]
             ),
@@ -156,7 +156,7 @@ class Numerators:
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _FrameArcs:
     """Arcs [A] of the denominator graph in one frame, from nodes [N] to `reached` nodes.
 
     `state` [N]: that of the graph in which a node is; `source`, `target`, `arc` int64 [A].
@@ -174,10 +174,10 @@ class _Layer:
         return len(self.state)
 
 
-def _trim(layers: Sequence[_Layer]) -> list[_Layer]:
+def _trim(layers: Sequence[_FrameArcs]) -> list[_FrameArcs]:
     """Leave out what does not come to the end, and number the nodes that are left."""
     useful = np.ones(layers[-1].reached, bool)
-    found = []
+    trimmed = []
     for layer in reversed(layers):
         onward = useful[layer.target]
         source, arc = layer.source[onward], layer.arc[onward]
@@ -185,32 +185,34 @@ def _trim(layers: Sequence[_Layer]) -> list[_Layer]:
         reached = int(useful.sum())
         useful = np.bincount(source, minlength=layer.states) > 0
         source = (np.cumsum(useful) - 1)[source]
-        found.append(_Layer(layer.state[useful], reached, source, target, arc))
-    return found[::-1]
+        trimmed.append(_FrameArcs(layer.state[useful], reached, source, target, arc))
+    return trimmed[::-1]
 
 
 @dataclass(frozen=True)
-class _Step:
+class _FrameTransitions:
     """Where each pdf leads in one frame: place and pdf as one sorted key [K], next place [K]."""
 
     width: int
     key: np.ndarray
     place: np.ndarray
 
-    def lead(self, place: np.ndarray, pdf: np.ndarray) -> np.ndarray:
+    def next_places(self, place: np.ndarray, pdf: np.ndarray) -> np.ndarray:
         """The next place of each pair, -1 where there is none."""
-        wanted = place * self.width + pdf
-        at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
-        return np.where(self.key[at] == wanted, self.place[at], -1)
+        key_of_pair = place * self.width + pdf
+        at = np.minimum(np.searchsorted(self.key, key_of_pair), len(self.key) - 1)
+        return np.where(self.key[at] == key_of_pair, self.place[at], -1)
 
 
-def _determinize(fst: Fst, model: TransitionModel, allowed: Sequence[set[int]]) -> list[_Step]:
+def _determinize(
+    fst: Fst, model: TransitionModel, allowed: Sequence[set[int]]
+) -> list[_FrameTransitions]:
     """Every sequence of pdfs once that an acceptor of transition-ids has in the frames allowed.
 
     Places are sets of its states that one beginning of a sequence leads to, numbered in each frame
     from 0. Nothing where there is no such sequence.
     """
-    may_end = _look_ahead(fst, model, allowed)
+    may_end = _find_coaccessible(fst, model, allowed)
     places: list[tuple[int, ...]] = [(fst.start,)]
     bounds, label, target = (x.tolist() for x in (fst.offsets, fst.ilabel, fst.nextstate))
     phone_of, pdf_of = model.phone.tolist(), model.pdf.tolist()
@@ -231,19 +233,21 @@ def _determinize(fst: Fst, model: TransitionModel, allowed: Sequence[set[int]]) 
         if not rows:
             return []
         key, onward = np.array(rows).T
-        steps.append(_Step(width, key, onward))
+        steps.append(_FrameTransitions(width, key, onward))
         places = list(number_of)
     return steps
 
 
-def _look_ahead(fst: Fst, model: TransitionModel, allowed: Sequence[set[int]]) -> list[list[bool]]:
+def _find_coaccessible(
+    fst: Fst, model: TransitionModel, allowed: Sequence[set[int]]
+) -> list[list[bool]]:
     """Whether the end can be reached in time from each state [S] after each frame [T]."""
     source = np.repeat(np.arange(fst.num_states), np.diff(fst.offsets))
     phone = model.phone[fst.ilabel]
     ahead = np.isfinite(fst.final)
-    found = [ahead]
+    coaccessible = [ahead]
     for phones in allowed[:0:-1]:
         useful = ahead[fst.nextstate] & np.isin(phone, list(phones))
         ahead = np.bincount(source[useful], minlength=fst.num_states) > 0
-        found.append(ahead)
-    return [row.tolist() for row in reversed(found)]
+        coaccessible.append(ahead)
+    return [row.tolist() for row in reversed(coaccessible)]

@@ -53,7 +53,7 @@ def compute_lfmmi(
 ) -> LfMmi:
     """Return LF-MMI of utterances whose outputs [N, P] stand one after the other.
 
-    numerators: of `numerator.Numerators`, whose frames are those of the utterances; or bool [T, P],
+    numerators: of `numerator.NumeratorBuilder`, whose frames are those of the utterances; or bool [T, P],
     the pdfs that an utterance may have in each frame, in any order that the denominator has.
     xent_logits_NP: outputs of the second head before its softmax, which learns the posteriors of
     the numerators, taken as constants.
@@ -79,11 +79,11 @@ def compute_lfmmi(
         everything, slope[own] = denominator.sum_paths(scores[own])
         mmi += everything - likelihood
     slope -= posteriors
-    linear = (outputs_NP * _as(outputs_NP, slope)).sum()
+    linear = (outputs_NP * _as_tensor_like(outputs_NP, slope)).sum()
     loss = linear - linear.detach() + mmi
     loss = loss + 0.5 * regularization.l2_regularize * outputs_NP.square().sum()
     if xent_logits_NP is not None:
-        likely = xent_logits_NP.log_softmax(1) * _as(xent_logits_NP, posteriors)
+        likely = xent_logits_NP.log_softmax(1) * _as_tensor_like(xent_logits_NP, posteriors)
         loss = loss - regularization.xent_regularize * likely.sum()
     of_largest = posteriors[np.arange(len(scores)), scores.argmax(1)]
     return LfMmi(loss, mmi, int((of_largest == 0).sum()))
@@ -92,10 +92,10 @@ def compute_lfmmi(
 def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:
     """The log of the sum over the paths of a numerator, its derivatives by the scores [T, P]."""
     place = (numerator.frame, numerator.tid - 1)
-    found = expect(numerator, scores[place], np.zeros(len(numerator.frame)))
+    expectation = expect(numerator, scores[place], np.zeros(len(numerator.frame)))
     share = np.zeros(scores.shape)
-    share[place] = found.share
-    return found.log_total, share
+    share[place] = expectation.share
+    return expectation.log_total, share
 
 
 def sum_allowed(
@@ -105,5 +105,5 @@ def sum_allowed(
     return denominator.sum_paths(np.where(allowed, scores, NEVER))
 
 
-def _as(like: Tensor, values: np.ndarray) -> Tensor:
+def _as_tensor_like(like: Tensor, values: np.ndarray) -> Tensor:
     return torch.from_numpy(values).to(like)

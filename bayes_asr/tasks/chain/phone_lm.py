@@ -68,7 +68,7 @@ def estimate_phone_lm(
     if not estimator.histories:
         raise InputError("no phones to estimate a language model of: the alignments are empty")
     estimator.merge()
-    return estimator.give_sayings()
+    return estimator.to_acceptor()
 
 
 class _Estimator:
@@ -95,12 +95,12 @@ class _Estimator:
             while at >= 0:
                 self.histories[at].reserve += history.total
                 at = self.histories[at].shorter
-        kept = sum(len(h.phones) == self.options.no_prune_ngram_order - 1 for h in self.histories)
-        first, wanted = self._active, kept + self.options.num_extra_lm_states
+        unpruned = sum(len(h.phones) == self.options.no_prune_ngram_order - 1 for h in self.histories)
+        initial, target_states = self._active, unpruned + self.options.num_extra_lm_states
         for number in range(1, ROUNDS + 1):
             self._fill_queue()
             # A quotient towards 0, as in C++.
-            target = first + int((wanted - first) * number / ROUNDS)
+            target = initial + int((target_states - initial) * number / ROUNDS)
             while self._active > target and self._queue:
                 cost, minus = heapq.heappop(self._queue)
                 now = self._cost(-minus)
@@ -109,15 +109,15 @@ class _Estimator:
                 else:
                     heapq.heappush(self._queue, (now, minus))
 
-    def give_sayings(self) -> Sayings:
+    def to_acceptor(self) -> Sayings:
         """Number what is left, and lead each phone to the longest history that there is."""
-        left = [number for number, history in enumerate(self.histories) if history.total]
+        remaining = [number for number, history in enumerate(self.histories) if history.total]
         start = self._find((END,))
-        left.sort(key=lambda number: (number != start, number))
-        state_of = {number: state for state, number in enumerate(left)}
+        remaining.sort(key=lambda number: (number != start, number))
+        state_of = {number: state for state, number in enumerate(remaining)}
         arcs: list[PhoneArc] = []
         final: dict[int, float] = {}
-        for state, number in enumerate(left):
+        for state, number in enumerate(remaining):
             history = self.histories[number]
             for phone, count in sorted(history.counts.items()):
                 cost = -float(elementary.log(count / history.total))

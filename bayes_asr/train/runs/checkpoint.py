@@ -70,8 +70,8 @@ def read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path}: there is no checkpoint; train first") from None
     except Exception as error:  # torch raises many kinds for a damaged file
-        _refuse_if_whole(path, error)
-        raise DamagedError(f"{path}: cannot be read as a checkpoint: {_why(error)}") from None
+        _raise_if_undamaged(path, error)
+        raise DamagedError(f"{path}: cannot be read as a checkpoint: {_explain(error)}") from None
     if not isinstance(content, dict) or content.get("format") not in READABLE:
         raise InputError(
             f"{path}: not a checkpoint of format {FORMAT}; train again with this version"
@@ -79,7 +79,7 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _refuse_if_whole(path: Path, error: Exception) -> None:
+def _raise_if_undamaged(path: Path, error: Exception) -> None:
     """Raise what went wrong that says nothing of the content: the disk, permissions, memory."""
     damage = (None, errno.EINVAL)  # a place before the beginning, which a damaged index named
     if isinstance(error, OSError) and error.errno not in damage:
@@ -91,7 +91,7 @@ def _refuse_if_whole(path: Path, error: Exception) -> None:
         ) from None
 
 
-def _why(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     """What torch found, without its advice, which is to run the code in the file."""
     if isinstance(error, pickle.UnpicklingError):
         return "it holds other things than tensors and plain values, which might be code"
@@ -106,35 +106,35 @@ def _check_sums(file: BinaryIO) -> None:
         raise zipfile.BadZipFile(f"the check sum of {damaged} is wrong")
 
 
-def newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
+def read_newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
     """The checkpoint of a run that is furthest on; empty where there is none.
 
     One that is damaged is said and set aside; InputError where that leaves none.
     """
-    found, damaged = [], []
+    readable, damaged = [], []
     for path in (run / name for name in names):
         try:
-            found += [_without_history(read(path))] if is_there(path) else []
+            readable += [_upgrade_history(read(path))] if is_there(path) else []
         except DamagedError as error:
             damaged.append(path)
             aside = path.replace(path.with_name(f"{path.name}.damaged"))
             LOGGER.warning("%s; it is set aside as %s, and the one before it is used", error, aside)
-    if damaged and not found:
+    if damaged and not readable:
         raise InputError(
             f"{damaged[0]}: damaged, and there is no other checkpoint to go on from; start over"
             " with --new"
         )
-    return max(found, key=_progress, default={})
+    return max(readable, key=_position, default={})
 
 
-def _progress(content: dict[str, Any]) -> tuple[int, int, int]:
+def _position(content: dict[str, Any]) -> tuple[int, int, int]:
     """How far the training was: epochs, returns to the last of them, batches since then."""
     totals = content.get("totals")
     position = totals["batches"] + len(totals["skipped"]) if totals else 0
     return len(content["dev_errors"]), content.get("returns", 0), position
 
 
-def _without_history(content: dict[str, Any]) -> dict[str, Any]:
+def _upgrade_history(content: dict[str, Any]) -> dict[str, Any]:
     """What a run goes on from, also where it was begun when checkpoints held the whole history."""
     if "history" not in content:
         return content

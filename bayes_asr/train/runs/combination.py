@@ -39,21 +39,21 @@ class Combination:
     ) -> "Combination":
         """Check what is given, and scale the weights; none: all the same."""
         if average not in AVERAGED:
-            known = ", ".join(AVERAGED)
-            raise InputError(f"average is {average}{nearest(average, AVERAGED)}; known: {known}")
-        given = list(weights) or [1.0] * len(runs)
-        if len(given) != len(runs) or not runs:
-            raise InputError(f"{len(given)} weights for {len(runs)} runs; give one for each")
-        total = sum(given)
-        if not (math.isfinite(total) and min(given) > 0):
-            raise InputError(f"the weights are {given}; each must be above 0 and finite")
-        return cls(list(runs), [weight / total for weight in given], average, head)
+            choices = ", ".join(AVERAGED)
+            raise InputError(f"average is {average}{nearest(average, AVERAGED)}; known: {choices}")
+        unscaled = list(weights) or [1.0] * len(runs)
+        if len(unscaled) != len(runs) or not runs:
+            raise InputError(f"{len(unscaled)} weights for {len(runs)} runs; give one for each")
+        total = sum(unscaled)
+        if not (math.isfinite(total) and min(unscaled) > 0):
+            raise InputError(f"the weights are {unscaled}; each must be above 0 and finite")
+        return cls(list(runs), [weight / total for weight in unscaled], average, head)
 
     def save(self, run: Path) -> None:
         """Write it into the directory `run`; runs are named as seen from there."""
-        here = os.path.abspath(run)
+        origin = os.path.abspath(run)
         content = {
-            "networks": [os.path.relpath(os.path.abspath(one), here) for one in self.runs],
+            "networks": [os.path.relpath(os.path.abspath(path), origin) for path in self.runs],
             "weights": list(self.weights),
             "average": self.average,
             "head": self.head,
@@ -71,16 +71,16 @@ def read_combination(run: Path) -> Combination | None:
         content = read_json(path)
         networks = take(content, "networks", "a list")
         weights = take(content, "weights", "a list")
-        found = Combination.of(
-            [run / check(one, "networks", "a text") for one in networks],
+        combination = Combination.of(
+            [run / check(name, "networks", "a text") for name in networks],
             [check(weight, "weights", "a number") for weight in weights],
             take(content, "average", "a text"),
             take(content, "head", "a text", "null"),
         )
     except InputError as error:
-        said = str(error).removeprefix(f"{path}: ")
-        raise InputError(f"{path}: not as bayes-asr combine writes it: {said}") from None
-    return found
+        reason = str(error).removeprefix(f"{path}: ")
+        raise InputError(f"{path}: not as bayes-asr combine writes it: {reason}") from None
+    return combination
 
 
 def list_networks(run: Path) -> list[Path]:

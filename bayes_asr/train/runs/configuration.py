@@ -11,12 +11,14 @@ from bayes_asr.config.schema import Config
 CONFIG = "config.yaml"
 
 
-def check_is_run(folder: Path) -> None:
+def check_is_run(directory: Path) -> None:
     """InputError for what is no run directory."""
-    if is_there(folder / CONFIG):
+    if is_there(directory / CONFIG):
         return
-    why = f"it has no {CONFIG}" if folder.is_dir() else "there is no such folder"
-    raise InputError(f"{folder}: not a run directory, {why}; name one that bayes-asr train wrote")
+    why = f"it has no {CONFIG}" if directory.is_dir() else "there is no such folder"
+    raise InputError(
+        f"{directory}: not a run directory, {why}; name one that bayes-asr train wrote"
+    )
 
 
 def read_configuration(run: Path, settings: Sequence[str] = ()) -> Config:

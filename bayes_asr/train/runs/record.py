@@ -32,7 +32,7 @@ RECORDS = (  # what a run has learnt; its scores are of a network that is gone w
     *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
     CONFIG,  # the last: checkpoints without it could not be told from those of another run
 )
-MEASURED = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each line of the history
+HISTORY_KEYS = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each line of the history
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
     "data.expected_dims",
     "data.graph",
@@ -48,7 +48,7 @@ WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is r
 )
 
 
-def locate(config: Config) -> Config:
+def make_paths_absolute(config: Config) -> Config:
     """A configuration as it is recorded: it must not depend on the working directory."""
     runs = tuple(replace(t, run=str(Path(t.run).absolute())) for t in config.train.init_from)
     return replace(
@@ -58,10 +58,12 @@ def locate(config: Config) -> Config:
     )
 
 
-def read_begun(run: Path) -> Config | None:
+def read_recorded_config(run: Path) -> Config | None:
     """What a run was started with; None where there is nothing to go on from."""
-    there = (run / CONFIG).exists() and any((run / name).exists() for name in checkpoint.RESUMED)
-    return read_configuration(run) if there else None
+    resumable = (run / CONFIG).exists() and any(
+        (run / name).exists() for name in checkpoint.RESUMED
+    )
+    return read_configuration(run) if resumable else None
 
 
 def check_same_configuration(config: Config, run: Path) -> None:
@@ -69,7 +71,7 @@ def check_same_configuration(config: Config, run: Path) -> None:
     recorded = run / CONFIG
     begun = [name for name in checkpoint.RESUMED if (run / name).exists()]
     if not begun:
-        _check_nothing_learnt(run)
+        _check_no_network(run)
         return
     if not recorded.exists():
         raise InputError(
@@ -85,16 +87,16 @@ def check_same_configuration(config: Config, run: Path) -> None:
             )
 
 
-def _check_nothing_learnt(run: Path) -> None:
+def _check_no_network(run: Path) -> None:
     """Refuse to start where a run has lost its checkpoints: what is left would be overwritten."""
     history = run / HISTORY
-    left = [
+    remains = [
         path for path in (run / checkpoint.BEST, *sorted(run.glob("*.damaged"))) if path.exists()
     ]
-    left += [history] if history.exists() and history.stat().st_size else []
-    if left:
+    remains += [history] if history.exists() and history.stat().st_size else []
+    if remains:
         raise InputError(
-            f"{left[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that, train"
+            f"{remains[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that, train"
             " into another folder, or start over with --new"
         )
 
@@ -115,7 +117,7 @@ def remove_leftovers(run: Path) -> None:
     (run / checkpoint.FIRST).unlink(missing_ok=True)
 
 
-def add_to_history(run: Path, entry: Mapping[str, Any]) -> None:
+def append_to_history(run: Path, entry: Mapping[str, Any]) -> None:
     """Add the line of an epoch to history.jsonl."""
     history = run / HISTORY
     with replacing(history) as temporary:
@@ -125,7 +127,7 @@ def add_to_history(run: Path, entry: Mapping[str, Any]) -> None:
             file.write(json.dumps(entry) + "\n")
 
 
-def end_history(run: Path, last: Mapping[str, Any] | None) -> None:
+def truncate_history(run: Path, last: Mapping[str, Any] | None) -> None:
     """Let history.jsonl end with the epoch that a run goes on from; None: it has none.
 
     What came after it is trained anew. Lines that were lost are said; a damaged file is set aside.
@@ -147,7 +149,7 @@ def end_history(run: Path, last: Mapping[str, Any] | None) -> None:
 
 def read_history(run: Path) -> list[dict[str, Any]]:
     """Read history.jsonl; empty where there is none."""
-    return side_files.read_history(run, MEASURED)
+    return side_files.read_history(run, HISTORY_KEYS)
 
 
 def versions(device: torch.device, precision: str) -> dict[str, Any]:
@@ -171,18 +173,18 @@ def versions(device: torch.device, precision: str) -> dict[str, Any]:
 def name_blas() -> str:
     """The linear algebra that NumPy and SciPy have loaded, with its code for this processor."""
     loaded = (library for library in threadpool_info() if library["user_api"] == "blas")
-    names = {f"{one['internal_api']} {one.get('architecture', '')}".strip() for one in loaded}
+    names = {f"{blas['internal_api']} {blas.get('architecture', '')}".strip() for blas in loaded}
     return ", ".join(sorted(names)) or "none"
 
 
-def compare_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def warn_of_other_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Warn where a run goes on with other versions than it has had so far."""
-    for what, here in now.items():
-        if saved.get(what, here) != here:
+    for what, value in now.items():
+        if saved.get(what, value) != value:
             LOGGER.warning(
                 "this run was started with %s %s, and goes on with %s: its numbers are not exactly"
                 " those of one that was not interrupted",
-                *(what, saved[what], here),
+                *(what, saved[what], value),
             )
 
 
@@ -198,7 +200,10 @@ def write_environment(
     front_ends: of each stream, which know what made the features of sound, if anything here did;
     begun_from: hashes of the networks that gave weights, by file.
     """
-    analyses = [None if one.sound is None else dict(one.sound) for one in front_ends.values()]
+    analyses = [
+        None if front_end.sound is None else dict(front_end.sound)
+        for front_end in front_ends.values()
+    ]
     environment = {
         "parameters": parameters,
         **versions,

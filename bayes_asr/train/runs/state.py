@@ -25,10 +25,10 @@ INTERVAL = 10.0  # seconds between two notes of the position
 def read(run: Path) -> dict[str, Any]:
     """What a run has said of itself; empty where it has not, or nobody can read it."""
     try:
-        found = json.loads((run / NAME).read_text(encoding="utf-8"))
+        content = json.loads((run / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def write(run: Path, state: str, **fields: Any) -> None:
@@ -45,7 +45,7 @@ def write(run: Path, state: str, **fields: Any) -> None:
 
 
 @contextmanager
-def recorded(run: Path) -> Iterator[None]:
+def recording(run: Path) -> Iterator[None]:
     """Write that the run is running, then how the block ends, and why.
 
     A run that is finished stays so where there is nothing to train, or going on is refused.

@@ -38,22 +38,22 @@ class RunStatus:
     why: str | None
 
 
-def runs_below(folder: Path) -> list[RunStatus]:
+def runs_below(directory: Path) -> list[RunStatus]:
     """The state of every run at or below a folder, by path; InputError where there is none."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder")
+    if not directory.is_dir():
+        raise InputError(f"{directory}: there is no such folder")
     marks = (state.NAME, record.HISTORY)
-    runs = sorted({file.parent for file in find_below(folder, *marks)})
+    runs = sorted({file.parent for file in find_below(directory, *marks)})
     if not runs:
-        raise InputError(f"{folder}: no run at or below this folder; train one into it")
+        raise InputError(f"{directory}: no run at or below this folder; train one into it")
     return [status(run) for run in runs]
 
 
 def status(run: Path) -> RunStatus:
     """The state of a run, by what it says of itself and by whether a process has it."""
-    said = state.read(run)
+    recorded = state.read(run)
     history, epoch, epochs, judged_by, best = [], 0, None, None, None
-    why = said["why"] if isinstance(said.get("why"), str) else None
+    why = recorded["why"] if isinstance(recorded.get("why"), str) else None
     try:
         history = record.read_history(run)
         epoch = history[-1]["epoch"] if history else 0
@@ -64,7 +64,7 @@ def status(run: Path) -> RunStatus:
             best = min((take(e, measure.on_dev, "a number") for e in history), default=None)
     except (InputError, OSError) as error:
         why = complaint(error)
-    now = _state(said.get("state"), epoch == epochs, is_held(run / MARK))
+    now = _infer_state(recorded.get("state"), epoch == epochs, is_held(run / MARK))
     return RunStatus(
         run=str(run),
         state=now,
@@ -74,17 +74,19 @@ def status(run: Path) -> RunStatus:
         best=best,
         dev_error=min((entry["dev_error"] for entry in history), default=None),
         frames_per_second=history[-1]["frames_per_second"] if history else None,
-        seconds_left=_seconds_left(said, history, epoch, epochs or 0) if now == "running" else None,
+        seconds_left=_seconds_left(recorded, history, epoch, epochs or 0)
+        if now == "running"
+        else None,
         why=why,
     )
 
 
-def _state(said: Any, complete: bool, is_held: bool) -> State:
+def _infer_state(recorded: Any, complete: bool, is_held: bool) -> State:
     if is_held:
         return "running"
-    if said in ("finished", "stopped", "failed"):
-        found: State = said
-        return found
+    if recorded in ("finished", "stopped", "failed"):
+        ended: State = recorded
+        return ended
     return "finished" if complete else "killed"
 
 
@@ -92,9 +94,9 @@ def _seconds_left(
     position: dict[str, Any], history: Sequence[dict[str, Any]], epoch: int, epochs: int
 ) -> float | None:
     """Epochs to come at the pace of the last ones, or of the batches of the first so far."""
-    noted = [position.get(key) for key in ("batch", "batches", "seconds")]
+    values = [position.get(key) for key in ("batch", "batches", "seconds")]
     batch, batches, spent = (
-        x if isinstance(x, int | float) and KINDS["a number"](x) else 0 for x in noted
+        x if isinstance(x, int | float) and KINDS["a number"](x) else 0 for x in values
     )
     if position.get("epoch") != epoch + 1:
         spent = 0  # noted in an epoch that is over

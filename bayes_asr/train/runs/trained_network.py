@@ -63,8 +63,8 @@ class TrainedNetwork:
         priors = {model.outputs[0]: content["log_priors"], **content.get("other_log_priors", {})}
         for name, head in zip(model.outputs, model.heads, strict=True):
             if name in priors and tuple(priors[name].shape) != (head.out_features,):
-                given = list(priors[name].shape)
-                raise ValueError(f"{given} priors for {head.out_features} {name}")
+                num_priors = list(priors[name].shape)
+                raise ValueError(f"{num_priors} priors for {head.out_features} {name}")
         speakers = content.get("speakers", {})
         for speaker, values in speakers.items():
             _check_speaker(speaker, values, model)
@@ -75,44 +75,46 @@ class TrainedNetwork:
 
     def find_log_priors(self, head: str) -> Tensor:
         """Log priors of the labels of a head, float64 [P]; InputError where there are none."""
-        first = self.model.outputs[0]
-        if head != first and head not in self.other_log_priors:
+        main = self.model.outputs[0]
+        if head != main and head not in self.other_log_priors:
             raise InputError(
-                f"in this run priors were kept of {first} alone: give --counts, a file of how"
+                f"in this run priors were kept of {main} alone: give --counts, a file of how"
                 f" often each of the labels of {head} occurs"
             )
-        return self.log_priors if head == first else self.other_log_priors[head]
+        return self.log_priors if head == main else self.other_log_priors[head]
 
     def of_part(self, part: AcousticModel, log_priors: Tensor) -> "TrainedNetwork":
         """The network of a part of the model (`nn/part.py`)."""
-        read = {name: self.front_ends[name] for name in part.architecture["streams"]}
-        return TrainedNetwork(part, read, log_priors, speakers=self.speakers, classes=self.classes)
+        front_ends = {name: self.front_ends[name] for name in part.architecture["streams"]}
+        return TrainedNetwork(
+            part, front_ends, log_priors, speakers=self.speakers, classes=self.classes
+        )
 
 
 def _check_speaker(speaker: str, values: Mapping[str, Tensor], model: AcousticModel) -> None:
     """ValueError unless a speaker has values of all parameters of activations."""
-    wanted = {name: p.shape for name, p in model.activation_parameters.items()}
-    given = {name: value.shape for name, value in values.items()}
-    if given != wanted:
-        raise ValueError(f"{speaker} has {len(given)} tensors for {len(wanted)} of activations")
+    expected = {name: p.shape for name, p in model.activation_parameters.items()}
+    shapes = {name: value.shape for name, value in values.items()}
+    if shapes != expected:
+        raise ValueError(f"{speaker} has {len(shapes)} tensors for {len(expected)} of activations")
 
 
 def unpack_front_ends(content: Mapping[str, Mapping[str, Any]]) -> dict[str, FrontEnd]:
     """The front ends, by stream, of the content of a checkpoint."""
     arrays = {
-        name: {k: v.numpy() if isinstance(v, Tensor) else v for k, v in one.items()}
-        for name, one in content.items()
+        name: {k: v.numpy() if isinstance(v, Tensor) else v for k, v in values.items()}
+        for name, values in content.items()
     }
-    return {name: FrontEnd.of_content(one) for name, one in arrays.items()}
+    return {name: FrontEnd.of_content(values) for name, values in arrays.items()}
 
 
 def _pack_front_ends(front_ends: Mapping[str, FrontEnd]) -> dict[str, dict[str, Any]]:
     return {
         name: {
             k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v
-            for k, v in one.content().items()
+            for k, v in front_end.content().items()
         }
-        for name, one in front_ends.items()
+        for name, front_end in front_ends.items()
     }
 
 
@@ -147,7 +149,7 @@ def upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
     """
     if "front_ends" in content or not content:
         return content
-    taken = ("mean", "deviation", "frontend")
+    moved = ("mean", "deviation", "frontend")
     options = vars(read_configuration(run).features)
     front_end = {
         **options,
@@ -156,7 +158,7 @@ def upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
         "sound": content.get("frontend"),
     }
     return {
-        **{key: value for key, value in content.items() if key not in taken},
+        **{key: value for key, value in content.items() if key not in moved},
         "architecture": upgrade_architecture(content["architecture"]),
         "front_ends": {FEATURES: front_end},
     }

@@ -54,7 +54,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """How trials are searched.
 
     train: trains a configuration into a folder, or goes on there; rungs: after how many epochs the
@@ -68,7 +68,9 @@ class Plan:
     nj: int = 1
 
 
-def search(trials: Sequence[Trial], plan: Plan, out: Path, about: dict[str, Any]) -> list[Outcome]:
+def search(
+    trials: Sequence[Trial], plan: SearchPlan, out: Path, about: dict[str, Any]
+) -> list[Outcome]:
     """Train the trials below `out`; returns what each gave, the best first.
 
     about: plain values that say which search this is: another one is refused there. What is
@@ -79,16 +81,16 @@ def search(trials: Sequence[Trial], plan: Plan, out: Path, about: dict[str, Any]
     _check_criteria(trials)
     with alone_in(out):
         _check_same(out, about)
-        found: dict[int, Outcome] = {}
+        outcomes_by_trial: dict[int, Outcome] = {}
         alive = list(trials)
-        with open_pool(plan.nj) as way:
+        with open_pool(plan.nj) as run_jobs:
             for epochs in plan.rungs:
-                climbed = list(_climb(alive, epochs, plan, way))
-                found |= {outcome.trial: outcome for outcome in climbed}
-                better = sorted((o for o in climbed if o.best is not None), key=_rank)
-                kept = {outcome.trial for outcome in better[: (len(better) + 1) // 2]}
-                alive = [trial for trial in alive if trial.number in kept]
-        outcomes = sorted(found.values(), key=_rank)
+                outcomes_of_rung = list(_train_rung(alive, epochs, plan, run_jobs))
+                outcomes_by_trial |= {outcome.trial: outcome for outcome in outcomes_of_rung}
+                better = sorted((o for o in outcomes_of_rung if o.best is not None), key=_rank)
+                selected = {outcome.trial for outcome in better[: (len(better) + 1) // 2]}
+                alive = [trial for trial in alive if trial.number in selected]
+        outcomes = sorted(outcomes_by_trial.values(), key=_rank)
         with replacing(out / RESULTS) as temporary:
             temporary.write_text(json.dumps([vars(o) for o in outcomes], indent=1) + "\n")
     if all(outcome.best is None for outcome in outcomes):
@@ -131,9 +133,9 @@ def _check_same(out: Path, about: dict[str, Any]) -> None:
     path = out / RECORD
     text = json.dumps(about, indent=1) + "\n"
     if is_there(path):
-        before = json.loads(path.read_text(encoding="utf-8"))
+        recorded = json.loads(path.read_text(encoding="utf-8"))
         for key in about:
-            if before.get(key) != json.loads(text)[key]:
+            if recorded.get(key) != json.loads(text)[key]:
                 raise InputError(
                     f"{path}: this search was begun with another {key}; search into another folder"
                 )
@@ -142,16 +144,18 @@ def _check_same(out: Path, about: dict[str, Any]) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _climb(trials: Sequence[Trial], epochs: int, plan: Plan, way: Way) -> Iterator[Outcome]:
+def _train_rung(
+    trials: Sequence[Trial], epochs: int, plan: SearchPlan, run_jobs: Way
+) -> Iterator[Outcome]:
     """Train trials for so many epochs, in order, until one is as good as is asked for.
 
     Trials at a time are trained to the end, but none counts that comes after the one that is.
     """
     at_once = len(trials) if plan.stop_at is None else plan.nj
     for begin in range(0, len(trials), max(1, at_once)):
-        some = trials[begin : begin + at_once]
-        jobs = ((trial.run.name, (trial, epochs, plan)) for trial in some)
-        for outcome in way(_train_trial, jobs):
+        batch = trials[begin : begin + at_once]
+        jobs = ((trial.run.name, (trial, epochs, plan)) for trial in batch)
+        for outcome in run_jobs(_train_trial, jobs):
             yield outcome
             if plan.stop_at is None or outcome.best is None:
                 continue
@@ -159,7 +163,7 @@ def _climb(trials: Sequence[Trial], epochs: int, plan: Plan, way: Way) -> Iterat
                 return
 
 
-def _train_trial(name: str, job: tuple[Trial, int, Plan]) -> Outcome:
+def _train_trial(name: str, job: tuple[Trial, int, SearchPlan]) -> Outcome:
     """Train a trial for so many epochs, unless that is done."""
     trial, epochs, plan = job
     why = None

@@ -32,7 +32,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Between:
+class FloatRange:
     """A number of a range, both ends included, to four digits; or its logarithm is uniform."""
 
     low: float
@@ -42,14 +42,14 @@ class Between:
     def draw(self, rng: np.random.Generator) -> float:
         """One number."""
         if self.in_logarithm:
-            drawn = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+            value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
         else:
-            drawn = rng.uniform(self.low, self.high)
-        return min(max(float(f"{drawn:.{DIGITS}g}"), self.low), self.high)
+            value = rng.uniform(self.low, self.high)
+        return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
 
 @dataclass(frozen=True)
-class Whole:
+class IntRange:
     """A whole number of a range, both ends included."""
 
     low: int
@@ -60,7 +60,7 @@ class Whole:
         return int(rng.integers(self.low, self.high + 1))
 
 
-Values = Choice | Between | Whole
+Values = Choice | FloatRange | IntRange
 
 
 def read_space(path: Path) -> dict[str, Values]:
@@ -70,18 +70,18 @@ def read_space(path: Path) -> dict[str, Values]:
     `log_uniform` and `ints` a range. InputError with the line for anything else.
     """
     root = compose(path)
-    found = locate_values(root, path) if root is not None else {}
-    if not isinstance(found, dict) or not found:
+    entries = locate_values(root, path) if root is not None else {}
+    if not isinstance(entries, dict) or not entries:
         raise InputError(f"{path}: a space is a mapping of keys to values, {{key: [a, b]}}")
-    return {key: _parse(key, entry) for key, entry in found.items()}
+    return {key: _parse(key, entry) for key, entry in entries.items()}
 
 
 def _parse(key: str, entry: Any) -> Values:
     if isinstance(entry, Located):
         return _parse_kind(key, "choice", entry)
-    (kind, located), *more = entry.items() or [("", None)]
-    if more or kind not in KINDS or not isinstance(located, Located):
-        where = _find_first(entry)
+    (kind, located), *further = entry.items() or [("", None)]
+    if further or kind not in KINDS or not isinstance(located, Located):
+        where = _locate_entry(entry)
         raise InputError(
             f"{where}{key} is {{{', '.join(entry)}: ...}}; write one of {', '.join(KINDS)}, and its"
             f" values as a list{nearest(kind, KINDS)}"
@@ -89,7 +89,7 @@ def _parse(key: str, entry: Any) -> Values:
     return _parse_kind(key, kind, located)
 
 
-def _find_first(entry: Mapping[str, Any]) -> str:
+def _locate_entry(entry: Mapping[str, Any]) -> str:
     places = (each.where for each in entry.values() if isinstance(each, Located))
     return next((f"{place}: " for place in places), "")
 
@@ -109,7 +109,7 @@ def _parse_kind(key: str, kind: str, located: Located) -> Values:
             f"{located.where}: {key} is {kind} of {values}; name two {what}{above}, the lower first"
         )
     low, high = values
-    return Whole(low, high) if kind == "ints" else Between(low, high, kind == "log_uniform")
+    return IntRange(low, high) if kind == "ints" else FloatRange(low, high, kind == "log_uniform")
 
 
 def draw(space: Mapping[str, Values], seed: int, number: int) -> Settings:
@@ -123,7 +123,7 @@ def draw(space: Mapping[str, Values], seed: int, number: int) -> Settings:
     }
 
 
-def combine(space: Mapping[str, Values]) -> Iterator[Settings]:
+def list_grid(space: Mapping[str, Values]) -> Iterator[Settings]:
     """Every combination, the last key changing first; InputError for a range."""
     choices = []
     for key, values in space.items():
@@ -134,6 +134,6 @@ def combine(space: Mapping[str, Values]) -> Iterator[Settings]:
         yield dict(zip(space, combination, strict=True))
 
 
-def as_set(settings: Mapping[str, Any]) -> Sequence[str]:
+def as_overrides(settings: Mapping[str, Any]) -> Sequence[str]:
     """Settings as `--set` takes them; JSON is YAML."""
     return [f"{key}={json.dumps(value)}" for key, value in settings.items()]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
-from bayes_asr.tasks.chain.numerator import Numerators, Tolerance
+from bayes_asr.tasks.chain.numerator import NumeratorBuilder, Tolerance
 from bayes_asr.tasks.chain.objective import sum_numerator
 from tests.support.chain_models import GRAPH, MODEL, SAID, TREE, spread_phones
 
@@ -81,7 +81,7 @@ def test_sum_is_that_of_all_phones_moved_within_the_tolerance(
     durations = np.random.default_rng(seed).integers(factor, 7, len(phones)).tolist()
     tolerance = Tolerance(left, right, factor)
     scores = random_scores(seed, -(-sum(durations) // factor))
-    lattice = Numerators(MODEL, TREE, GRAPH, tolerance).build(phones, durations)
+    lattice = NumeratorBuilder(MODEL, TREE, GRAPH, tolerance).build(phones, durations)
     found, share = sum_numerator(lattice, scores)
     wanted = enumerate_numerator(tolerance, phones, durations, scores)
     assert found == pytest.approx(wanted, abs=1e-10)
@@ -91,7 +91,7 @@ def test_sum_is_that_of_all_phones_moved_within_the_tolerance(
 def test_sequences_of_pdfs_count_once_though_two_boundaries_give_them() -> None:
     """2 2 is one pdf in all frames, wherever the second begins."""
     scores = np.zeros((5, MODEL.num_pdfs))
-    lattice = Numerators(MODEL, TREE, GRAPH, Tolerance(9, 9, 1)).build([2, 2], [2, 3])
+    lattice = NumeratorBuilder(MODEL, TREE, GRAPH, Tolerance(9, 9, 1)).build([2, 2], [2, 3])
     found, _ = sum_numerator(lattice, scores)
     assert found == pytest.approx(math.log(walk((4,) * 5)), abs=1e-10)
 
@@ -100,7 +100,7 @@ def test_sequences_of_pdfs_count_once_though_two_boundaries_give_them() -> None:
 @given(seed=st.integers(0, 10**6), phones=PHONES)
 def test_numerators_are_parts_of_the_denominator(seed: int, phones: list[int]) -> None:
     durations = [4] * len(phones)
-    lattice = Numerators(MODEL, TREE, GRAPH, Tolerance()).build(phones, durations)
+    lattice = NumeratorBuilder(MODEL, TREE, GRAPH, Tolerance()).build(phones, durations)
     scores = random_scores(seed, lattice.num_frames)
     denominator, _ = LeakyHmm(GRAPH, 1e-12).sum_paths(scores)
     assert sum_numerator(lattice, scores)[0] < denominator
@@ -108,13 +108,13 @@ def test_numerators_are_parts_of_the_denominator(seed: int, phones: list[int]) -
 
 def test_boundaries_are_those_of_kaldi() -> None:
     """By hand: 10 frames, of which 0, 3, 6 and 9 have outputs; tolerances 1 and 2."""
-    allowed = Tolerance(1, 2, 3).allow([7, 8, 7], [2, 5, 3])
+    allowed = Tolerance(1, 2, 3).allowed_phones([7, 8, 7], [2, 5, 3])
     assert allowed == [{7}, {7, 8}, {7, 8}, {7}]
-    assert Tolerance(1, 1, 3).allow([7, 8, 7], [2, 5, 3]) == [{7}, {8}, {7, 8}, {7}]
+    assert Tolerance(1, 1, 3).allowed_phones([7, 8, 7], [2, 5, 3]) == [{7}, {8}, {7, 8}, {7}]
 
 
 def test_derivatives_are_differences() -> None:
-    lattice = Numerators(MODEL, TREE, GRAPH, Tolerance()).build([1, 2, 3], [4, 6, 5])
+    lattice = NumeratorBuilder(MODEL, TREE, GRAPH, Tolerance()).build([1, 2, 3], [4, 6, 5])
     scores, step = random_scores(1, 5), 1e-5
     share = sum_numerator(lattice, scores)[1]
     for cell in range(scores.size):
@@ -140,7 +140,7 @@ def test_alignments_without_a_path_are_refused(
     phones: list[int], durations: list[int], said: str
 ) -> None:
     with pytest.raises(InputError, match=said):
-        Numerators(MODEL, TREE, GRAPH, Tolerance()).build(phones, durations)
+        NumeratorBuilder(MODEL, TREE, GRAPH, Tolerance()).build(phones, durations)
 
 
 @pytest.mark.parametrize("tolerance", [(-1, 5, 3), (0, 1, 3)])

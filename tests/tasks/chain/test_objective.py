@@ -8,13 +8,13 @@ import torch
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm, sum_paths_in_torch
-from bayes_asr.tasks.chain.numerator import Numerators, Tolerance
+from bayes_asr.tasks.chain.numerator import NumeratorBuilder, Tolerance
 from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi, sum_numerator
 from tests.support.chain_models import GRAPH, MODEL, SAID, TREE
 
 LEAK = 0.1
 HMM = LeakyHmm(GRAPH, LEAK)
-MAKER = Numerators(MODEL, TREE, GRAPH, Tolerance())
+MAKER = NumeratorBuilder(MODEL, TREE, GRAPH, Tolerance())
 NUMERATORS = [MAKER.build(phones, [4 + place] * len(phones)) for place, phones in enumerate(SAID)]
 PLAIN, FULL = Regularization(0.0, 0.0), Regularization(0.3, 0.01)
 

@@ -15,7 +15,7 @@ from bayes_asr.cli import main
 from bayes_asr.config import Config, load
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train
-from bayes_asr.train.trials.search_runs import Plan, Trial, search
+from bayes_asr.train.trials.search_runs import SearchPlan, Trial, search
 from tests.support.places import CONF
 from tests.support.small_corpus import settings
 from tests.support.training_runs import (
@@ -274,7 +274,7 @@ def test_trials_that_are_judged_by_loss_are_ranked_by_it(
     stop_at: float | None, tmp_path: Path
 ) -> None:
     trials = made_up_trials(tmp_path, "smbr", "smbr", "smbr")
-    outcomes = search(trials, Plan(write_made_up_history, (1,), stop_at), tmp_path, {})
+    outcomes = search(trials, SearchPlan(write_made_up_history, (1,), stop_at), tmp_path, {})
     assert [outcome.trial for outcome in outcomes] == ([3, 2, 1] if stop_at is None else [2, 1])
     best = outcomes[0]
     assert (best.judged_by, best.best, best.epoch) == ("loss", -best.trial / 8, 1)
@@ -284,4 +284,4 @@ def test_trials_that_are_judged_by_loss_are_ranked_by_it(
 def test_losses_of_different_criteria_are_not_compared(tmp_path: Path) -> None:
     trials = made_up_trials(tmp_path, "cross-entropy", "mmi")
     with pytest.raises(InputError, match=r"train.criterion is cross-entropy and mmi, whose losses"):
-        search(trials, Plan(write_made_up_history, (1,)), tmp_path, {})
+        search(trials, SearchPlan(write_made_up_history, (1,)), tmp_path, {})

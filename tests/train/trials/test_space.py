@@ -9,7 +9,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config import load
-from bayes_asr.train.trials.space import as_set, combine, draw, read_space
+from bayes_asr.train.trials.space import as_overrides, list_grid, draw, read_space
 
 SPACE = """
 train.learning_rate: {log_uniform: [1e-4, 1e-2]}
@@ -64,7 +64,7 @@ def test_settings_are_what_the_command_line_takes(tmp_path: Path) -> None:
     space = read_space(written(tmp_path / "space.yaml", text))
     for number in range(20):
         settings = draw(space, 1, number)
-        config = load([], as_set(settings))
+        config = load([], as_overrides(settings))
         assert config.train.learning_rate == settings["train.learning_rate"]
         assert config.train.schedule == settings["train"]["schedule"]
         assert (config.model.units, config.model.unit) == (
@@ -75,7 +75,7 @@ def test_settings_are_what_the_command_line_takes(tmp_path: Path) -> None:
 
 def test_a_grid_has_every_combination(tmp_path: Path) -> None:
     text = "model.layers: [1, 2]\ntrain.optimizer: {choice: [adam, sgd]}\nseed: [1, 2, 3]\n"
-    found = [tuple(one.values()) for one in combine(read_space(written(tmp_path / "s", text)))]
+    found = [tuple(one.values()) for one in list_grid(read_space(written(tmp_path / "s", text)))]
     assert found == list(itertools.product([1, 2], ["adam", "sgd"], [1, 2, 3]))
 
 
@@ -109,4 +109,4 @@ def test_a_space_that_says_something_else_is_refused(
 def test_a_range_has_no_grid(tmp_path: Path) -> None:
     space = read_space(written(tmp_path / "s.yaml", "seed: {ints: [1, 2]}"))
     with pytest.raises(InputError, match="seed is a range, which has no grid"):
-        list(combine(space))
+        list(list_grid(space))

@@ -23,7 +23,7 @@ from bayes_asr.config.measure import measure_of
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
-from bayes_asr.train.metrics import Totals, Validated
+from bayes_asr.train.metrics import DevTotals, Totals
 from bayes_asr.train.optimizers import Optimizers
 from bayes_asr.train.runs import checkpoint, record
 from bayes_asr.train.runs.tensorboard import Board
@@ -38,7 +38,7 @@ class DivergedError(ArithmeticError):
 
 
 @dataclass
-class Progress:
+class TrainerState:
     """How far a run is, as plain values.
 
     rate: the schedule's, of the last complete epoch; returns: how often the run went back; totals:
@@ -61,7 +61,7 @@ class Progress:
         return {**vars(self), "totals": asdict(self.totals), **arrays}
 
     @classmethod
-    def of_content(cls, content: Mapping[str, Any]) -> "Progress":
+    def of_content(cls, content: Mapping[str, Any]) -> "TrainerState":
         """The one whose `content` this has; runs begun early in 0.1 lack some of it."""
         return cls(
             content["rate"],
@@ -75,7 +75,7 @@ class Progress:
 
 
 @dataclass
-class Training:
+class Trainer:
     """A run while it is trained.
 
     precision: of products, as the device computes them; inputs: hashes of the data that it was
@@ -94,13 +94,13 @@ class Training:
     criterion: Criterion
     optimizer: Optimizers
     inputs: dict[str, str]
-    progress: Progress
+    state: TrainerState
     begun_from: dict[str, str] = field(default_factory=dict)
     speakers: SpeakerActivations | None = None
     notice: Notice = field(default_factory=Notice)
     lock: Lock | None = None
-    curves: Board | None = None
-    saved: float = field(default_factory=time.monotonic)
+    board: Board | None = None
+    last_saved: float = field(default_factory=time.monotonic)
     rate: float = 0.0
 
     @property
@@ -116,19 +116,19 @@ class Training:
     @property
     def epoch(self) -> int:
         """Number of the epoch that is not complete, from 1."""
-        return len(self.progress.dev_errors) + 1
+        return len(self.state.dev_errors) + 1
 
     @property
-    def left(self) -> int:
+    def epochs_left(self) -> int:
         """How many epochs there are to train."""
-        return max(0, self.options.epochs - len(self.progress.dev_errors))
+        return max(0, self.options.epochs - len(self.state.dev_errors))
 
     def begin_epoch(self) -> float:
         """Choose what is trained, and how fast; returns the rate that the schedule would have."""
-        done, options = self.progress, self.options
+        state, options = self.state, self.options
         schedule = find(SCHEDULES[options.schedule].function)
-        scheduled: float = schedule(options, done.rate, done.dev_errors)
-        self.rate = scheduled * RETURN_FACTOR**done.returns
+        scheduled: float = schedule(options, state.rate, state.dev_errors)
+        self.rate = scheduled * RETURN_FACTOR**state.returns
         frozen = [name for name, layer in options.layers.items() if layer.is_frozen(self.epoch)]
         self.model.freeze(frozen, activations=self.epoch <= options.freeze_activations)
         if not any(parameter.requires_grad for parameter in self.model.parameters()):
@@ -142,21 +142,21 @@ class Training:
         """Set the learning rate of the batch after `position` of the epoch's; returns it."""
         over = min(position + 1, batches)
         epochs = self.epoch - 1 + over / batches
-        rate = self.rate * warm_up(self.options, epochs, self.progress.batches + over)
+        rate = self.rate * warm_up(self.options, epochs, self.state.batches + over)
         self.optimizer.set_rate(rate)
         return rate
 
-    def complete_epoch(self, validated: Validated, scheduled: float) -> None:
+    def complete_epoch(self, validated: DevTotals, scheduled: float) -> None:
         """Note an epoch, and save."""
-        done = self.progress
-        batches = done.totals.position
+        state = self.state
+        batches = state.totals.position
         rate = self.set_rate(batches, batches)
-        entry = _entry(self.epoch, done.totals, validated, rate, done.returns)
+        entry = _history_entry(self.epoch, state.totals, validated, rate, state.returns)
         judged = entry[measure_of(self.config).on_dev]
-        is_best = bool(judged < done.dev_errors.min(initial=np.inf))
-        dev_errors = np.append(done.dev_errors, judged)
-        self.progress = Progress(
-            scheduled, done.returns, Totals(), dev_errors, entry, done.batches + batches
+        is_best = bool(judged < state.dev_errors.min(initial=np.inf))
+        dev_errors = np.append(state.dev_errors, judged)
+        self.state = TrainerState(
+            scheduled, state.returns, Totals(), dev_errors, entry, state.batches + batches
         )
         LOGGER.info(
             "epoch %d of %d: train loss %.3f, error %.3f; dev loss %.3f, error %.4f;"
@@ -167,14 +167,16 @@ class Training:
             entry["learning_rate"],
             entry["frames_per_second"],
             format_seconds(entry["seconds"]),
-            f"{format_seconds(self.left * entry['seconds'])} left" if self.left else "the last",
+            f"{format_seconds(self.epochs_left * entry['seconds'])} left"
+            if self.epochs_left
+            else "the last",
         )
         for name, part in entry.get("dev_sets", {}).items():
             LOGGER.info("%s: loss %.3f, error %.4f", name, part["loss"], part["error"])
         if group.is_first():
             self._save_complete(entry, is_best)
-        if self.curves:
-            self.curves.add(entry)
+        if self.board:
+            self.board.add(entry)
 
     def _save_complete(self, entry: dict[str, Any], is_best: bool) -> None:
         """Save a complete epoch.
@@ -182,17 +184,17 @@ class Training:
         best.pt is written before last.pt: a run killed between them repeats the epoch and best.pt.
         The history comes last: last.pt has the line that it then lacks.
         """
-        self._check_alone()
+        self._check_lock()
         if is_best:
             checkpoint.save(self.run / checkpoint.BEST, self._network_content())
         self._save_epoch()
-        record.add_to_history(self.run, entry)
+        record.append_to_history(self.run, entry)
 
-    def go_back(self, why: DivergedError) -> None:
+    def return_to_last_epoch(self, why: DivergedError) -> None:
         """Restore the last complete epoch, to go on from it at a smaller learning rate."""
-        options, epoch, returns = self.options, self.epoch, self.progress.returns
+        options, epoch, returns = self.options, self.epoch, self.state.returns
         if returns >= options.max_returns:
-            batches = self.progress.totals.skipped
+            batches = self.state.totals.skipped
             skipped = sorted({utt for batch in batches for utt in batch["utterances"]})
             raise InputError(
                 f"{self.run}: epoch {epoch} diverged: {why}; the run went back {returns} times"
@@ -201,14 +203,14 @@ class Training:
                 f" --new, or look at what was skipped: {', '.join(skipped) or 'nothing'}"
             )
         complete = (checkpoint.LAST, checkpoint.PREVIOUS)
-        self.restore(group.from_first(lambda: checkpoint.newest(self.run, complete)))
-        self.progress.returns += 1
+        self.restore(group.from_first(lambda: checkpoint.read_newest(self.run, complete)))
+        self.state.returns += 1
         if group.is_first():
             self._save_epoch()
-            record.end_history(self.run, self.progress.entry)
+            record.truncate_history(self.run, self.state.entry)
         LOGGER.warning(
             "epoch %d diverged: %s; back to its beginning, and on at %g times the learning rate",
-            *(epoch, why, RETURN_FACTOR**self.progress.returns),
+            *(epoch, why, RETURN_FACTOR**self.state.returns),
         )
 
     def stop_if_asked(self) -> None:
@@ -224,37 +226,37 @@ class Training:
 
     def save_now_and_then(self) -> None:
         """Save inside an epoch, every `train.save_minutes`; where that fails, say so and go on."""
-        self._check_alone()
-        if time.monotonic() - self.saved < 60 * self.options.save_minutes:
+        self._check_lock()
+        if time.monotonic() - self.last_saved < 60 * self.options.save_minutes:
             return
         try:
             self._save_unfinished()
         except OSError as error:  # the last one is there
             LOGGER.warning("%s: not saved: %s", self.run / checkpoint.UNFINISHED, error)
-        self.saved = time.monotonic()
+        self.last_saved = time.monotonic()
 
-    def _check_alone(self) -> None:
+    def _check_lock(self) -> None:
         """LostLockError where another training may have begun in the folder."""
         if self.lock:
             self.lock.check()
 
     def _save_unfinished(self) -> None:
-        self._check_alone()
+        self._check_lock()
         checkpoint.save(self.run / checkpoint.UNFINISHED, self.content())
 
     def _save_epoch(self) -> None:
         """Write last.pt in place of unfinished.pt, and keep the one before."""
-        self._check_alone()
+        self._check_lock()
         last, previous = self.run / checkpoint.LAST, self.run / checkpoint.PREVIOUS
         checkpoint.save(last, self.content(), keep=previous)
         (self.run / checkpoint.UNFINISHED).unlink(missing_ok=True)
-        self.saved = time.monotonic()
+        self.last_saved = time.monotonic()
 
     def content(self) -> dict[str, Any]:
         """What a checkpoint holds."""
         return {
             **self._network_content(),
-            **self.progress.content(),
+            **self.state.content(),
             "optimizer": self.optimizer.state_dict(),
             "random": torch.get_rng_state(),
             **self._origin,
@@ -281,9 +283,9 @@ class Training:
         else:
             self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
-        self.progress = Progress.of_content(saved)
+        self.state = TrainerState.of_content(saved)
         torch.set_rng_state(saved.get("random", torch.get_rng_state()))
-        batches = self.progress.totals.position
+        batches = self.state.totals.position
         LOGGER.info(
             "resuming after epoch %d of %d%s",
             self.epoch - 1,
@@ -292,12 +294,12 @@ class Training:
         )
 
 
-def _entry(
-    epoch: int, trained: Totals, validated: Validated, rate: float, returns: int
+def _history_entry(
+    epoch: int, trained: Totals, validated: DevTotals, rate: float, returns: int
 ) -> dict[str, Any]:
     """A line of the history: losses in nats, errors in [0, 1], means over frames."""
     train, dev = trained.metrics(), validated.total.metrics()
-    parts = {name: _part_entry(part) for name, part in validated.parts.items()}
+    parts = {name: _dev_set_entry(part) for name, part in validated.parts.items()}
     return {
         "epoch": epoch,
         "train_loss": train["loss"],
@@ -314,7 +316,7 @@ def _entry(
     }
 
 
-def _part_entry(part: Totals) -> dict[str, float]:
+def _dev_set_entry(part: Totals) -> dict[str, float]:
     """The same of one of several validation sets."""
-    found = part.metrics()
-    return {"loss": found["loss"], "error": found["error"], "frames": part.frames}
+    metrics = part.metrics()
+    return {"loss": metrics["loss"], "error": metrics["error"], "frames": part.frames}

@@ -53,7 +53,7 @@ def library() -> c.CDLL | None:
     return None
 
 
-class Arcs:
+class CompiledHmm:
     """The arcs of a graph as the library reads them."""
 
     def __init__(self, graph: DenominatorGraph) -> None:
@@ -62,14 +62,14 @@ class Arcs:
             raise RuntimeError(f"{LIBRARY} is not built")
         self._sum_paths = loaded.chain_sum_paths
         columns = {"initial": graph.initial}
-        for name, ends, others in (
+        for name, ends, far_ends in (
             ("into", graph.target, ("source", graph.source)),
             ("from", graph.source, ("target", graph.target)),
         ):
             order = np.argsort(ends, kind="stable")
             counts = np.bincount(ends, minlength=graph.num_states)
             columns[f"{name}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
-            for column, values in (others, ("pdf", graph.pdf), ("prob", graph.prob)):
+            for column, values in (far_ends, ("pdf", graph.pdf), ("prob", graph.prob)):
                 columns[f"{name}_{column}"] = values[order]
         kinds = {name: kind for name, kind in HmmView._fields_ if kind in TYPES}
         self._columns = {  # which the view points into
@@ -80,9 +80,9 @@ class Arcs:
 
     def sum_paths(self, scores: np.ndarray, leak: float) -> tuple[float, np.ndarray]:
         """Do what `LeakyHmm.sum_paths` does; other threads go on meanwhile."""
-        given = np.ascontiguousarray(scores, np.float64)
+        contiguous = np.ascontiguousarray(scores, np.float64)
         share, log_total = np.zeros(scores.shape), np.zeros(1)
-        taken, *filled = (x.ctypes.data_as(DOUBLES) for x in (given, share, log_total))
-        if self._sum_paths(c.byref(self._view), len(scores), taken, leak, *filled):
+        scores_pointer, *result_pointers = (x.ctypes.data_as(DOUBLES) for x in (contiguous, share, log_total))
+        if self._sum_paths(c.byref(self._view), len(scores), scores_pointer, leak, *result_pointers):
             raise MemoryError(f"the denominator of {len(scores)} frames ran out of memory")
         return float(log_total[0]), share

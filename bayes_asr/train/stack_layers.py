@@ -25,11 +25,11 @@ def describe_stack(config: ModelConfig, streams: Sequence[str]) -> list[dict[str
                 f"model.stack has a layer {layer.name}, but a stream has that name; give the layer"
                 " another one"
             )
-        before = [described["name"] for described in layers]
-        reads = list(layer.place.reads) or before[-1:] or list(streams)
-        _check_reads(layer, reads, [*streams, *before], [later.name for later in stack])
-        alone = next((one for one in layers if [one["name"]] == reads), None)
-        options = _complete(_plain_options(layer), alone)
+        preceding = [described["name"] for described in layers]
+        reads = list(layer.place.reads) or preceding[-1:] or list(streams)
+        _check_reads(layer, reads, [*streams, *preceding], [later.name for later in stack])
+        single = next((candidate for candidate in layers if [candidate["name"]] == reads), None)
+        options = _complete(_plain_options(layer), single)
         place = {
             **({"join": "sum"} if layer.place.join == "sum" else {}),
             **({"residual": True} if layer.place.residual else {}),
@@ -58,9 +58,9 @@ def check_heads(
                 " another one"
             )
     last = layers[-1]["name"]
-    read = {name for layer in layers for name in layer["reads"]}
-    read |= {config.heads.get(target, last) for target in targets}
-    unread = [layer["name"] for layer in layers if layer["name"] not in read]
+    sources = {name for layer in layers for name in layer["reads"]}
+    sources |= {config.heads.get(target, last) for target in targets}
+    unread = [layer["name"] for layer in layers if layer["name"] not in sources]
     if unread:
         raise InputError(
             f"model.stack has layer {unread[0]}, whose outputs no layer and no head reads; name it"
@@ -69,12 +69,12 @@ def check_heads(
 
 
 def _check_reads(
-    layer: StackLayer, reads: Sequence[str], known: Sequence[str], all_layers: Sequence[str]
+    layer: StackLayer, reads: Sequence[str], readable: Sequence[str], all_layers: Sequence[str]
 ) -> None:
     for name in reads:
         if name == layer.name:
             raise InputError(f"model.stack layer {name} reads itself; it reads what is before it")
-        if name in known:
+        if name in readable:
             continue
         if name in all_layers:
             raise InputError(
@@ -83,7 +83,7 @@ def _check_reads(
             )
         raise InputError(
             f"model.stack layer {layer.name} reads {name}, which is no stream and no layer before"
-            f" it; it can read {', '.join(known)}{nearest(name, known)}"
+            f" it; it can read {', '.join(readable)}{nearest(name, readable)}"
         )
 
 
@@ -92,8 +92,8 @@ def _plain_options(layer: StackLayer) -> dict[str, Any]:
     plain = {k: list(v) if isinstance(v, tuple) else v for k, v in layer.options.items()}
     if layer.kind != "recurrent":
         return plain
-    own = {name: value for name in UNIT_OPTIONS if (value := plain.pop(name))}
-    return {**plain, "options": own}
+    unit_options = {name: value for name in UNIT_OPTIONS if (value := plain.pop(name))}
+    return {**plain, "options": unit_options}
 
 
 def _complete(options: dict[str, Any], alone: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from bayes_asr.config import load
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.train.components import architecture, describe_each_layer, plan_network
+from bayes_asr.train.components import architecture, summarize_layers, plan_network
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.small_corpus import DIMENSIONS, settings
@@ -202,7 +202,7 @@ def test_what_is_read_is_joined_as_it_says() -> None:
 
 
 def test_description_says_what_each_layer_reads_and_hands_on() -> None:
-    said = describe_each_layer(build(*STRIDED, monophones="rnn"))
+    said = summarize_layers(build(*STRIDED, monophones="rnn"))
     assert said[0] == "slow: conv1d, features (10) -> 8, one of 2 frames, 256 parameters"
     assert said[1].startswith("rnn: recurrent li-bru, slow (8) -> 16, one of 2 frames, ")
     assert said[1].endswith(" parameters, read by monophones")
