@@ -1,4 +1,4 @@
-"""Attention of a decoder: which frames of an utterance it looks at before it writes a label."""
+"""Attention of a decoder to the frames of an utterance."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,10 +11,10 @@ from bayes_asr.nn.frames import PackedFrames
 
 @dataclass(frozen=True)
 class Memory:
-    """What a decoder may look at: the frames of B utterances, with zeros behind shorter ones.
+    """The encoded frames of B utterances that a decoder attends to, padded with zeros.
 
-    frames_BTH: what the encoder made of them; keys_BTU: what scores are computed from; inside_BT:
-    which are frames. Those that are not weigh exactly 0.
+    frames_BTH: outputs of the encoder; keys_BTU: their keys, from which scores are computed;
+    inside_BT: whether it is a frame or padding, whose weight is exactly 0.
     """
 
     frames_BTH: Tensor
@@ -32,7 +32,7 @@ class Memory:
 
 
 class AttentionOutput(NamedTuple):
-    """What a decoder saw: the mean of the frames by their weights [n, H], and these [n, T]."""
+    """The mean of the frames by their weights [n, H], and these weights [n, T]."""
 
     context_nH: Tensor
     weights_nT: Tensor
@@ -42,14 +42,14 @@ class Attention(nn.Module):
     r"""The mean of the frames h_t of an utterance by weights a_t = \exp(e_t) / \sum_i \exp(e_i).
 
     Scores e_t depend on the decoder's state s. kind:
-    `lecture`: e_t = u_t . (Q s) with u_t = \tanh(W h_t + b): the lecture's, whose u_l, the same for
-    all, is here what the state asks for;
+    `lecture`: e_t = u_t . (Q s) with u_t = \tanh(W h_t + b): the lecture's, with the query Q s in
+    place of its u_l, which is the same for all utterances;
     `dot`: e_t = (W h_t) . (Q s) (Luong, Pham & Manning 2015);
     `additive`: e_t = v . \tanh(W h_t + Q s + b) (Bahdanau, Cho & Bengio 2015);
     `location`: e_t = v . \tanh(W h_t + Q s + b + L f_t), where f is a convolution of the weights of
     the label before with FILTERS filters of 2 REACH + 1 frames (Chorowski et al. 2015).
 
-    inputs: size of h_t; state: size of s; units: size of what is compared.
+    inputs: size of h_t; state: size of s; units: size of keys and queries.
     """
 
     FILTERS, REACH = 10, 15
@@ -73,32 +73,35 @@ class Attention(nn.Module):
             keys_NU = torch.tanh(keys_NU)
         shape = (len(frames.lengths), max(frames.lengths, default=0))
         inside = torch.zeros(shape, dtype=torch.bool, device=encoded_NH.device)
-        places = (frames.sequence, frames.time)
-        inside[places] = True
+        positions = (frames.sequence, frames.time)
+        inside[positions] = True
 
-        def lay_out(x_NX: Tensor) -> Tensor:
-            return x_NX.new_zeros(*shape, x_NX.shape[1]).index_put(places, x_NX)
+        def unpack(x_NX: Tensor) -> Tensor:
+            return x_NX.new_zeros(*shape, x_NX.shape[1]).index_put(positions, x_NX)
 
-        return Memory(lay_out(encoded_NH), lay_out(keys_NU), inside)
+        return Memory(unpack(encoded_NH), unpack(keys_NU), inside)
 
     def begin(self, memory: Memory) -> AttentionOutput:
-        """What was seen before the first label: nothing."""
+        """The output before the first label: zeros."""
         B, T, _ = memory.frames_BTH.shape
         return AttentionOutput(
             memory.frames_BTH.new_zeros(B, self.inputs), memory.frames_BTH.new_zeros(B, T)
         )
 
-    def forward(self, state_nS: Tensor, memory: Memory, before: AttentionOutput) -> AttentionOutput:
-        """What a state sees; before: what was seen for the label before."""
-        scores = self._score(self.Q(state_nS), memory, before.weights_nT)
+    def forward(
+        self, state_nS: Tensor, memory: Memory, previous: AttentionOutput
+    ) -> AttentionOutput:
+        """The attention of a state; previous: that of the label before."""
+        scores = self._score(self.Q(state_nS), memory, previous.weights_nT)
         weights = scores.masked_fill(~memory.inside_BT, -torch.inf).softmax(1)
         return AttentionOutput(torch.bmm(weights[:, None], memory.frames_BTH).squeeze(1), weights)
 
-    def _score(self, asked_nU: Tensor, memory: Memory, weights_nT: Tensor) -> Tensor:
+    def _score(self, query_nU: Tensor, memory: Memory, weights_nT: Tensor) -> Tensor:
         """The scores [n, T]."""
         if self.kind in ("lecture", "dot"):
-            return torch.bmm(memory.keys_BTU, asked_nU[:, :, None]).squeeze(2)
-        compared = memory.keys_BTU + asked_nU[:, None]
+            return torch.bmm(memory.keys_BTU, query_nU[:, :, None]).squeeze(2)
+        sums = memory.keys_BTU + query_nU[:, None]
         if self.kind == "location":
-            compared = compared + self.L(self.F(weights_nT[:, None]).transpose(1, 2))
-        return torch.tanh(compared) @ self.v
+            # Conv1d wants [n, channels, T]; L reads the filters of each frame [n, T, FILTERS].
+            sums = sums + self.L(self.F(weights_nT[:, None]).transpose(1, 2))
+        return torch.tanh(sums) @ self.v

@@ -1,4 +1,4 @@
-"""Which sequence of labels a decoder finds most probable."""
+"""Beam search: the sequence of labels that a decoder finds most probable."""
 
 from typing import NamedTuple
 
@@ -10,10 +10,10 @@ from bayes_asr.nn.frames import PackedFrames
 
 
 class BeamHypothesis(NamedTuple):
-    """Labels that a decoder may write, END left out, and what it looked at for each, END included.
+    """Labels that a decoder may write, END left out.
 
-    log_probability: of all of them and END; weights_LT: of the frames, for each label and END; no
-    columns where the decoder has no attention.
+    log_probability: of all of them and END; weights_LT: attention of each label, and of END, on
+    the frames; no columns where the decoder has no attention.
     """
 
     labels: tuple[int, ...]
@@ -21,12 +21,12 @@ class BeamHypothesis(NamedTuple):
     weights_LT: Tensor
 
     def score(self, length_penalty: float) -> float:
-        r"""\log P / L^\alpha of the L labels, END included; 0: none is longer than another."""
+        r"""\log P / L^\alpha of the L labels, END included; \alpha = 0 ignores the length."""
         return self.log_probability / (len(self.labels) + 1) ** length_penalty
 
 
 class _Prefix(NamedTuple):
-    """The beginning of a hypothesis, whose state is row `row` of those of its length."""
+    """The beginning of a hypothesis; its state is row `row` of those of all prefixes."""
 
     labels: tuple[int, ...]
     log_probability: float
@@ -43,76 +43,79 @@ def search(
     max_length: int,
     length_penalty: float,
 ) -> BeamHypothesis:
-    """The best hypothesis for one utterance, by `Hypothesis.score`.
+    """The best hypothesis for one utterance, by `BeamHypothesis.score`.
 
-    The `width` most probable beginnings of each length go on; one that ends keeps its place among
+    The `width` most probable prefixes of each length go on; one that ends keeps its place among
     them. The search ends when all have ended or none can become better than the best that has. A
-    hypothesis has up to `max_length` labels. A width of all beginnings gives the best of all.
+    hypothesis has up to `max_length` labels. With a width of all prefixes, the search is exact.
     """
     memory, state = decoder.begin(encoded_TH, PackedFrames((len(encoded_TH),), encoded_TH.device))
     alive, ended = [_Prefix((), 0.0, (), 0)], list[BeamHypothesis]()
     while alive and len(ended) < width:
-        before = [prefix.labels[-1] if prefix.labels else END for prefix in alive]
+        previous = [prefix.labels[-1] if prefix.labels else END for prefix in alive]
         state = take_rows(state, [prefix.row for prefix in alive])
         x, state = decoder.step(
-            torch.tensor(before, device=encoded_TH.device),
+            torch.tensor(previous, device=encoded_TH.device),
             memory and memory.repeat(len(alive)),
             state,
         )
         log_probs = torch.log_softmax(decoder.read_out(x), 1)
         if len(alive[0].labels) == max_length:  # nothing but the end may follow
             log_probs[:, END + 1 :] = -torch.inf
-        grown = _grow(alive, log_probs, state, width - len(ended))
+        extended = _extend(alive, log_probs, state, width - len(ended))
         alive = []
-        for prefix in grown:
+        for prefix in extended:
             if prefix.labels[-1] == END:
                 weights = torch.stack(prefix.weights)
                 ended.append(BeamHypothesis(prefix.labels[:-1], prefix.log_probability, weights))
             else:
                 alive.append(prefix)
         if ended and alive:
-            # What a beginning loses by further labels, the length penalty may make up for at most.
+            # No label has a positive log-probability: a prefix that lost none up to the greatest
+            # length would have the best score that it can reach.
             best = max(prefix.log_probability for prefix in alive)
-            reached = max(one.score(length_penalty) for one in ended)
-            if best / (max_length + 1) ** length_penalty <= reached:
+            best_score = max(hypothesis.score(length_penalty) for hypothesis in ended)
+            if best / (max_length + 1) ** length_penalty <= best_score:
                 break
-    return max(ended, key=lambda one: one.score(length_penalty))
+    return max(ended, key=lambda hypothesis: hypothesis.score(length_penalty))
 
 
-def _grow(
-    alive: list[_Prefix], log_probs_nP: Tensor, state: DecoderState, places: int
+def _extend(
+    alive: list[_Prefix], log_probs_nP: Tensor, state: DecoderState, count: int
 ) -> list[_Prefix]:
-    """The most probable of all beginnings with one label more, best first."""
-    known = log_probs_nP.new_tensor([prefix.log_probability for prefix in alive])
-    total = (known[:, None] + log_probs_nP).flatten()
+    """The `count` most probable of all prefixes with one label more, best first."""
+    scores = log_probs_nP.new_tensor([prefix.log_probability for prefix in alive])
+    total = (scores[:, None] + log_probs_nP).flatten()
     possible = int(torch.isfinite(total).sum())
-    best = total.topk(min(places, possible))
-    none = log_probs_nP.new_zeros(len(alive), 0)
-    weights = state.attended.weights_nT if state.attended else none
-    grown = []
-    for value, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
-        row, label = divmod(place, log_probs_nP.shape[1])
+    best = total.topk(min(count, possible))
+    no_weights = log_probs_nP.new_zeros(len(alive), 0)
+    weights = state.attended.weights_nT if state.attended else no_weights
+    extended = []
+    for score, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        row, label = divmod(index, log_probs_nP.shape[1])
         prefix = alive[row]
-        grown.append(_Prefix((*prefix.labels, label), value, (*prefix.weights, weights[row]), row))
-    return grown
+        labels, attended = (*prefix.labels, label), (*prefix.weights, weights[row])
+        extended.append(_Prefix(labels, score, attended, row))
+    return extended
 
 
 @torch.no_grad()
 def search_greedily(
-    decoder: AttentionDecoder, encoded_NH: Tensor, frames: PackedFrames, longest: list[int]
+    decoder: AttentionDecoder, encoded_NH: Tensor, frames: PackedFrames, max_lengths: list[int]
 ) -> list[list[int]]:
     """The most probable label after the ones before, for each of several utterances until its END.
 
-    encoded_NH: packed; longest: how many labels each has at most. END is left out.
+    encoded_NH: packed; max_lengths: the most labels of each. END is left out.
     """
     memory, state = decoder.begin(encoded_NH, frames)
-    before = torch.full((len(longest),), END, device=encoded_NH.device)
-    most = torch.tensor(longest, device=encoded_NH.device)
-    going, steps = most > 0, list[Tensor]()
-    while going.any():
-        x, state = decoder.step(before, memory, state)
-        before = decoder.read_out(x).argmax(1)
-        going = going & (before != END) & (most > len(steps))
-        steps.append(before.masked_fill(~going, END))
-    written = torch.stack(steps, 1).tolist() if steps else [[] for _ in longest]
-    return [[label for label in labels if label != END] for labels in written]
+    previous = torch.full((len(max_lengths),), END, device=encoded_NH.device)
+    limits = torch.tensor(max_lengths, device=encoded_NH.device)
+    active, steps = limits > 0, list[Tensor]()
+    # Utterances that have ended are computed on with the others, and have END from then on.
+    while active.any():
+        x, state = decoder.step(previous, memory, state)
+        previous = decoder.read_out(x).argmax(1)
+        active = active & (previous != END) & (limits > len(steps))
+        steps.append(previous.masked_fill(~active, END))
+    sequences = torch.stack(steps, 1).tolist() if steps else [[] for _ in max_lengths]
+    return [[label for label in labels if label != END] for labels in sequences]

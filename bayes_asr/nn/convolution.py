@@ -39,7 +39,7 @@ class WindowedLayer(Layer):
         super().__init__()
         self.inputs, self.number, self.stride = inputs, number, stride
         self.taps, self.dilation = taps, dilation
-        reach = (taps - 1) * dilation
+        reach = (taps - 1) * dilation  # frames of a window besides the frame itself
         self.before = reach if causal else reach // 2
         self.after = reach - self.before
 
@@ -49,11 +49,11 @@ class WindowedLayer(Layer):
         return self.after > 0 or self.stride > 1
 
     def convolve(self, line_LF: Tensor) -> Tensor:
-        """What each window of a line gives [W, X]."""
+        """The values of each window of a line [W, X]."""
         raise NotImplementedError
 
     def finish(self, y_NX: Tensor, keys_N: Tensor | None) -> Tensor:
-        """Normalise, activate and drop what the windows of frames have given."""
+        """Normalise, activate and drop values of the windows of frames."""
         raise NotImplementedError
 
     def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
@@ -73,8 +73,8 @@ class WindowedLayer(Layer):
         """Outputs [T, outputs] of the next frames of one sequence, and the last frames of them."""
         state = state or self.begin()
         line = torch.cat((state[0].squeeze(0), x_TF)) if state else x_TF
-        rest = line[x_TF.shape[0] :]  # as many frames as before
-        return self.finish(self.convolve(line), None), (rest.unsqueeze(0),) if state else ()
+        history = line[x_TF.shape[0] :]  # as many frames as there were
+        return self.finish(self.convolve(line), None), (history.unsqueeze(0),) if state else ()
 
 
 class Convolution1d(WindowedLayer):
@@ -109,7 +109,7 @@ class Convolution1d(WindowedLayer):
 
     @property
     def max_width(self) -> int:
-        """How many numbers a frame has with its neighbours, or behind the layer."""
+        """Numbers of a frame with its neighbours, or behind the layer."""
         return max(self.outputs, self.W.in_features)
 
     def convolve(self, line_LF: Tensor) -> Tensor:
@@ -159,13 +159,13 @@ class Convolution2d(WindowedLayer):
                 f"reads {inputs} numbers, which are not input_channels = {input_channels} maps of"
                 " one size; give input_channels what is read"
             )
-        read = inputs // input_channels
-        computed = (read + 2 * padding - width) // stride + 1
+        frequencies = inputs // input_channels
+        computed = (frequencies + 2 * padding - width) // stride + 1  # as torch.nn.Conv2d
         if computed < pooling:
             raise InputError(
-                f"reads {read} frequencies, of which kernel {width}, stride {stride} and padding"
-                f" {padding} leave {max(computed, 0)}, fewer than pooling = {pooling}; make them"
-                " smaller, or the padding larger"
+                f"reads {frequencies} frequencies, of which kernel {width}, stride {stride} and"
+                f" padding {padding} leave {max(computed, 0)}, fewer than pooling = {pooling}; make"
+                " them smaller, or the padding larger"
             )
         self.convolution = nn.Conv2d(
             input_channels,
@@ -182,7 +182,7 @@ class Convolution2d(WindowedLayer):
 
     @property
     def max_width(self) -> int:
-        """How many numbers a frame has before pooling, or in front of the layer."""
+        """Numbers of a frame before pooling, or in front of the layer."""
         return max(self.widest_map, self.inputs)
 
     def convolve(self, line_LF: Tensor) -> Tensor:
@@ -194,6 +194,7 @@ class Convolution2d(WindowedLayer):
         return self.maps(y_NX, keys_N, self.dropout)
 
     def _pool(self, line_LF: Tensor) -> Tensor:
+        # The line is one image [1, C, L, frequencies]: windows of frames are windows of its rows.
         maps = line_LF.unflatten(1, (self.input_channels, -1)).transpose(0, 1)
         pooled_CWQ = max_pool2d(self.convolution(maps.unsqueeze(0)), (1, self.pooling))[0]
         return pooled_CWQ.transpose(0, 1).flatten(1)

@@ -1,4 +1,4 @@
-"""What is minimised in training, and the errors that go with it.
+"""Criteria that training minimises, and the errors that go with them.
 
 A criterion is made of the weights of its targets and called with outputs and targets by name, and a
 number of frames; it is a class here and a line in `catalogue.CRITERIA`.
@@ -16,12 +16,12 @@ from bayes_asr.nn.kernels import library
 
 
 class Cost(NamedTuple):
-    """What the outputs of a batch cost."""
+    """The cost of the outputs of a batch."""
 
     objective: Tensor
-    """What is minimised: the weighted sum over targets."""
+    """The weighted sum over targets, which is minimised."""
     loss: Tensor
-    """What is reported: the loss of the first target alone."""
+    """The loss of the first target alone, which is reported."""
     errors: Tensor
     """Frames that the first target counts as wrong."""
 
@@ -29,19 +29,19 @@ class Cost(NamedTuple):
 Criterion = Callable[[Mapping[str, Tensor], Mapping[str, Any], float], Cost]
 """(outputs by name, targets by name, labels of the batch in all processes) -> their cost.
 
-A target is a tensor of labels, or a list of what else the criterion reads of each utterance.
+A target is a tensor of labels, or a list of other values of utterances that the criterion reads.
 
 Outputs may be bfloat16, and a process may have no frame of a batch.
 """
 
 
 class Loss(NamedTuple):
-    """What a head's outputs cost."""
+    """The cost of the outputs of one head."""
 
     mean: Tensor
     """The sum over frames, divided by a number of frames; of cross entropy in nats."""
     errors: Tensor
-    """How many frames have another first largest output than that of their label."""
+    """The number of frames whose first largest output is not that of their label."""
 
 
 class CrossEntropy:
@@ -57,18 +57,16 @@ class CrossEntropy:
     def __call__(
         self, outputs: Mapping[str, Tensor], targets: Mapping[str, Tensor], frames: float
     ) -> Cost:
-        """Return what outputs [N, P] cost for targets [N].
+        """Return the cost of outputs [N, P] for targets [N].
 
         frames: those of the batch in all processes, by which sums are divided.
         """
-        first, *others = (
-            self.of_target(outputs[name], targets[name], frames) for name in self.weights
-        )
-        weights = list(self.weights.values())[1:]
-        objective = first.mean
-        for weight, other in zip(weights, others, strict=True):
-            objective = objective + weight * other.mean
-        return Cost(objective, first.mean, first.errors)
+        losses = [self.of_target(outputs[name], targets[name], frames) for name in self.weights]
+        # The first weight is 1: its loss is added up as it is.
+        reported, objective = losses[0], losses[0].mean
+        for weight, loss in zip(list(self.weights.values())[1:], losses[1:], strict=True):
+            objective = objective + weight * loss.mean
+        return Cost(objective, reported.mean, reported.errors)
 
     def of_target(self, logits_NP: Tensor, labels_N: Tensor, frames: float) -> Loss:
         """Return the loss of one target."""
@@ -104,9 +102,9 @@ class _CrossEntropy(torch.autograd.Function):
     def forward(
         ctx: FunctionCtx, kernel: str, logits_NP: Tensor, labels_N: Tensor, frames: float
     ) -> tuple[Tensor, Tensor]:
-        wanted = ctx.needs_input_grad[1]  # type: ignore[attr-defined]
+        with_gradient = ctx.needs_input_grad[1]  # type: ignore[attr-defined]
         losses, wrong, gradient = library.cross_entropy(
-            kernel, logits_NP, labels_N, 1 / frames, with_gradient=wanted
+            kernel, logits_NP, labels_N, 1 / frames, with_gradient=with_gradient
         )
         if gradient is not None:
             ctx.save_for_backward(gradient)
@@ -118,5 +116,6 @@ class _CrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, by_mean: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        # 1 is the gradient of a loss that is minimised as it is: no product over all outputs.
         scaled = gradient if by_mean == 1 else gradient * by_mean
         return None, scaled, None, None

@@ -21,11 +21,12 @@ END = 0
 
 @dataclass(frozen=True)
 class DecoderTargets:
-    """The right labels of a batch, packed as frames are, so that a decoder can be told them.
+    """The right labels of a batch, packed as frames are.
 
-    labels_N: of each utterance its labels and END; steps: where they lie; order: the place in the
-    batch of each of its sequences [B]; forced_N: which of them are told to the step behind them,
-    which reads what the decoder would have written where they are not; None: all.
+    labels_N: of each utterance its labels and END; steps: their layout; order: the position in the
+    batch of each packed sequence [B]; forced_N: whether the step behind a label reads that label
+    (teacher forcing, Williams & Zipser 1989) or the decoder's most probable one; None: always the
+    label.
     """
 
     labels_N: Tensor
@@ -35,27 +36,27 @@ class DecoderTargets:
 
 
 class DecoderState(NamedTuple):
-    """The state of a decoder after a label: that of its cell [n, 1, H] each, and what it saw."""
+    """The state of a decoder after a label: that of its cell [n, 1, H] each, and its attention."""
 
     cell: State
-    attended: AttentionOutput | None
+    attended: AttentionOutput | None  # None without attention
 
 
 class AttentionDecoder(nn.Module):
     r"""P(y_l | y_1 ... y_{l-1}, frames) of labels y_l, from the vectors h_t of an encoder.
 
     s_l = f([e(y_{l-1}), c_{l-1}], s_{l-1}) by a recurrent unit f, without normalisation;
-    c_l = \sum_t a_{lt} h_t, what `Attention` sees for s_l, c_0 = 0;
+    c_l = \sum_t a_{lt} h_t, the context of s_l by `Attention`, c_0 = 0;
     P(y_l) = softmax(O [s_l, c_l] + o).
-    Without attention there is no c, and s_0 = start(A h + b) is all that is known of an utterance,
-    of the encoder's last state h, of both directions each one's own (Sutskever, Vinyals & Le 2014).
-    With it, s_0 = start(b), as Chan et al. (2016): what is known comes by looking.
+    Without attention there is no c, and the decoder knows an utterance by s_0 = start(A h + b)
+    alone, where h is the encoder's last state, of each direction in its own order of time
+    (Sutskever, Vinyals & Le 2014). With attention s_0 = start(b), as Chan et al. (2016).
 
     inputs: size of h_t; directions: those of the encoder's last layer; number: of the decoder among
-    the layers, which tells its dropout masks apart; size: how many labels there are, END included.
-    dropout: probability to drop a number of what f or O reads; others are scaled up in training.
-    labels_per_frame: of the features, how many it writes at most: one that looks nowhere may never
-    write END.
+    the layers, which tells its dropout masks apart; size: number of labels, END included.
+    dropout: probability to drop an input of f or O; the others are scaled up in training.
+    labels_per_frame: the most labels that it writes for each frame of the features: a decoder
+    without attention may never write END.
     """
 
     def __init__(
@@ -90,20 +91,21 @@ class AttentionDecoder(nn.Module):
         self.W = nn.Linear(embedding + context, self.cell.gates * units)
         gates = [nn.init.orthogonal_(torch.empty(units, units)) for _ in range(self.cell.gates)]
         self.V = nn.Parameter(torch.cat(gates, 1)[None]) if self.cell.recurrent else None
+        # The rows of W are those of each gate in turn, initialised as a matrix of its own.
         for gate in self.W.weight.data.split(units):
             nn.init.xavier_uniform_(gate)
         self.O = nn.Linear(units + context, size)
 
     def max_length(self, frames: int) -> int:
-        """How many labels it may write of so many frames of the features, END left out."""
+        """The most labels that it may write for so many frames of the features, without END."""
         return math.ceil(self.labels_per_frame * frames)
 
     def begin(self, encoded_NH: Tensor, frames: PackedFrames) -> tuple[Memory | None, DecoderState]:
-        """What there is to look at, and the state before the first label, of packed frames."""
-        known = self.A(self.last(encoded_NH, frames)) if self.A else 0
-        theta = self.b.expand(len(frames.lengths), -1) + known
-        shape = (self.cell.states, 1, -1)
-        state = tuple(self.cell.start(one) for one in theta.unflatten(1, shape).unbind(1))
+        """The memory of packed frames, and the state before the first label."""
+        encoded = self.A(self.last(encoded_NH, frames)) if self.A else 0
+        theta = self.b.expand(len(frames.lengths), -1) + encoded
+        shape = (self.cell.states, 1, -1)  # each state of the cell, in one direction
+        state = tuple(self.cell.start(x) for x in theta.unflatten(1, shape).unbind(1))
         if self.attention is None:
             return None, DecoderState(state, None)
         memory = self.attention.build_memory(encoded_NH, frames)
@@ -111,26 +113,27 @@ class AttentionDecoder(nn.Module):
 
     def step(
         self,
-        before_n: Tensor,
+        previous_n: Tensor,
         memory: Memory | None,
         state: DecoderState,
         keys_n: Tensor | None = None,
     ) -> tuple[Tensor, DecoderState]:
-        """What O reads [n, X], and the state after the next label.
+        """The inputs of O [n, X], and the state after the next label.
 
-        before_n: the labels before; keys_n: one integer each, from which dropout masks are made.
+        previous_n: the labels before; keys_n: one integer each, from which dropout masks are made.
         """
-        reads = self.embedding(before_n)
+        reads = self.embedding(previous_n)
         if state.attended:
             reads = torch.cat((reads, state.attended.context_nH), 1)
         reads = drop(reads, keys_n, 2 * self.number, self.dropout)
-        at = PackedFrames((1,) * len(before_n), before_n.device)
-        h, cell = step_through(self.cell, self.W(reads)[:, None], self.V, None, at, state.cell)
+        # Each sequence has one frame here: its next label.
+        step = PackedFrames((1,) * len(previous_n), previous_n.device)
+        h, cell = step_through(self.cell, self.W(reads)[:, None], self.V, None, step, state.cell)
         top = self.cell.hand_on(h).flatten(1)
         if self.attention is None or memory is None or state.attended is None:
             return top, DecoderState(cell, None)
-        seen = self.attention(top, memory, state.attended)
-        return torch.cat((top, seen.context_nH), 1), DecoderState(cell, seen)
+        attended = self.attention(top, memory, state.attended)
+        return torch.cat((top, attended.context_nH), 1), DecoderState(cell, attended)
 
     def read_out(self, x_nX: Tensor, keys_n: Tensor | None = None) -> Tensor:
         """The logits of labels [n, P]."""
@@ -141,39 +144,42 @@ class AttentionDecoder(nn.Module):
         self,
         encoded_NH: Tensor,
         frames: PackedFrames,
-        told: DecoderTargets,
+        targets: DecoderTargets,
         keys_B: Tensor | None = None,
     ) -> Tensor:
-        """Return the logits [N, P] at each of the labels that are told.
+        """Return the logits [N, P] at each of the labels `targets`.
 
-        frames: where the encoder's vectors lie; keys_B: one integer an utterance of the batch.
+        frames: the layout of the encoder's vectors; keys_B: one integer an utterance of the batch.
         """
-        if not told.order:  # other processes have all utterances
+        if not targets.order:  # other processes have all utterances
             return self.O(encoded_NH.new_zeros(0, self.O.in_features))
         memory, state = self.begin(encoded_NH, frames)
-        memory, state = _order(memory, state, told.order)
-        keys_N = None if keys_B is None else frame_keys(keys_B[told.order], told.steps)
+        memory, state = _order(memory, state, targets.order)
+        keys_N = None if keys_B is None else frame_keys(keys_B[targets.order], targets.steps)
+        # Label l of every utterance at once; sequences are sorted by length, so that those that
+        # have label l are the first n. Logits are computed for all labels together at the end.
         reads: list[Tensor] = []
-        before = torch.full((told.steps.sizes[0],), END, device=encoded_NH.device)
-        for start, n in zip(told.steps.starts, told.steps.sizes, strict=True):
+        previous = torch.full((targets.steps.sizes[0],), END, device=encoded_NH.device)
+        for start, n in zip(targets.steps.starts, targets.steps.sizes, strict=True):
             rows = slice(start, start + n)
             keys = None if keys_N is None else keys_N[rows]
             state = _first(state, n)
-            x, state = self.step(before[:n], memory and memory.first(n), state, keys)
+            x, state = self.step(previous[:n], memory and memory.first(n), state, keys)
             reads.append(x)
-            before = self._choose_next(x, told, rows, keys)
+            previous = self._choose_next(x, targets, rows, keys)
         return self.read_out(torch.cat(reads), keys_N)
 
     def _choose_next(
-        self, x_nX: Tensor, told: DecoderTargets, rows: slice, keys: Tensor | None
+        self, x_nX: Tensor, targets: DecoderTargets, rows: slice, keys: Tensor | None
     ) -> Tensor:
-        """What the next step reads as the label before [n]: the right one, or the most probable."""
-        right = told.labels_N[rows]
-        if told.forced_N is None or bool(told.forced_N[rows].all()):
+        """The label before for the next step [n]: the right one, or the most probable one."""
+        right = targets.labels_N[rows]
+        if targets.forced_N is None or bool(targets.forced_N[rows].all()):
             return right
+        # Scheduled sampling (Bengio et al. 2015). The choice has no gradient.
         with torch.no_grad():
-            own = self.read_out(x_nX, keys).argmax(1)
-        return torch.where(told.forced_N[rows], right, own)
+            guesses = self.read_out(x_nX, keys).argmax(1)
+        return torch.where(targets.forced_N[rows], right, guesses)
 
 
 def _first(state: DecoderState, n: int) -> DecoderState:
@@ -187,15 +193,16 @@ def take_rows(state: DecoderState, rows: list[int]) -> DecoderState:
 
 
 def _map(state: DecoderState, change: Any) -> DecoderState:
-    seen = state.attended and AttentionOutput(*map(change, state.attended))
-    return DecoderState(tuple(map(change, state.cell)), seen)
+    """The state with `change` applied to each of its tensors."""
+    attended = state.attended and AttentionOutput(*map(change, state.attended))
+    return DecoderState(tuple(map(change, state.cell)), attended)
 
 
 def _order(
     memory: Memory | None, state: DecoderState, order: list[int]
 ) -> tuple[Memory | None, DecoderState]:
     """Both in another order of utterances."""
-    taken = memory and Memory(
+    ordered = memory and Memory(
         memory.frames_BTH[order], memory.keys_BTU[order], memory.inside_BT[order]
     )
-    return taken, take_rows(state, order)
+    return ordered, take_rows(state, order)

@@ -26,11 +26,13 @@ def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: floa
     stream: tells apart the masks of one sequence, such as those of different layers.
     """
     size = torch.Size(shape).numel()
-    first, least = (stream << 32) + 1, math.ceil(dropout * 2**_BITS)
+    # Each stream has 2^32 positions. A number is dropped where the first bits of its hash are less
+    # than dropout * 2^24, an integer comparison that is the same on every machine.
+    start, least = (stream << 32) + 1, math.ceil(dropout * 2**_BITS)
     if keys_B.device.type == "cpu" and library.path() != "torch":
-        mask = library.keep_mask(keys_B, first, size, least)
+        mask = library.keep_mask(keys_B, start, size, least)
     else:
-        position = torch.arange(first, first + size, device=keys_B.device)
+        position = torch.arange(start, start + size, device=keys_B.device)
         mask = _hash(keys_B[:, None] + _GOLDEN * position[None, :]) >= least
     return mask.to(torch.get_default_dtype()).view(len(keys_B), *shape)
 

@@ -31,6 +31,7 @@ class EncoderDecoder(AcousticModel):
     ) -> None:
         super().__init__(streams, layers, {})
         ((name, size),) = heads.items()
+        # The layers were built without heads: the decoder takes the place of the only one.
         self.outputs = (name,)
         self.head_layers = [(head_reads or {}).get(name, self.names[-1])]
         layer = cast(Layer, self.layers[self.names.index(self.top)])
@@ -48,23 +49,24 @@ class EncoderDecoder(AcousticModel):
         streams: Streams,
         frames: PackedFrames,
         keys_B: Tensor | None = None,
-        told: DecoderTargets | None = None,
+        targets: DecoderTargets | None = None,
     ) -> dict[str, Tensor]:
-        """Return the logits of the labels that are `told`, by the name of the head [N, P].
+        """Return the logits at each of the labels `targets`, by the name of the head [N, P].
 
         keys_B: as of `AcousticModel`.
         """
-        if told is None:
+        if targets is None:
             raise ValueError("a decoder is told the right labels, or searches for them")
         encoded = self.hidden(streams, frames, keys_B)
+        # The decoder computes in the type of its weights: autocast would round its states.
         with torch.autocast(encoded.device.type, enabled=False):
-            own = encoded.to(self.decoder.O.weight.dtype)
-            return {self.outputs[0]: self.decoder(own, self.steps(frames), told, keys_B)}
+            x = encoded.to(self.decoder.O.weight.dtype)
+            return {self.outputs[0]: self.decoder(x, self.steps(frames), targets, keys_B)}
 
     def hidden(
         self, streams: Streams, frames: PackedFrames, keys_B: Tensor | None = None
     ) -> Tensor:
-        """Return what the decoder reads, at `steps` of the frames [M, H]."""
+        """Return the vectors that the decoder reads, at `steps` of the frames [M, H]."""
         return self._compute([self.top], streams, frames, keys_B)[self.top]
 
     def steps(self, frames: PackedFrames) -> PackedFrames:

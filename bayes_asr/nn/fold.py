@@ -39,6 +39,8 @@ def fold(model: AcousticModel) -> AcousticModel:
         }
         for described, layer in zip(model.architecture["layers"], layers, strict=True)
     ]
+    # A layer computes eta f(gamma (W x + b) - theta): gamma and theta go into its own W and b, eta
+    # and the scale of dropout into the W of the layer above, as `gain` of its columns.
     weights: dict[str, Tensor] = {}
     gain = torch.ones_like(layers[0].W.weight[0])
     for i, layer in enumerate(layers):
@@ -55,7 +57,7 @@ def fold(model: AcousticModel) -> AcousticModel:
 
 
 def _plain_activation(layer: RecurrentLayer) -> str:
-    """The name of the activation that is left."""
+    """The name of the activation without its parameters."""
     if not isinstance(layer.cell, MLP):
         raise InputError("only networks of unit mlp can be folded")
     activation = layer.cell.activation
@@ -82,13 +84,13 @@ def _affine(layer: RecurrentLayer) -> tuple[Tensor, Tensor]:
 
 
 def _scales(layer: RecurrentLayer) -> tuple[Tensor, Tensor, Tensor]:
-    """gamma and theta inside the activation, and what its value is multiplied by, each [H]."""
+    """gamma and theta inside the activation, and the factor of its value, each [H]."""
     activation = layer.cell.activation
-    one = layer.W.weight.new_ones(layer.units)
+    ones = layer.W.weight.new_ones(layer.units)
     if isinstance(activation, PSigmoid):
         values = (activation.gamma, activation.theta, activation.eta)
-        gamma, theta, eta = ((one * value).view(-1) for value in values)
+        gamma, theta, eta = ((ones * value).view(-1) for value in values)
         return gamma, theta, eta
     if isinstance(activation, PReLU):
-        return one, 0 * one, (one * activation.alpha).view(-1)
-    return one, 0 * one, one
+        return ones, 0 * ones, (ones * activation.alpha).view(-1)
+    return ones, 0 * ones, ones

@@ -22,13 +22,13 @@ WHOLE = 2**40
 
 
 def describe_stride(stride: int) -> str:
-    """At which frames of a sequence something is computed."""
+    """A stride in words, as error messages have it."""
     return "one frame an utterance" if stride == WHOLE else f"one of {stride} frames"
 
 
 @dataclass(frozen=True)
 class PackedFrames:
-    """Where the frames of a packed batch lie.
+    """The layout of a packed batch: which row holds which frame of which sequence.
 
     lengths: sequence lengths [B], decreasing, all positive; none where other processes have all
     sequences of a batch.
@@ -46,12 +46,12 @@ class PackedFrames:
 
     @property
     def count(self) -> int:
-        """How many frames there are, N."""
+        """The number of frames, N."""
         return sum(self.lengths)
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many sequences are alive at each time step [T]."""
+        """The number of sequences alive at each time step [T], as `PackedSequence.batch_sizes`."""
         lengths = torch.tensor(self.lengths)
         steps = torch.arange(max(self.lengths, default=0))
         return (lengths[None, :] > steps[:, None]).sum(1).tolist()
@@ -67,6 +67,7 @@ class PackedFrames:
         if len(self.lengths) == 1:  # a length that an exporter leaves open goes into no list
             return torch.arange(self.count), torch.zeros(self.count, dtype=torch.long)
         sizes, starts = (torch.tensor(n, dtype=torch.long) for n in (self.sizes, self.starts))
+        # Time step t is `sizes[t]` rows, in which sequences have the same order at every step.
         time = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
         return time, torch.arange(len(time)) - starts[time]
 
@@ -85,25 +86,26 @@ class PackedFrames:
         return {}
 
     def every(self, stride: int) -> "PackedFrames":
-        """Where the frames 0, stride, 2 stride, ... of each sequence lie once they are packed."""
+        """The layout of the frames 0, stride, 2 stride, ... of each sequence, packed alone."""
         if stride == 1:
             return self
         if stride not in self._subsampled:
-            lengths = tuple(-(-length // stride) for length in self.lengths)
+            lengths = tuple(-(-length // stride) for length in self.lengths)  # rounded up
             self._subsampled[stride] = PackedFrames(lengths, self.device)
         return self._subsampled[stride]
 
     def repeat(self, x_MX: Tensor, stride: int) -> Tensor:
-        """Repeat what each frame of `every(stride)` has for the frames up to the next [N, X]."""
+        """Repeat the vector of each frame of `every(stride)` up to the next of them [N, X]."""
         if stride == 1:
             return x_MX
+        # Frame t of a sequence reads the packed frame t // stride of the same sequence.
         if len(self.lengths) == 1:  # as above
             return x_MX.index_select(0, self.time // stride)
         starts = torch.tensor(self.every(stride).starts, dtype=torch.long, device=self.device)
         return x_MX.index_select(0, starts[self.time // stride] + self.sequence)
 
     def subsample(self, x_NX: Tensor, stride: int) -> Tensor:
-        """What the frames of `every(stride)` have of all [M, X]."""
+        """The vectors of the frames of `every(stride)` [M, X], out of those of all frames."""
         return x_NX if stride == 1 else x_NX[self.time % stride == 0]
 
     @cached_property
@@ -119,17 +121,18 @@ class PackedFrames:
         return (torch.tensor(self.starts)[mirrored] + sequence).to(self.device)
 
     def rows(self, backwards: Sequence[bool], sets: int) -> Tensor:
-        """Which row of a tensor [N*sets, X] each direction reads at each frame [N*D].
+        """The row of a tensor [N*sets, X] that each direction reads at each frame [N*D].
 
         backwards: for each direction, whether it reads time backwards; sets: D, or 1 where all
         directions read the same rows.
         """
         forwards = torch.arange(self.count, device=self.device)
         orders = [self.reverse if back else forwards for back in backwards]
+        # Row sets*n + d holds frame n of set d; with one set, d % sets is 0 for every direction.
         return torch.stack([sets * order + d % sets for d, order in enumerate(orders)], 1).flatten()
 
     def blocks(self, frames: int) -> list[tuple[slice, slice]]:
-        """Runs of time steps of about `frames` frames: which steps, and where their frames lie."""
+        """Runs of time steps of about `frames` frames: slices of the steps and of their rows."""
         starts = [*self.starts, sum(self.lengths)]
         steps = max(1, frames // len(self.lengths))
         bounds = [*range(0, len(self.starts), steps), len(self.starts)]
@@ -139,7 +142,7 @@ class PackedFrames:
     def previous(self) -> Tensor:
         """For every frame after the first time step, the index of the frame before it [N - B]."""
         time, sequence = self._time_and_sequence
-        later = slice(self.sizes[0], None)
+        later = slice(self.sizes[0], None)  # the rows behind the first time step
         return (torch.tensor(self.starts)[time[later] - 1] + sequence[later]).to(self.device)
 
 

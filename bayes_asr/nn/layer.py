@@ -1,4 +1,4 @@
-"""What a network asks of a layer, whatever it computes."""
+"""The interface of layers to their network."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from bayes_asr.nn.frames import PackedFrames
 
 State = tuple[Tensor, ...]
-"""What a layer, or a cell, remembers of the frames before."""
+"""The memory that a layer, or a cell, has of the frames before."""
 
 
 class Layer(nn.Module):
@@ -15,10 +15,10 @@ class Layer(nn.Module):
 
     With a stride, the outputs are those of `frames.every(stride)`.
 
-    It is built as `Layer(inputs, number, **options)`: the size of what it reads, its number in the
+    It is built as `Layer(inputs, number, **options)`: the size of its inputs, its number in the
     network (which tells its dropout masks from those of others), and the options of its kind, all
-    of them named. What it computes for a frame never depends on other sequences, but through
-    batch statistics in training.
+    of them named. Outputs of a frame never depend on other sequences, but through batch statistics
+    in training.
     """
 
     outputs: int
@@ -28,15 +28,13 @@ class Layer(nn.Module):
     unrolled: bool = False  # whether it computes one frame after the other
     compiled: bool = False  # whether compiled code computes its recurrence
     fused: bool = False  # whether faster code than the equations may compute it
-    batch_invariant: bool = (
-        False  # whether it can compute the same bits in any company: `Linear.steady`
-    )
+    batch_invariant: bool = False  # whether it can compute the same bits in any batch (`Linear`)
     activation_prefixes: ClassVar[tuple[str, ...]] = ()
     """Prefixes of parameters that `train.freeze_activations` keeps as they are."""
 
     @property
     def max_width(self) -> int:
-        """How many numbers a frame has where it has most of them, inside the layer or behind it."""
+        """The most numbers of a frame, inside the layer or behind it: for estimates of memory."""
         return self.outputs
 
     def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
@@ -53,8 +51,8 @@ class Layer(nn.Module):
     def advance(self, x_TF: Tensor, frames: PackedFrames, state: State) -> tuple[Tensor, State]:
         """Outputs [T, outputs] of the next frames of one sequence, and the state after them.
 
-        In evaluation, without autocast, for layers that do not look ahead. state: what the call for
-        the frames before returned, () where there are none before. Without a state of its own, a
-        layer computes frames one by one.
+        In evaluation, without autocast, for layers that do not look ahead. state: the one that the
+        call for the frames before returned, () where there are none before. Without a state, each
+        frame is computed from itself.
         """
         return self(x_TF, frames), ()

@@ -18,8 +18,8 @@ HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
 class Linear(nn.Linear):
     """`torch.nn.Linear` for features [N, inputs] of many frames.
 
-    steady: multiply any number of frames by compiled code, without a gradient. It adds up in one
-    order, torch in one that depends on how many frames there are.
+    batch_invariant: multiply any number of frames by compiled code, without a gradient. It adds up
+    in one order, torch in one that depends on the number of frames.
     """
 
     batch_invariant = False
@@ -44,6 +44,8 @@ class Linear(nn.Linear):
         )
 
     def _gains(self, x_NF: Tensor) -> bool:
+        # Under autocast torch's product returns bfloat16 too, and without it float32: the type
+        # of the outputs must not depend on who computes them.
         dtype = factor_type("cpu")
         by_autocast = torch.is_autocast_enabled("cpu")
         return (
@@ -80,7 +82,7 @@ def product(
 
 
 def by_onednn(a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None) -> Tensor:
-    """Return a b + bias of float32, by what torch.compile makes of a linear layer on a CPU."""
+    """Return a b + bias of float32, by the operator that torch.compile has for linear layers."""
     # It is 1,000 times slower on rows or columns with gaps between them.
     b = b_KM if b_KM.T.is_contiguous() else b_KM.contiguous()
     a = a_NK.contiguous()
@@ -106,6 +108,7 @@ class _Product(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, grad_NX: Tensor) -> tuple[Tensor | None, ...]:
         x, W = ctx.saved_tensors  # type: ignore[attr-defined]
+        # y = x W^T + b: dx = dy W, dW = dy^T x, db is the sum of dy over frames.
         grad = grad_NX.contiguous()
         by_x, by_W, by_b = ctx.needs_input_grad  # type: ignore[attr-defined]
         return (

@@ -1,4 +1,4 @@
-"""What convolutional layers with maps [channels, frequencies] of each frame share."""
+"""Common parts of convolutional layers with maps [channels, frequencies] of each frame."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from bayes_asr.nn.dropout import drop
 from bayes_asr.nn.norm import LAYER_NORMS, MOMENTUM, BatchNorm
 from bayes_asr.nn.units.activations import build_activation
 
-BLOCK = 2**24  # numbers of a block that need not be kept for a way back
+BLOCK = 2**24  # numbers of a block that need not be stored for a backward pass
 
 
 class Maps(nn.Module):
@@ -51,22 +51,24 @@ class Maps(nn.Module):
         return drop(self.activation(y), keys_N, self.stream, dropout)
 
     def _normalise_channels(self, y_NX: Tensor) -> Tensor:
+        # BatchNorm reads channels last: each frequency of a frame counts as a row.
         y_NQC = y_NX.unflatten(1, (self.channels, -1)).transpose(1, 2)
         normalised = self.norm(y_NQC.flatten(0, 1)).unflatten(0, y_NQC.shape[:2])
         return normalised.transpose(1, 2).flatten(1)
 
 
 def in_blocks(
-    compute: Callable[[Tensor], Tensor], line_LF: Tensor, reach: int, widest: int
+    compute: Callable[[Tensor], Tensor], line_LF: Tensor, reach: int, width: int
 ) -> Tensor:
-    """What `compute` makes of a line of windows of 1 + reach rows [W, X].
+    """Apply `compute` to a line of windows of 1 + reach rows [W, X].
 
-    Where there will be no way back, it is computed a block at a time: `widest` numbers of each
-    window do not stay.
+    Without a backward pass, it is computed a block at a time: the `width` numbers that it needs for
+    each window are not stored for all of them at once.
     """
     exporting = torch.compiler.is_exporting() or torch.jit.is_tracing()  # type: ignore[attr-defined]
     if exporting or torch.is_grad_enabled():
         return compute(line_LF)
-    step, rows = max(1, BLOCK // widest), len(line_LF) - reach
+    step, rows = max(1, BLOCK // width), len(line_LF) - reach
+    # Neighbouring blocks share `reach` rows, so that every window lies in one of them.
     blocks = [line_LF[a : min(a + step, rows) + reach] for a in range(0, rows, step)]
     return torch.cat([compute(block) for block in blocks])

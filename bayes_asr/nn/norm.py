@@ -25,39 +25,44 @@ AllReduce = Callable[[Tensor], None]
 class BatchNorm(nn.BatchNorm1d):
     """Batch normalisation of each component; a frame alone is normalised as in evaluation.
 
-    add_up: set where several processes share each batch, of which each has some frames or none:
+    all_reduce: set where several processes share each batch, of which each has some frames or none:
     it adds a tensor up over all of them, in place.
     """
 
-    add_up: AllReduce | None = None
+    all_reduce: AllReduce | None = None
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
 
     def forward(self, x_NX: Tensor) -> Tensor:
         """Normalise [N, X]."""
-        if self.training and self.add_up:
-            return self._normalise_together(x_NX.to(self.weight.dtype), self.add_up).to(x_NX.dtype)
+        if self.training and self.all_reduce:
+            return self._normalise_together(x_NX.to(self.weight.dtype), self.all_reduce).to(
+                x_NX.dtype
+            )
         if self.training and len(x_NX) == 1:
             return batch_norm(
                 x_NX, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )
         return super().forward(x_NX)
 
-    def _normalise_together(self, x_NX: Tensor, add_up: AllReduce) -> Tensor:
+    def _normalise_together(self, x_NX: Tensor, all_reduce: AllReduce) -> Tensor:
         """Normalise by the statistics of all processes' frames, and note them as torch does."""
         with torch.no_grad():
-            n, mean, variance = _statistics(x_NX, add_up)
+            n, mean, variance = _statistics(x_NX, all_reduce)
+            # The running variance is that of a sample, n / (n - 1), as torch's.
             if n > 1:
                 self.num_batches_tracked += 1
                 self.running_mean += MOMENTUM * (mean - self.running_mean)
                 self.running_var += MOMENTUM * (variance * (n / (n - 1)) - self.running_var)
             else:  # a frame alone changes nothing, as above
                 mean, variance = self.running_mean.clone(), self.running_var.clone()
-        return _Normalised.apply(x_NX, self.weight, self.bias, mean, variance, self.eps, n, add_up)
+        return _Normalised.apply(
+            x_NX, self.weight, self.bias, mean, variance, self.eps, n, all_reduce
+        )
 
 
-def _statistics(x_NX: Tensor, add_up: AllReduce) -> tuple[int, Tensor, Tensor]:
+def _statistics(x_NX: Tensor, all_reduce: AllReduce) -> tuple[int, Tensor, Tensor]:
     """The number of frames of all processes, their mean, and their variance without correction.
 
     Each process centres its own frames on their mean. Squares around 0 are added up, in double
@@ -68,13 +73,13 @@ def _statistics(x_NX: Tensor, add_up: AllReduce) -> tuple[int, Tensor, Tensor]:
         mean, variance = torch.batch_norm_update_stats(x_NX, None, None, 0.0)
         square = variance.double() + mean.double().square()
         sums += len(x_NX) * torch.stack((torch.ones_like(square), mean, square))
-    add_up(sums)
+    all_reduce(sums)
     n, mean, square = sums[0], *(sums[1:] / sums[0])
     return int(n[0]), mean.to(x_NX), (square - mean.square()).to(x_NX)
 
 
 class _Normalised(torch.autograd.Function):
-    """`apply(x_NX, weight, bias, mean, variance, eps, n, add_up)` -> x, normalised.
+    """`apply(x_NX, weight, bias, mean, variance, eps, n, all_reduce)` -> x, normalised.
 
     n: frames of all processes. Their mean and variance are functions of x, of each process, unless
     there is one frame alone (Ioffe & Szegedy 2015).
@@ -90,10 +95,10 @@ class _Normalised(torch.autograd.Function):
         variance: Tensor,
         eps: float,
         n: int,
-        add_up: AllReduce,
+        all_reduce: AllReduce,
     ) -> Tensor:
         ctx.save_for_backward(x_NX, weight, mean, variance)
-        ctx.eps, ctx.n, ctx.add_up = eps, n, add_up  # type: ignore[attr-defined]
+        ctx.eps, ctx.n, ctx.all_reduce = eps, n, all_reduce  # type: ignore[attr-defined]
         return batch_norm(x_NX, mean, variance, weight, bias, eps=eps)
 
     @staticmethod
@@ -101,15 +106,20 @@ class _Normalised(torch.autograd.Function):
     def backward(ctx: FunctionCtx, grad_NX: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, variance = ctx.saved_tensors  # type: ignore[attr-defined]
         eps, n = ctx.eps, ctx.n  # type: ignore[attr-defined]
-        parts = x.new_zeros(2, x.shape[1])  # gradients of scale and shift
+        # With x^ = (x - mean) / deviation: the gradient of the scale is the sum of dy x^ over the
+        # frames, that of the shift the sum of dy.
+        parts = x.new_zeros(2, x.shape[1])
         if len(x):
-            _, *found = torch.ops.aten.native_batch_norm_backward(
+            _, *gradients = torch.ops.aten.native_batch_norm_backward(
                 grad_NX, x, weight, mean, variance, None, None, False, eps, [False, True, True]
             )
-            parts += torch.stack(found)
+            parts += torch.stack(gradients)
         total = parts.clone()
-        ctx.add_up(total)  # type: ignore[attr-defined]
+        ctx.all_reduce(total)  # type: ignore[attr-defined]
         scale = weight * (variance + eps).rsqrt()
+        # Ioffe & Szegedy (2015): dx = scale (dy - (sum of dy + x^ sum of dy x^) / n), with the sums
+        # over all processes. The second part is a batch norm of x whose scale and shift are those
+        # sums; a frame alone has statistics that do not depend on it.
         through_statistics = -total * scale / n if n > 1 else torch.zeros_like(total)
         factor, offset = through_statistics
         by_x = batch_norm(x, mean, variance, factor, offset, eps=eps).addcmul_(grad_NX, scale)
@@ -132,6 +142,7 @@ class SharedBatchNorm(nn.Module):
     def forward(self, x_NX: Tensor) -> Tensor:
         """Normalise [N, sets*G*H]."""
         x = x_NX.unflatten(1, (self.sets, self.gates, -1))
+        # The order matters: each gate moves the running statistics that all share.
         parts = [self.norm(gate.flatten(1)) for gate in reversed(x.unbind(2))]
         parts = [part.unflatten(1, (self.sets, -1)) for part in reversed(parts)]
         return torch.stack(parts, 2).flatten(1)

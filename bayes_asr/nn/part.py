@@ -21,7 +21,7 @@ def take_head(model: AcousticModel, name: str) -> AcousticModel:
 
 
 def take_layer(model: AcousticModel, name: str) -> AcousticModel:
-    """A layer and what it needs, without heads: `hidden` gives what that layer does.
+    """A layer and what it needs, without heads: `hidden` returns the outputs of that layer.
 
     InputError for an unknown name.
     """
@@ -29,10 +29,10 @@ def take_layer(model: AcousticModel, name: str) -> AcousticModel:
     return _take(model, name, [])
 
 
-def _check_known(what: str, name: str, known: Sequence[str]) -> None:
-    if name not in known:
+def _check_known(kind: str, name: str, names: Sequence[str]) -> None:
+    if name not in names:
         raise InputError(
-            f"the network has no {what} {name}{nearest(name, known)}; known: {', '.join(known)}"
+            f"the network has no {kind} {name}{nearest(name, names)}; known: {', '.join(names)}"
         )
 
 
@@ -41,19 +41,21 @@ def _take(model: AcousticModel, last: str, heads: Sequence[str]) -> AcousticMode
 
     The first stream stays, read or not: it says how many frames there are.
     """
-    whole = model.architecture
-    needed = {last, next(iter(whole["streams"]))}
+    architecture = model.architecture
+    needed = {last, next(iter(architecture["streams"]))}
+    # Layers read only layers before them: from the last to the first, one pass finds all.
     for name, reads in zip(reversed(model.names), reversed(model.reads), strict=True):
         needed |= {*reads} if name in needed else set()
-    taken = [number for number, name in enumerate(model.names) if name in needed]
+    numbers = [number for number, name in enumerate(model.names) if name in needed]
+    # Weights are not allocated on the meta device; the modules of the model take their place.
     with torch.device("meta"):
         part = AcousticModel(
-            {name: size for name, size in whole["streams"].items() if name in needed},
-            [whole["layers"][number] for number in taken],
-            {name: whole["heads"][name] for name in heads},
+            {name: size for name, size in architecture["streams"].items() if name in needed},
+            [architecture["layers"][number] for number in numbers],
+            {name: architecture["heads"][name] for name in heads},
             of_utterances=[name for name in heads if name in model.of_utterances],
             output_stride=model.output_stride if heads else 1,
         )
-    part.layers = nn.ModuleList(model.layers[number] for number in taken)
+    part.layers = nn.ModuleList(model.layers[number] for number in numbers)
     part.heads = nn.ModuleList(model.heads[model.outputs.index(name)] for name in heads)
     return part

@@ -24,7 +24,7 @@ class Projection(Layer):
 
 
 class NormLayer(Layer):
-    """A norm alone: `instance`, or one of `norm.build_norm`, over what the layer reads.
+    """A norm alone: `instance`, or one of `norm.build_norm`.
 
     instance: each number over the frames of its own sequence, as torch.nn.InstanceNorm1d with
     scale and shift: it needs the whole sequence.
@@ -36,7 +36,7 @@ class NormLayer(Layer):
         self.norm = InstanceNorm(inputs) if self.looks_ahead else build_norm(norm, 1, 1, inputs)
 
     def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
-        """Return what is normalised [N, F]."""
+        """Return normalised vectors [N, F]."""
         return self.norm(x_NF, frames) if self.looks_ahead else self.norm(x_NF)
 
 
@@ -68,7 +68,7 @@ class InstanceNorm(nn.Module):
 
 
 class Dropout(Layer):
-    """Dropout alone; what is not dropped is scaled up.
+    """Dropout alone; numbers that are not dropped are scaled up.
 
     of: `units`, each number of each frame; `frames`, all numbers of a frame; `utterances`, a number
     in all frames of an utterance.
@@ -79,10 +79,11 @@ class Dropout(Layer):
         self.outputs, self.number, self.of, self.dropout = inputs, number, of, dropout
 
     def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
-        """Return what is left [N, F]."""
+        """Return the numbers that are not dropped, scaled, and zeros [N, F]."""
         if keys_B is None:
             return x_NF
         keys = keys_B if self.of == "utterances" else frame_keys(keys_B, frames)
         shape = (1 if self.of == "frames" else self.outputs,)
-        kept = drop(x_NF.new_ones(len(keys), *shape), keys, 2 * self.number, self.dropout)
-        return x_NF * (kept[frames.sequence] if self.of == "utterances" else kept)
+        # The scaled mask, which one column or one row may share.
+        mask = drop(x_NF.new_ones(len(keys), *shape), keys, 2 * self.number, self.dropout)
+        return x_NF * (mask[frames.sequence] if self.of == "utterances" else mask)

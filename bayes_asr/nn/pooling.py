@@ -1,4 +1,4 @@
-"""From many frames to one: the last state, the mean, or a mean by attention."""
+"""Pooling over time: the last state, the mean, or a mean by attention."""
 
 import torch
 from torch import Tensor, nn
@@ -58,28 +58,30 @@ class Pool(Layer):
         """Return one vector [M, F] for each of `frames.every(stride)`."""
         if self.of == "last":
             return self._take_last(x_NF, frames)
-        where, segments = self._members(frames)
+        rows, segments = self._members(frames)
+        # Sums over many frames would lose bits in half precision.
         x = x_NF.to(torch.promote_types(x_NF.dtype, torch.float32))
-        weights = self._weigh(x, frames, where, segments)[:, None]
+        weights = self._weigh(x, frames, rows, segments)[:, None]
         sums = x.new_zeros(frames.every(self.stride).count, self.outputs)
-        return sums.index_add(0, segments, weights * x.index_select(0, where))
+        return sums.index_add(0, segments, weights * x.index_select(0, rows))
 
     def weigh(self, x_NF: Tensor, frames: PackedFrames) -> Tensor:
         """The weight of each frame in its utterance [N]: they add up to 1 in each.
 
         For pools over whole utterances, of mean or attention.
         """
-        where, segments = self._members(frames)
-        return self._weigh(x_NF, frames, where, segments)
+        rows, segments = self._members(frames)
+        return self._weigh(x_NF, frames, rows, segments)
 
-    def _weigh(self, x_NF: Tensor, frames: PackedFrames, where: Tensor, segments: Tensor) -> Tensor:
-        """The weights of the frames `where` in their `segments` [P], which add up to 1 in each."""
+    def _weigh(self, x_NF: Tensor, frames: PackedFrames, rows: Tensor, segments: Tensor) -> Tensor:
+        """The weights of the frames `rows` in their `segments` [P], which add up to 1 in each."""
         count = frames.every(self.stride).count
         if not self.attends:
             counts = torch.bincount(segments, minlength=count).to(x_NF.dtype)
             return counts.reciprocal()[segments]
         u_NU = torch.tanh(self.W(x_NF)).to(x_NF.dtype)
-        scores = (u_NU * self.u).sum(1).index_select(0, where)
+        scores = (u_NU * self.u).sum(1).index_select(0, rows)
+        # A softmax over each segment; its largest score is subtracted, so that none overflows.
         highest = scores.new_full((count,), -torch.inf)
         highest = highest.scatter_reduce(0, segments, scores.detach(), "amax")
         shares = torch.exp(scores - highest[segments])
@@ -93,28 +95,31 @@ class Pool(Layer):
         pooled = frames.every(self.stride)
         starts = torch.tensor(pooled.starts, dtype=torch.long, device=frames.device)
         rows = torch.arange(frames.count, device=frames.device)
+        # A frame at time t is in the newest segment that has begun, number t // shift, and in those
+        # before it that have not ended: segment / shift, rounded up, are all that can have.
         newest = frames.time // self.stride
-        found = []
-        for before in range(-(-self.segment // self.stride) if self.segment else 1):
-            segment = newest - before
+        members = []
+        for age in range(-(-self.segment // self.stride) if self.segment else 1):
+            segment = newest - age
             inside = segment >= 0
             if self.segment:
                 inside &= frames.time < segment * self.stride + self.segment
-            found.append((rows[inside], starts[segment[inside]] + frames.sequence[inside]))
-        where, segments = (torch.cat(parts) for parts in zip(*found, strict=True))
-        return where, segments
+            members.append((rows[inside], starts[segment[inside]] + frames.sequence[inside]))
+        frame_rows, segment_rows = (torch.cat(parts) for parts in zip(*members, strict=True))
+        return frame_rows, segment_rows
 
     def _take_last(self, x_NF: Tensor, frames: PackedFrames) -> Tensor:
         pooled = frames.every(self.stride)
         starts = torch.tensor(frames.starts, dtype=torch.long, device=frames.device)
         lengths = torch.tensor(frames.lengths, dtype=torch.long, device=frames.device)
-        first = pooled.time * self.stride
+        begin = pooled.time * self.stride  # 0 where all of the utterance is pooled
         end = lengths[pooled.sequence]
-        last = torch.minimum(first + self.segment, end) - 1 if self.segment else end - 1
-        ends = (last, first)[: self.directions]
+        last = torch.minimum(begin + self.segment, end) - 1 if self.segment else end - 1
+        # The direction backwards has its last state where the segment begins.
+        ends = (last, begin)[: self.directions]
         parts = x_NF.chunk(self.directions, 1)
-        taken = [
+        states = [
             part.index_select(0, starts[time] + pooled.sequence)
             for part, time in zip(parts, ends, strict=True)
         ]
-        return torch.cat(taken, 1)
+        return torch.cat(states, 1)

@@ -40,7 +40,7 @@ class RecurrentLayer(Layer):
     all of them down in evaluation.
     input_dropout: likewise for an input; the others are scaled up.
     initial_state: `fixed` (`Cell.start` of 0) or `trained`.
-    hand_on: what units that compute probabilities hand on, `log` or `prob`.
+    hand_on: outputs of units that compute probabilities, `log` or `prob`.
     input_init: `xavier` or `uniform` (torch's default) weights W of each gate; V is orthogonal for
     each gate.
     bias: a bias also in front of a norm.
@@ -84,6 +84,7 @@ class RecurrentLayer(Layer):
         width = self.cell.gates * self.cell.gate_size
         self.W = Linear(inputs, sets * width, bias=bias or norm == "none")
         if input_init == "xavier":
+            # Each gate is a matrix of its own: its bounds follow from its own size.
             for gate in self.W.weight.data.view(-1, self.cell.gate_size, inputs):
                 nn.init.xavier_uniform_(gate)
         self.norm = build_norm(norm, sets, self.cell.gates, self.cell.gate_size)
@@ -94,6 +95,7 @@ class RecurrentLayer(Layer):
             for gate in self.V.data.split(self.cell.gate_size, dim=2):
                 for direction in gate:
                     direction.copy_(nn.init.orthogonal_(torch.empty(direction.shape)))
+        # As theta of `Cell.start`, for every state of the cell, set of weights and unit.
         self.initial = (
             nn.Parameter(torch.zeros(self.cell.states, sets, units))
             if initial_state == "trained"
@@ -118,6 +120,7 @@ class RecurrentLayer(Layer):
     @property
     def batch_invariant(self) -> bool:  # type: ignore[override]
         """Whether compiled code computes all of it, and in chunks where nothing looks ahead."""
+        # Kernels hand back h alone: in chunks, a cell with a second state goes frame by frame.
         return (
             self.compiled
             and library.multiplies(torch.float32)
@@ -128,15 +131,16 @@ class RecurrentLayer(Layer):
         """Return the outputs of all directions side by side [N, D*H]."""
         keys = keys_B if keys_B is None or self.cell.states else frame_keys(keys_B, frames)
         if keys is not None and self.input_dropout:
-            kept = keep_mask(keys, 2 * self.number + 1, x_NF.shape[1:], self.input_dropout)
-            kept = kept / (1 - self.input_dropout)
-            x_NF = x_NF * (kept[frames.sequence] if self.cell.states else kept)
+            # Streams 2 l and 2 l + 1 are the masks of candidates and of inputs of layer l.
+            mask = keep_mask(keys, 2 * self.number + 1, x_NF.shape[1:], self.input_dropout)
+            mask = mask / (1 - self.input_dropout)
+            x_NF = x_NF * (mask[frames.sequence] if self.cell.states else mask)
         terms = self._terms(x_NF)
-        mask = self._mask(frames, keys)
+        candidate_mask = self._mask(frames, keys)
         device = terms.device.type  # programs of torch.export that enter autocast cannot be saved
         reduced = torch.is_autocast_enabled(device)
         with torch.autocast(device, enabled=False) if reduced else nullcontext():
-            return self._hand_on(self._states(terms, mask, frames))
+            return self._hand_on(self._states(terms, candidate_mask, frames))
 
     def begin(self) -> State:
         """Return each state before the first frame [1, D, H]."""
@@ -162,10 +166,10 @@ class RecurrentLayer(Layer):
 
     def _leave_to_activation(self) -> None:
         """Keep 1 and 0 as scale and shift of the norm where gamma and theta do the same."""
-        own = dict(self.cell.named_parameters())
+        trained = dict(self.cell.named_parameters())
         for name, parameter in self.norm.named_parameters():
             twin = {"weight": "gamma", "bias": "theta"}[name.rpartition(".")[2]]
-            parameter.requires_grad_(f"activation.{twin}" not in own)
+            parameter.requires_grad_(f"activation.{twin}" not in trained)
 
     def _terms(self, x_NF: Tensor) -> Tensor:
         """The normalised feed-forward terms [N, S, G*H], in the type of factors for a kernel."""
@@ -175,7 +179,7 @@ class RecurrentLayer(Layer):
         return terms.unflatten(1, (-1, self.cell.gates * self.cell.gate_size))
 
     def _hand_on(self, h_NDH: Tensor) -> Tensor:
-        """What the next layer reads [N, D*H]."""
+        """The inputs of the next layer [N, D*H]."""
         convert = self.cell.probability if self.as_probability else self.cell.hand_on
         return convert(h_NDH).flatten(1)
 
@@ -195,12 +199,13 @@ class RecurrentLayer(Layer):
         h = self._run(self.cell, terms_NSX, mask, frames, backwards, initial)
         if self.training:  # nor is torch.export to see that no gradient is wanted there
             self.cell.observe(h, mask, frames)
-        later = self.cell.backward()
-        if later is None:
+        message = self.cell.backward()
+        if message is None:
             return h
+        # Smoothing adds a recurrence over the same terms in the other order of time.
         forwards = tuple(not back for back in backwards)
-        initial = self._initial(later, B)
-        return h + self._run(later, terms_NSX, mask, frames, forwards, initial)
+        initial = self._initial(message, B)
+        return h + self._run(message, terms_NSX, mask, frames, forwards, initial)
 
     def _run(
         self,
@@ -222,7 +227,7 @@ class RecurrentLayer(Layer):
         return tuple(cell.start(t).expand(shape).contiguous() for t in theta)
 
     def _mask(self, frames: PackedFrames, keys: Tensor | None) -> Tensor | None:
-        """What candidates are multiplied by [B, D, H], or [N, D, H] where cells have no states.
+        """The dropout mask of candidates [B, D, H], or [N, D, H] where cells have no states.
 
         0 or 1 with keys, otherwise the mean of that.
 

@@ -28,6 +28,7 @@ def scan(
     if torch.compiler.is_exporting():
         return _scan_one(step, state, inputs_NDX)
     outputs = []
+    # Sequences are sorted by length: those that go on at a time step are the first n.
     for start, n in zip(frames.starts, frames.sizes, strict=True):
         state = step(inputs_NDX[start : start + n], tuple(s[:n] for s in state), n)
         outputs.append(state[0])
@@ -46,6 +47,7 @@ def step_through(
 
     def product(h: Tensor, gates: slice) -> Tensor:
         """The recurrent terms h V [n, D, g, H] of some gates."""
+        # Columns of V are those of each gate in turn: [S, H, G*H] -> [S, H, g*H].
         weights = cast(Tensor, V).unflatten(2, (cell.gates, -1))[:, :, gates].flatten(2)
         if len(weights) == 1:
             terms = h @ weights[0]
@@ -66,12 +68,12 @@ def _scan_one(step: Step, state: State, inputs_TDX: Tensor) -> tuple[Tensor, Sta
     """The same for one sequence, as a loop that exporters write down for any length."""
     from torch._higher_order_ops.scan import scan as exported_scan  # not needed for training
 
-    def advance(before: State, x_DX: Tensor) -> tuple[State, Tensor]:
-        after = step(x_DX.unsqueeze(0), before, 1)
-        return after, after[0].squeeze(0).clone()  # what goes on and what comes out are two values
+    def advance(state: State, x_DX: Tensor) -> tuple[State, Tensor]:
+        state = step(x_DX.unsqueeze(0), state, 1)
+        return state, state[0].squeeze(0).clone()  # carry and output must be different tensors
 
-    apart = tuple(each.clone() for each in state)  # initial states may be parts of one tensor
-    last, outputs_TDH = exported_scan(advance, apart, inputs_TDX)
+    initial = tuple(s.clone() for s in state)  # initial states may be parts of one tensor
+    last, outputs_TDH = exported_scan(advance, initial, inputs_TDX)
     return outputs_TDH, last
 
 
@@ -85,5 +87,6 @@ def order_directions(x_NSX: Tensor, frames: PackedFrames, backwards: Sequence[bo
     sets = x_NSX.shape[1]
     if sets == len(backwards) and not any(backwards):
         return x_NSX
+    # As rows [N*S, X], one gather serves all directions.
     rows = x_NSX.flatten(0, 1).index_select(0, frames.rows(backwards, sets))
     return rows.unflatten(0, (-1, len(backwards)))

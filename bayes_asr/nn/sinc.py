@@ -65,7 +65,7 @@ class SincLayer(Layer):
 
     @property
     def max_width(self) -> int:
-        """How many numbers a frame has before pooling."""
+        """Numbers of a frame before pooling."""
         return self.widest_map
 
     def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
@@ -73,8 +73,8 @@ class SincLayer(Layer):
         filters = self.filters().unsqueeze(1)
 
         def pool(x: Tensor) -> Tensor:
-            found = conv1d(x.unsqueeze(1), filters, stride=self.sampling)
-            return max_pool1d(found, self.pooling).flatten(1)
+            filtered = conv1d(x.unsqueeze(1), filters, stride=self.sampling)
+            return max_pool1d(filtered, self.pooling).flatten(1)
 
         keys = None if keys_B is None else frame_keys(keys_B, frames)
         if not frames.lengths:  # torch pools no empty batches; the norm waits for other processes
@@ -91,13 +91,15 @@ class SincLayer(Layer):
         largest = 2 * (high - low)[:, None]
         right = [torch.sin(2 * math.pi * f[:, None] * n) / (math.pi * n) for f in (low, high)]
         side = (right[1] - right[0]) / largest
-        whole = torch.cat((side.flip(1), torch.ones_like(largest), side), 1)
+        # Filters are symmetric: the right side, mirrored, is the left one.
+        impulse = torch.cat((side.flip(1), torch.ones_like(largest), side), 1)
         steps = torch.arange(-half, half + 1, dtype=low.dtype, device=low.device)
-        return whole * (0.54 + 0.46 * torch.cos(math.pi * steps / max(half, 1)))
+        return impulse * (0.54 + 0.46 * torch.cos(math.pi * steps / max(half, 1)))
 
 
 def _space_by_mel(low: float, high: float, count: int) -> Tensor:
     """Frequencies of equal distances in mel, both ends included [count], float64."""
-    first, last = (2595 * math.log10(1 + hz / 700) for hz in (low, high))
-    mel = torch.linspace(first, last, count, dtype=torch.float64)
+    # mel = 2595 log10(1 + Hz / 700), as pytorch-kaldi
+    low_mel, high_mel = (2595 * math.log10(1 + hz / 700) for hz in (low, high))
+    mel = torch.linspace(low_mel, high_mel, count, dtype=torch.float64)
     return 700 * (10 ** (mel / 2595) - 1)

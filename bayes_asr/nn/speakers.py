@@ -19,7 +19,7 @@ from bayes_asr.nn.units.activations import Parameterised
 
 
 class SpeakerActivations:
-    """The parameters that some speakers have of their own in a model; each begins with its values.
+    """Speaker-dependent parameters of activations in a model; each begins with its values.
 
     The model's `activation_parameters` become [S, sets, H], a set of each of the S speakers `names`
     in this order. Its recurrences run by `scan`: faster code knows one set for all sequences.
@@ -32,19 +32,20 @@ class SpeakerActivations:
             for activation in _find_activations(layer):
                 cast(Layer, layer).fused = False
                 for key, parameter in list(activation.named_parameters()):
-                    own = parameter.detach().repeat(len(names), 1, 1)
-                    setattr(activation, key, nn.Parameter(own))
+                    values = parameter.detach().repeat(len(names), 1, 1)
+                    setattr(activation, key, nn.Parameter(values))
 
     @torch.no_grad()
     def content(self) -> dict[str, Any]:
-        """What a checkpoint holds of the model: it with the mean of all, and what each speaker has,
-        by name, [sets, H] of each parameter.
+        """The model's part of a checkpoint: its state with the mean of all speakers, and the
+        parameters of each by name, [sets, H].
         """
-        own = self._model.activation_parameters
+        activations = self._model.activation_parameters
         state = self._model.state_dict()
+        # With the mean in their place, the state is that of a model without speakers.
         state |= {key: state[key].mean(0) for key in self._keys().values()}
         speakers = {
-            name: {parameter: values[number].clone() for parameter, values in own.items()}
+            name: {parameter: values[number].clone() for parameter, values in activations.items()}
             for name, number in self.numbers.items()
         }
         return {"model": state, "speakers": speakers}
@@ -52,11 +53,11 @@ class SpeakerActivations:
     def restore(self, content: Mapping[str, Any]) -> None:
         """Go on from what `content` returned; InputError where that is of other speakers."""
         speakers = content["speakers"]
-        if other := sorted(speakers.keys() ^ self.numbers.keys()):
+        if different := sorted(speakers.keys() ^ self.numbers.keys()):
             raise InputError(
                 f"the run was begun with activations of {len(speakers)} speakers, but these data"
-                f" have {len(self.numbers)}, {other[0]} in one of the two alone; put utt2spk back,"
-                " or start over with --new"
+                f" have {len(self.numbers)}, {different[0]} in one of the two alone; put utt2spk"
+                " back, or start over with --new"
             )
         stacked = {
             key: torch.stack([speakers[speaker][name] for speaker in self.numbers])
@@ -65,22 +66,24 @@ class SpeakerActivations:
         self._model.load_state_dict({**content["model"], **stacked})
 
     def _keys(self) -> dict[str, str]:
-        """What each of the `activation_parameters` is called in the model's state."""
+        """The key of each of the `activation_parameters` in the model's state."""
+        # Names of layers differ from the numbers in the state: the same object is the link.
         keys = {id(parameter): key for key, parameter in self._model.named_parameters()}
         return {name: keys[id(p)] for name, p in self._model.activation_parameters.items()}
 
 
 def set_speakers(model: AcousticModel, speakers_B: Tensor | None, frames: PackedFrames) -> None:
-    """Say whose activations the sequences of a batch are computed by from now on.
+    """Set the speakers whose activations compute the sequences of the next batch.
 
-    speakers_B: numbers of `SpeakerActivations`; None: for all, the mean, or the one set there is.
+    speakers_B: numbers of `SpeakerActivations`; None: the mean for all, or the only set.
     """
     for number, layer in enumerate(model.layers):
-        told = speakers_B
+        speakers = speakers_B
+        # Recurrences compute [B, ...] at a time step, other layers [N, ...] at all frames.
         if speakers_B is not None and not layer.unrolled:
-            told = speakers_B[frames.every(model.read_stride(number)).sequence]
+            speakers = speakers_B[frames.every(model.read_stride(number)).sequence]
         for activation in _find_activations(layer):
-            activation.speakers = told
+            activation.speakers = speakers
 
 
 def _find_activations(layer: nn.Module) -> list[Parameterised]:

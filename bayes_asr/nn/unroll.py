@@ -36,16 +36,18 @@ def unroll(
         shift = cell.drop_offset(mask_BDH)
         if shift is not None and V is not None:
             terms_NSX, initial = _shift(shift, terms_NSX, V, frames, initial)
-        found = cell.coefficients()
-        rest = initial if found is None else (*initial, found)
+        coefficients = cell.coefficients()
+        tensors = initial if coefficients is None else (*initial, coefficients)
         h = CompiledRecurrence.apply(
-            kernel, frames, backwards, torch.is_grad_enabled(), terms_NSX, V, mask_BDH, *rest
+            kernel, frames, backwards, torch.is_grad_enabled(), terms_NSX, V, mask_BDH, *tensors
         )
         return h if shift is None else (h + shift[frames.sequence]).to(h.dtype)
+    # Without a kernel, on a GPU or for other cells: a backward pass by hand for the same equations.
     if fused and cell.fusible:
         return FusedRecurrence.apply(
             cell, frames, backwards, terms_NSX, V, mask_BDH, *initial, *cell.parameters()
         )
+    # The loop: each direction reads its own order of time, and is put back into that of the frames.
     inputs = order_directions(terms_NSX, frames, backwards)
     return order_directions(
         step_through(cell, inputs, V, mask_BDH, frames, initial)[0], frames, backwards
@@ -61,6 +63,7 @@ def _shift(
     `drop_offset` s has m c + s where they have m c. Its state mixes old states with candidates, so
     that h - s follows the kernel's equation; V reads h, that is, s more.
     """
+    # V (h - s) lacks V s, which is the same at every frame of a sequence: it goes into the terms.
     fed = (shift_BDH.transpose(0, 1) @ V).transpose(0, 1)
     terms = (terms_NSX + fed[frames.sequence]).to(terms_NSX.dtype)
     return terms, tuple(state - shift_BDH for state in initial)

@@ -109,7 +109,7 @@ def test_the_mean_of_several_processes_is_that_of_one() -> None:
     observe(alone, (0, 1, 2, 3))
     processes = Processes(3)
     for net in together:
-        net.cell.add_up = processes.add_up  # type: ignore[assignment, union-attr]
+        net.cell.all_reduce = processes.all_reduce  # type: ignore[assignment, union-attr]
     threads = [
         threading.Thread(target=observe, args=each) for each in zip(together, shares, strict=True)
     ]

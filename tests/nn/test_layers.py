@@ -177,12 +177,12 @@ def test_processes_that_share_a_batch_compute_it_as_one(form: Form) -> None:
     weights = [torch.randn(len(one), 4, dtype=torch.float64) for one in x]
     processes, built = Processes(3), network_of(form)
 
-    def train(shares: list[int], add_up: AllReduce | None) -> list[Tensor]:
+    def train(shares: list[int], all_reduce: AllReduce | None) -> list[Tensor]:
         """Gradients of this share of the batch, then the statistics."""
         net = copy.deepcopy(built).train()
         for module in net.modules():
             if isinstance(module, BatchNorm):
-                module.add_up = add_up
+                module.all_reduce = all_reduce
         packed, frames, _ = (
             pack([x[i] for i in shares]) if shares else (x[0][:0], PackedFrames(()), [])
         )
@@ -193,7 +193,7 @@ def test_processes_that_share_a_batch_compute_it_as_one(form: Form) -> None:
         return learnt + [b for b in layer.buffers() if b.is_floating_point()]
 
     with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda mine: train(mine, processes.add_up), ([0, 2], [1], [])))
+        found = list(pool.map(lambda mine: train(mine, processes.all_reduce), ([0, 2], [1], [])))
     whole, count = train([0, 1, 2], None), len(list(built.layers[0].parameters()))
     for i, expected in enumerate(whole):
         alone = sum(each[i] for each in found) if i < count else found[2][i]

@@ -108,12 +108,12 @@ def test_processes_that_share_a_batch_normalise_it_as_one(
     processes = Processes(len(shares))
     x, weights = X[: sum(shares)], torch.randn(sum(shares), X.shape[1], dtype=torch.float64)
 
-    def trained(add_up: AllReduce | None, part: slice) -> list[torch.Tensor]:
+    def trained(all_reduce: AllReduce | None, part: slice) -> list[torch.Tensor]:
         """The output, all gradients, and the running statistics after two batches."""
         norm = build_norm(kind, SETS, GATES, H).double()
         for module in norm.modules():
             if isinstance(module, BatchNorm):
-                module.add_up = add_up
+                module.all_reduce = all_reduce
         mine = x[part].clone().requires_grad_()
         norm(mine.detach() - 3)
         y = norm(mine)
@@ -126,7 +126,7 @@ def test_processes_that_share_a_batch_normalise_it_as_one(
     ends = list(itertools.accumulate(shares))
     parts = [slice(end - n, end) for n, end in zip(shares, ends, strict=True)]
     with ThreadPoolExecutor(len(shares)) as pool:
-        found = list(pool.map(lambda part: trained(processes.add_up, part), parts))
+        found = list(pool.map(lambda part: trained(processes.all_reduce, part), parts))
     y, by_x, by_scale, by_shift, *seen = trained(None, slice(None))
     torch.testing.assert_close(torch.cat([each[0] for each in found]), y)
     torch.testing.assert_close(torch.cat([each[1] for each in found]), by_x)

@@ -139,7 +139,7 @@ class Processes:
         self.tensors: list[Tensor] = []
         self.barrier = threading.Barrier(number, timeout=10)
 
-    def add_up(self, tensor: Tensor) -> None:
+    def all_reduce(self, tensor: Tensor) -> None:
         self.tensors.append(tensor)
         self.barrier.wait()
         total = torch.stack(self.tensors).sum(0)

@@ -258,4 +258,4 @@ def pool_statistics(model: nn.Module) -> None:
     """Let batch normalisation, and means of units, see the frames of all processes."""
     for module in model.modules():
         if isinstance(module, BatchNorm | Logarithmic) and dist.is_initialized():
-            module.add_up = add_up
+            module.all_reduce = add_up

@@ -175,11 +175,11 @@ class Logarithmic(Cell):
     running one as that of batch normalisation, which begins at `half`.
 
     dropped: that mean [sets, H], or None.
-    add_up: set where several processes share each batch: it adds a tensor up over all, in place.
+    all_reduce: set where several processes share each batch: it adds a tensor up over all, in place.
     """
 
     probabilistic = True
-    add_up: AllReduce | None = None
+    all_reduce: AllReduce | None = None
     dropped: Tensor | None
 
     def __init__(
@@ -213,8 +213,8 @@ class Logarithmic(Cell):
         sums = torch.stack((kept * by_sequence, kept * lengths[:, None, None])).sum(1)
         if len(self.dropped) == 1:  # both directions have one set of units
             sums = sums.sum(1, keepdim=True)
-        if self.add_up:
-            self.add_up(sums)
+        if self.all_reduce:
+            self.all_reduce(sums)
         total, count = sums
         mean = torch.where(count > 0, total / count.clamp(min=1), self.dropped)
         self.dropped += MOMENTUM * (mean - self.dropped)
