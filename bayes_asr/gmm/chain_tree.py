@@ -1,6 +1,6 @@
-"""What LF-MMI is trained with: Kaldi's steps/nnet3/chain/build_tree.sh, and its denominator graph.
+"""Tree and denominator graph of LF-MMI, as by Kaldi's steps/nnet3/chain/build_tree.sh.
 
-A tree of left biphones on the topology of LF-MMI, of the frames that a network has outputs of.
+The tree is of left biphones on the topology of LF-MMI, at the frame rate of the network's outputs.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from bayes_asr.gmm.first_model import init_mixtures
 from bayes_asr.gmm.progress import TREE_FILES
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, PhaseRunner, share_frames
+from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, Dependencies, PhaseRunner, share_frames
 from bayes_asr.gmm.roots import Root, build_stub, read_roots
 from bayes_asr.gmm.splitting import build_tree
 from bayes_asr.gmm.subsampling import Subsampler
@@ -51,7 +51,7 @@ WIDTH, CENTER = 2, 1
 
 @dataclass(frozen=True)
 class ChainOptions:
-    """Names and defaults as in Kaldi's recipes."""
+    """Options of the tree and the phone language model; names and defaults are Kaldi's."""
 
     leaves: int = 3500
     frame_subsampling_factor: int = 3
@@ -62,7 +62,7 @@ class ChainOptions:
 
 @dataclass(frozen=True)
 class ChainTreeSummary:
-    """What was made: a tree of so many pdfs, and a graph."""
+    """Sizes of the tree and of the denominator graph."""
 
     pdfs: int
     states: int
@@ -98,19 +98,18 @@ class ChainTree(PhaseRunner):
         model of another program.
         """
         self.options, self.no_transforms = options, no_transforms
-        needs = [lang / name for name in TREE_FILES]
-        needs += [alignments / MODEL, *find_alignments(alignments)]
-        reads = [alignments / name for name in PIPELINE]
-        reads += find_transforms(alignments) if has_transforms(alignments) else []
+        required = [lang / name for name in TREE_FILES]
+        required += [alignments / MODEL, *find_alignments(alignments)]
+        optional = [alignments / name for name in PIPELINE]
+        optional += find_transforms(alignments) if has_transforms(alignments) else []
+        # An option that is off is left out, so that trees of versions without it are still current.
+        made_of = {**asdict(options), **({"no_transforms": True} if no_transforms else {})}
         super().__init__(
             data,
             lang,
             out,
             mapper,
-            source=alignments,
-            options={**asdict(options), **({"no_transforms": True} if no_transforms else {})},
-            required=needs,
-            optional=reads,
+            Dependencies(alignments, made_of, required, optional),
             max_skipped=max_skipped,
             open_pipe=open_pipe,
         )
@@ -131,7 +130,7 @@ class ChainTree(PhaseRunner):
         return read_transition_model(self.source / MODEL)
 
     def run(self) -> ChainTreeSummary:
-        """Do the phases that are not complete; say what has come of all."""
+        """Do the phases that are not complete, and return the summary of all."""
         phases = {"tree": self.grow_tree, "convert": self.convert, "graph": self.make_graph}
         self.run_phases(((name, 0) for name in phases), phases)
         pdfs, graph = read_transition_model(self.model).num_pdfs, read_fst(self.out / GRAPH)
@@ -139,13 +138,14 @@ class ChainTree(PhaseRunner):
 
     @cached_property
     def simple(self) -> Subsampler:
-        """What converts the alignments to begin with to pdfs that ask for no other phone."""
+        """The converter of the source alignments to pdfs without context."""
+        # The statistics of a tree need phones and pdf-classes alone, so that any tree will do.
         alone = [Root((phone,), shared=False) for phone in self.topology]
         stub = Tree(WIDTH, CENTER, build_stub(alone, pdf_class_counts(self.topology), CENTER))
         return self.convert_to(derive_pairs(stub, self.topology), stub)
 
     def iter_convertible(self) -> Iterator[Aligned]:
-        """The alignments to begin with, but those with more phones than frames that are kept."""
+        """The source alignments, but those with more phones than subsampled frames."""
         aligned = self.iter_aligned(self.source, self.source / MODEL)
         results = ([(utt, self._check(utt, tids))] for utt, tids in aligned)
         return self.drop_failures(
@@ -162,6 +162,7 @@ class ChainTree(PhaseRunner):
 
     def grow_tree(self, _: int) -> None:
         """Grow the tree of left biphones, and make a model of one Gaussian for each leaf."""
+        # The phases of GmmTrainer.grow_tree, on every third frame and for left biphones.
         context = Context(WIDTH, CENTER, self.read_phones("context_indep"))
         inputs = self.job_inputs(self.source, self.source / MODEL)
         if self.no_transforms:
@@ -209,7 +210,7 @@ class ChainTree(PhaseRunner):
             write_fst(graph, self.out / GRAPH, "vector")
 
     def convert_to(self, model: TransitionModel, tree: Tree) -> Subsampler:
-        """What converts the alignments to begin with."""
+        """The converter of the source alignments to a model and its tree."""
         return Subsampler(self.old, model, tree, self.options.frame_subsampling_factor)
 
 

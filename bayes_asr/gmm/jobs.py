@@ -1,4 +1,8 @@
-"""What is computed of each share of the data, in this process or in another."""
+"""Jobs: the computations on a share of the data, in this process or in another.
+
+A job is a module-level function of its inputs, the name of a share and its items, so that it can be
+pickled. `inputs` names files; each process reads them once.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -43,14 +47,14 @@ Graphs = Sequence[tuple[str, Fst]]
 
 @dataclass(frozen=True)
 class JobInputs:
-    """What shares are computed with: features of `data` as `folder` says, and a model.
+    """Inputs of a job: the features of `data` by the pipeline of `directory`, and a model.
 
-    moment: tells apart what `folder` holds at different times; silence: phones that say nothing of
-    LDA, MLLT and speakers; pipeline: what is done to features instead of what `folder` says.
+    moment: a number that changes with the contents of `directory`; silence: phones that LDA, MLLT
+    and fMLLR leave out; pipeline: takes the place of the one of `directory`.
     """
 
     data: Path
-    folder: Path
+    directory: Path
     model: Path
     moment: int = 0
     silence: frozenset[int] = frozenset()
@@ -59,41 +63,41 @@ class JobInputs:
 
 
 class LoadedInputs:
-    """What a `JobInputs` leads to, each part read when it is asked for."""
+    """The contents of `JobInputs`, each part read at its first use."""
 
     def __init__(self, inputs: JobInputs) -> None:
-        self.reading = inputs
+        self.inputs = inputs
 
     @cached_property
     def features(self) -> SpeakerFeatures:
-        """What the model reads of the data, adapted to speakers where there are transforms."""
-        if self.reading.pipeline:
-            return self.open_features(self.reading.pipeline)
-        directory = self.reading.folder
+        """The features that the model reads, adapted to speakers where there are transforms."""
+        if self.inputs.pipeline:
+            return self.open_features(self.inputs.pipeline)
+        directory = self.inputs.directory
         transforms = read_transforms(directory) if has_transforms(directory) else None
         return self.open_features(replace(read_pipeline(directory), transforms=transforms))
 
     @cached_property
     def unadapted(self) -> SpeakerFeatures:
-        """The same without the transforms of speakers."""
-        return self.open_features(read_pipeline(self.reading.folder))
+        """The features without the transforms of speakers."""
+        return self.open_features(read_pipeline(self.inputs.directory))
 
     def open_features(self, pipeline: Pipeline) -> SpeakerFeatures:
         """The features that a pipeline makes of the data."""
-        pipes = self.reading.open_pipe
-        data = read_data_dir(self.reading.data, open_pipe=pipes)
+        pipes = self.inputs.open_pipe
+        data = read_data_dir(self.inputs.data, open_pipe=pipes)
         return SpeakerFeatures(data, pipeline, open_pipe=pipes)
 
     @cached_property
     def transitions(self) -> TransitionModel:
         """The transition model."""
-        return read_transition_model(self.reading.model)
+        return read_transition_model(self.inputs.model)
 
     @cached_property
     def mixtures(self) -> Mixtures:
         """The Gaussians; InputError where they are not of these features."""
-        mixtures = read_gmm(self.reading.model)[1]
-        self.features.check_dimension(mixtures.dim, self.reading.model)
+        mixtures = read_gmm(self.inputs.model)[1]
+        self.features.check_dimension(mixtures.dim, self.inputs.model)
         return mixtures
 
     def iter_frames(
@@ -105,27 +109,28 @@ class LoadedInputs:
             x = features[utt]
             if len(x) != len(tids):
                 raise InputError(
-                    f"{self.reading.data}: {utt} has {len(x)} frames of features, but its"
+                    f"{self.inputs.data}: {utt} has {len(x)} frames of features, but its"
                     f" alignment has {len(tids)}; make both of the same sound"
                 )
             yield utt, tids, x
 
     def speech_pdfs(self, tids: np.ndarray) -> PdfWeights:
         """The pdfs of frames that are not silence."""
-        return PdfWeights.from_alignment(self.transitions, tids, self.reading.silence)
+        return PdfWeights.from_alignment(self.transitions, tids, self.inputs.silence)
 
 
 @lru_cache(maxsize=1)
 def load_inputs(inputs: JobInputs) -> LoadedInputs:
-    """Open what is read, once in each process."""
+    """Load inputs, once in each process: a worker has many shares of the same pass in turn."""
     return LoadedInputs(inputs)
 
 
 def sum_gmm(inputs: JobInputs, share: str, aligned: Aligned) -> tuple[Statistics, np.ndarray]:
-    """What an estimation of the model takes: statistics of Gaussians, counts of transition-ids."""
+    """Statistics of the Gaussians, and counts of the transition-ids (gmm-acc-stats-ali)."""
     loaded = load_inputs(inputs)
     counts = np.zeros(loaded.transitions.num_transition_ids + 1)
 
+    # Counts are summed while the frames pass, since the features are read only once.
     def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for _, tids, x in loaded.iter_frames(aligned):
             counts[:] += count_transitions(loaded.transitions, tids)
@@ -135,7 +140,10 @@ def sum_gmm(inputs: JobInputs, share: str, aligned: Aligned) -> tuple[Statistics
 
 
 def sum_alimdl(inputs: JobInputs, share: str, aligned: Aligned) -> tuple[Statistics, np.ndarray]:
-    """The same, Gaussians told apart by adapted features and their sums of those that are not."""
+    """As `sum_gmm`, with posteriors by adapted features and sums of the unadapted ones.
+
+    As Kaldi's gmm-acc-stats-twofeats.
+    """
     loaded = load_inputs(inputs)
     total = Statistics.zeros(loaded.mixtures)
     counts = np.zeros(loaded.transitions.num_transition_ids + 1)
@@ -146,7 +154,7 @@ def sum_alimdl(inputs: JobInputs, share: str, aligned: Aligned) -> tuple[Statist
 
 
 def sum_tree(context: Context, inputs: JobInputs, share: str, aligned: Aligned) -> TreeStatistics:
-    """What a tree is grown of."""
+    """Statistics of a decision tree (acc-tree-stats)."""
     loaded = load_inputs(inputs)
     return accumulate_tree(loaded.iter_frames(aligned), loaded.transitions, context)
 
@@ -154,7 +162,7 @@ def sum_tree(context: Context, inputs: JobInputs, share: str, aligned: Aligned) 
 def sum_chain_tree(
     converter: Subsampler, context: Context, inputs: JobInputs, share: str, aligned: Aligned
 ) -> TreeStatistics:
-    """What a tree of fewer frames is grown of, by alignments that are converted first."""
+    """Statistics of a tree at a lower frame rate, by alignments that are converted first."""
     frames = (
         (utt, converter.convert_alignment(utt, tids), x[:: converter.factor])
         for utt, tids, x in load_inputs(inputs).iter_frames(aligned)
@@ -163,8 +171,8 @@ def sum_chain_tree(
 
 
 def sum_lda(pipeline: Pipeline, inputs: JobInputs, share: str, aligned: Aligned) -> LdaStatistics:
-    """What LDA takes, of frames that a pipeline splices."""
-    loaded, random = load_inputs(inputs), Random()
+    """Statistics of LDA, of frames that a pipeline splices (acc-lda)."""
+    loaded, random = load_inputs(inputs), Random()  # each job of Kaldi's begins with seed 1 too
     spliced = loaded.open_features(pipeline)
     total = LdaStatistics.zeros(loaded.transitions.num_pdfs, spliced.dim)
     for _, tids, x in loaded.iter_frames(aligned, spliced):
@@ -173,7 +181,7 @@ def sum_lda(pipeline: Pipeline, inputs: JobInputs, share: str, aligned: Aligned)
 
 
 def sum_mllt(inputs: JobInputs, share: str, aligned: Aligned) -> MlltStatistics:
-    """What MLLT takes."""
+    """Statistics of MLLT (gmm-acc-mllt)."""
     loaded = load_inputs(inputs)
     speech = ((x, loaded.speech_pdfs(tids)) for _, tids, x in loaded.iter_frames(aligned))
     return accumulate_mllt(loaded.mixtures, speech, Random())
@@ -184,7 +192,7 @@ def estimate_fmllr(
 ) -> tuple[str, np.ndarray]:
     """The transform float32 [D, D+1] of a speaker, on top of the one that he may have.
 
-    aligner: another model, which divides frames among Gaussians.
+    aligner: another model, whose posteriors divide frames among Gaussians.
     """
     loaded = load_inputs(inputs)
     speech = ((x, loaded.speech_pdfs(tids)) for _, tids, x in loaded.iter_frames(aligned))
@@ -194,14 +202,14 @@ def estimate_fmllr(
 
 @lru_cache(maxsize=1)
 def _open_compiler(inputs: JobInputs, lang: Path) -> GraphCompiler:
-    tree = read_tree(inputs.folder / "tree")
+    tree = read_tree(inputs.directory / "tree")
     return read_compiler(lang, load_inputs(inputs).transitions, tree)
 
 
 def compile_graphs(
     lang: Path, inputs: JobInputs, share: str, transcripts: Sequence[tuple[str, Sequence[str]]]
 ) -> list[tuple[str, Fst | InputError]]:
-    """The graphs of transcripts, or why there is none."""
+    """The graph of each transcript, or the error that it has none."""
     compiler = _open_compiler(inputs, lang)
     graphs: list[tuple[str, Fst | InputError]] = []
     for utt, words in transcripts:
@@ -215,7 +223,7 @@ def compile_graphs(
 def align_equal(
     inputs: JobInputs, share: str, graphs: Graphs
 ) -> list[tuple[str, np.ndarray | InputError]]:
-    """Alignments of states of equal lengths, or why there is none."""
+    """Alignments with states of equal lengths, or errors (align-equal-compiled)."""
     features = load_inputs(inputs).features
     alignments: list[tuple[str, np.ndarray | InputError]] = []
     for utt, graph in graphs:
@@ -243,7 +251,7 @@ def align(
     share: str,
     graphs: Graphs,
 ) -> list[tuple[str, np.ndarray | InputError]]:
-    """Alignments, or why there is none; boost: of the likelihood of the phones `pauses`."""
+    """Alignments, or errors; boost: the factor of the likelihoods of the phones `pauses`."""
     aligner = _open_aligner(inputs, options, boost, pauses)
     results = align_all(aligner, graphs, load_inputs(inputs).features)
     return [

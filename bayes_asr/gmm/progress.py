@@ -1,4 +1,4 @@
-"""How far a training has come: `gmm.json` in its folder."""
+"""Progress of work in phases: `gmm.json` in its folder."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,42 +18,45 @@ OUTPUTS = (
     *(MODEL, UNADAPTED, "tree", *PIPELINE, "ali.*.gz", "fsts.*.gz", "trans.*", "final.occs"),
     *("phone_lm.fst", "den.fst"),
 )
-DATA_FILES = ("feats.scp", "cmvn.scp", "utt2spk", "text")  # what is read of a data directory,
-LANG_FILES = (  # and of a lang folder,
+DATA_FILES = ("feats.scp", "cmvn.scp", "utt2spk", "text")  # read in a data directory
+LANG_FILES = (  # read in a lang folder
     *("L.fst", "words.txt", "oov.txt", "phones.txt"),
     *("phones/silence.int", "phones/optional_silence.int"),
 )
-TREE_FILES = (  # and where a tree is grown
+TREE_FILES = (  # read there too, where a tree is grown
     *("topo", "phones/sets.int", "phones/roots.int"),
     *("phones/extra_questions.int", "phones/context_indep.int"),
 )
 READ_SIZE = 1 << 20  # bytes of a file that are read at once
+# Names of fields in the file, where they differ: those of the first version are kept.
+KEYS = {"made_of": "of", "completed": "done", "initial_gaussians": "first"}
 
 
 @dataclass
 class PhaseProgress:
-    """What a training is made of, how many phases are complete, and how well each pass has fitted.
+    """The number of complete phases, what they depend on, and the fit of each pass.
 
-    `of`: options and hashes of inputs; `first`: Gaussians to begin with; `frames`,
-    `log_likelihoods` a frame: of the passes that are done.
+    `made_of`: options and hashes of inputs; `completed`: phases; `initial_gaussians`: before the
+    first pass; `frames` of the last pass; `log_likelihoods` per frame of all passes so far.
     """
 
-    of: Mapping[str, Any]
-    done: int = 0
-    first: int = 0
+    made_of: Mapping[str, Any]
+    completed: int = 0
+    initial_gaussians: int = 0
     frames: int = 0
     log_likelihoods: list[float] = field(default_factory=list)
 
     def write(self, directory: Path) -> None:
-        """Keep it in `directory`."""
+        """Write the file of `directory`."""
+        entry = {KEYS.get(name, name): value for name, value in asdict(self).items()}
         with replacing(directory / PROGRESS_FILE) as temporary:
-            temporary.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+            temporary.write_text(json.dumps(entry) + "\n", encoding="utf-8")
 
 
 def read_progress(directory: Path, made_of: Mapping[str, Any]) -> PhaseProgress | None:
-    """The progress of a training that is made of the same; None where there is none, or of others.
+    """The progress of work that depends on the same; None if there is none, or on anything else.
 
-    InputError where the folder has such files, and no training of ours has made them.
+    InputError where the folder has models or alignments that no training of ours has made.
     """
     settle(directory)
     path = directory / PROGRESS_FILE
@@ -66,12 +69,15 @@ def read_progress(directory: Path, made_of: Mapping[str, Any]) -> PhaseProgress 
             )
         return None
     try:
-        progress = PhaseProgress(**json.loads(read_text(path)))
-    except (ValueError, TypeError) as error:
+        names = {key: name for name, key in KEYS.items()}
+        entry = json.loads(read_text(path))
+        progress = PhaseProgress(**{names.get(key, key): value for key, value in entry.items()})
+    except (ValueError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}: is damaged ({error}); remove the folder and begin anew"
         ) from None
-    return progress if progress.of == json.loads(json.dumps(made_of)) else None
+    # JSON turns tuples into lists: both sides have to have passed through it.
+    return progress if progress.made_of == json.loads(json.dumps(made_of)) else None
 
 
 def hash_inputs(paths: Iterable[Path], tables: DataDir) -> str:

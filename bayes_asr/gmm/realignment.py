@@ -16,16 +16,16 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
-from bayes_asr.gmm.resumable import ALIGNMENTS, PhaseRunner
+from bayes_asr.gmm.resumable import ALIGNMENTS, Dependencies, PhaseRunner
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.text import write_lines
 
-MODEL_FILES = ("final.occs", UNADAPTED)  # of the model's folder, where they are there
+MODEL_FILES = ("final.occs", UNADAPTED)  # copied from the folder of the model, if there
 
 
 @dataclass(frozen=True)
 class AlignmentSummary:
-    """How many utterances there are, and how many are aligned."""
+    """Counts of the utterances of the data, of the aligned ones, and of their frames."""
 
     utterances: int
     aligned: int
@@ -58,8 +58,8 @@ class Realignment(PhaseRunner):
     ) -> None:
         """Begin, or go on with what is there.
 
-        mapper: how a function is applied to shares of the data; adapt: to speakers; None: where the
-        model was. What cannot be aligned is named; InputError if that is a larger share than
+        mapper: applies a function to shares of the data; adapt: to speakers; None: if the model
+        was trained so. What cannot be aligned is named; InputError if that is a larger share than
         `max_skipped`.
         """
         self.options, self.boost = options, boost_silence
@@ -69,10 +69,12 @@ class Realignment(PhaseRunner):
             lang,
             out,
             mapper,
-            source=source,
-            options={**asdict(options), "boost_silence": boost_silence, "adapt": self.adapts},
-            required=[source / MODEL, source / "tree"],
-            optional=[source / name for name in (*PIPELINE, *MODEL_FILES)],
+            Dependencies(
+                source,
+                {**asdict(options), "boost_silence": boost_silence, "adapt": self.adapts},
+                required=[source / MODEL, source / "tree"],
+                optional=[source / name for name in (*PIPELINE, *MODEL_FILES)],
+            ),
             max_skipped=max_skipped,
             open_pipe=open_pipe,
         )
@@ -83,7 +85,8 @@ class Realignment(PhaseRunner):
         return self.source / MODEL
 
     def run(self) -> AlignmentSummary:
-        """Do the phases that are not complete; say what has come of all."""
+        """Do the phases that are not complete, and return the summary of all."""
+        # The first alignment serves the transforms alone; the last one replaces it.
         adapting = ("align first", "adapt") if self.adapts else ()
         phases = ("prepare", "compile", *adapting, "align", "finish")
         self.run_phases(
@@ -104,7 +107,7 @@ class Realignment(PhaseRunner):
         return AlignmentSummary(len(self.tables.utt2spk), len(lengths), sum(lengths.values()))
 
     def prepare(self, _: int) -> None:
-        """Note what features are read, and take the tree."""
+        """Write the options of the features, and copy the tree."""
         with self.commit_phase():
             write_pipeline(read_pipeline(self.source), self.out)
             self.copy(self.source / "tree")

@@ -1,13 +1,14 @@
-"""Work that is done in phases, each of which ends with all its files in place at once.
+"""Resumable work in phases, each of which ends with all its files in place at once.
 
-A folder knows how many of its phases are complete, so work that was ended anywhere goes on with the
-next one, and leaves what undisturbed work would have left.
+A folder records how many of its phases are complete. Work that was killed anywhere goes on with the
+next phase, and leaves the same files as undisturbed work.
 """
 
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,8 +44,8 @@ from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_data_dir, read_symbols
 
 ALIGNMENTS, GRAPHS, PASS_MODEL = "ali.1.gz", "fsts.1.gz", "pass.mdl"
-SHARE_FRAMES = 40_000  # frames, about, of the utterances that one process takes at a time
-SHARE_ITEMS = 50  # utterances, where their frames are not known
+SHARE_FRAMES = 40_000  # about, of the utterances that a process takes at a time
+SHARE_ITEMS = 50  # utterances that a process takes, where their frames are not known
 SKIP_OPTION = "--max-skipped"
 
 Item = TypeVar("Item")
@@ -52,10 +53,24 @@ Aligned = tuple[str, np.ndarray]  # an utterance and its transition-ids int32 [T
 AlignShare = Callable[[str, list[tuple[str, Fst]]], Sequence[tuple[str, np.ndarray | InputError]]]
 
 
+@dataclass(frozen=True)
+class Dependencies:
+    """Options and files that determine the results of some work.
+
+    source: the folder of the model to begin with; required, optional: files that must or may be
+    there, besides those of the data and the lang folder.
+    """
+
+    source: Path | None
+    options: Mapping[str, Any]
+    required: Sequence[Path]
+    optional: Sequence[Path]
+
+
 class PhaseRunner:
     """The phases of work in the folder `out`, on a data directory and with a lang folder.
 
-    results: files without which the work is not complete, whatever was noted.
+    results: files without which the work is not complete, whatever the record says.
     """
 
     results: Sequence[str] = (MODEL, "tree")
@@ -66,26 +81,23 @@ class PhaseRunner:
         lang: Path,
         out: Path,
         mapper: Way,
+        dependencies: Dependencies,
         *,
-        source: Path | None,
-        options: Mapping[str, Any],
-        required: Sequence[Path],
-        optional: Sequence[Path],
         max_skipped: float,
         open_pipe: OpenPipe | None = None,
     ) -> None:
         """Go on with what `out` has, or begin anew where it is made of something else.
 
-        mapper: how a function is applied to shares of the data; source: the folder of the model to
-        begin with; options: the options that results depend on; needs, reads: files that they
-        depend on, too, which must or may be there; max_skipped: the share of utterances that may
-        stay unaligned. InputError for a file that is needed and not there, and where `out` is a
+        mapper: applies a function to shares of the data; max_skipped: the share of utterances that
+        may stay unaligned. InputError for a required file that is missing, and where `out` is a
         folder that is read.
         """
+        source = dependencies.source
         for directory in filter(None, (data, lang, source)):
             if directory.resolve() == out.resolve():
                 raise InputError(f"{out}: holds what is read; choose another folder")
-        required = [data / "feats.scp", *(lang / name for name in LANG_FILES), *required]
+        lang_files = (lang / name for name in LANG_FILES)
+        required = [data / "feats.scp", *lang_files, *dependencies.required]
         for path in required:
             if not is_there(path):
                 raise InputError(f"{path}: is not there; an earlier step makes it")
@@ -93,39 +105,45 @@ class PhaseRunner:
         self.source = source or out  # monophones have none, and begin here
         self.mapper, self.max_skipped, self.open_pipe = mapper, max_skipped, open_pipe
         self.tables = read_data_dir(data, open_pipe=open_pipe)
-        inputs = [*(data / name for name in DATA_FILES), *required, *optional]
-        made_of = {**options, "inputs": hash_inputs(inputs, self.tables)}
+        inputs = [*(data / name for name in DATA_FILES), *required, *dependencies.optional]
+        made_of = {**dependencies.options, "inputs": hash_inputs(inputs, self.tables)}
         progress = read_progress(out, made_of)
         if not progress and is_there(out / PROGRESS_FILE):
             LOGGER.info("%s: options or inputs have changed, all is made anew", out)
         self.progress = progress or PhaseProgress(made_of)
-        self._told: set[str] = set()  # utterances of which it was said why they are skipped
-        self._skipped: list[str] = []  # those that were counted and named
+        # Both keep the later phases from repeating the warnings of the earlier ones.
+        self._warned: set[str] = set()  # utterances whose failure was logged
+        self._skipped: list[str] = []  # the utterances of the last count
 
     @property
     def model(self) -> Path:
-        """The model that this folder has now."""
+        """The present model of this folder."""
         return self.out / PASS_MODEL
 
     def run_phases(self, phases: Iterable[Phase], do: Mapping[str, Callable[[int], None]]) -> None:
-        """Do the phases that are not complete, in order; all, where a result has been lost."""
+        """Do the phases that are not complete, in order; all, where a result has been lost.
+
+        do: the function of each phase, by its name; it takes the number of the pass.
+        """
         phases = list(phases)
         lost = [name for name in self.results if not is_there(self.out / name)]
-        if lost and self.progress.done == len(phases):
+        if lost and self.progress.completed == len(phases):
             LOGGER.info("%s: %s is there no more, all is made anew", self.out, lost[0])
-            self.progress = PhaseProgress(self.progress.of)
-        for name, number in phases[self.progress.done :]:
+            self.progress = PhaseProgress(self.progress.made_of)
+        for name, number in phases[self.progress.completed :]:
             do[name](number)
 
     @contextmanager
     def commit_phase(self) -> Iterator[None]:
-        """Put the files of the block in place, with the news that one phase more is complete."""
+        """Put the files of the block in place, and record that one more phase is complete."""
+        # `together` moves all files at the end of the block: a kill leaves the state before it.
         with together(self.out):
-            for pattern in () if self.progress.done else OUTPUTS:  # of other options or inputs
+            # The first phase removes what work with other options or inputs has left.
+            for pattern in () if self.progress.completed else OUTPUTS:
                 for path in find_files(self.out, pattern):
                     discard(path)
             yield
-            self.progress.done += 1
+            self.progress.completed += 1
             self.progress.write(self.out)
 
     @cached_property
@@ -139,12 +157,12 @@ class PhaseRunner:
         return frozenset(phone for phones in sets for phone in phones)
 
     def job_inputs(self, directory: Path | None = None, model: Path | None = None) -> JobInputs:
-        """What shares are computed with: by default all that this folder has now."""
+        """The inputs of jobs: by default the present features and model of this folder."""
         return JobInputs(
             self.data,
             directory or self.out,
             model or self.model,
-            self.progress.done,
+            self.progress.completed,  # makes inputs of different passes differ, which workers cache
             self.silence,
             self.open_pipe,
         )
@@ -170,15 +188,18 @@ class PhaseRunner:
             write_fsts(self.drop_failures(results, f"no graph of {self.data}"), self.out / GRAPHS)
 
     def report_oov(self, text: Iterable[Sequence[str]]) -> None:
-        """Say how many words of the transcripts are not in the lexicon."""
+        """Warn of the words of the transcripts that are not in the lexicon."""
         vocabulary = read_symbols(self.lang / "words.txt")
         counts = Counter(word for words in text for word in words)
         oov = [word for word in counts if word not in vocabulary]
         if oov:
             LOGGER.warning(
                 "%s: %d of %d words are not in %s, such as %s; the word of oov.txt stands for them",
-                *(self.data / "text", sum(counts[word] for word in oov), counts.total()),
-                *(self.lang / "words.txt", oov[0]),
+                self.data / "text",
+                sum(counts[word] for word in oov),
+                counts.total(),
+                self.lang / "words.txt",
+                oov[0],
             )
 
     def align(self, inputs: JobInputs, options: AlignOptions, boost: float) -> None:
@@ -187,7 +208,7 @@ class PhaseRunner:
         self.align_graphs(partial(jobs.align, options, boost, pauses, inputs))
 
     def align_graphs(self, align: AlignShare) -> None:
-        """Write what a function makes of the graphs of utterances: their alignments."""
+        """Write the alignments that a function makes of the graphs of utterances."""
         results = self.mapper(align, share_items(iter_fsts(self.out / GRAPHS)))
         with self.commit_phase():
             aligned = self.drop_failures(results, f"no alignment of {self.data}")
@@ -196,7 +217,8 @@ class PhaseRunner:
     def map_speakers(
         self, inputs: JobInputs, aligned: Iterable[Aligned], aligner: Path | None = None
     ) -> Iterator[tuple[str, np.ndarray]]:
-        """Transforms of all speakers by their alignments; aligner: as in `work.adapt`."""
+        """Transforms of all speakers by their alignments; aligner: as in `jobs.estimate_fmllr`."""
+        # A speaker without any alignment is an item too, and gets the identity.
         by_speaker: dict[str, list[Aligned]] = {name: [] for name in self.tables.utt2spk.values()}
         for utt, tids in aligned:
             by_speaker[self.tables.utt2spk[utt]].append((utt, tids))
@@ -207,20 +229,20 @@ class PhaseRunner:
     def drop_failures(
         self, results: Iterable[Sequence[tuple[str, Item | InputError]]], reason: str
     ) -> Iterator[tuple[str, Item]]:
-        """The utterances that are well, then `count_skipped` of the others."""
+        """Yield the results that are no errors, then `count_skipped` of the others."""
         succeeded: set[str] = set()
         for share in results:
             for utt, result in share:
                 if not isinstance(result, InputError):
                     succeeded.add(utt)
                     yield utt, result
-                elif utt not in self._told:
+                elif utt not in self._warned:
                     LOGGER.warning("%s: %s", self.data, result)
-                    self._told.add(utt)
+                    self._warned.add(utt)
         self.count_skipped(succeeded, reason)
 
     def count_skipped(self, succeeded: Collection[str], reason: str) -> None:
-        """Count and name the utterances of the data that are not done, but not twice the same.
+        """Report the utterances of the data that failed, unless the last report was the same.
 
         InputError where they are too many, or all.
         """
@@ -241,12 +263,15 @@ class PhaseRunner:
 
 
 def share_frames(aligned: Iterable[Aligned]) -> Iterator[tuple[str, list[Aligned]]]:
-    """Shares of about as many frames, whatever the number of processes."""
+    """Shares of about equally many frames, whatever the number of processes.
+
+    Sums are made share by share, so that they are the same to the bit for any number of processes.
+    """
     return _name(gather(aligned, SHARE_FRAMES, lambda utterance: len(utterance[1])))
 
 
 def share_items(items: Iterable[Item]) -> Iterator[tuple[str, list[Item]]]:
-    """Shares of as many items."""
+    """Shares of equally many items."""
     return _name(gather(items, SHARE_ITEMS, lambda _: 1))
 
 

@@ -1,11 +1,11 @@
-"""When a training of Gaussian mixtures aligns, adapts and grows: Kaldi's defaults."""
+"""Schedules of the training of Gaussian mixtures: passes that align, adapt and add Gaussians."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["mono", "deltas", "lda-mllt", "sat"]
-Phase = tuple[str, int]  # what is done, in which pass
+Phase = tuple[str, int]  # the name of a phase, and its pass
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,12 @@ class TrainingSchedule:
     central_position: int = 1
     cluster_threshold: float | None = None
 
-    def target(self, number: int, initial: int) -> int:
-        """How many Gaussians pass `number`, from 0, ends with; the training began with `initial`.
+    def target_gaussians(self, number: int, initial: int) -> int:
+        """Gaussians after pass `number`, from 0; the training began with `initial`.
 
         As in Kaldi's scripts, the increment is a whole number.
         """
+        # The scripts add it after each of the first passes, so that pass 1 still has `initial`.
         increment = int((self.gaussians - initial) / self.growing)
         return initial + increment * min(max(number - 1, 0), self.growing)
 
@@ -49,14 +50,15 @@ class TrainingSchedule:
         return self.first_beam if number == 1 else self.beam
 
     def phases(self) -> Iterator[Phase]:
-        """What is done, in order; a training that was ended goes on with the first that is not."""
+        """The phases in order; a training that was interrupted goes on with the first open one."""
         if self.kind == "mono":
-            yield from (("prepare", 0), ("initialise", 0), ("compile", 0), ("spread", 0))
+            yield from (("prepare", 0), ("initialise", 0), ("compile", 0), ("align equal", 0))
             yield "estimate", 0
         else:
-            yield {"deltas": "prepare", "lda-mllt": "lda", "sat": "adapt first"}[self.kind], 0
+            yield {"deltas": "prepare", "lda-mllt": "lda", "sat": "transforms"}[self.kind], 0
             yield from (("tree", 0), ("convert", 0), ("compile", 0))
         adapts = {"lda-mllt": "mllt", "sat": "fmllr"}.get(self.kind)
+        # The order within a pass is that of the scripts: align, transform, estimate.
         for number in range(1, self.passes + 1):
             if number in self.realign:
                 yield "align", number
@@ -64,7 +66,7 @@ class TrainingSchedule:
                 yield adapts, number
             yield "estimate", number
         if self.kind == "sat":
-            yield "unadapt", self.passes + 1
+            yield "alimdl", self.passes + 1
         yield "finish", self.passes + 1
 
 

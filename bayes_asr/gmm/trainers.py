@@ -37,7 +37,7 @@ from bayes_asr.gmm.monophones import init_monophones
 from bayes_asr.gmm.progress import TREE_FILES
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, PhaseRunner, share_frames
+from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, Dependencies, PhaseRunner, share_frames
 from bayes_asr.gmm.roots import read_roots
 from bayes_asr.gmm.schedule import TrainingSchedule
 from bayes_asr.gmm.splitting import build_tree
@@ -56,14 +56,12 @@ FIRST_UTTERANCES = 10  # whose mean and variance monophones begin with
 FIRST_POWER = 0.2  # of the first splitting, in which gmm-mixup is left to itself
 MIN_OCCUPANCY = 10.0  # frames that a Gaussian wants
 MAX_SKIPPED = 0.5  # of the utterances: more have transcripts of other recordings
-INITIAL_MIN_OCCUPANCY = (
-    3.0  # frames that a Gaussian of the first estimation wants, so that rare phones get one
-)
+INITIAL_MIN_OCCUPANCY = 3.0  # in the first estimation, so that rare phones get a Gaussian
 
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """What a training came to; log_likelihood: a frame, of the model before the last estimation."""
+    """Results of a training; log_likelihood: per frame, of the model before the last estimation."""
 
     pdfs: int
     gaussians: int
@@ -92,12 +90,13 @@ class GmmTrainer(PhaseRunner):
     ) -> None:
         """Begin, or go on with what is there.
 
-        alignments: those to begin with, and the model that made them; none for monophones. way: how
-        a function is applied to shares of the data; the result does not depend on it. Utterances
-        that cannot be aligned are named; InputError if they are a larger share than `max_skipped`,
-        for inputs that do not fit, and where `out` holds a model of another program.
+        alignments: those to begin with, and the model that made them; none for monophones.
+        mapper: applies a function to shares of the data; the result does not depend on it.
+        Utterances that cannot be aligned are named; InputError if they are a larger share than
+        `max_skipped`, for inputs that do not fit, and where `out` holds a model of another program.
         """
         self.schedule = schedule
+        # The hash of these files tells whether a training in `out` can go on (`progress`).
         required, optional = [lang / name for name in TREE_FILES], []
         if alignments:
             required += [alignments / MODEL, *find_alignments(alignments)]
@@ -109,32 +108,29 @@ class GmmTrainer(PhaseRunner):
             lang,
             out,
             mapper,
-            source=alignments,
-            options=asdict(schedule),
-            required=required,
-            optional=optional,
+            Dependencies(alignments, asdict(schedule), required, optional),
             max_skipped=max_skipped,
             open_pipe=open_pipe,
         )
 
     def run(self) -> TrainingSummary:
-        """Do the phases that are not complete; say what has come of all."""
+        """Do the phases that are not complete, and return the summary of all."""
         self.run_phases(
             self.schedule.phases(),
             {
                 "prepare": self.prepare,
                 "lda": self.estimate_lda,
-                "adapt first": self.init_transforms,
+                "transforms": self.init_transforms,
                 "initialise": self.initialise,
                 "tree": self.grow_tree,
                 "convert": self.convert,
                 "compile": self.compile_graphs,
-                "spread": self.spread,
+                "align equal": self.align_equal,
                 "align": self.realign,
                 "mllt": self.estimate_mllt,
-                "fmllr": self.adapt,
+                "fmllr": self.estimate_fmllr,
                 "estimate": self.estimate,
-                "unadapt": self.estimate_alimdl,
+                "alimdl": self.estimate_alimdl,
                 "finish": self.finish,
             },
         )
@@ -160,17 +156,17 @@ class GmmTrainer(PhaseRunner):
         self.count_skipped(utterances, f"no alignment in {self.source} of {self.data}")
 
     def prepare(self, _: int) -> None:
-        """Note what features are read: cepstra and their derivatives."""
+        """Write the options of the features: cepstra and their derivatives."""
         with self.commit_phase():
             write_pipeline(Pipeline(), self.out)
 
     def initialise(self, _: int) -> None:
-        """Make monophones of one Gaussian for each state, all of them alike."""
+        """Make monophones of one Gaussian for each state, all of them alike (gmm-init-mono)."""
         features = LoadedInputs(self.job_inputs()).features
         initial = (features[utt] for utt in features.utterances[:FIRST_UTTERANCES])
         sets = read_phone_sets(self.lang / "phones/sets.int")
         tree, transitions, mixtures = init_monophones(self.topology, sets, initial)
-        self.progress.first = mixtures.num_gaussians
+        self.progress.initial_gaussians = mixtures.num_gaussians
         with self.commit_phase():
             write_tree(tree, self.out / "tree")
             write_gmm(transitions, mixtures, self.model)
@@ -178,8 +174,8 @@ class GmmTrainer(PhaseRunner):
     def estimate_lda(self, _: int) -> None:
         """Estimate LDA of spliced frames."""
         spliced = Pipeline.spliced(self.schedule.left_context, self.schedule.right_context)
-        reading = self.job_inputs(self.source, self.source / MODEL)
-        classes = partial(jobs.sum_lda, spliced, reading)
+        inputs = self.job_inputs(self.source, self.source / MODEL)
+        classes = partial(jobs.sum_lda, spliced, inputs)
         total = reduce(add, self.mapper(classes, share_frames(self.iter_source_alignments())))
         matrix, full = estimate_lda(total, self.schedule.dimensions)
         with self.commit_phase():
@@ -190,8 +186,8 @@ class GmmTrainer(PhaseRunner):
         if has_transforms(self.source):
             transforms = read_transforms(self.source)
         else:
-            reading = self.job_inputs(self.source, self.source / MODEL)
-            transforms = dict(self.map_speakers(reading, self.iter_source_alignments()))
+            inputs = self.job_inputs(self.source, self.source / MODEL)
+            transforms = dict(self.map_speakers(inputs, self.iter_source_alignments()))
         with self.commit_phase():
             write_pipeline(read_pipeline(self.source), self.out)
             write_transforms(transforms.items(), self.out)
@@ -200,6 +196,7 @@ class GmmTrainer(PhaseRunner):
         """Grow the tree of triphones, and make a model of one Gaussian for each leaf."""
         schedule = self.schedule
         independent = self.read_phones("context_indep")
+        # Statistics of the new features, by the alignments and phones of the previous model.
         context = Context(schedule.context_width, schedule.central_position, independent)
         events = partial(jobs.sum_tree, context, self.job_inputs(model=self.source / MODEL))
         statistics = sum_tree_stats(
@@ -219,9 +216,11 @@ class GmmTrainer(PhaseRunner):
         )
         transitions = derive_transitions(tree, self.topology)
         mixtures, frames = init_mixtures(tree, statistics)
+        # Of the scripts, train_deltas.sh alone calls gmm-mixup here.
         if schedule.kind == "deltas":
             mixtures = mix_up(mixtures, frames, schedule.leaves, power=FIRST_POWER)
-        self.progress.first = schedule.leaves
+        # Kaldi counts the increments from --numleaves, whatever the tree has.
+        self.progress.initial_gaussians = schedule.leaves
         with self.commit_phase():
             write_lines(
                 (" ".join(map(str, phones)) for phones in phone_sets), self.out / "questions.int"
@@ -242,8 +241,8 @@ class GmmTrainer(PhaseRunner):
         with self.commit_phase():
             write_int_vectors(converted, self.out / ALIGNMENTS)
 
-    def spread(self, _: int) -> None:
-        """Align for the first time, each state as long as the others."""
+    def align_equal(self, _: int) -> None:
+        """Align for the first time, each state as long as the others (align-equal-compiled)."""
         self.align_graphs(partial(jobs.align_equal, self.job_inputs()))
 
     def realign(self, number: int) -> None:
@@ -253,22 +252,23 @@ class GmmTrainer(PhaseRunner):
         self.align(self.job_inputs(), options, schedule.boost_silence)
 
     def estimate_mllt(self, _: int) -> None:
-        """Estimate MLLT, on top of the matrix that there is, and rotate the means with it."""
+        """Estimate MLLT on top of the present matrix, and rotate the means with it."""
         scatters = partial(jobs.sum_mllt, self.job_inputs())
         matrix = estimate_mllt(
             reduce(add, self.mapper(scatters, share_frames(self.iter_aligned())))
         )
         pipeline = read_pipeline(self.out)
         transitions, mixtures = read_gmm(self.model)
-        lda = cast(np.ndarray, pipeline.matrix)  # of LDA
+        lda = cast(np.ndarray, pipeline.matrix)  # the phase "lda" has written it
         with self.commit_phase():
             write_pipeline(replace(pipeline, matrix=compose(matrix, lda)), self.out)
             write_gmm(transitions, transform_means(mixtures, matrix), self.model)
 
-    def adapt(self, _: int) -> None:
-        """Estimate transforms of speakers, on top of those that there are."""
+    def estimate_fmllr(self, _: int) -> None:
+        """Estimate fMLLR transforms of the speakers, on top of their present ones."""
         transforms = read_transforms(self.out)
         for speaker, transform in self.map_speakers(self.job_inputs(), self.iter_aligned()):
+            # The statistics are of adapted features: the new transform follows the present one.
             previous = transforms.get(speaker)
             transforms[speaker] = (
                 transform if previous is None else compose(transform, previous, affine=True)
@@ -280,12 +280,13 @@ class GmmTrainer(PhaseRunner):
         """Estimate the model from the alignments, and split Gaussians."""
         total, counts = self.sum_statistics(jobs.sum_gmm)
         transitions, mixtures = read_gmm(self.model)
+        # gmm-est mixes up by the occupancies of the statistics, not by those of the new model.
         occupancies = total.pdf_occupancy
         min_occupancy = INITIAL_MIN_OCCUPANCY if number == 0 else MIN_OCCUPANCY
         mixtures = estimate(mixtures, total, min_occupancy=min_occupancy)
-        target = self.schedule.target(number, self.progress.first)
+        target = self.schedule.target_gaussians(number, self.progress.initial_gaussians)
         mixtures = mix_up(mixtures, occupancies, target, power=self.schedule.power)
-        if number:
+        if number:  # pass 0 has equal alignments, whose likelihood means nothing
             self.progress.frames = int(total.frames)
             self.progress.log_likelihoods.append(total.log_likelihood_per_frame)
             LOGGER.info(
@@ -301,6 +302,7 @@ class GmmTrainer(PhaseRunner):
 
     def estimate_alimdl(self, _: int) -> None:
         """Make the model that aligns unadapted features, with the same Gaussians."""
+        # gmm-acc-stats-twofeats; no Gaussian is removed, so that posteriors of both models match.
         total, counts = self.sum_statistics(jobs.sum_alimdl)
         transitions, mixtures = read_gmm(self.model)
         with self.commit_phase():

@@ -129,13 +129,13 @@ def test_training_that_ends_anywhere_goes_on_to_the_same_files(
     def complete_and_end(runner: PhaseRunner) -> Iterator[None]:
         """End after each phase, and within it when all its files are written."""
         nonlocal ends
-        done = runner.progress.done
+        done = runner.progress.completed
         with commit_phase(runner):
             yield
             ends += 1
             if ends % 2:
                 raise EndedError
-        assert runner.progress.done == done + 1
+        assert runner.progress.completed == done + 1
         raise EndedError
 
     monkeypatch.setattr(PhaseRunner, "commit_phase", complete_and_end)
