@@ -1,4 +1,4 @@
-"""Lattices of all that might have been said in utterances, for criteria on whole utterances.
+"""Denominator lattices of utterances, for criteria on lattices.
 
 Kaldi: steps/nnet/make_denlats.sh, whose search options these are.
 """
@@ -34,7 +34,7 @@ from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 SEARCH = {"beam": 13.0, "lattice_beam": 7.0, "max_active": 5000}
-ORDER = 1  # of the language model: a weak one lets more be confused
+ORDER = 1  # of the language model: a weak one lets more words compete
 
 
 def write_weak_graph(run: Path, lang: Path, out: Path, order: int = ORDER) -> None:
@@ -49,6 +49,7 @@ def write_weak_graph(run: Path, lang: Path, out: Path, order: int = ORDER) -> No
             f"{data.path / 'text'}: there are no transcripts to estimate a language model from;"
             " give the --graph of another one"
         )
+    # All words of the lexicon get a probability, also those that the text lacks.
     words = {*read_symbols(lang / "words.txt")} - {*RESERVED}
     weak = estimate_witten_bell(data.text.values(), order, sorted(words))
     tree = read_tree(model.parent / "tree")
@@ -82,39 +83,40 @@ def write_denlats(
         )
     options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
     job = Job(f"{run}, {on}", graph, locate_model(config), DecodeOptions(**options), (), nj)
-    return _decode(job, _compute(run, config, load(run), on, open_pipe), out, {})
+    return _decode(job, _compute_loglikes(run, config, load(run), on, open_pipe), out, {})
 
 
 def write_denlats_of_epoch(
     run: Path,
     network: TrainedNetwork,
-    like: Path,
+    template: Path,
     out: Path,
     entries: Record,
     before_each: Callable[[], object],
     open_pipe: OpenPipe | None = None,
 ) -> Summary:
-    """Decode the training set of a run by a network, as that of the folder `like` was decoded.
+    """Decode the training set of a run by a network, with the search of the folder `template`.
 
-    entries: what the record of `out` says besides; before_each: called before each utterance. What
+    entries: further ones of the record of `out`; before_each: called before each utterance. What
     stands in `out` stays until all is written. As many processes decode as the training has
     threads, which is the same to the last bit.
     """
-    graph, options = read_search(like)
+    graph, options = read_search(template)
     config = read_configuration(run)
     nj = torch.get_num_threads() * group.size()
     job = Job(f"{run}, train", graph, locate_model(config), options, (), nj)
-    computing = LogLikelihoods(take_output(network))
+    network_outputs = LogLikelihoods(take_output(network))
 
-    def compute() -> Iterator[tuple[str, np.ndarray]]:
-        for item in _compute(run, config, computing, "train", open_pipe):
+    def iter_loglikes() -> Iterator[tuple[str, np.ndarray]]:
+        # A training that is asked to end must not wait for the whole set.
+        for item in _compute_loglikes(run, config, network_outputs, "train", open_pipe):
             before_each()
             yield item
 
-    return _decode(job, compute(), out, entries)
+    return _decode(job, iter_loglikes(), out, entries)
 
 
-def _compute(
+def _compute_loglikes(
     run: Path, config: Config, network: LogLikelihoods, on: str, open_pipe: OpenPipe | None
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The log-likelihoods [T, P] of the utterances of a set of a run."""
@@ -127,6 +129,6 @@ def _compute(
 def _decode(
     job: Job, loglikes: Iterator[tuple[str, np.ndarray]], out: Path, entries: Record
 ) -> Summary:
-    """Write the lattices of utterances, and with what they were made."""
+    """Write the lattices of utterances, and the record of how they were made."""
     results = decode_all(load_network(job.graph, job.model), job, loglikes)
     return write_folder(job, EmbeddedDecoder(results), out, entries)

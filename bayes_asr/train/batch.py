@@ -1,4 +1,4 @@
-"""Batches as tensors."""
+"""Batches of utterances as tensors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,17 +19,18 @@ from bayes_asr.nn.decoder import END, DecoderTargets
 from bayes_asr.nn.frames import PackedFrames, pack
 
 CPU = torch.device("cpu")
-TEACHER_FORCING = 1  # tells these random numbers apart from those of the features
+TEACHER_FORCING = 1  # keeps these random numbers apart from those of the features
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some utterances, packed.
+    """Packed utterances.
 
     streams: features [N, F] by name; targets: labels by name, of frames [N] or of utterances [B],
-    those that a decoder writes (`decoder_targets`), or lists of values of utterances; keys_B: one integer for
-    each utterance, from which its dropout masks are made; told: what a decoder is told; speakers_B:
-    the number of each utterance's speaker, where these have activations of their own.
+    those that a decoder writes (`decoder_targets`), or lists of values of utterances; keys_B: one
+    integer for each utterance, from which its dropout masks are made; decoder_targets: labels that
+    a decoder reads and writes; speakers_B: the number of each utterance's speaker, where speakers
+    have activations of their own.
     """
 
     streams: Mapping[str, Tensor]
@@ -41,13 +42,13 @@ class Batch:
 
     @property
     def labels(self) -> int:
-        """How many labels the first target has; of values, all of each utterance's."""
+        """Number of labels of the first target; of values, the sum over the utterances."""
         labels = next(iter(self.targets.values()))
         return sum(map(len, labels)) if isinstance(labels, list) else len(labels)
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """Device of its tensors."""
         return self.keys_B.device
 
 
@@ -55,16 +56,16 @@ class Batch:
 class Loader:
     """Reads, perturbs and packs this process' utterances of a batch.
 
-    front_ends: of each stream; targets: names of those that are wanted.
+    front_ends: of each stream; targets: names of those to read.
     lengths: frames of the utterances and pieces of such (`pieces`) that it is asked for, None for
     those of the data.
-    noise, tempo: see `perturb`; masks: what is hidden afterwards. What these do depends on (seed,
-    epoch, utterance) only. shifts: of how many frames the network has outputs of one; where it is
+    noise, tempo: see `perturb`; masks: of SpecAugment, applied after them. Their random numbers
+    depend on (seed, epoch, utterance) only. shifts: the output stride of the network; where it is
     more than 1, an utterance is shifted by another number of frames in each epoch.
-    teacher_forcing: share of the labels that a decoder is told, drawn likewise.
+    teacher_forcing: share of the labels that a decoder reads as they are, drawn likewise.
     speakers: numbers of those who have activations of their own, by name, or nothing.
-    keep: what normalised features are held in memory as, if not `none`: float32 or float16.
-    device: where the batch is to be; a GPU gets it while it computes another one.
+    keep: type of the normalised features held in memory, if not `none`: float32 or float16.
+    device: of the batch; a GPU gets it while it computes another one.
     """
 
     data: LabelledSet
@@ -98,6 +99,7 @@ class Loader:
         packed = {
             name: pack([streams[name] for streams, _ in examples]) for name in self.data.streams
         }
+        # All streams have the same lengths, and so one order: utterances by falling length.
         _, frames, order = next(iter(packed.values()))
         targets = {
             name: self._pack_target(name, [labels[name] for _, labels in examples], order)
@@ -129,6 +131,7 @@ class Loader:
         utt, span = find_piece(name)
         streams = self._normalise(utt)
         frames = len(next(iter(streams.values())))
+        # Each stream is brought to the frame rate of the first one.
         matrices = [
             self.front_ends[stream].spread(x, frames)[span] for stream, x in streams.items()
         ]
@@ -145,21 +148,24 @@ class Loader:
             if target.per == "value":
                 labels[target_name] = all_labels
                 continue
+            # A change of tempo resamples the frames; each takes the label of the nearest one.
             aligned = all_labels[span][nearest] if target.per == "frame" else all_labels
             labels[target_name] = torch.from_numpy(aligned).long()
         return dict(zip(streams, map(torch.from_numpy, perturbed), strict=True)), labels
 
     def _shift(self, x_TF: np.ndarray, utt: str) -> np.ndarray:
-        """As many frames, some later or earlier by less than `shifts`, 0 in the middle; each shift
-        once in so many epochs. The first or last frame is repeated. Kaldi: ShiftChainExampleTimes.
+        """Frames [T, F] shifted in time by less than `shifts`, another number in each epoch.
+
+        The first or last frame is repeated. Kaldi: ShiftChainExampleTimes.
         """
+        # `turn` passes through 0 ... shifts - 1; its upper half stands for negative shifts.
         turn = (key_of(self.seed, 0, utt) + self.epoch) % self.shifts
         shift = turn - self.shifts if 2 * turn >= self.shifts else turn
         shifted: np.ndarray = x_TF[(np.arange(len(x_TF)) - shift).clip(0, len(x_TF) - 1)]
         return shifted
 
     def _normalise(self, utt: str) -> dict[str, np.ndarray]:
-        """What the network would read [T_s, F] by stream, from memory where it is held there."""
+        """Normalised features [T_s, F] by stream, from memory where they are held there."""
         if utt in self.data.kept:
             cached = self.data.kept[utt]
             return {name: x.astype(np.float32, copy=False) for name, x in cached.items()}
@@ -170,7 +176,7 @@ class Loader:
         if self.keep == "none":
             return streams
         self.data.kept[utt] = {name: x.astype(self.keep) for name, x in streams.items()}
-        return self._normalise(utt)
+        return self._normalise(utt)  # from memory: the first epoch has the rounded values, too
 
     def _pack_target(self, name: str, labels: list[Any], order: list[int]) -> Any:
         """Labels of a batch, of its frames [N] or of its utterances [B]; or the values of these."""
@@ -182,7 +188,7 @@ class Loader:
     def _pack_decoder_targets(
         self, labels: list[Tensor], order: list[int], keys: list[int]
     ) -> DecoderTargets:
-        """What a decoder is told of utterances whose places in the batch are `order`."""
+        """Labels and END of each utterance, packed; order: the places of these in the batch."""
         end = torch.tensor([END])
         packed, steps, by_length = pack([torch.cat((labels[index], end)) for index in order])
         forced = None
@@ -193,7 +199,8 @@ class Loader:
         return DecoderTargets(_move(packed, self.device), steps, by_length, forced)
 
     def _draw_forced(self, key: int, count: int) -> Tensor:
-        """Which of so many labels are told."""
+        """Mask [count] of the labels that are forced, by the key of the utterance."""
+        # NumPy wants seeds of 0 or more, but keys are signed.
         uniform = np.random.default_rng((key % 2**64, TEACHER_FORCING)).random(count)
         return torch.from_numpy(uniform < self.teacher_forcing)
 
@@ -201,12 +208,12 @@ class Loader:
 def empty_batch(
     sizes: Mapping[str, int], targets: Iterable[str], device: torch.device = CPU
 ) -> Batch:
-    """What a process computes where others have all utterances; sizes: of features, by stream."""
+    """Batch of a process where others have all utterances; sizes: of features, by stream."""
     none = torch.empty(0, dtype=torch.long, device=device)
     streams = {name: torch.empty(0, size, device=device) for name, size in sizes.items()}
     return Batch(streams, PackedFrames((), device), dict.fromkeys(targets, none), none)
 
 
 def _move(x: Tensor, device: torch.device) -> Tensor:
-    """Copy to a GPU by way of pinned memory, for which nobody waits."""
+    """Copy to a GPU through pinned memory, asynchronously."""
     return x if device == CPU else x.pin_memory().to(device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""From the configuration to the network, its criterion and its optimizer."""
+"""Construction of the network, its criterion and its optimizer from the configuration."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -32,6 +32,7 @@ NOT_OF_A_LAYER = ("layers", "units", "stack", "heads", "decoder", "kinds")
 
 def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
     """The arguments of `build_network` that a configuration makes for a training set."""
+    # Any utterance has the dimensions of all; the smallest name is the same on every machine.
     features = data.prepare(min(data.lengths))
     streams = {name: matrix.shape[1] for name, matrix in features.items()}
     heads = {}
@@ -76,7 +77,7 @@ def architecture(
 
 
 def plan_dropout(config: ModelConfig, model: AcousticModel, epoch: int) -> list[dict[str, float]]:
-    """How much each layer of a network drops in an epoch, by the options that say so."""
+    """Dropout probabilities of each layer in an epoch, by the names of their options."""
     arguments = model.architecture
     layers = architecture(config, arguments["streams"], arguments["heads"], epoch)["layers"]
     return [{name: layer[name] for name in DROPOUTS if name in layer} for layer in layers]
@@ -101,39 +102,42 @@ def _describe_uniform_layers(config: ModelConfig, streams: Sequence[str]) -> lis
     )
 
 
-def check_parts(what: str, names: Iterable[str], plan: Mapping[str, Any]) -> None:
+def check_parts(origin: str, names: Iterable[str], plan: Mapping[str, Any]) -> None:
     """InputError for names that no layer and no head of a network has.
 
-    plan: the arguments of its AcousticModel; what: who names them.
+    plan: the arguments of its AcousticModel; origin: of the names, for the message.
     """
     parts = [*(layer["name"] for layer in plan["layers"]), *plan["heads"]]
     for name in names:
         if name not in parts:
             raise InputError(
-                f"{what} names {name}; layers and heads: {', '.join(parts)}{nearest(name, parts)}"
+                f"{origin} names {name}; layers and heads: {', '.join(parts)}{nearest(name, parts)}"
             )
 
 
 def target_weights(config: Config) -> dict[str, float]:
-    """What a network learns, and how much the loss of each counts; the first one is decoded."""
+    """Weights of the losses by target; the first target is the one that is decoded."""
     if config.data.classes:
         return {CLASSES: 1.0}
     if config.data.sequences:
         return {SEQUENCE: 1.0}
     if CRITERIA[config.train.criterion].chain:
-        second = config.train.chain.xent_regularize
-        return {"pdfs": 1.0, **({XENT: second} if second else {})}
-    further = config.train.target_weights
-    weights = {"pdfs": 1.0, "monophones": config.train.monophone_weight, **further}
+        xent_weight = config.train.chain.xent_regularize
+        return {"pdfs": 1.0, **({XENT: xent_weight} if xent_weight else {})}
+    weights = {
+        "pdfs": 1.0,
+        "monophones": config.train.monophone_weight,
+        **config.train.target_weights,
+    }
     return {name: weight for name, weight in weights.items() if weight}
 
 
 def build_criterion(
     config: Config, log_priors: Tensor | None = None, graph: DenominatorGraph | None = None
 ) -> Criterion:
-    """Return what is minimised, with the weights of its targets.
+    """Return the training criterion of a configuration, with the weights of its targets.
 
-    log_priors [P]: of the pdfs, which criteria on lattices want; graph: of lattice-free MMI.
+    log_priors [P]: of the pdfs, for criteria on lattices; graph: for lattice-free MMI.
     """
     kind = CRITERIA[config.train.criterion]
     arguments: tuple[Any, ...] = ()
@@ -146,7 +150,7 @@ def build_criterion(
 
 
 def build_optimizer(config: TrainConfig, model: AcousticModel) -> Optimizers:
-    """Return what changes the parameters of a model."""
+    """Return the optimizers of a model: one, or one of each kind that `train.layers` names."""
     if not config.layers:
         return Optimizers([_make_optimizer(config.optimizer, model.parameters(), config)])
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -172,7 +176,7 @@ def _make_optimizer(kind: str, parameters: Any, config: TrainConfig) -> torch.op
 
 
 def choose_device(name: str) -> torch.device:
-    """Where a training computes: `cpu`, `cuda`, or `auto`, a GPU where there is one."""
+    """Device of a training by its name: `cpu`, `cuda`, or `auto`, a GPU where there is one."""
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise InputError(
@@ -190,9 +194,8 @@ def choose_precision(precision: str, device: torch.device) -> str:
     if device.type == "cuda":
         supported = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        capabilities: Mapping[str, Any] = getattr(
-            torch.cpu, "get_capabilities", dict
-        )()  # since torch 2.10
+        # torch has `get_capabilities` since 2.10; before, only our own kernels tell.
+        capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         supported = any(
             "bf16" in name for name in (*library.paths(), *filter(capabilities.get, capabilities))
         )
@@ -200,14 +203,14 @@ def choose_precision(precision: str, device: torch.device) -> str:
 
 
 def explain_precision(precision: str) -> str:
-    """Why a training does not compute in the precision that was asked for."""
+    """Reason for a training in another precision than that of its configuration."""
     return (
         f"there are no instructions for {precision} here; products are in float32, which is faster"
     )
 
 
 def log_summary(config: ModelConfig, model: AcousticModel) -> None:
-    """Say what the network is."""
+    """Log the layers and the number of parameters of a network."""
     if config.stack:
         for summary in summarize_layers(model):
             LOGGER.info("layer %s", summary)
@@ -236,12 +239,12 @@ def log_summary(config: ModelConfig, model: AcousticModel) -> None:
 
 
 def _count_parameters(part: nn.Module) -> int:
-    """How many numbers are trained."""
+    """Number of trained values."""
     return sum(p.numel() for p in part.parameters())
 
 
 def summarize_layers(model: AcousticModel) -> list[str]:
-    """What each layer is, reads and hands on: "front: conv1d, features (40) -> 256"."""
+    """Summary of each layer, such as "front: conv1d, features (40) -> 256"."""
     summaries = []
     for described, layer in zip(model.architecture["layers"], model.layers, strict=True):
         name = described["name"]

@@ -1,4 +1,4 @@
-"""What the training data of a network say that its weights do not: normalisation and priors."""
+"""Statistics of the training data that belong to a network: normalisation and label priors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from bayes_asr.data.targets.target import Target
 def build_front_ends(
     data: LabelledSet, measured: Mapping[str, Survey | FrontEnd]
 ) -> dict[str, FrontEnd]:
-    """What is done to each stream, by the statistics that a run was started with.
+    """Front ends of the streams, with the statistics that a run was started with.
 
     All else is that of the data and the configuration, which are those of a saved run, so that a
     run that goes on writes the bytes that it would have written.
@@ -59,7 +59,9 @@ def count_log_priors(
 
 
 def _count_labels(data: LabelledSet, heads: Sequence[str], index: Index) -> Arrays:
-    """How often each label of some heads occurs, as the index has it or by reading all labels."""
+    """Counts of the labels of each head, from the index or by reading all labels."""
+    # The counts depend on the labels, on what the heads make of them, and on the choice of
+    # utterances. All three are in the key, so that a change of one counts anew.
     parts = [part for labels in (data.alignments, *data.labels.values()) for part in labels.parts]
     made_from = {
         **{str(part.directory): part.digest for part in parts},
@@ -72,7 +74,7 @@ def _count_labels(data: LabelledSet, heads: Sequence[str], index: Index) -> Arra
 
     key = name_of(*(part.directory for part in parts), *heads)
     try:
-        return index.of(f"counts-{key}", made_from, count, lambda _, found: found)
+        return index.of(f"counts-{key}", made_from, count, lambda _, counts: counts)
     except NotKeptError:
         return count()
 

@@ -1,4 +1,4 @@
-"""How far back the loss of one frame reaches: its gradient by the states of the frames before."""
+"""Reach of the loss of one frame: its gradient by the states of the frames before."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,8 +24,10 @@ LEAST = 1e-300  # of norms, so that those of 0 have a logarithm
 
 @dataclass(frozen=True)
 class GradientReach:
-    """Of one layer: mean logarithms of the norms of the gradients by the states k frames away
-    [lags], k = 0, 1, ...; 0 is the frame of the loss itself.
+    """Gradient norms of one layer, by lag.
+
+    log_norms [lags]: mean logarithms of the norms of the gradients by the states k frames away, k =
+    0, 1, ...; 0 is the frame of the loss itself.
     """
 
     layer: str
@@ -41,11 +43,11 @@ def measure_reach(
     utterances: int,
     gain: float = 1.0,
 ) -> list[GradientReach]:
-    """The reach of each recurrent layer, on the longest utterances of a set.
+    """Measure the reach of each recurrent layer, on the longest utterances of a set.
 
     Of each utterance the loss is that of the frame in the middle, the cross entropy of its label.
-    A state is that of one direction; those of the other direction are as many frames later. All
-    ways are counted, through time and through the layers above. All V of the network are multiplied
+    A state is that of one direction; those of the other direction are as many frames later. The
+    gradient flows through time and through the layers above. All V of the network are multiplied
     by `gain` and stay so: small ones let gradients vanish, large ones may let them explode.
     InputError where a network has no recurrent layer that computes every frame, fewer utterances
     have so many frames on both sides of the middle, or gradients are not finite or all 0.
@@ -68,7 +70,7 @@ def measure_reach(
             " back through time"
         )
     longest = sorted(data.lengths, key=lambda utt: (-data.lengths[utt], utt))[:utterances]
-    needed = 2 * lags
+    needed = 2 * lags  # frames: the loss is in the middle, with all lags on both sides of it
     if len(longest) < utterances or data.lengths[longest[-1]] < needed:
         enough = sum(length >= needed for length in data.lengths.values())
         raise InputError(
@@ -78,7 +80,7 @@ def measure_reach(
     if gain != 1:
         _scale_recurrence(model, gain)
     load = Loader(data, network.front_ends, model.outputs[:1], seed=0, epoch=1)
-    model.double().eval()
+    model.double().eval()  # small gradients of long lags would vanish in single precision
     norms = np.array(
         [_measure_utterance(model, list(recurrent.values()), load([utt]), lags) for utt in longest]
     )
@@ -86,6 +88,7 @@ def measure_reach(
         raise InputError(
             "gradients by the states are not finite, or all 0; with --gain take a smaller factor"
         )
+    # norms [utterances, layers, lags, D]: the mean is over utterances and directions.
     logs = np.log(np.maximum(norms, LEAST)).mean((0, 3))
     return [
         GradientReach(name, layer.unit, log_norms)
@@ -94,7 +97,7 @@ def measure_reach(
 
 
 def _scale_recurrence(model: AcousticModel, gain: float) -> None:
-    """Multiply V of all layers."""
+    """Multiply the recurrent weights V of all layers."""
     recurrent = (layer for layer in model.layers if isinstance(layer, RecurrentLayer))
     weights = [layer.V for layer in recurrent if layer.V is not None]
     if not weights:
@@ -107,7 +110,7 @@ def _scale_recurrence(model: AcousticModel, gain: float) -> None:
 def _measure_utterance(
     model: AcousticModel, layers: Sequence[RecurrentLayer], batch: Batch, lags: int
 ) -> np.ndarray:
-    """Norms of the gradients of one utterance [layers, lags, D]."""
+    """Gradient norms of one utterance [layers, lags, D]."""
     with ExitStack() as stack:
         states = [stack.enter_context(_recording_states(layer)) for layer in layers]
         streams = {name: x.double() for name, x in batch.streams.items()}
@@ -119,7 +122,7 @@ def _measure_utterance(
 
 
 def _norms_by_lag(loss: Tensor, states: Sequence[Tensor], frame: int) -> Tensor:
-    """Norms of the gradients by the states [1, D, H] of each direction's steps [lags, D].
+    """Gradient norms by the states [1, D, H] of the steps of each direction [lags, D].
 
     A loss at `frame` is at that step of the first direction, counted from the end of the other.
     """
@@ -133,19 +136,20 @@ def _norms_by_lag(loss: Tensor, states: Sequence[Tensor], frame: int) -> Tensor:
 
 @contextmanager
 def _recording_states(layer: RecurrentLayer) -> Iterator[list[Tensor]]:
-    """The states h [1, D, H] of one utterance, step by step, once the layer has computed it."""
+    """List that receives the states h [1, D, H] of each step, while a layer computes an utterance."""
     states: list[Tensor] = []
     fused, step = layer.fused, layer.cell.step
 
-    def noting(*arguments: Any) -> State:
+    def recording(*arguments: Any) -> State:
         state = step(*arguments)
         states.append(state[0])
         return state
 
+    # Fused kernels do not show their states, so the layer must step in torch.
     layer.fused = False
-    layer.cell.step = noting  # type: ignore[method-assign, assignment]
+    layer.cell.step = recording  # type: ignore[method-assign, assignment]
     try:
         yield states
     finally:
         layer.fused = fused
-        del layer.cell.step
+        del layer.cell.step  # the attribute of the object, which hid the method of its class

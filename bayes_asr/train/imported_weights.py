@@ -1,4 +1,4 @@
-"""A run of a network that another program has trained."""
+"""Runs of networks that other programs have trained."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ def load_weights(name: str, part: torch.nn.Module, state: Mapping[str, Tensor]) 
         if expected[key].shape != state[key].shape:
             file_shape, shape = list(state[key].shape), list(expected[key].shape)
             raise InputError(
-                f"{name}: {key} is {file_shape} in the files, but {shape} by the configuration and its"
-                " data; do these have the same features and labels as the training there?"
+                f"{name}: {key} is {file_shape} in the files, but {shape} by the configuration and"
+                " its data; do these have the same features and labels as the training there?"
             )
     part.load_state_dict(dict(state))

@@ -1,4 +1,4 @@
-"""Lattice-free MMI of a batch, as the training loop wants a criterion."""
+"""Criterion of lattice-free MMI over a batch, for the training loop."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,8 +17,8 @@ from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi
 class LatticeFree:
     """LF-MMI of the first target, and the cross entropy of the second, if there is one.
 
-    Its loss is what the log-likelihood of the denominator exceeds that of numerators by, in nats an
-    output frame. Errors are output frames whose largest output the numerator does not allow.
+    Its loss is the log-likelihood of the denominator less that of the numerators, in nats an output
+    frame. Errors are output frames whose largest output the numerator does not allow.
     weights: by target; the second has `xent_regularize`.
     """
 
@@ -39,6 +39,8 @@ class LatticeFree:
         main, *auxiliary = self.weights
         numerators = targets[main]
         layout = PackedFrames(tuple(len(numerator) for numerator in numerators))
+        # Outputs stand frame by frame, but the sums go utterance by utterance: bring all frames of
+        # an utterance together, in time.
         order = torch.argsort(layout.sequence, stable=True)
         rows = [
             outputs[name].float()[order.to(outputs[name].device)] for name in (main, *auxiliary)

@@ -1,4 +1,4 @@
-"""Lattices of the training set that are made anew by the network of each epoch."""
+"""Regeneration of the lattices of the training set by the network of each epoch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,14 +20,14 @@ from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.trainer import Trainer
 
 EPOCH = "epoch"
-"""In the record of lattices: of which epoch the network was that made them."""
+"""Key in the record of lattices: the epoch of the network that made them."""
 
 
 def find_initial_lattices(config: Config) -> Path:
-    """The folder of the lattices of the first epoch, as which those of all others are made.
+    """Folder of the lattices of the first epoch, whose graph and search all later ones have.
 
-    InputError unless it says how that was, and where later ones could bring other speakers than
-    those that have activations of their own.
+    InputError unless its record says these, and where later lattices could bring other speakers
+    than those that have activations of their own.
     """
     if config.train.speaker_adaptive:
         raise InputError(
@@ -40,13 +40,13 @@ def find_initial_lattices(config: Config) -> Path:
 
 
 class LatticeMaker(Protocol):
-    """What decodes the training set of a run, as the room `denlats` does."""
+    """Function that decodes the training set of a run, as `write_denlats_of_epoch`."""
 
     def __call__(
         self,
         run: Path,
         network: TrainedNetwork,
-        like: Path,
+        template: Path,
         out: Path,
         entries: Mapping[str, Any],
         before_each: Callable[[], object],
@@ -60,20 +60,21 @@ class _AskedToEndError(Exception):
 
 @dataclass(frozen=True)
 class LatticeRegeneration:
-    """How the lattices of an epoch are made, those of the first one aside.
+    """Maker of the lattices of each epoch after the first.
 
-    make: decodes the training set; read: opens it with the lattices of a configuration, of which an
-    index keeps what was read.
+    make: decodes the training set; reopen: opens it with the lattices of a configuration, packed
+    forms of which an index keeps.
     """
 
     make: LatticeMaker
-    read: Callable[[Config, Index], LabelledSet]
+    reopen: Callable[[Config, Index], LabelledSet]
     open_pipe: OpenPipe | None = None
 
     def regenerate(self, trainer: Trainer) -> LabelledSet:
-        """The training set with the lattices of the network of the epoch before.
+        """Return the training set with the lattices of the network of the epoch before.
 
-        They replace those of another epoch once all are there; a run that goes on finds its own.
+        They replace those of another epoch once all are there. A run that goes on in the middle of
+        an epoch finds those of that epoch.
         StoppedError, with everything saved, once a signal is noticed.
         """
         directory = trainer.run.absolute() / LATTICES
@@ -84,44 +85,53 @@ class LatticeRegeneration:
         config = replace(trainer.config, data=data_config)
         index = Index(directory / "index")  # which goes with the lattices
         try:
-            renewed = group.after_first(lambda: self.read(config, index))
+            train_set = group.after_first(lambda: self.reopen(config, index))
         except InputError as error:
             raise InputError(
-                f"{error} (this run made {directory}: remove it, and the same command makes it again)"
+                f"{error} (this run made {directory}: remove it, and the same command makes it"
+                " again)"
             ) from None
-        digest = hash_labels(renewed)[str(directory)]
-        begun = trainer.state
-        if begun.totals.position and begun.lattices != digest:
+        # An epoch that is resumed must read the lattices that its first batches were trained on.
+        digest = hash_labels(train_set)[str(directory)]
+        state = trainer.state
+        if state.totals.position and state.lattices != digest:
             raise InputError(
-                f"{directory}: has changed since epoch {trainer.epoch} was begun; remove it, and the"
-                " same command makes it again"
+                f"{directory}: has changed since epoch {trainer.epoch} was begun; remove it, and"
+                " the same command makes it again"
             )
-        begun.lattices = digest
-        return renewed
+        state.lattices = digest
+        return train_set
 
     def _make(self, trainer: Trainer, directory: Path) -> bool:
         """Make lattices, unless they are there; false: a signal asks for an end."""
         completed = trainer.epoch - 1
         if (read_record(directory) or {}).get(EPOCH) == completed:
             return True
+        # An unfinished checkpoint is of later weights; the lattices are of a complete epoch.
         complete = checkpoint.read_newest(trainer.run, (checkpoint.LAST, checkpoint.PREVIOUS))
         if len(complete["dev_errors"]) != completed:
             raise InputError(
-                f"{trainer.run / checkpoint.LAST}: the network of epoch {completed}, which makes the"
-                f" lattices of epoch {completed + 1}, cannot be read; restore it, or start over with"
-                " --new"
+                f"{trainer.run / checkpoint.LAST}: the network of epoch {completed}, which makes"
+                f" the lattices of epoch {completed + 1}, cannot be read; restore it, or start over"
+                " with --new"
             )
         network = TrainedNetwork.of_content(complete)
 
-        def look() -> None:
+        def check_signal() -> None:
             if trainer.notice.number:
                 raise _AskedToEndError
 
         LOGGER.info("epoch %d: lattices by the network of epoch %d", completed + 1, completed)
-        like = find_initial_lattices(trainer.config)
+        template = find_initial_lattices(trainer.config)
         try:
             self.make(
-                trainer.run, network, like, directory, {EPOCH: completed}, look, self.open_pipe
+                trainer.run,
+                network,
+                template,
+                directory,
+                {EPOCH: completed},
+                check_signal,
+                self.open_pipe,
             )
         except _AskedToEndError:
             return False

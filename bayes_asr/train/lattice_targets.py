@@ -1,4 +1,4 @@
-"""What criteria of whole utterances read of them: lattices of all that might have been said."""
+"""Targets of criteria on lattices: the denominator lattice of each utterance."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,16 +30,15 @@ from bayes_asr.kaldi_io.sorted_table import join_tables, split_table
 from bayes_asr.kaldi_io.vectors import StoredVectors
 
 NAME = "denominators"
-"""What a criterion finds a list of `Denominator` under, among its targets."""
-
+"""Name of the target whose values are a list of `Denominator`."""
 
 FROM_DECODING = ("acoustic_scale", "silence_phones")
-"""Options that are those of the decoding where nothing is said."""
+"""Options that default to those of the decoding."""
 
 
 @dataclass(frozen=True)
 class Denominator:
-    """The lattice of an utterance, its weights those of graphs alone and not scaled.
+    """The lattice of an utterance, whose weights are graph costs alone, not scaled.
 
     pdf int64 [C]: of each cell; boost, accuracy float64 [C]: see `reference.Compared`.
     """
@@ -52,9 +51,9 @@ class Denominator:
 
 @dataclass
 class DenominatorLattices:
-    """The lattices of a folder, among the labels of a set; lengths: of the vectors of each.
+    """The packed lattices of a folder, among the labels of a set.
 
-    digest: a hash of what they say.
+    lengths: of the vector of each utterance; digest: a hash of their content.
     """
 
     directory: Path
@@ -65,7 +64,7 @@ class DenominatorLattices:
 
     @property
     def parts(self) -> "Sequence[DenominatorLattices]":
-        """Themselves."""
+        """The folder itself, its only part."""
         return (self,)
 
     def where(self, _: str) -> Path:
@@ -74,7 +73,7 @@ class DenominatorLattices:
 
 
 def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> LabelledSet:
-    """The set `name` (train or dev) with the lattices that its criterion wants, if it does.
+    """Return the set `name` (train or dev) with the lattices that its criterion reads, if any.
 
     Utterances without one are reported, and skipped if they are few. InputError where lattices
     cannot be read, have no alignment, or are not there.
@@ -85,7 +84,7 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
         fault = interface.fault(native.LIBRARY, *native.INTERFACE)
         LOGGER.warning("%s: sums over lattices in Python, about 5 times slower", fault)
     folders = getattr(config.data, name).lattices or config.data.train.lattices
-    parts = [_open_lattices(Path(config.data.dir) / only, index) for only in folders]
+    parts = [_open_lattices(Path(config.data.dir) / path, index) for path in folders]
     lengths_by_folder = join_tables(
         [(part.directory, part.lengths) for part in parts], "has a lattice"
     )
@@ -102,7 +101,7 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
     alignments = cast(Alignments, data.alignments)  # data.classes goes with no lattices
     labels = partial(_read_denominator, parts, alignments, _build_comparison(config, alignments))
     _check_before_training(parts, lengths, alignments)
-    labels(next(iter(lengths)))
+    labels(next(iter(lengths)))  # one that cannot be read ends the run here, not in an epoch
     return replace(
         data,
         lengths=lengths,
@@ -155,21 +154,18 @@ def _check_before_training(
     """InputError for a lattice of other frames than the alignment: late, it would end an epoch."""
     for part in parts:
         for utt in filter(part.lengths.__contains__, utterances):
-            lattice_frames, alignment_frames = (
-                count_frames(part.vectors[utt]),
-                alignments.lengths[utt],
-            )
-            if lattice_frames != alignment_frames:
+            frames, expected = count_frames(part.vectors[utt]), alignments.lengths[utt]
+            if frames != expected:
                 raise InputError(
-                    f"{part.directory}: {utt}: the lattice has {lattice_frames} frames, but {alignment_frames} in the"
-                    " alignment; make both of the same features"
+                    f"{part.directory}: {utt}: the lattice has {frames} frames, but {expected} in"
+                    " the alignment; make both of the same features"
                 )
 
 
 def _read_denominator(
     parts: Sequence[DenominatorLattices], alignments: Alignments, comparison: Comparison, utt: str
 ) -> Denominator:
-    """What the criterion reads of an utterance; InputError unless lattice and alignment agree."""
+    """Denominator of an utterance; InputError unless lattice and alignment agree."""
     part = next(part for part in parts if utt in part.vectors)
     lattice = AlignedLattice.unpack(part.vectors[utt])
     try:
@@ -181,10 +177,9 @@ def _read_denominator(
 
 
 def complete_sequence_options(config: Config, begun: Config | None = None) -> Config:
-    """The configuration with what its decoding says of the options of such a criterion, if it has
-    one.
+    """Fill in the options of a criterion on lattices that default to those of the decoding.
 
-    begun: that of the run that goes on, which is trained as it was, however one decodes by now.
+    begun: configuration of the run that goes on, whose values are kept however one decodes by now.
     """
     options = config.train.sequence
     if not CRITERIA[config.train.criterion].lattices:
@@ -201,6 +196,7 @@ def complete_sequence_options(config: Config, begun: Config | None = None) -> Co
 
 
 def _build_comparison(config: Config, alignments: Alignments) -> Comparison:
+    """Comparison of lattices with the alignment by the criterion of a configuration."""
     options = config.train.sequence
     try:
         return Comparison(

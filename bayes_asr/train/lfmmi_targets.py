@@ -1,4 +1,4 @@
-"""What lattice-free MMI reads of a corpus: its tree and graph, and numerators of alignments."""
+"""Targets of lattice-free MMI: tree and denominator graph, and numerators of alignments."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,7 @@ FILES = ("final.mdl", "tree", "den.fst")
 class Chain:
     """Transitions, tree and denominator graph of a folder, among the labels of a set.
 
-    digest: a hash of what they say.
+    digest: a hash of the three files.
     """
 
     directory: Path
@@ -52,7 +52,7 @@ class Chain:
 
     @property
     def parts(self) -> "tuple[Chain, ...]":
-        """Itself."""
+        """The folder itself, its only part."""
         return (self,)
 
     def where(self, _: str) -> Path:
@@ -61,7 +61,7 @@ class Chain:
 
 
 def read_chain(config: Config) -> Chain:
-    """What `data.chain` names; InputError where it cannot be read or does not fit together."""
+    """Read the folder `data.chain`; InputError where its files are not there or disagree."""
     directory = locate(config.data.chain, config.data, CHAIN)
     model_path, tree_path, graph_path = paths = [directory / name for name in FILES]
     for path in paths:
@@ -82,22 +82,24 @@ def read_chain(config: Config) -> Chain:
 
 
 class ChainSupervision:
-    """The phones of alignments, as numerators by a tree and a graph want them."""
+    """Supervision of a set by its alignments: phones, numerators and allowed pdfs."""
 
     def __init__(self, alignments: Alignments, chain: Chain, tolerance: Tolerance) -> None:
         """InputError where alignments have phones that the model lacks."""
         self.alignments, self.chain, self.tolerance = alignments, chain, tolerance
         self._places = locate_transitions(alignments.model)
+        # Index 0 of a transition model stands for no transition.
         unknown = np.setdiff1d(alignments.model.phone[1:], chain.model.phone[1:])
         if len(unknown):
             raise InputError(
                 f"{alignments.directory}: has phone {unknown[0]}, which the model in"
                 f" {chain.directory} lacks; make the tree of the same lang folder"
             )
+        # A pdf of the tree may be in no arc: training has not seen its phones in that context.
         self._in_graph = np.isin(np.arange(chain.model.num_pdfs), chain.graph.pdf)
 
     def split(self, utt: str) -> tuple[list[int], list[int]]:
-        """The phones of an utterance, and their frames."""
+        """Phones of an utterance, and the duration of each in frames of the alignment."""
         tids = self.alignments.transition_ids(utt)
         segments = split_phones(utt, tids, self.alignments.model, self._places)
         return segments.phones.tolist(), np.bincount(segments.of_frame).tolist()
@@ -114,7 +116,7 @@ class ChainSupervision:
         return allowed
 
     def head_targets(self, read_numerator: Callable[[str], Numerator]) -> dict[str, Target]:
-        """What both heads learn: numerators, as they are read."""
+        """Targets of both heads, which are the same numerators."""
         target = Target(read_numerator, self.chain.model.num_pdfs, per="value")
         return {"pdfs": target, XENT: target}
 
@@ -129,7 +131,7 @@ class ChainSupervision:
                 LOGGER.warning("%s: no numerator: %s", utt, error)
 
     def select_allowed(self, utterances: Mapping[str, int]) -> dict[str, int]:
-        """The utterances whose pdfs the graph has; the others are named."""
+        """Lengths of the utterances whose pdfs the graph has; the others are named."""
         lengths = {}
         for utt, frames in utterances.items():
             try:
@@ -141,7 +143,7 @@ class ChainSupervision:
 
 
 def open_supervision(config: Config, data: LabelledSet) -> ChainSupervision:
-    """The phones of a set; InputError where tree, graph and alignments do not go together."""
+    """Supervision of a set; InputError where tree, graph and alignments do not go together."""
     options = config.train.chain
     tolerance = Tolerance(
         options.left_tolerance, options.right_tolerance, options.frame_subsampling_factor
@@ -150,57 +152,62 @@ def open_supervision(config: Config, data: LabelledSet) -> ChainSupervision:
 
 
 def add_numerators(config: Config, name: str, data: LabelledSet, index: Index) -> LabelledSet:
-    """The set `name` (train or dev) with the numerators of its alignments, its only targets.
+    """Return the set `name` (train or dev) with numerators of its alignments as its only targets.
 
-    Those of dev are the pdfs that each frame may have: the phone language model knows what was said
-    in training, and nothing else. Utterances without numerator are reported, and skipped if they
-    are few. InputError as of `open_supervision`.
+    Those of dev are the pdfs that each frame may have, since the phone language model has only the
+    phone sequences of training. Utterances without numerator are reported, and skipped if they are
+    few. InputError as of `open_supervision`.
     """
     for twin in (native, library):
         if twin.library() is None:
             fault = interface.fault(twin.LIBRARY, *twin.INTERFACE)
             LOGGER.warning("%s: sums over paths in Python, many times slower", fault)
-    speech = open_supervision(config, data)
-    read: Callable[[str], Numerator] = speech.allowed_pdfs
-    there: Mapping[str, Any]
+    supervision = open_supervision(config, data)
+    read_numerator: Callable[[str], Numerator] = supervision.allowed_pdfs
+    available: Mapping[str, Any]
     if name == "train":
-        vectors = _index_numerators(speech, data.lengths, index)
-        read, there = partial(_unpack, vectors), getattr(vectors, "lengths", vectors)
+        vectors = _index_numerators(supervision, data.lengths, index)
+        read_numerator = partial(_unpack, vectors)
+        available = getattr(vectors, "lengths", vectors)
     else:
-        there = speech.select_allowed(data.lengths)
-    lengths, missing = split_table(data.lengths, there)
-    why = f"{name}: no numerator by {speech.chain.directory}"
+        available = supervision.select_allowed(data.lengths)
+    lengths, missing = split_table(data.lengths, available)
+    why = f"{name}: no numerator by {supervision.chain.directory}"
     report_skipped(why, missing, len(data.lengths), config.data.max_skipped)
     if not lengths:
         raise InputError(f"{why} for any utterance; make tree and graph of these alignments")
     parts = {
-        name: kept for name, some in data.parts.items() if (kept := split_table(some, there)[0])
+        part: remaining
+        for part, part_lengths in data.parts.items()
+        if (remaining := split_table(part_lengths, available)[0])
     }
-    labels = {**data.labels, CHAIN: speech.chain}
-    return replace(
-        data, lengths=lengths, parts=parts, labels=labels, targets=speech.head_targets(read)
-    )
+    labels = {**data.labels, CHAIN: supervision.chain}
+    targets = supervision.head_targets(read_numerator)
+    return replace(data, lengths=lengths, parts=parts, labels=labels, targets=targets)
 
 
 def declare_targets(config: Config, data: LabelledSet) -> LabelledSet:
-    """A set with the targets of lattice-free MMI, of which none was looked at; InputError as of
-    `open_supervision`.
+    """Return a set with the targets of lattice-free MMI, none of which is built or checked.
+
+    InputError as of `open_supervision`.
     """
-    speech = open_supervision(config, data)
-    return replace(data, targets=speech.head_targets(speech.allowed_pdfs))
+    supervision = open_supervision(config, data)
+    return replace(data, targets=supervision.head_targets(supervision.allowed_pdfs))
 
 
 def _index_numerators(
-    speech: ChainSupervision, utterances: Iterable[str], index: Index
+    supervision: ChainSupervision, utterances: Iterable[str], index: Index
 ) -> Mapping[str, np.ndarray]:
     """The packed numerators of the utterances that have one, in the index."""
-    directories = [part.directory for part in speech.alignments.parts]
+    directories = [part.directory for part in supervision.alignments.parts]
+    # Numerators change with the alignments and their models, with the chain folder, and with the
+    # tolerance and the choice of utterances, which are in the name.
     files = [path for directory in directories for path in find_alignments(directory)]
     files += [directory / FILES[0] for directory in directories]
-    files += [speech.chain.directory / name for name in FILES]
-    kind = f"numerators-{name_of(repr(speech.tolerance), *directories, *utterances)}"
-    make = partial(speech.iter_numerators, utterances)
-    vectors, _ = index_vectors(kind, speech.chain.directory, files, make, index)
+    files += [supervision.chain.directory / name for name in FILES]
+    kind = f"numerators-{name_of(repr(supervision.tolerance), *directories, *utterances)}"
+    make = partial(supervision.iter_numerators, utterances)
+    vectors, _ = index_vectors(kind, supervision.chain.directory, files, make, index)
     return vectors
 
 

@@ -1,4 +1,4 @@
-"""Sums over the batches of a pass."""
+"""Metrics of a pass over a set: sums over its batches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +11,9 @@ from bayes_asr.base.log import LOGGER
 class Totals:
     """Sums over labels, so that batches of any size weigh by theirs.
 
-    frames: how many were computed; labels: of the first target, as many as frames, or utterances.
-    Plain values: a checkpoint holds them, and a pass goes on from them.
+    frames: number computed; labels: of the first target, as many as frames, or utterances;
+    gradient_norm: sum over the batches; seconds: of the pass so far. Plain values: a checkpoint
+    holds them, and a pass goes on from them.
     """
 
     frames: int = 0
@@ -23,16 +24,16 @@ class Totals:
     batches: int = 0
     seconds: float = 0.0
     skipped: list[dict[str, Any]] = field(default_factory=list)
-    """Of each batch whose loss or gradient was not finite: `batch`, `why` and `utterances`."""
+    """`batch`, `why` and `utterances` of each batch whose loss or gradient was not finite."""
 
     @property
     def position(self) -> int:
-        """How many batches are over; the index of the next one."""
+        """Number of batches that are over, and so the index of the next one."""
         return self.batches + len(self.skipped)
 
     @classmethod
     def of_content(cls, content: Mapping[str, Any]) -> "Totals":
-        """Those of a checkpoint; before there were labels of utterances it had frames alone."""
+        """Totals of a checkpoint; old ones have no labels, which were as many as frames then."""
         return cls(**{"labels": content.get("frames", 0), **content})
 
     def add(self, frames: float, labels: float, loss: float, errors: float, norm: float) -> None:
@@ -41,7 +42,7 @@ class Totals:
         self.labels += int(labels)
         self.batches += 1
         self.gradient_norm += norm
-        self.loss += loss * labels
+        self.loss += loss * labels  # a mean becomes a sum again, so that batches weigh by labels
         self.errors += int(errors)
 
     def skip(self, utterances: list[str], why: str, title: str) -> None:
@@ -69,7 +70,7 @@ class DevTotals:
 
     @classmethod
     def of(cls, parts: Mapping[str, Totals]) -> "DevTotals":
-        """Those of some sets."""
+        """Totals of validation sets, which are named where there are several."""
         if len(parts) == 1:
             return cls(next(iter(parts.values())), {})
         total = Totals()

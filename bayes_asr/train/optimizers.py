@@ -8,18 +8,18 @@ from torch.optim.optimizer import ParamsT
 
 from bayes_asr.config import TrainConfig
 
-FACTOR = "learning_rate_factor"  # key of a group of parameters whose rate is not that of all
+FACTOR = "learning_rate_factor"  # key in a group of parameters: multiplies the rate of the group
 
 
 class Optimizers:
-    """Several optimizers, of which each changes parameters of its own, as one."""
+    """Several optimizers as one; each changes parameters of its own."""
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._optimizers = list(optimizers)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Parameters with what is done to them, as torch has them."""
+        """Groups of parameters with their options, as torch has them."""
         return [group for optimizer in self._optimizers for group in optimizer.param_groups]
 
     def set_rate(self, rate: float) -> None:
@@ -38,7 +38,7 @@ class Optimizers:
             optimizer.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
-        """What they remember: as torch has it for one alone, and a list of that for several."""
+        """State as torch has it for one optimizer, or a list of such states for several."""
         states = [optimizer.state_dict() for optimizer in self._optimizers]
         return states[0] if len(states) == 1 else {"several": states}
 
@@ -59,6 +59,7 @@ def adam_l2(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
 
 
 def _adam_options(config: TrainConfig) -> dict[str, Any]:
+    """Options that both kinds of Adam share, as torch names them."""
     beta1, beta2 = config.betas
     return {
         "lr": config.learning_rate,

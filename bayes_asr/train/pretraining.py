@@ -2,7 +2,7 @@
 
 A network of one layer is trained, then one of two whose first layer is that of the one before, and
 so on; the output layer is new each time. Each is a run of its own below that of the whole network,
-so that it is resumed as any other.
+and is resumed as any other.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,22 +17,23 @@ FOLDER = "pretrain"
 
 @dataclass(frozen=True)
 class ShallowTraining:
-    """A training of the first layers alone, and where its run is."""
+    """Training of the first layers alone, and the directory of its run."""
 
     config: Config
     run: Path
 
     @property
     def as_transfer(self) -> Transfer:
-        """What the next network takes of it: the layers without the heads."""
+        """Transfer of its layers, without the heads, to the next network."""
         names = _name_layers(self.config.model.layers)
         return Transfer(run=str(self.run), layers=dict(zip(names, names, strict=True)))
 
 
 def plan_pretraining(config: Config, run: Path) -> Iterator[ShallowTraining]:
-    """The trainings before that of `run`, of 1, 2, ... layers; none without `train.pretrain`."""
+    """Trainings before that of `run`, of 1, 2, ... layers; none without `train.pretrain`."""
     if not config.train.pretrain.epochs:
         return
+    # A relative path of the index starts from the parent of the run, which is another one here.
     index = str(run.absolute().parent / config.data.index)
     data = replace(config.data, index=index)
     for depth in range(1, config.model.layers):
@@ -50,7 +51,7 @@ def plan_pretraining(config: Config, run: Path) -> Iterator[ShallowTraining]:
 
 
 def _shallow_options(train: TrainConfig, absent: Collection[str]) -> TrainConfig:
-    """How a network without the `absent` layers is trained: at one rate."""
+    """Options of the training of a network without the `absent` layers: at one rate."""
     plan = train.pretrain
     return replace(
         train,
@@ -59,7 +60,7 @@ def _shallow_options(train: TrainConfig, absent: Collection[str]) -> TrainConfig
         learning_rates={1: plan.learning_rate or train.learning_rate},
         freeze_activations=plan.epochs if plan.activations == "frozen" else 0,
         speaker_adaptive=False,
-        layers={name: each for name, each in train.layers.items() if name not in absent},
+        layers={name: layer for name, layer in train.layers.items() if name not in absent},
         pretrain=PretrainConfig(epochs=0, learning_rate=None, activations="frozen"),
     )
 

@@ -1,7 +1,7 @@
 """Learning rates: each schedule is a function, named in `catalogue`.
 
-It gets the configuration, the rate of the epoch before, and what all epochs so far are judged by
-[E], dev frame errors or losses; it returns the rate of the next epoch.
+It gets the configuration, the rate of the epoch before, and the dev measure of all epochs so far
+[E], frame errors or losses; it returns the rate of the next epoch.
 """
 
 import math
@@ -17,7 +17,7 @@ def newbob(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.nd
 
     The fall is relative to the size of the new error, as there: (before - now) / now.
     """
-    if len(dev_errors) < 2:
+    if len(dev_errors) < 2:  # one error has nothing to be compared with
         return rate
     previous, error = dev_errors[-2:]
     improved = previous - error >= config.improvement_threshold * abs(error)
@@ -36,14 +36,14 @@ def linear(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.nd
 
 
 def by_list(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:
-    """What `train.learning_rates` says of an epoch; the last rate stays."""
+    """The rates of `train.learning_rates` by epoch; the last one stays."""
     return at_epoch(config.learning_rates, len(dev_errors) + 1)
 
 
 def warm_up(config: TrainConfig, epochs: float, batches: int) -> float:
-    """What the rate of any schedule is multiplied by at a batch: a straight line from 0 to 1.
+    """Factor of the rate of any schedule at a batch: a straight line from 0 to 1.
 
-    epochs: how many of them are over with that batch; batches: likewise, in all epochs.
+    epochs: those that are over after that batch, with a fraction; batches: likewise, in all epochs.
     """
     if config.warmup_epochs:
         return min(1.0, epochs / config.warmup_epochs)

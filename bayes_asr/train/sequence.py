@@ -1,4 +1,4 @@
-"""Criteria of whole utterances, on lattices: MMI, boosted MMI, MPE and state-level MBR.
+"""Sequence-discriminative criteria on lattices: MMI, boosted MMI, MPE and state-level MBR.
 
 Vesely, Ghoshal, Burget & Povey 2013. The sums over paths are those of `lattices.expectation`, at
 the acoustic scores of the network as it is. The normalisation of a softmax is the same for all
@@ -53,13 +53,15 @@ class SequenceCriterion:
     def __call__(
         self, outputs: Mapping[str, Tensor], targets: Mapping[str, Any], frames: float
     ) -> Cost:
-        """Return what outputs [N, P] cost for targets: labels [N], and `Denominator` of utterances.
+        """Return the cost of outputs [N, P] by labels [N] and the `Denominator` of each utterance.
 
         frames: those of the batch in all processes, by which sums are divided.
         """
         main, *auxiliary = self.weights
         logits_NP, labels_N = outputs[main], targets[main]
         smoothing = self.options.xent_regularize
+        # F-smoothing (Su et al. 2013) adds a share of the cross entropy. Without it that is only
+        # computed for its count of errors, so it needs no gradient.
         frame_loss = cross_entropy(logits_NP if smoothing else logits_NP.detach(), labels_N, frames)
         loss = self._batch_loss(logits_NP, labels_N, targets[NAME]) / frames
         objective = loss + smoothing * frame_loss.mean
@@ -71,11 +73,17 @@ class SequenceCriterion:
     def _batch_loss(
         self, logits_NP: Tensor, labels_N: Tensor, denominators: Sequence[Denominator]
     ) -> Tensor:
-        """The loss of all utterances, not divided, float64; its gradient is exact."""
+        """The loss of all utterances, not divided, float64; its gradient is exact.
+
+        Only logits that a path uses are read: of the alignment [N], then of the cells of the
+        lattices [C], each at a flat index frame * P + pdf.
+        """
         N, P = logits_NP.shape
         layout = PackedFrames(tuple(utterance.lattice.num_frames for utterance in denominators))
         starts = np.array(layout.starts, np.int64)
         labels = labels_N.cpu().numpy()
+        # Frames of utterance b lie at starts[t] + b: packed frames are sorted by time, and within
+        # a frame by falling length.
         rows = [starts[:n] + place for place, n in enumerate(layout.lengths)]
         places = [
             utterance_rows[utterance.lattice.frame] * P + utterance.pdf
@@ -85,7 +93,9 @@ class SequenceCriterion:
         index = torch.from_numpy(flat_index).to(logits_NP.device)
         picked = logits_NP.reshape(-1).index_select(0, index).double()
         scores = picked.detach().cpu().numpy() - self._log_priors[flat_index % P]
+        # log p(x|s) = log P(s|x) - log P(s) + const; the constant of a frame cancels in the loss.
         scores *= self._scale
+        # The first N scores are of the alignment; then come the cells of each lattice.
         ends = np.cumsum([N, *(len(utterance.pdf) for utterance in denominators)])
         value, gradient = 0.0, np.zeros(len(flat_index))
         for utterance_rows, utterance, begin, end in zip(
@@ -104,8 +114,8 @@ class SequenceCriterion:
     def _utterance_loss(
         self, utterance: Denominator, labels: np.ndarray, path: np.ndarray, cells: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """The loss of an utterance, and its derivatives by the scaled scores of the alignment's
-        pdfs [T] and of the cells of the lattice [C].
+        """Return the loss of an utterance, and its derivatives by the scaled scores of the pdfs of
+        the alignment [T] and of the cells of the lattice [C].
         """
         lattice = replace(
             utterance.lattice, weight=self.options.lm_scale * utterance.lattice.weight
@@ -113,6 +123,8 @@ class SequenceCriterion:
         expectation = expect(lattice, cells + utterance.boost, utterance.accuracy)
         if self._of_accuracy:
             return lattice.num_frames - expectation.gain, np.zeros(len(path)), -expectation.slope
+        # MMI: the derivative is -1 at the alignment, and at a cell the posterior of its arcs. Where
+        # the pdf of the alignment is not in the lattice, the frame may be dropped.
         frame_weights = np.ones(len(path))
         if self._drop_frames:
             on_path = np.where(utterance.pdf == labels[lattice.frame], expectation.share, 0.0)

@@ -1,4 +1,4 @@
-"""Activations of each speaker: what a trained network may adapt of itself to a voice.
+"""Adaptation to speakers: activation parameters of each speaker.
 
 Zhang & Woodland (2015) have their parameters speaker-independent and dependent. Here the network is
 trained for all, or with parameters of each training speaker (`nn/speakers.py`); then the parameters
@@ -47,7 +47,7 @@ def add_speaker_activations(model: AcousticModel, data: LabelledSet) -> SpeakerA
 def adapt(
     network: TrainedNetwork, data: LabelledSet, *, steps: int, learning_rate: float
 ) -> dict[str, dict[str, Tensor]]:
-    """Values of the network's activation parameters for each speaker of a set, by their names.
+    """Adapt the activation parameters of a network to each speaker of a set; returns their values.
 
     steps: of Adam, each on all utterances of the speaker that have labels. The network computes as
     in evaluation, and is left as it was; it is one that `check_adaptable` lets pass.
@@ -61,7 +61,7 @@ def adapt(
     for speaker, utterances in _group_by_speaker(data).items():
         losses = _train_activations(model, load(utterances), steps, learning_rate)
         adapted[speaker] = {name: p.detach().clone() for name, p in parameters.items()}
-        model.set_activations(initial)
+        model.set_activations(initial)  # each speaker begins with the parameters of the network
         message = (speaker, len(utterances), steps, losses[0], losses[-1])
         LOGGER.info("%s: %d utterances; in %d steps the loss went from %.3f to %.3f", *message)
     model.requires_grad_(True)
@@ -69,6 +69,7 @@ def adapt(
 
 
 def _check_parameters(model: AcousticModel, option: str) -> None:
+    """InputError, which names the option, for a network without activation parameters."""
     if not model.activation_parameters:
         raise InputError(
             f"{option}: the activations of this network have no parameters that a speaker could"
@@ -86,7 +87,9 @@ def _group_by_speaker(data: LabelledSet) -> dict[str, list[str]]:
         LOGGER.warning(
             "%d of %d speakers have no utterance with labels to train on, and so no activations of"
             " their own: %s",
-            *(len(silent), len(silent) + len(utterances), name_some(silent)),
+            len(silent),
+            len(silent) + len(utterances),
+            name_some(silent),
         )
     return utterances
 
@@ -102,7 +105,7 @@ def _train_activations(
         logits = model(batch.streams, batch.frames)[model.outputs[0]]
         loss = cross_entropy(logits, batch.targets[model.outputs[0]], batch.frames.count).mean
         losses.append(loss.item())
-        if step < steps:
+        if step < steps:  # the last pass only measures the loss
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -1,4 +1,4 @@
-"""From `model.stack` to the layers that a network is built of."""
+"""Layers of a network from the entries of `model.stack`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from bayes_asr.config.catalogue import UNIT_OPTIONS, nearest
 from bayes_asr.config.stack import StackLayer
 
 MAPS = ("conv2d", "sinc")
-"""Kinds whose outputs are maps of each frame."""
+"""Kinds of layers whose outputs are maps of each frame."""
 
 
 def describe_stack(config: ModelConfig, streams: Sequence[str]) -> list[dict[str, Any]]:
@@ -41,8 +41,8 @@ def describe_stack(config: ModelConfig, streams: Sequence[str]) -> list[dict[str
 def check_heads(
     config: ModelConfig, layers: Sequence[Mapping[str, Any]], targets: Iterable[str]
 ) -> None:
-    """InputError for a head of what is not learnt, a layer of the name of a head, and a layer whose
-    outputs nobody reads.
+    """InputError for a head without target, a layer with the name of a head, and a layer whose
+    outputs are not read.
     """
     targets = list(targets)
     for target in config.heads:
@@ -71,6 +71,7 @@ def check_heads(
 def _check_reads(
     layer: StackLayer, reads: Sequence[str], readable: Sequence[str], all_layers: Sequence[str]
 ) -> None:
+    """InputError where a layer reads itself, a later layer, or an unknown name."""
     for name in reads:
         if name == layer.name:
             raise InputError(f"model.stack layer {name} reads itself; it reads what is before it")
@@ -97,9 +98,9 @@ def _plain_options(layer: StackLayer) -> dict[str, Any]:
 
 
 def _complete(options: dict[str, Any], alone: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Say what a layer leaves open: how many maps and directions it reads.
+    """Fill in the number of maps and of directions that a layer reads, where it does not say them.
 
-    By default those of the one layer that it reads, if that is all that it reads.
+    The default is that of the layer that it reads, if it reads one alone.
     """
     if "input_channels" in options and not options["input_channels"]:
         maps = alone is not None and alone["kind"] in MAPS
@@ -110,6 +111,6 @@ def _complete(options: dict[str, Any], alone: Mapping[str, Any] | None) -> dict[
 
 
 def _count_directions(layer: Mapping[str, Any]) -> int:
-    """In how many directions a layer reads time."""
+    """Number of directions in which a layer reads time."""
     unrolled = layer["kind"] == "recurrent" and layer["unit"] != "mlp"
     return 2 if unrolled and layer["bidirectional"] else 1

@@ -1,4 +1,4 @@
-"""One step of the optimizer, taken only where all numbers are finite."""
+"""Step of the optimizer, taken only where all numbers are finite."""
 
 import math
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ class Step:
     """One step of the optimizer with clipped gradients, added up over all processes.
 
     bfloat16: compute matrix products in bfloat16, by autocast, and round their results to it, but
-    for gradients of weights where the products are this toolkit's. Weights, what is added to them,
-    statistics, losses and the optimizer's averages are in single precision.
+    for gradients of weights where the products are this toolkit's. Weights and their changes,
+    statistics, losses and the averages of the optimizer are in single precision.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Step:
         max_gradient_norm: float,
         bfloat16: bool = False,
     ) -> None:
-        """Keep what every step needs."""
+        """Take the parameters and running statistics of the model, and the optimizer."""
         self.bfloat16 = bfloat16
         self._optimizer, self._max_norm = optimizer, max_gradient_norm
         self._parameters, self._statistics = list(model.parameters()), dict(model.named_buffers())
@@ -49,9 +49,12 @@ class Step:
             self._all_reduce_gradients()
             return self._clip_and_step(objective.item())
         finally:
-            self._optimizer.zero_grad()  # what lies among activations would tear holes into memory
+            # Gradients that outlive the step would lie among the activations of the next one and
+            # fragment the memory.
+            self._optimizer.zero_grad()
 
     def _clip_and_step(self, loss: float) -> float:
+        # The sum makes all processes raise together, whichever of them has the bad value.
         (loss,) = group.total(loss)
         gradients = [p.grad for p in self._parameters if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
@@ -76,7 +79,7 @@ class Step:
 
     @contextmanager
     def restoring_statistics(self) -> Iterator[None]:
-        """Where a step raises NotFiniteError, put back the running statistics that it changed.
+        """Restore the running statistics that a step changed where it raises NotFiniteError.
 
         Weights need no copy: the step raises before it changes them.
         """

@@ -1,4 +1,4 @@
-"""A run while it is trained: its learning rate, what checkpoints hold and when, going back."""
+"""Trainer of a run: its learning rate, its checkpoints, its return after a diverged epoch."""
 
 import time
 from collections.abc import Mapping
@@ -39,12 +39,12 @@ class DivergedError(ArithmeticError):
 
 @dataclass
 class TrainerState:
-    """How far a run is, as plain values.
+    """Progress of a run, as plain values. The names of its fields are keys of checkpoints.
 
-    rate: the schedule's, of the last complete epoch; returns: how often the run went back; totals:
-    of the epoch that is not complete; dev_errors: what complete epochs are judged by [E]; entry:
-    what the history says of the last of them; batches: of all of them; lattices: a hash of those
-    that were made for the epoch that is not complete.
+    rate: the schedule's, of the last complete epoch; returns: number of returns after divergence;
+    totals: of the epoch that is not complete; dev_errors: the dev measure of complete epochs [E];
+    entry: the line of the last of them in the history; batches: of all of them; lattices: a hash of
+    those that were made for the epoch that is not complete.
     """
 
     rate: float
@@ -56,13 +56,13 @@ class TrainerState:
     lattices: str = ""
 
     def content(self) -> dict[str, Any]:
-        """It as tensors and plain values."""
+        """Fields as tensors and plain values."""
         arrays = {"dev_errors": torch.from_numpy(self.dev_errors)}
         return {**vars(self), "totals": asdict(self.totals), **arrays}
 
     @classmethod
     def of_content(cls, content: Mapping[str, Any]) -> "TrainerState":
-        """The one whose `content` this has; runs begun early in 0.1 lack some of it."""
+        """State whose `content` this is; runs begun early in 0.1 lack some of it."""
         return cls(
             content["rate"],
             content.get("returns", 0),
@@ -81,9 +81,9 @@ class Trainer:
     precision: of products, as the device computes them; inputs: hashes of the data that it was
     started on; lock: of the folder, in the first process; begun_from: hashes of the networks of
     other runs that it began with, by file; speakers: the activations that training speakers have of
-    their own, in speaker-adaptive training; notice: of a signal that asks for an end; curves: for
-    TensorBoard, where they are wanted; rate: of the epoch that is not complete, once a warm-up is
-    over.
+    their own, in speaker-adaptive training; notice: of a signal that asks for an end; board: curves
+    for TensorBoard, if any; last_saved: time of the monotonic clock, in seconds; rate: of the epoch
+    that is not complete, once a warm-up is over.
     """
 
     config: Config
@@ -110,7 +110,7 @@ class Trainer:
 
     @property
     def options(self) -> TrainConfig:
-        """How it is trained."""
+        """Options of the training."""
         return self.config.train
 
     @property
@@ -120,14 +120,15 @@ class Trainer:
 
     @property
     def epochs_left(self) -> int:
-        """How many epochs there are to train."""
+        """Number of epochs still to train."""
         return max(0, self.options.epochs - len(self.state.dev_errors))
 
     def begin_epoch(self) -> float:
-        """Choose what is trained, and how fast; returns the rate that the schedule would have."""
+        """Set the learning rate and freeze layers; returns the rate of the schedule alone."""
         state, options = self.state, self.options
         schedule = find(SCHEDULES[options.schedule].function)
         scheduled: float = schedule(options, state.rate, state.dev_errors)
+        # The schedule goes on from its own rate. A factor of returns in it would count twice.
         self.rate = scheduled * RETURN_FACTOR**state.returns
         frozen = [name for name, layer in options.layers.items() if layer.is_frozen(self.epoch)]
         self.model.freeze(frozen, activations=self.epoch <= options.freeze_activations)
@@ -140,6 +141,7 @@ class Trainer:
 
     def set_rate(self, position: int, batches: int) -> float:
         """Set the learning rate of the batch after `position` of the epoch's; returns it."""
+        # A warm-up is measured at the end of the batch: the first one has a rate above 0.
         over = min(position + 1, batches)
         epochs = self.epoch - 1 + over / batches
         rate = self.rate * warm_up(self.options, epochs, self.state.batches + over)
@@ -152,9 +154,9 @@ class Trainer:
         batches = state.totals.position
         rate = self.set_rate(batches, batches)
         entry = _history_entry(self.epoch, state.totals, validated, rate, state.returns)
-        judged = entry[measure_of(self.config).on_dev]
-        is_best = bool(judged < state.dev_errors.min(initial=np.inf))
-        dev_errors = np.append(state.dev_errors, judged)
+        dev_error = entry[measure_of(self.config).on_dev]
+        is_best = bool(dev_error < state.dev_errors.min(initial=np.inf))
+        dev_errors = np.append(state.dev_errors, dev_error)
         self.state = TrainerState(
             scheduled, state.returns, Totals(), dev_errors, entry, state.batches + batches
         )
@@ -167,9 +169,7 @@ class Trainer:
             entry["learning_rate"],
             entry["frames_per_second"],
             format_seconds(entry["seconds"]),
-            f"{format_seconds(self.epochs_left * entry['seconds'])} left"
-            if self.epochs_left
-            else "the last",
+            self._estimate_time_left(entry["seconds"]),
         )
         for name, part in entry.get("dev_sets", {}).items():
             LOGGER.info("%s: loss %.3f, error %.4f", name, part["loss"], part["error"])
@@ -177,6 +177,12 @@ class Trainer:
             self._save_complete(entry, is_best)
         if self.board:
             self.board.add(entry)
+
+    def _estimate_time_left(self, epoch_seconds: float) -> str:
+        """Time of the epochs still to train, each as long as the last one."""
+        if not self.epochs_left:
+            return "the last"
+        return f"{format_seconds(self.epochs_left * epoch_seconds)} left"
 
     def _save_complete(self, entry: dict[str, Any], is_best: bool) -> None:
         """Save a complete epoch.
@@ -210,11 +216,14 @@ class Trainer:
             record.truncate_history(self.run, self.state.entry)
         LOGGER.warning(
             "epoch %d diverged: %s; back to its beginning, and on at %g times the learning rate",
-            *(epoch, why, RETURN_FACTOR**self.state.returns),
+            epoch,
+            why,
+            RETURN_FACTOR**self.state.returns,
         )
 
     def stop_if_asked(self) -> None:
         """StoppedError, once all is saved, where any process has noticed a signal."""
+        # Signals reach processes at different times; all must stop after the same batch.
         number = group.largest(self.notice.number)
         if number:
             group.from_first(self._save_unfinished)
@@ -231,7 +240,7 @@ class Trainer:
             return
         try:
             self._save_unfinished()
-        except OSError as error:  # the last one is there
+        except OSError as error:  # the checkpoint before is still there
             LOGGER.warning("%s: not saved: %s", self.run / checkpoint.UNFINISHED, error)
         self.last_saved = time.monotonic()
 
@@ -253,7 +262,7 @@ class Trainer:
         self.last_saved = time.monotonic()
 
     def content(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
+        """Content of a checkpoint, as tensors and plain values."""
         return {
             **self._network_content(),
             **self.state.content(),
@@ -267,7 +276,7 @@ class Trainer:
 
     @cached_property
     def _origin(self) -> dict[str, Any]:
-        """What the run came from, rendered once: YAML and package metadata leave much garbage."""
+        """Origin of the run, rendered once: YAML and package metadata leave much garbage."""
         config, versions = as_yaml(self.config), record.versions(self.device, self.precision)
         return {
             "config": config,
@@ -297,7 +306,7 @@ class Trainer:
 def _history_entry(
     epoch: int, trained: Totals, validated: DevTotals, rate: float, returns: int
 ) -> dict[str, Any]:
-    """A line of the history: losses in nats, errors in [0, 1], means over frames."""
+    """Line of the history: losses in nats, errors in [0, 1], means over frames."""
     train, dev = trained.metrics(), validated.total.metrics()
     parts = {name: _dev_set_entry(part) for name, part in validated.parts.items()}
     return {
@@ -317,6 +326,6 @@ def _history_entry(
 
 
 def _dev_set_entry(part: Totals) -> dict[str, float]:
-    """The same of one of several validation sets."""
+    """Entry of one of several validation sets in a line of the history."""
     metrics = part.metrics()
     return {"loss": metrics["loss"], "error": metrics["error"], "frames": part.frames}

@@ -1,4 +1,4 @@
-"""A run that begins with weights of others: which layers are taken, and why others are not."""
+"""Transfer of weights from other runs: the layers that are taken, and reasons for the others."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,15 @@ from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 KEY = "train.init_from"
 FREE_OPTIONS = ("name", "reads", "units", "dropout", "input_dropout", "dropout_scaling", "fused")
-"""What may differ between layers that fit: the size shows in the weights, the rest trains anew."""
+"""Options that may differ between layers that fit.
+
+The size shows in the shapes of the weights; the others only concern the training.
+"""
 
 
 @dataclass
 class Initialization:
-    """What a run begins with that is not its own.
+    """Values that a run begins with from other runs.
 
     parts: the run of each layer and head that is taken; front_ends: of the streams whose
     normalisation is kept; hashes: SHA-256 of the networks, by file; log_priors: of the labels of
@@ -43,29 +46,29 @@ def initialize_from(transfers: Sequence[Transfer], model: AcousticModel) -> Init
     InputError for a run that cannot be read, names that are not there, sizes that disagree where a
     layer is asked for by name, and where nothing fits.
     """
-    beginning = Initialization()
+    initialization = Initialization()
     for transfer in transfers:
         path = Path(transfer.run) / checkpoint.BEST
         old = read_network(Path(transfer.run))
-        beginning.hashes[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        initialization.hashes[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         if transfer.layers:
-            sources = _copy_named(transfer, old.model, model, beginning)
+            sources = _copy_named(transfer, old.model, model, initialization)
         else:
-            sources = _copy_matching(transfer, old.model, model, beginning)
-        beginning.parts |= dict.fromkeys(sources, transfer.run)
+            sources = _copy_matching(transfer, old.model, model, initialization)
+        initialization.parts |= dict.fromkeys(sources, transfer.run)
         decoded = old.model.outputs[0]
-        beginning.log_priors |= {n: old.log_priors for n, o in sources.items() if o == decoded}
+        initialization.log_priors |= {n: old.log_priors for n, o in sources.items() if o == decoded}
         names = (
             f"{name} ({old_name})" * (name != old_name) or name
             for name, old_name in sources.items()
         )
         LOGGER.info("%s: taken: %s", path, ", ".join(names))
         if transfer.normalisation == "run":
-            beginning.front_ends |= _keep_front_ends(transfer, old, model)
-    random = [name for name in model.parts if transfers and name not in beginning.parts]
+            initialization.front_ends |= _keep_front_ends(transfer, old, model)
+    random = [name for name in model.parts if transfers and name not in initialization.parts]
     if random:
         LOGGER.info("%s: begun at random: %s", KEY, ", ".join(random))
-    return beginning
+    return initialization
 
 
 def _copy_named(
@@ -122,7 +125,7 @@ def _copy(old: nn.Module, new: nn.Module) -> None:
 
 
 def _compare_shapes(old: nn.Module, new: nn.Module) -> str:
-    """What of the weights and statistics of two modules disagrees, "" where nothing does."""
+    """First difference between the weights and statistics of two modules in words; "": none."""
     old_shapes, new_shapes = (
         {name: list(value.shape) for name, value in part.state_dict().items()}
         for part in (old, new)
@@ -138,7 +141,10 @@ def _compare_shapes(old: nn.Module, new: nn.Module) -> str:
 
 
 def _compare_kinds(old: AcousticModel, old_name: str, new: AcousticModel, name: str) -> str:
-    """What of the equations of two layers disagrees, "" where nothing does; heads have one kind."""
+    """First difference between the equations of two layers in words; "": none.
+
+    Heads are all of one kind.
+    """
     old_options, new_options = (_find_options(*layer) for layer in ((old, old_name), (new, name)))
     for key in old_options | new_options:
         # What a run of an older version does not say is off.
@@ -148,6 +154,7 @@ def _compare_kinds(old: AcousticModel, old_name: str, new: AcousticModel, name: 
 
 
 def _find_options(model: AcousticModel, name: str) -> dict[str, Any]:
+    """Options of a layer that must agree; none for a head."""
     described = {layer["name"]: layer for layer in model.architecture["layers"]}
     return {key: value for key, value in described.get(name, {}).items() if key not in FREE_OPTIONS}
 
@@ -155,7 +162,7 @@ def _find_options(model: AcousticModel, name: str) -> dict[str, Any]:
 def _keep_front_ends(
     transfer: Transfer, old: TrainedNetwork, model: AcousticModel
 ) -> dict[str, FrontEnd]:
-    """The front ends of a run for all streams of a model."""
+    """Front ends of a run for all streams of a model."""
     front_ends = {}
     for stream, size in model.architecture["streams"].items():
         front_end = old.front_ends.get(stream)

@@ -37,7 +37,7 @@ def test_lack_of_memory_names_the_batch_and_the_run_goes_on(
     undisturbed = ["train", str(tmp_path / "config.yaml"), f"--out={tmp_path / 'undisturbed'}"]
     assert main(undisturbed) == 0
     command = ["train", str(tmp_path / "config.yaml"), f"--out={run}"]
-    holder, name = (Loader, "__call__") if where == "reading" else (loop, "_compute")
+    holder, name = (Loader, "__call__") if where == "reading" else (loop, "_compute_loss")
     usual, calls = getattr(holder, name), list[object]()
 
     def sometimes(*given: Any) -> Any:

@@ -136,7 +136,7 @@ def test_run_that_skips_and_goes_back_is_resumed_bit_for_bit(
                 return run_batches(*x, title=title, **y)
 
             patch.setattr(Step, "__init__", remember)
-            patch.setattr(Step, "undone_if_not_finite", undone)
+            patch.setattr(Step, "restoring_statistics", undone)
             patch.setattr(loop, "run_batches", noted_pass)
             yield
 

@@ -118,7 +118,7 @@ def test_run_killed_at_any_write_and_resumed_is_bit_for_bit_the_run_that_was_not
     with monkeypatch.context() as patch:
         save, history = checkpoint.save, record.append_to_history
         patch.setattr(checkpoint, "save", lambda path, *x, **y: save(killed(path), *x, **y))
-        patch.setattr(record, "add_to_history", lambda run, entry: history(killed(run), entry))
+        patch.setattr(record, "append_to_history", lambda run, entry: history(killed(run), entry))
         with suppress(Killed):
             train(config, tmp_path)
     torch.manual_seed(write)  # another process has another state

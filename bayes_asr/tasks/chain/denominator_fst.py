@@ -1,4 +1,4 @@
-"""From the phone language model to the denominator of LF-MMI: context, HMMs, pdfs.
+"""Denominator graph of LF-MMI from the phone language model: context, HMMs, pdfs.
 
 Kaldi: chain-make-den-fst, CreateDenominatorFst.
 """
@@ -17,11 +17,11 @@ from bayes_asr.tasks.chain.pushing import push
 
 
 def build_denominator_fst(phone_lm: Sayings, model: TransitionModel, tree: Tree) -> Fst:
-    """Return the acceptor of pdf-ids plus one of what the language model says.
+    """Return the acceptor of the pdf-ids plus one of all phone sequences of the language model.
 
-    It is pushed, so that no state loses what might end there. Transition probabilities have the
-    scale 1, self-loops too, as decoding graphs for LF-MMI must. InputError for a tree that asks for
-    phones to the right, or other phones than the model's.
+    It is pushed, so that no state loses the probability of an end there. Transition probabilities
+    have the scale 1, self-loops too, as decoding graphs for LF-MMI must. InputError for a tree that
+    asks for phones to the right, or other phones than the model's.
     """
     if tree.center != tree.width - 1:
         raise InputError(
@@ -30,6 +30,7 @@ def build_denominator_fst(phone_lm: Sayings, model: TransitionModel, tree: Tree)
         )
     hmms = Hmms(model, tree)
     graph = assemble(*expand_context(phone_lm, tree), hmms)
+    # Self-loops leave before the costs are set, since `add_self_loops` sets theirs with its scale.
     loops = model.self_loop[graph.ilabel]
     onward = transition_costs(model, hmms.transitions, 1.0, self_loop_scale=0.0)
     weight = graph.weight + onward[graph.ilabel]
@@ -38,5 +39,6 @@ def build_denominator_fst(phone_lm: Sayings, model: TransitionModel, tree: Tree)
     ends = (graph.final, graph.start)
     without_loops = sort_arcs(source, ilabel, olabel, weight, nextstate, *ends)
     looped = add_self_loops(without_loops, model, 1.0, hmms.transitions)
+    # Label 0 reads nothing, so pdf-ids are stored plus one.
     labels = model.pdf[looped.ilabel] + 1
     return push(replace(looped, ilabel=labels, olabel=labels))

@@ -1,4 +1,4 @@
-"""The denominator of LF-MMI: all that may be said, as a graph whose arcs emit one pdf each.
+"""Denominator graph of LF-MMI: all phone sequences, on arcs that emit one pdf each.
 
 Povey et al. 2016, "Purely sequence-trained neural networks for ASR based on lattice-free MMI".
 """
@@ -33,7 +33,7 @@ class DenominatorGraph:
 
     @classmethod
     def of_fst(cls, fst: Fst, num_pdfs: int) -> "DenominatorGraph":
-        """The graph of an acceptor of pdf-ids plus one, such as Kaldi's den.fst.
+        """Graph of an acceptor of pdf-ids plus one, such as Kaldi's den.fst.
 
         InputError where it reads nothing somewhere, other pdfs than P `num_pdfs`, or where a state
         cannot be reached.
@@ -63,12 +63,13 @@ class DenominatorGraph:
 def _average_occupancy(
     start: int, source: np.ndarray, target: np.ndarray, prob: np.ndarray, ends: np.ndarray
 ) -> np.ndarray:
-    """The mean share of the paths that are in each state in the first frames, float64 [S].
+    """Mean occupancy of each state over the first STEPS frames, float64 [S].
 
     Kaldi: chain-den-graph.cc, SetInitialProbs. `ends` [S]: the probabilities of final states.
     """
     states = len(ends)
     leaving = np.bincount(source, prob, states) + ends
+    # Each state is normalised with its final probability, and ended paths leave the sum.
     onward = prob / leaving[source]
     now: np.ndarray = np.eye(1, states, start)[0]
     mean = np.zeros(states)

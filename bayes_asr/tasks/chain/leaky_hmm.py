@@ -36,19 +36,20 @@ class LeakyHmm:
         leaf = torch.from_numpy(scores.astype(np.float64)).requires_grad_()
         log_total = sum_paths_in_torch(self.graph, self.leak, leaf)
         if not math.isfinite(log_total.item()):
-            return log_total.item(), np.zeros(scores.shape)
+            return log_total.item(), np.zeros(scores.shape)  # autograd would give NaN
         (share,) = torch.autograd.grad(log_total, leaf)
         return log_total.item(), share.numpy()
 
 
 def sum_paths_in_torch(graph: DenominatorGraph, leak: float, scores_TP: Tensor) -> Tensor:
-    """The log of the sum over all paths at scores [T, P], as it is defined, differentiable."""
+    """The log of the sum over all paths at scores [T, P] by its definition, differentiable."""
     source, target, pdf = (
         torch.from_numpy(x.astype(np.int64)) for x in (graph.source, graph.target, graph.pdf)
     )
     log_prob, log_initial = (torch.from_numpy(np.log(x)) for x in (graph.prob, graph.initial))
     entered, place = torch.unique(target, return_inverse=True)
 
+    # After each frame: alpha'(s) = alpha(s) + leak * initial(s) * sum over s' of alpha(s').
     def add_leak(alpha_S: Tensor) -> Tensor:
         leaked = alpha_S.logsumexp(0) + math.log(leak) + log_initial
         return torch.logaddexp(alpha_S, leaked)
@@ -56,6 +57,8 @@ def sum_paths_in_torch(graph: DenominatorGraph, leak: float, scores_TP: Tensor) 
     alpha_S = add_leak(log_initial)
     for frame_P in scores_TP:
         arcs_A = alpha_S[source] + log_prob + frame_P[pdf]
+        # A log-sum-exp over the arcs into each state: subtract the largest score of a state first.
+        # States that no arc enters are left out, whose largest score would be -inf.
         most = torch.full((len(entered),), -math.inf, dtype=arcs_A.dtype)
         most = most.scatter_reduce(0, place, arcs_A.detach(), "amax")
         sums = torch.zeros_like(most).index_add(0, place, (arcs_A - most[place]).exp())

@@ -54,13 +54,15 @@ def library() -> c.CDLL | None:
 
 
 class CompiledHmm:
-    """The arcs of a graph as the library reads them."""
+    """A denominator graph laid out for the library: its arcs, by target and by source."""
 
     def __init__(self, graph: DenominatorGraph) -> None:
         loaded = library()
         if loaded is None:
             raise RuntimeError(f"{LIBRARY} is not built")
         self._sum_paths = loaded.chain_sum_paths
+        # The forward sum goes over the arcs into each state, the backward sum over those from it.
+        # Each state's arcs lie together, from one offset to the next, as in a CSR matrix.
         columns = {"initial": graph.initial}
         for name, ends, far_ends in (
             ("into", graph.target, ("source", graph.source)),
@@ -82,7 +84,11 @@ class CompiledHmm:
         """Do what `LeakyHmm.sum_paths` does; other threads go on meanwhile."""
         contiguous = np.ascontiguousarray(scores, np.float64)
         share, log_total = np.zeros(scores.shape), np.zeros(1)
-        scores_pointer, *result_pointers = (x.ctypes.data_as(DOUBLES) for x in (contiguous, share, log_total))
-        if self._sum_paths(c.byref(self._view), len(scores), scores_pointer, leak, *result_pointers):
+        scores_pointer, *result_pointers = (
+            x.ctypes.data_as(DOUBLES) for x in (contiguous, share, log_total)
+        )
+        if self._sum_paths(
+            c.byref(self._view), len(scores), scores_pointer, leak, *result_pointers
+        ):
             raise MemoryError(f"the denominator of {len(scores)} frames ran out of memory")
         return float(log_total[0]), share

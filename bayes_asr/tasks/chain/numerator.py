@@ -1,4 +1,4 @@
-"""The numerator of LF-MMI: what an alignment allows, within a tolerance, of the denominator graph.
+"""Numerator of LF-MMI: the paths of the denominator graph that an alignment allows.
 
 Kaldi: chain-supervision.cc, AlignmentToProtoSupervision, ProtoSupervisionToSupervision and
 AddWeightToSupervisionFst. There each sequence of pdfs has its likeliest path through the
@@ -20,12 +20,12 @@ from bayes_asr.kaldi_io.tree import Tree
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 
 Numerator = AlignedLattice | np.ndarray
-"""What an utterance may be: paths, or bool [T, P], the pdfs that each output frame may have."""
+"""Supervision of an utterance: paths, or the allowed pdfs of each output frame, bool [T, P]."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """By how many frames of the alignment a phone may begin earlier, and end later.
+    """Frames of the alignment by which a phone may begin earlier and end later.
 
     One of `frame_subsampling_factor` frames has an output. Names and defaults of Kaldi's recipes.
     """
@@ -45,7 +45,7 @@ class Tolerance:
             )
 
     def allowed_phones(self, phones: Sequence[int], durations: Sequence[int]) -> list[set[int]]:
-        """Which phones each of the ceil(T / factor) output frames may have.
+        """Allowed phones of each of the ceil(T / factor) output frames.
 
         phones, durations: those of an alignment of T frames.
         """
@@ -55,6 +55,7 @@ class Tolerance:
         for phone, end, duration in zip(phones, ends.tolist(), durations, strict=True):
             begin = max(0, end - duration - self.left_tolerance)
             end_frame = min(frames, end + self.right_tolerance)
+            # Output frame t is that of input frame t * factor, which lies in [begin, end_frame).
             for t in range(-(-begin // factor), -(-end_frame // factor)):
                 allowed[t].add(int(phone))
         return allowed
@@ -62,7 +63,7 @@ class Tolerance:
     def allowed_pdfs(
         self, phones: Sequence[int], durations: Sequence[int], model: TransitionModel
     ) -> np.ndarray:
-        """Which pdfs each output frame may have: those of its phones, bool [T', P]."""
+        """Allowed pdfs of each output frame, which are those of its phones, bool [T', P]."""
         allowed = self.allowed_phones(phones, durations)
         pdfs_of = {phone: model.pdf[1:][model.phone[1:] == phone] for phone in {*phones}}
         mask = np.zeros((len(allowed), model.num_pdfs), bool)
@@ -73,7 +74,7 @@ class Tolerance:
 
 
 class NumeratorBuilder:
-    """Makes numerators of alignments, all with one model, tree and denominator graph."""
+    """Builder of numerators from alignments, all with one model, tree and denominator graph."""
 
     def __init__(
         self, model: TransitionModel, tree: Tree, graph: DenominatorGraph, tolerance: Tolerance
@@ -93,9 +94,12 @@ class NumeratorBuilder:
         """
         if not len(phones):
             raise InputError("the alignment has no phones; leave the utterance out")
-        phone_acceptor = Sayings([(n, int(p), 0.0, n + 1) for n, p in enumerate(phones)], {len(phones): 0})
+        phone_acceptor = Sayings(
+            [(n, int(p), 0.0, n + 1) for n, p in enumerate(phones)], {len(phones): 0}
+        )
         transition_fst = assemble(*expand_context(phone_acceptor, self.tree), self._hmms)
         allowed = self.tolerance.allowed_phones(phones, durations)
+        # Pdf sequences are made unique first: each must be counted once, as in the denominator.
         steps = _determinize(transition_fst, self.model, allowed)
         if not steps:
             raise InputError(
@@ -111,10 +115,14 @@ class NumeratorBuilder:
         return self._to_lattice(layers)
 
     def _compose(self, steps: Sequence["_FrameTransitions"]) -> list["_FrameArcs"]:
-        """All arcs of the denominator graph that go with the steps, frame by frame, [layers]."""
+        """Compose the steps with the denominator graph; returns the arcs of each output frame.
+
+        A node is a pair of a place of the steps and a state of the graph.
+        """
         graph, layers = self.graph, []
         place, state = np.zeros(graph.num_states, np.int64), np.arange(graph.num_states)
         for step in steps:
+            # All arcs from the graph state of each node: `within` numbers them from 0 for each node.
             counts = self._offsets[state + 1] - self._offsets[state]
             node = np.repeat(np.arange(len(state)), counts)
             within = np.arange(len(node)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -128,7 +136,11 @@ class NumeratorBuilder:
         return _trim(layers)
 
     def _to_lattice(self, layers: Sequence["_FrameArcs"]) -> AlignedLattice:
-        """The steps into the first nodes, those of the layers, and those from the last nodes."""
+        """Lattice of the layers, with one start and one end state.
+
+        Its arcs are those from the start into the first nodes, which have the log initial
+        probabilities of the graph, those of the layers, and those from the last nodes to the end.
+        """
         nodes = np.array([layer.states for layer in layers] + [layers[-1].reached])
         offset = 1 + np.cumsum([0, *nodes])  # the number of the first node before each frame
         into, end = np.arange(nodes[0]), np.arange(nodes[-1])
@@ -136,6 +148,7 @@ class NumeratorBuilder:
         leads = [place + layer.target for place, layer in zip(offset[1:], layers, strict=False)]
         arc = np.concatenate([layer.arc for layer in layers])
         frames = np.repeat(np.arange(len(layers)), [len(layer.arc) for layer in layers])
+        # Arcs of one frame and pdf share a cell, whose score is looked up once.
         width = self.graph.num_pdfs + 1
         cell_keys, cells = np.unique(frames * width + self.graph.pdf[arc] + 1, return_inverse=True)
         frame, label = (x.astype(np.int32) for x in np.divmod(cell_keys, width))
@@ -175,11 +188,12 @@ class _FrameArcs:
 
 
 def _trim(layers: Sequence[_FrameArcs]) -> list[_FrameArcs]:
-    """Leave out what does not come to the end, and number the nodes that are left."""
+    """Remove arcs and nodes from which the end is not reached, and number the remaining nodes."""
     useful = np.ones(layers[-1].reached, bool)
     trimmed = []
     for layer in reversed(layers):
         onward = useful[layer.target]
+        # cumsum - 1 maps the old numbers of useful nodes to 0, 1, ...
         source, arc = layer.source[onward], layer.arc[onward]
         target = (np.cumsum(useful) - 1)[layer.target[onward]]
         reached = int(useful.sum())
@@ -191,7 +205,7 @@ def _trim(layers: Sequence[_FrameArcs]) -> list[_FrameArcs]:
 
 @dataclass(frozen=True)
 class _FrameTransitions:
-    """Where each pdf leads in one frame: place and pdf as one sorted key [K], next place [K]."""
+    """Transitions of one frame by pdf: place * width + pdf as sorted keys [K], next places [K]."""
 
     width: int
     key: np.ndarray
@@ -200,6 +214,7 @@ class _FrameTransitions:
     def next_places(self, place: np.ndarray, pdf: np.ndarray) -> np.ndarray:
         """The next place of each pair, -1 where there is none."""
         key_of_pair = place * self.width + pdf
+        # A key above all others is searched for beyond the end.
         at = np.minimum(np.searchsorted(self.key, key_of_pair), len(self.key) - 1)
         return np.where(self.key[at] == key_of_pair, self.place[at], -1)
 
@@ -207,10 +222,10 @@ class _FrameTransitions:
 def _determinize(
     fst: Fst, model: TransitionModel, allowed: Sequence[set[int]]
 ) -> list[_FrameTransitions]:
-    """Every sequence of pdfs once that an acceptor of transition-ids has in the frames allowed.
+    """Determinize an acceptor of transition-ids by pdfs, in the frames in which it is allowed.
 
-    Places are sets of its states that one beginning of a sequence leads to, numbered in each frame
-    from 0. Nothing where there is no such sequence.
+    A place is the set of states that one beginning of a pdf sequence leads to (subset
+    construction), numbered from 0 in each frame. Empty where no sequence comes to the end.
     """
     may_end = _find_coaccessible(fst, model, allowed)
     places: list[tuple[int, ...]] = [(fst.start,)]
@@ -222,12 +237,12 @@ def _determinize(
         number_of: dict[tuple[int, ...], int] = {}
         rows: list[tuple[int, int]] = []
         for place, states in enumerate(places):
-            led: dict[int, set[int]] = {}
+            states_by_pdf: dict[int, set[int]] = {}
             for state in states:
                 for arc in range(bounds[state], bounds[state + 1]):
                     if phone_of[label[arc]] in phones and ahead[target[arc]]:
-                        led.setdefault(pdf_of[label[arc]], set()).add(target[arc])
-            for pdf, reached in sorted(led.items()):
+                        states_by_pdf.setdefault(pdf_of[label[arc]], set()).add(target[arc])
+            for pdf, reached in sorted(states_by_pdf.items()):
                 number = number_of.setdefault(tuple(sorted(reached)), len(number_of))
                 rows.append((place * width + pdf, number))
         if not rows:
@@ -241,12 +256,12 @@ def _determinize(
 def _find_coaccessible(
     fst: Fst, model: TransitionModel, allowed: Sequence[set[int]]
 ) -> list[list[bool]]:
-    """Whether the end can be reached in time from each state [S] after each frame [T]."""
+    """Flags of the states [S] from which the end can be reached in time, after each frame [T]."""
     source = np.repeat(np.arange(fst.num_states), np.diff(fst.offsets))
     phone = model.phone[fst.ilabel]
     ahead = np.isfinite(fst.final)
     coaccessible = [ahead]
-    for phones in allowed[:0:-1]:
+    for phones in allowed[:0:-1]:  # from the last frame to the second
         useful = ahead[fst.nextstate] & np.isin(phone, list(phones))
         ahead = np.bincount(source[useful], minlength=fst.num_states) > 0
         coaccessible.append(ahead)

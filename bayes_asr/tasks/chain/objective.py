@@ -1,4 +1,4 @@
-"""The objective of LF-MMI: log-likelihood of numerators less that of the denominator.
+"""Objective of LF-MMI: log-likelihood of numerators less that of the denominator.
 
 Povey et al. 2016; Kaldi: chain-training.cc, ComputeChainObjfAndDeriv. Outputs of the network stand
 for log-likelihoods: there is neither a softmax nor a prior.
@@ -22,8 +22,8 @@ NEVER = -1e10  # a score whose likelihood is 0
 
 @dataclass(frozen=True)
 class Regularization:
-    """Kaldi's names: what the cross entropy of a second head, and half the squares of outputs, are
-    multiplied by.
+    """Weights, by Kaldi's names: of the cross entropy of a second head, and of half the squared
+    outputs.
     """
 
     xent_regularize: float = 0.1
@@ -34,9 +34,9 @@ class Regularization:
 class LfMmi:
     """Sums over the output frames of a batch, none of them divided.
 
-    `loss`: what is minimised, regularised, differentiable by outputs; `mmi`: log-likelihoods of the
-    denominator less those of numerators, 0 or more, in nats; `errors`: frames in which the largest
-    output is of a pdf that no path of the numerator has there.
+    `loss`: the regularised objective to minimise, differentiable by outputs; `mmi`:
+    log-likelihoods of the denominator less those of numerators, 0 or more, in nats; `errors`: frames
+    in which the largest output is of a pdf that no path of the numerator has there.
     """
 
     loss: Tensor
@@ -53,15 +53,15 @@ def compute_lfmmi(
 ) -> LfMmi:
     """Return LF-MMI of utterances whose outputs [N, P] stand one after the other.
 
-    numerators: of `numerator.NumeratorBuilder`, whose frames are those of the utterances; or bool [T, P],
-    the pdfs that an utterance may have in each frame, in any order that the denominator has.
+    numerators: of `numerator.NumeratorBuilder`, whose frames are those of the utterances; or bool
+    [T, P], the pdfs that an utterance may have in each frame, in any order of the denominator.
     xent_logits_NP: outputs of the second head before its softmax, which learns the posteriors of
     the numerators, taken as constants.
 
     Sums over paths are in double precision, their derivatives exact. InputError where the frames
     are not those of the numerators.
     """
-    lengths = [len(one) for one in numerators]
+    lengths = [len(numerator) for numerator in numerators]
     if sum(lengths) != len(outputs_NP):
         raise InputError(
             f"{len(outputs_NP)} outputs for numerators of {sum(lengths)} frames; make them with the"
@@ -71,13 +71,15 @@ def compute_lfmmi(
     posteriors, slope = np.zeros(scores.shape), np.empty(scores.shape)
     mmi = 0.0
     for end, length, numerator in zip(np.cumsum(lengths), lengths, numerators, strict=True):
-        own = slice(end - length, end)
+        rows = slice(end - length, end)
         if isinstance(numerator, np.ndarray):
-            likelihood, posteriors[own] = sum_allowed(numerator, scores[own], denominator)
+            log_numerator, posteriors[rows] = sum_allowed(numerator, scores[rows], denominator)
         else:
-            likelihood, posteriors[own] = sum_numerator(numerator, scores[own])
-        everything, slope[own] = denominator.sum_paths(scores[own])
-        mmi += everything - likelihood
+            log_numerator, posteriors[rows] = sum_numerator(numerator, scores[rows])
+        log_denominator, slope[rows] = denominator.sum_paths(scores[rows])
+        mmi += log_denominator - log_numerator
+    # The derivative of the loss by an output: its posterior in the denominator less that in the
+    # numerator. `linear` brings it into autograd; its own value is replaced by that of the loss.
     slope -= posteriors
     linear = (outputs_NP * _as_tensor_like(outputs_NP, slope)).sum()
     loss = linear - linear.detach() + mmi
@@ -90,7 +92,9 @@ def compute_lfmmi(
 
 
 def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:
-    """The log of the sum over the paths of a numerator, its derivatives by the scores [T, P]."""
+    """Return the log of the sum over the paths of a numerator, and its derivatives by the scores
+    [T, P], which are posteriors.
+    """
     place = (numerator.frame, numerator.tid - 1)
     expectation = expect(numerator, scores[place], np.zeros(len(numerator.frame)))
     share = np.zeros(scores.shape)
@@ -101,9 +105,10 @@ def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float,
 def sum_allowed(
     allowed: np.ndarray, scores: np.ndarray, denominator: LeakyHmm
 ) -> tuple[float, np.ndarray]:
-    """The same of all paths of the denominator whose pdfs are allowed in their frames [T, P]."""
+    """Return the same for the paths of the denominator through the allowed pdfs [T, P]."""
     return denominator.sum_paths(np.where(allowed, scores, NEVER))
 
 
 def _as_tensor_like(like: Tensor, values: np.ndarray) -> Tensor:
+    """Values as a tensor of the type and on the device of `like`."""
     return torch.from_numpy(values).to(like)

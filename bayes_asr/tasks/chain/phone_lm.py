@@ -1,7 +1,7 @@
-"""The phone language model of LF-MMI: an n-gram without smoothing, whose rare histories are merged.
+"""Phone language model of LF-MMI: an n-gram without smoothing, whose rare histories are merged.
 
-A history that is left out gives its counts to the one without its first phone, and whatever led to
-it leads there. So there are neither arcs that read nothing nor any of what was never said. Kaldi:
+A history that is merged gives its counts to the one without its first phone, and its incoming arcs
+lead there. So there are neither back-off arcs nor arcs of sequences that training does not have. Kaldi:
 chain/language-model.cc, whose order of merging and single precision are kept.
 """
 
@@ -24,8 +24,10 @@ OF_EMPTY = np.float32(-1e-15)  # the gain for each count that goes to a history 
 
 @dataclass(frozen=True)
 class PhoneLmOptions:
-    """As Kaldi's chain-est-phone-lm: histories shorter than `no_prune_ngram_order` phones are kept
-    all, of longer ones, up to `ngram_order` less 1, about `num_extra_lm_states`.
+    """Options of Kaldi's chain-est-phone-lm.
+
+    All histories shorter than `no_prune_ngram_order` phones are kept; of longer ones, up to
+    `ngram_order` less 1 phones, about `num_extra_lm_states`.
     """
 
     ngram_order: int = 4
@@ -35,7 +37,7 @@ class PhoneLmOptions:
 
 @dataclass
 class _History:
-    """A history of phones, what follows how often, and where its counts may go.
+    """History of phones, the counts of the phones after it, and the history it may merge into.
 
     `shorter`: the number of the history that they would go to, -1 for none; `reserve`: its counts
     with those of all histories that may be merged into it.
@@ -89,13 +91,16 @@ class _Estimator:
         self._increment(history, END)
 
     def merge(self) -> None:
-        """Merge the histories that cost least likelihood, until there are as few as wanted."""
+        """Merge histories that cost least likelihood, until about the asked number remains."""
+        # Counts of a history count in the reserve of each history that they could be merged into.
         for history in self.histories:
             at = self._number_of[history.phones]
             while at >= 0:
                 self.histories[at].reserve += history.total
                 at = self.histories[at].shorter
-        unpruned = sum(len(h.phones) == self.options.no_prune_ngram_order - 1 for h in self.histories)
+        unpruned = sum(
+            len(h.phones) == self.options.no_prune_ngram_order - 1 for h in self.histories
+        )
         initial, target_states = self._active, unpruned + self.options.num_extra_lm_states
         for number in range(1, ROUNDS + 1):
             self._fill_queue()
@@ -103,15 +108,17 @@ class _Estimator:
             target = initial + int((target_states - initial) * number / ROUNDS)
             while self._active > target and self._queue:
                 cost, minus = heapq.heappop(self._queue)
-                now = self._cost(-minus)
-                if abs(cost - now) <= SAME * (abs(cost) + abs(now)):
+                # A cost in the queue is of the counts at its time; merges since may have changed it.
+                current = self._cost(-minus)
+                if abs(cost - current) <= SAME * (abs(cost) + abs(current)):
                     self._shorten(-minus)
                 else:
-                    heapq.heappush(self._queue, (now, minus))
+                    heapq.heappush(self._queue, (current, minus))
 
     def to_acceptor(self) -> Sayings:
-        """Number what is left, and lead each phone to the longest history that there is."""
+        """Acceptor of the remaining histories; each phone leads to the longest one that remains."""
         remaining = [number for number, history in enumerate(self.histories) if history.total]
+        # The start must be state 0; the others keep their order.
         start = self._find((END,))
         remaining.sort(key=lambda number: (number != start, number))
         state_of = {number: state for state, number in enumerate(remaining)}
@@ -143,7 +150,7 @@ class _Estimator:
         return self._number_of[phones]
 
     def _find(self, phones: tuple[int, ...]) -> int:
-        """The longest end of a history that has counts."""
+        """Number of the longest suffix of a history that has counts."""
         while True:
             number = self._number_of.get(phones)
             if number is not None and self.histories[number].total:
@@ -171,25 +178,27 @@ class _Estimator:
         shorter = self.histories[history.shorter]
         if not shorter.total:
             return -OF_EMPTY * np.float32(history.total)
-        together = _log_likelihood(history.counts + shorter.counts)
-        gain = together - _log_likelihood(history.counts) - _log_likelihood(shorter.counts)
+        merged = _log_likelihood(history.counts + shorter.counts)
+        gain = merged - _log_likelihood(history.counts) - _log_likelihood(shorter.counts)
         return np.maximum(-gain, np.float32(0))
 
     def _shorten(self, number: int) -> None:
         history = self.histories[number]
         shorter = self.histories[history.shorter]
+        # Two active histories become one; a shorter one without counts takes the place of this one.
         self._active -= shorter.total != 0
         shorter.counts += history.counts
         shorter.total += history.total
         history.counts, history.total, history.reserve = Counter(), 0, 0
         history.mergeable = False
-        was, shorter.mergeable = shorter.mergeable, self._is_mergeable(shorter)
-        if shorter.mergeable and not was:
-            to = self._number_of[shorter.phones]
-            heapq.heappush(self._queue, (self._cost(to), -to))
+        was_mergeable, shorter.mergeable = shorter.mergeable, self._is_mergeable(shorter)
+        if shorter.mergeable and not was_mergeable:
+            shorter_number = self._number_of[shorter.phones]
+            heapq.heappush(self._queue, (self._cost(shorter_number), -shorter_number))
 
 
 def _log_likelihood(counts: Counter[int]) -> np.float32:
-    """Of what follows a history, by its own shares; summed in the order of phones."""
+    """Log-likelihood of the phones after a history by their own shares, summed in their order."""
+    # cumsum adds one by one, as Kaldi does; sum would add in pairs and round otherwise.
     ordered = np.array([counts[phone] for phone in sorted(counts)], float)
     return np.float32(np.cumsum(elementary.log(ordered / ordered.sum()) * ordered)[-1])

@@ -1,4 +1,4 @@
-"""Acceptors that go round, pushed until all their states sum to the same.
+"""Weight pushing of cyclic acceptors, until all their states sum to the same.
 
 Hannemann, Povey & Zweig 2013, "Combining forward and backward search in decoding"; Kaldi:
 fstext/push-special.cc.
@@ -16,14 +16,14 @@ from bayes_asr.kaldi_io.fst import Fst
 PRECISION = 1e-5  # of the log of what states sum to
 LONGEST = 200  # steps of pushing
 BETWEEN = 5  # steps from one test of the precision to the next
-INERTIA = 0.1  # so that acceptors whose eigenvalues are of one size converge
+INERTIA = 0.1  # of the vector in a step: else acceptors with eigenvalues of one size oscillate
 
 
 def push(fst: Fst) -> Fst:
-    """Move weights along paths until what leaves a state or ends there sums to the same for all.
+    """Move weights along paths until the arcs and the end of each state sum to the same for all.
 
     A path keeps its weight. What states sum to is the largest eigenvalue of the transitions,
-    where ends lead to the start.
+    where ends lead to the start. It is found by power iteration.
     """
     source, target = sources(fst), fst.nextstate
     prob, ends = (elementary.exp(-costs) for costs in (fst.weight, fst.final))
@@ -39,6 +39,8 @@ def push(fst: Fst) -> Fst:
         worth /= np.sqrt((worth * worth).sum())
     else:
         LOGGER.warning("pushing of %d states has not converged", fst.num_states)
+    # The eigenvector gives the potentials. A path from the start to an end keeps its weight, since
+    # the potentials of its states cancel.
     height = -elementary.log(worth)
     weight = fst.weight + height[target] - height[source]
     final = fst.final + height[fst.start] - height
