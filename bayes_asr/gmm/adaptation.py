@@ -1,7 +1,7 @@
-"""Decode the utterances of a speaker and adapt to him on the way, as steps/decode_fmllr.sh.
+"""Decoding of the utterances of a speaker with fMLLR, as by Kaldi's steps/decode_fmllr.sh.
 
-A search with the speaker-independent model gives a transform; a search with the features that it
-transforms gives a second one on top; with these features the lattices are scored anew.
+A search with the speaker-independent model gives a first transform. A search with features that it
+maps gives a second transform on top. With both the lattices are scored anew.
 """
 
 import pickle
@@ -26,7 +26,7 @@ from bayes_asr.kaldi_io.mixtures import Mixtures
 
 @dataclass(frozen=True)
 class Adaptation:
-    """How speakers are adapted to; the defaults are those of steps/decode_fmllr.sh.
+    """Options of the adaptation to speakers; the defaults are those of steps/decode_fmllr.sh.
 
     silence: phone-ids, whose frames count with `silence_weight`; min_count: frames of a speaker
     below which nothing is estimated; first_beam, first_max_active: of the search without a
@@ -43,7 +43,10 @@ class Adaptation:
 
 @dataclass(frozen=True)
 class FirstPassResult:
-    """What the search with the first transform found for an utterance, or why it found nothing."""
+    """Result of the search with the first transform: a lattice of an utterance, or an error.
+
+    reached: whether the search ended in a final state.
+    """
 
     utt: str
     frames: int = 0
@@ -55,15 +58,17 @@ class FirstPassResult:
 def decode_speaker(
     models: Models, adaptation: Adaptation, speaker: str, utts: list[str]
 ) -> tuple[list[Result], np.ndarray]:
-    """Decode the utterances of a speaker: what each gave, and his transform float32 [D, D+1].
+    """The results of the utterances of a speaker, and his transform float32 [D, D+1].
 
     State-level lattices wait on disk for the second transform.
     """
+    # Pass 1: the speaker-independent model and a narrow beam.
     source = f"{models.job.loglikes}: {speaker}"
     statistics = FmllrStatistics.zeros(models.mixtures.dim)
     for utt in utts:
         accumulate_unadapted(models, adaptation, utt, statistics)
     first_transform = _estimate(statistics, adaptation, source)
+    # Pass 2: features with the first transform; its lattices are pickled, one after the other.
     statistics = FmllrStatistics.zeros(models.mixtures.dim)
     with TemporaryFile() as spool:
         for utt in utts:
@@ -77,6 +82,7 @@ def decode_speaker(
                 *(source, statistics.count, adaptation.min_count),
             )
         transform = compose(second_transform, first_transform, affine=True)
+        # Pass 3: only the acoustic costs change, so that no third search is needed.
         spool.seek(0)
         results = [rescore(models, pickle.load(spool), transform) for _ in utts]  # noqa: S301 - ours
     return results, transform
@@ -85,9 +91,9 @@ def decode_speaker(
 def accumulate_unadapted(
     models: Models, adaptation: Adaptation, utt: str, statistics: FmllrStatistics
 ) -> None:
-    """Add what a speaker-independent search says of an utterance; nothing where it fails.
+    """Add the statistics of a speaker-independent search of an utterance; none where it fails.
 
-    The speaker-independent model says, too, which Gaussian made a frame.
+    The speaker-independent model also gives the posteriors of Gaussians, as in gmm-post-to-gpost.
     """
     options = replace(
         models.job.options, beam=adaptation.first_beam, max_active=adaptation.first_max_active
@@ -111,7 +117,7 @@ def accumulate_adapted(
     transform: np.ndarray,
     statistics: FmllrStatistics,
 ) -> FirstPassResult:
-    """Search with the first transform of the speaker, and add what that says of an utterance."""
+    """Search with the first transform of the speaker, and add the statistics of an utterance."""
     options, network = models.job.options, models.plain_network
     try:
         x = apply_transform(transform, models.read(utt))
@@ -148,7 +154,7 @@ def _add(
 
 
 def rescore(models: Models, first_pass: FirstPassResult, transform: np.ndarray) -> Result:
-    """Replace the acoustic costs of a lattice by those of the features with the whole transform."""
+    """Replace the acoustic costs of a lattice by those of features with the whole transform."""
     options, network, lattice = models.job.options, models.plain_network, first_pass.lattice
 
     def decode() -> DecodeResult:
@@ -171,6 +177,7 @@ def replace_acoustic(lattice: Lattice, scores: np.ndarray, pdfs: np.ndarray) -> 
 
     pdfs: of each transition-id.
     """
+    # An arc that emits has the frame of its source state; epsilon arcs cost nothing acoustically.
     source = np.repeat(np.arange(lattice.num_states), np.diff(lattice.offsets))
     emits = np.flatnonzero(lattice.ilabel)
     times = find_times(source, lattice.nextstate, lattice.ilabel > 0, lattice.num_states)
@@ -180,7 +187,7 @@ def replace_acoustic(lattice: Lattice, scores: np.ndarray, pdfs: np.ndarray) -> 
 
 
 def _estimate(statistics: FmllrStatistics, adaptation: Adaptation, source: str) -> np.ndarray:
-    """The transform, named in faults by `source`: data and speaker."""
+    """The transform; errors name `source`, the data and the speaker."""
     try:
         return estimate_fmllr(statistics, adaptation.min_count)
     except InputError as error:

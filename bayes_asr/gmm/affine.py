@@ -17,6 +17,7 @@ def apply_transform(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
             f"a transform [{matrix.shape[0]}, {matrix.shape[1]}] does not fit features of {size}"
             " values"
         )
+    # Without an offset the slice matrix[:, size:] has no columns, and its sum is 0.
     mapped = multiply(x, matrix[:, :size].T)
     return np.asarray(mapped + matrix[:, size:].sum(1), np.float32)
 
@@ -35,6 +36,7 @@ def compose(outer: np.ndarray, inner: np.ndarray, *, affine: bool = False) -> np
             f"a transform {list(outer.shape)} cannot follow one of {list(inner.shape)}: it wants"
             f" {outer.shape[1]} values, or one less with an offset; estimate both again"
         )
+    # outer = [A, b]: A (C x + d) + b = (A C) x + (A d + b).
     composed = multiply(outer[:, :rows], inner)
     if affine:
         composed[:, -1] += outer[:, rows]

@@ -1,4 +1,4 @@
-"""Which HMM state each frame is in: at equal lengths to begin with, then by Gaussian mixtures."""
+"""Alignments: the HMM state of each frame, at equal lengths or by Gaussian mixtures."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -33,9 +33,9 @@ class FeatureReader(Protocol):
 
 @dataclass(frozen=True)
 class Aligner:
-    """What aligns utterances: a model, and how wide to search.
+    """Viterbi aligner of utterances by a model.
 
-    The graphs have no transition probabilities yet (`graphs.GraphCompiler`).
+    It adds the transition probabilities, which the graphs of `graphs.GraphCompiler` lack.
     """
 
     model: TransitionModel
@@ -45,7 +45,7 @@ class Aligner:
 
     @cached_property
     def costs(self) -> np.ndarray:
-        """What each transition-id costs."""
+        """The cost of each transition-id, scaled, float32 [N + 1]."""
         options = self.options
         scales = options.transition_scale, options.self_loop_scale
         return transition_costs(self.model, index_transitions(self.model), *scales)
@@ -60,6 +60,7 @@ class Aligner:
             raise InputError(f"{utt}: its graph is of another model; compile the graphs again")
         graph = replace(graph, weight=graph.weight + self.costs[graph.ilabel])
         network = build_network(graph, self.model, utt)
+        # The columns of the log-likelihoods are those of the pdfs in this graph, without gaps.
         pdfs, column = np.unique(network.column, return_inverse=True)
         network = replace(network, column=column.astype(np.int32), num_pdfs=len(pdfs))
         loglikes = check_loglikes(network, utt, log_likelihoods(self.mixtures, x, pdfs))
@@ -91,10 +92,10 @@ def boost_silence(
 
 
 def equal_alignment(utt: str, graph: Fst, frames: int, seed: int = 0) -> np.ndarray:
-    """Return transition-ids int32 [frames] of a random way, each state as long as the others.
+    """Return transition-ids int32 [frames] of a random path, with states of equal lengths.
 
-    In Kaldi: align-equal-compiled, whose random numbers these are with seed 0; ways are equal where
-    the graph has one only. InputError where none of ten ways has so few states.
+    As Kaldi's align-equal-compiled, whose random numbers these are with seed 0; the paths of both
+    are equal where the graph has only one. InputError where none of ten paths has so few states.
     """
     random = Random(_hash(utt) + seed)
     for _ in range(MAX_WALKS):
@@ -112,27 +113,30 @@ def equal_alignment(utt: str, graph: Fst, frames: int, seed: int = 0) -> np.ndar
     looping = np.flatnonzero(loop)
     if emitting < frames and not len(looping):
         raise InputError(f"{utt}: {frames} frames, but none of its {emitting} states can last")
+    # Self-loops share the frames that are left; the first states get one more.
     counts = np.zeros(len(states), np.int64)
     if len(looping):
         shortest, remainder = divmod(frames - emitting, len(looping))
         counts[looping] = shortest
         counts[looping[:remainder]] += 1
-    # After the loops of a state comes the arc that leaves it; the last one is not left.
+    # After the loops of a state comes the arc that leaves it; no arc leaves the last one.
     labels = np.stack([loop, np.append(tids, 0)], axis=1).reshape(-1)
     times = np.stack([counts, np.append(tids > 0, 0)], axis=1).reshape(-1)
     return np.repeat(labels, times).astype(np.int32)
 
 
 def _walk(graph: Fst, random: Random) -> tuple[np.ndarray, np.ndarray]:
-    """The states and arcs of a way through a graph, each arc or end as likely as the others."""
+    """The states and arcs of a random path, each arc or end as likely as the others."""
     states: list[int] = [graph.start]
     arcs: list[int] = []
     while True:
         begin, end = graph.offsets[states[-1] : states[-1] + 2].tolist()
+        # Ending here is one choice more, numbered behind the arcs; one choice draws no number.
         choices = end - begin + bool(np.isfinite(graph.final[states[-1]]))
         arc = begin + (int(random.integers(1)[0]) % choices if choices > 1 else 0)
         if arc == end:
             return np.array(states), np.array(arcs, np.int64)
+        # A self-loop is drawn and passed over, as in Kaldi: `equal_alignment` adds the loops.
         if graph.nextstate[arc] != states[-1]:
             arcs.append(arc)
             states.append(int(graph.nextstate[arc]))

@@ -42,8 +42,9 @@ def sum_by(values: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def merge_costs(cluster: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """What merging cluster [1 + 2D] with each of `clusters` [n, 1 + 2D] costs, float32 [n]."""
-    # One call for all clusters: its cost is that of a call, not of their numbers.
+    """Costs float32 [n] of merging a cluster [1 + 2D] with each of `clusters` [n, 1 + 2D]."""
+    # One call for all: calls cost more time than elements.
+    # The cost is L(cluster) + L(other) - L(both); rounding may take it below 0.
     objectives = objective(np.concatenate((cluster[None], clusters, cluster + clusters)))
     return np.maximum(
         objectives[0] + objectives[1 : 1 + len(clusters)] - objectives[1 + len(clusters) :], 0
@@ -59,6 +60,7 @@ def merge_clusters(
     merge leaves fewer than `least` clusters in all. Returns the new number of each cluster [n],
     counted in each group (ClusterBottomUp and ClusterBottomUpCompartmentalized).
     """
+    # The globally cheapest merge is always next, as in Kaldi's queue.
     compartments = [_Compartment(clusters, threshold) for clusters in groups]
     remaining = sum(map(len, groups))
     while remaining > least and compartments:
@@ -76,6 +78,7 @@ class _Compartment:
     def __init__(self, clusters: np.ndarray, threshold: np.float32) -> None:
         self.clusters = clusters.copy()
         self.threshold = threshold
+        # costs[i, j] is finite for i > j alone, and where it does not exceed the threshold.
         self.into = np.arange(len(clusters))
         self.alive = np.ones(len(clusters), bool)
         self.costs = np.full((len(clusters), len(clusters)), np.inf, np.float32)
@@ -100,7 +103,8 @@ class _Compartment:
         self.cost = self.costs.min()
 
     def numbers(self) -> np.ndarray:
-        """The number of the cluster that each has become part of."""
+        """The number of the cluster that each one is part of now, counted without gaps."""
+        # Follow the merges to their end: each round doubles the length of the steps.
         into = self.into
         while not np.array_equal(into, into[into]):
             into = into[into]
@@ -118,6 +122,7 @@ def split_in_two(points: np.ndarray, random: Random) -> tuple[np.float32, np.nda
 
 def _scatter(count: int, random: Random) -> np.ndarray:
     """Deal points out to two clusters in turn, in steps that are coprime to their number."""
+    # i * skip mod count visits every point once.
     skip = 1 + int(random.integers(1)[0]) % (count - 1)
     while np.gcd(skip, count) != 1:
         skip = 1 if skip == count - 1 else skip + 1
@@ -144,6 +149,7 @@ def _refine(points: np.ndarray, clusters: np.ndarray, assigned: np.ndarray) -> n
     """
     gain = np.float32(0)
     for _ in range(ROUNDS):
+        # All gains behind a move are computed anew, since it has changed both clusters.
         position, moved = 0, False
         while position < len(points):
             gains = _moving_gains(points[position:], clusters, assigned[position:])
@@ -163,7 +169,7 @@ def _refine(points: np.ndarray, clusters: np.ndarray, assigned: np.ndarray) -> n
 
 
 def _moving_gains(points: np.ndarray, clusters: np.ndarray, assigned: np.ndarray) -> np.ndarray:
-    """What is gained by moving each point to the other of two clusters, float32 [n]."""
+    """Gains float32 [n] of moving each point to the other of two clusters."""
     now = objective(clusters)
     without, joined = clusters[assigned] - points, clusters[1 - assigned] + points
     return objective(joined) + objective(without) - now[1 - assigned] - now[assigned]

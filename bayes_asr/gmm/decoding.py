@@ -1,4 +1,4 @@
-"""Decode with Gaussian mixtures, and adapt to each speaker on the way.
+"""Decoding with Gaussian mixtures, with or without adaptation to each speaker.
 
 Kaldi: steps/decode.sh, steps/decode_fmllr.sh.
 """
@@ -51,7 +51,7 @@ SpeakerResults = tuple[
 
 @dataclass(frozen=True)
 class DecodingTask:
-    """What processes decode with: everything by its name, as graphs and models do not travel."""
+    """Inputs of the processes that decode, by file names: each process reads graph and model."""
 
     data: Path
     job: Job
@@ -97,6 +97,7 @@ def decode_data(
     directory = open_data(task)
     lacking = report_lacking({FEATURES: directory}, max_skipped, SKIP_OPTION)
     speakers = {utt: spk for utt, spk in directory.utt2spk.items() if utt not in lacking}
+    # Without adaptation each utterance is a group of its own, so that processes share them evenly.
     groups = group_utterances(speakers if adaptation else {utt: utt for utt in speakers})
     decoder = GmmDecoder(groups, mapper(partial(decode_group, task), groups.items()))
     _, mixtures = read_gmm(model)
@@ -121,14 +122,14 @@ def group_utterances(names: dict[str, str]) -> dict[str, list[str]]:
 
 
 class GmmDecoder:
-    """Gives what was decoded, group by group, and writes lattices and transforms."""
+    """Yields decoded utterances, group by group, and writes lattices and transforms."""
 
     def __init__(self, names: Iterable[str], decoded: Iterator[SpeakerResults]) -> None:
-        """Take the names of the groups, and what they give, in the same order."""
+        """Take the names of the groups, and their results in the same order."""
         self._names, self._decoded = names, decoded
 
     def decode(self, job: Job, directory: Path) -> Iterator[Decoded]:
-        """Give every utterance and write `directory`/lat.1.gz; at the end trans.1 and num_jobs."""
+        """Yield every utterance and write `directory`/lat.1.gz; at the end trans.1 and num_jobs."""
         transforms: dict[str, np.ndarray] = {}
 
         def list_results() -> Iterator[Result]:
@@ -148,7 +149,7 @@ class GmmDecoder:
 
 
 def decode_group(task: DecodingTask, name: str, utts: list[str]) -> SpeakerResults:
-    """Decode the utterances of a speaker `name`, or one that is not adapted to its speaker."""
+    """Decode the utterances of the speaker `name`, or one utterance without adaptation."""
     models = open_models(task)
     if task.adaptation:
         return decode_speaker(models, task.adaptation, name, utts)
@@ -156,7 +157,7 @@ def decode_group(task: DecodingTask, name: str, utts: list[str]) -> SpeakerResul
 
 
 def decode_unadapted(models: Models, utt: str) -> Result:
-    """Decode an utterance as it is."""
+    """Decode an utterance without adaptation."""
     loglikes: np.ndarray | InputError
     try:
         loglikes = models.score(utt, models.read(utt))
@@ -167,7 +168,7 @@ def decode_unadapted(models: Models, utt: str) -> Result:
 
 @lru_cache(1)
 def open_models(task: DecodingTask) -> Models:
-    """Open what a process needs for its tasks, once."""
+    """Open graph, model and features, once in each process."""
     model = task.job.model
     unadapted = find_unadapted(model.parent) if task.adaptation else model
     pipeline = RAW if task.raw else read_pipeline(model.parent)

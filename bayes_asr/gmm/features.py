@@ -1,7 +1,7 @@
-"""What a GMM reads: cepstra less the speaker's mean, with deltas or spliced, then transformed.
+"""Features of GMMs: cepstra less the speaker's mean, with deltas or spliced, then transformed.
 
-A model directory says it as Kaldi's scripts do: by cmvn_opts, delta_opts, splice_opts, final.mat,
-full.mat and, beside an alignment, trans.N.
+A model directory records them as Kaldi's scripts do: by cmvn_opts, delta_opts, splice_opts,
+final.mat, full.mat and, beside an alignment, trans.N.
 """
 
 import shutil
@@ -38,7 +38,7 @@ TABLES = (  # of a data directory that say nothing of its features
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What is done to the features of an utterance, in this order.
+    """The steps from stored features to those of a model, in this order.
 
     cmvn: normalisation by speaker; deltas: order of the derivatives; left_context, right_context:
     frames that are spliced; matrix: [D, F'], or [D, F'+1] with an offset; full: the square matrix
@@ -60,7 +60,7 @@ class Pipeline:
 
     @property
     def front_end(self) -> FrontEnd:
-        """What is done before the transforms."""
+        """The steps before the transforms."""
         return FrontEnd(self.cmvn, self.deltas, self.left_context, self.right_context)
 
 
@@ -134,6 +134,7 @@ class SpeakerFeatures:
     @property
     def _size(self) -> int:
         """Values F' of a frame before the transforms."""
+        # Each of the spliced frames has the static values and the derivatives of every order.
         end = self.pipeline.front_end
         context = end.left_context + 1 + end.right_context
         return self._features.dimensions * (end.deltas + 1) * context
@@ -156,10 +157,10 @@ class SpeakerFeatures:
 
 
 def read_pipeline(model_dir: Path) -> Pipeline:
-    """What Kaldi's scripts do to features for the model in `model_dir`; no transforms of speakers.
+    """Read the pipeline of the model in `model_dir`, without transforms of speakers.
 
-    They splice where final.mat is there, and append deltas where it is not. InputError for an
-    option that is not known.
+    As in Kaldi's scripts, frames are spliced if there is a final.mat, and get deltas if there is
+    none. InputError for an unknown option.
     """
     cmvn = _read_cmvn(model_dir / "cmvn_opts")
     final, full = model_dir / "final.mat", model_dir / "full.mat"
@@ -193,6 +194,7 @@ def write_pipeline(pipeline: Pipeline, model_dir: Path) -> None:
         "splice_opts": f"--left-context={left_context} --right-context={right_context}",
         "delta_opts": f"--delta-order={pipeline.deltas}",
     }
+    # As in Kaldi's scripts, an absent file stands for the defaults of the program.
     spliced = pipeline.matrix is not None
     absent = {"delta_opts"} if spliced or pipeline.deltas == 2 else set()
     absent |= set() if spliced else {"splice_opts"}
@@ -274,6 +276,7 @@ def write_fmllr(
     pipeline = replace(read_pipeline(model_dir), transforms=read_transforms(transforms))
     directory = read_data_dir(data, open_pipe=open_pipe)
     features = SpeakerFeatures(directory, pipeline, open_pipe=open_pipe)
+    # CMVN statistics of the adapted features are summed while these are written.
     sums: dict[str, np.ndarray] = {}
 
     def adapt() -> Iterator[tuple[str, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""How a model starts from a new tree: its transitions, a Gaussian for each leaf, its alignment.
+"""The first model of a new tree: its transitions, a Gaussian for each leaf, its alignment.
 
 As Kaldi's gmm-init-model and convert-ali.
 """
@@ -33,6 +33,7 @@ def derive_transitions(tree: Tree, topology: Topology) -> TransitionModel:
                     " self-loop another; write <PdfClass> for both"
                 )
             if state.forward_class >= 0:
+                # Any context may occur: a state has each pdf that some window leads to.
                 pdfs = _reachable_pdfs(
                     tree.root, {tree.center: phone, PDF_CLASS: state.forward_class}
                 )
@@ -59,6 +60,7 @@ def init_mixtures(tree: Tree, statistics: TreeStatistics) -> tuple[Mixtures, np.
             unseen.tolist(),
         )
         of_pdf[unseen] = sums.sum(0)
+    # Kaldi computes moments in float32 here, in the order: scale, then subtract the square.
     scale = (1 / of_pdf[:, :1]).astype(np.float32)
     means, squares = np.split(of_pdf[:, 1:].astype(np.float32) * scale, 2, axis=1)
     variances = np.maximum(squares - means * means, VARIANCE_FLOOR)
@@ -67,15 +69,15 @@ def init_mixtures(tree: Tree, statistics: TreeStatistics) -> tuple[Mixtures, np.
 
 
 class Converter:
-    """Gives alignments of one model the transition-ids of another, and of its tree."""
+    """Converter of alignments to the transition-ids of another model and tree (convert-ali)."""
 
     def __init__(self, old: TransitionModel, new: TransitionModel, tree: Tree) -> None:
         """InputError where the phones of `old` have other states or transitions in `new`."""
         self._old, self._new, self._tree = old, new, tree
         self._places = locate_transitions(old)
-        self._first = index_transitions(new).first
+        self._first_tid = index_transitions(new).first
         self._most = 1 + int(self._places.place.max())
-        self._known: dict[tuple[int, ...], np.ndarray] = {}
+        self._cache: dict[tuple[int, ...], np.ndarray] = {}
         for phone, states in old.topology.items():
             if list(map(_outline, states)) != list(map(_outline, new.topology.get(phone, ()))):
                 raise InputError(
@@ -90,26 +92,28 @@ class Converter:
         """
         split = split_phones(utt, transition_ids, self._old, self._places)
         windows = split.windows(self._tree.width, self._tree.center).tolist()
+        # Row: a phone of the alignment; column: a transition of the phone's topology.
         rows = [self._transitions(tuple(window)) for window in windows]
         table = np.stack(rows) if rows else np.zeros((0, self._most), np.int32)
         return table[split.of_frame, self._places.place[transition_ids]]
 
     def _transitions(self, window: tuple[int, ...]) -> np.ndarray:
         """The transition-ids of the phone amid `window`, by their place in its topology."""
-        if window not in self._known:
+        if window not in self._cache:
             phone = window[self._tree.center]
             pdfs = window_pdfs(window, self._new, self._tree)
+            # Transition-ids of a state are consecutive, in the order of its transitions.
             ids: list[int] = []
             for number, state in enumerate(self._new.topology[phone]):
                 key = (phone, number, pdfs[state.forward_class], pdfs[state.self_loop_class])
-                begin = self._first[key] if state.forward_class >= 0 else 0
+                begin = self._first_tid[key] if state.forward_class >= 0 else 0
                 ids += range(begin, begin + len(state.transitions))
-            self._known[window] = np.pad(ids, (0, self._most - len(ids))).astype(np.int32)
-        return self._known[window]
+            self._cache[window] = np.pad(ids, (0, self._most - len(ids))).astype(np.int32)
+        return self._cache[window]
 
 
 def _reachable_pdfs(node: Node, values: Mapping[int, int]) -> set[int]:
-    """The answers below `node` to events of which only these values are known."""
+    """The pdfs below `node` for all events with these values; other keys may have any value."""
     if isinstance(node, Leaf):
         return {node.pdf}
     value = values.get(node.key)

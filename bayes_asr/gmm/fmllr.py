@@ -25,7 +25,7 @@ ITERATIONS = 40
 
 @dataclass
 class FmllrStatistics:
-    """What the frames of a speaker say of his transform; x+ is a frame with a 1 behind it.
+    """Sufficient statistics of the transform of a speaker; x+ is a frame with a 1 behind it.
 
     count: the sum of posteriors; linear: [D, D+1], the sum of posterior times mean / variance times
     x+'; quadratic: for each dimension the upper triangle [D, (D + 1) (D + 2) / 2] of the sum of
@@ -52,6 +52,7 @@ class FmllrStatistics:
         The posteriors may be those of another model with the same Gaussians, of the features before
         any transform (gmm-post-to-gpost).
         """
+        # A sparse matrix [frames, Gaussians], since few Gaussians have a posterior in a frame.
         frames, where = np.unique(occupation.frames, return_inverse=True)
         posteriors = occupation.posteriors.astype(np.float64)
         shape = len(frames), mixtures.num_gaussians
@@ -68,7 +69,7 @@ class FmllrStatistics:
 
 
 def evaluate_fmllr(statistics: FmllrStatistics, transform: np.ndarray) -> float:
-    """What a transform W = [A, b] [D, D+1] gains in log-likelihood, but for constant terms.
+    """The auxiliary function of a transform W = [A, b] [D, D+1], without constant terms.
 
     beta log |det A| + sum_i (w_i k_i' - 1/2 w_i G_i w_i').
     """
@@ -98,6 +99,7 @@ def estimate_fmllr(
             f"{count:g} frames of speech do not vary in all of {dim} dimensions, so that fMLLR has"
             f" no answer; ask for more than {min_count:g} frames"
         ) from None
+    # Rounding may make the result worse than no transform at all.
     gain = evaluate_fmllr(statistics, transform) - evaluate_fmllr(statistics, identity(dim))
     return transform.astype(np.float32) if gain >= 0 else identity(dim)
 

@@ -1,4 +1,4 @@
-"""What mixtures of Gaussians are estimated from, and their estimation by maximum likelihood."""
+"""Sufficient statistics of mixtures of Gaussians, and their estimation by maximum likelihood."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -32,7 +32,7 @@ class Statistics:
 
     @staticmethod
     def zeros(mixtures: Mixtures) -> "Statistics":
-        """Nothing seen yet."""
+        """The statistics of no frames."""
         shape = mixtures.inverse_variances.shape
         return Statistics(mixtures.offsets, np.zeros(shape[0]), np.zeros(shape), np.zeros(shape))
 
@@ -53,6 +53,7 @@ class Statistics:
         """
         weights = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
         y = np.asarray(x if summed is None else summed, np.float64)
+        # One product per pdf then sums features and squares together.
         y = np.concatenate((y, y * y), axis=1)
         with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused
             for part in iter_posteriors(mixtures, x, pdfs):
@@ -74,14 +75,14 @@ class Statistics:
         self.log_likelihood += float((part.log_likelihoods * weights).sum())
 
     def __add__(self, other: "Statistics") -> "Statistics":
-        """Both together (gmm-sum-accs)."""
+        """The sum of both (gmm-sum-accs)."""
         names = [field.name for field in fields(self) if field.name != "offsets"]
         sums = {name: getattr(self, name) + getattr(other, name) for name in names}
         return replace(self, **sums)
 
     @property
     def log_likelihood_per_frame(self) -> float:
-        """What gmm-acc-stats-ali calls the average likelihood per frame."""
+        """The average log-likelihood per frame, as gmm-acc-stats-ali prints it."""
         return self.log_likelihood / self.frames if self.frames else 0.0
 
     @property
@@ -122,6 +123,7 @@ def estimate(
     occupancy = statistics.occupancy
     share = _shares(mixtures, statistics)
     enough = (occupancy > min_occupancy) & (share > min_weight)
+    # Where a Gaussian has too few frames, a count of 1 avoids a division by 0; it is not used.
     counts = np.where(enough, occupancy, 1.0)[:, None]
     means = np.where(enough[:, None], statistics.sums / counts, mixtures.means)
     variances = np.maximum(statistics.squares / counts - means * means, min_variance)
@@ -135,7 +137,7 @@ def estimate(
 
 
 def _shares(mixtures: Mixtures, statistics: Statistics) -> np.ndarray:
-    """What part of its pdf's frames a Gaussian has, float64 [M]; an equal one if there is none."""
+    """The share of a Gaussian in the frames of its pdf, float64 [M]; equal if there are none."""
     totals = statistics.pdf_occupancy
     equal = np.repeat(1 / mixtures.sizes, mixtures.sizes)
     with np.errstate(invalid="ignore"):
@@ -145,6 +147,7 @@ def _shares(mixtures: Mixtures, statistics: Statistics) -> np.ndarray:
 
 def _last_resorts(mixtures: Mixtures, enough: np.ndarray) -> np.ndarray:
     """The last Gaussian of each pdf none of whose Gaussians has enough data, bool [M]."""
+    # offsets[p + 1] - 1 is the index of the last Gaussian of pdf p.
     poor = ~np.logical_or.reduceat(enough, mixtures.offsets[:-1])
     last = np.zeros(len(enough), bool)
     last[mixtures.offsets[1:][poor] - 1] = True
@@ -152,7 +155,7 @@ def _last_resorts(mixtures: Mixtures, enough: np.ndarray) -> np.ndarray:
 
 
 def _keep(mixtures: Mixtures, mask: np.ndarray) -> Mixtures:
-    """Some of the Gaussians; the weights of pdfs that lose one sum to one again."""
+    """The Gaussians of `mask` [M]; weights of pdfs that lose one are normalised again."""
     sizes = np.add.reduceat(mask.astype(np.int64), mixtures.offsets[:-1])
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     weights = mixtures.weights[mask]

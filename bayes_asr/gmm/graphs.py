@@ -1,4 +1,4 @@
-"""Training graphs: what each utterance may say, as an HMM (Kaldi's compile-train-graphs)."""
+"""Training graphs: the HMM of each transcript (Kaldi's compile-train-graphs)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from bayes_asr.kaldi_io.tree import Tree
 
 @dataclass(frozen=True)
 class GraphCompiler:
-    """What makes graphs of transcripts: a lexicon, word-ids, and HMMs of phones in context.
+    """Compiler of training graphs: a lexicon, word-ids, and HMMs of phones in context.
 
     oov: the word-id of words that `words` lacks.
     """
@@ -30,7 +30,7 @@ class GraphCompiler:
         """Return the graph of `words`: transition-ids on input labels, none on output labels.
 
         It has no transition probabilities, which change from pass to pass: the aligner adds them.
-        Raises InputError, naming the utterance, for what nobody can say.
+        Raises InputError, naming the utterance, for a word without a pronunciation.
         """
         try:
             sayings = self.lexicon.say([self._number(word) for word in words])

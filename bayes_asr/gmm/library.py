@@ -29,7 +29,7 @@ class MatrixView(c.Structure):
 
     @classmethod
     def of_array(cls, x: np.ndarray) -> "MatrixView":
-        """That of x [M, N], float32 or float64."""
+        """The view of an array x [M, N], float32 or float64."""
         return cls(x.ctypes.data, *x.strides, x.dtype == np.float32)
 
 
@@ -58,6 +58,7 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Do what `products.multiply` does."""
     (rows, depth), columns = a.shape, b.shape[1]
     product = np.empty((rows, columns))
+    # Strides travel along, so that transposed matrices need no copy.
     views = c.byref(MatrixView.of_array(a)), c.byref(MatrixView.of_array(b))
     if _require_library().gmm_multiply(rows, columns, depth, *views, product.ctypes.data):
         raise MemoryError(f"a product of {rows} x {depth} x {columns} ran out of memory")
@@ -109,6 +110,7 @@ def update_rows(
         *(dim, width, count, *(None if x is None else x.ctypes.data for x in arrays)),
         *(iterations, transform.ctypes.data),
     )
+    # Negative: out of memory; positive: a singular matrix, as in the NumPy version.
     if status < 0:
         raise MemoryError(f"a transform [{dim}, {width}] ran out of memory")
     if status > 0:

@@ -1,4 +1,4 @@
-"""Log-likelihoods of frames by mixtures of Gaussians, and which of the Gaussians made them."""
+"""Log-likelihoods of frames by mixtures of Gaussians, and posteriors of the Gaussians."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from bayes_asr.kaldi_io.mixtures import Mixtures
 
 @dataclass(frozen=True)
 class PdfFrames:
-    """The frames [N] that are said to be of one pdf, and what its G Gaussians make of them.
+    """The frames [N] that are aligned to one pdf, with the posteriors of its G Gaussians.
 
     `posteriors` float32 [N, G] sum to one over Gaussians; `log_likelihoods` float32 [N].
     """
@@ -41,6 +41,8 @@ def log_likelihoods(
         return score(data, mixtures.offsets, _slopes(mixtures, slice(None)))
     selected = np.asarray(pdfs, np.int64)
     offsets = np.concatenate(([0], np.cumsum(mixtures.sizes[selected])))
+    # The ranges of the selected pdfs, one after the other: range n is shifted from its place in the
+    # result, offsets[n], to its place in the model.
     gaussians = np.arange(offsets[-1]) + np.repeat(
         mixtures.offsets[selected] - offsets[:-1], np.diff(offsets)
     )
@@ -81,6 +83,7 @@ def score_in_numpy(x: np.ndarray, offsets: np.ndarray, slopes: np.ndarray) -> np
 def divide_in_numpy(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Do what `divide` does, as it is defined."""
     scores = multiply_in_numpy(slopes, x.T)
+    # Log-sum-exp: the largest term becomes exp(0).
     largest = scores.max(0)
     terms = elementary.exp(scores - largest)
     total = reduce(add, terms)  # one after the other, however many frames there are
@@ -104,6 +107,7 @@ def iter_posteriors(mixtures: Mixtures, x: np.ndarray, pdfs: np.ndarray) -> Iter
             " take the model that belongs to the alignment"
         )
     data = _with_squares(mixtures, x)
+    # The stable order keeps the frames of a pdf in their order: sums do not depend on the others.
     order = np.argsort(pdfs, kind="stable")
     distinct, counts = np.unique(pdfs, return_counts=True)
     for pdf, end, count in zip(distinct.tolist(), counts.cumsum(), counts, strict=True):
@@ -125,9 +129,9 @@ def _with_squares(mixtures: Mixtures, x: np.ndarray) -> np.ndarray:
 
 
 def _slopes(mixtures: Mixtures, gaussians: np.ndarray | slice) -> np.ndarray:
-    """What frames and their squares are multiplied by, and constants, float32 [G, 2D + 1].
+    """Coefficients float32 [G, 2D + 1] of frames, their squares and a one.
 
-    The product is the log of weight times density.
+    The product with (x, x^2, 1) is log weight + log density: (mu / var) x - x^2 / (2 var) + gconst.
     """
     parts = (
         mixtures.means_inverse_variances[gaussians],

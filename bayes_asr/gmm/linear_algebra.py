@@ -21,10 +21,12 @@ def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def invert(matrices: np.ndarray) -> np.ndarray:
     """The inverses float64 [..., D, D]; LinAlgError where one of the matrices has none."""
     size = matrices.shape[-1]
+    # [A, 1] becomes [1, A^-1].
     beside = np.broadcast_to(np.eye(size), matrices.shape)
     work = np.concatenate((matrices, beside), -1).reshape(-1, size, 2 * size)
     with np.errstate(all="ignore"):  # of a matrix that has no inverse
         pivots = np.abs(eliminate(work))
+    # A pivot that is rounding error of the largest element means a singular matrix.
     largest = np.abs(matrices).reshape(-1, size * size).max(1)
     if not (pivots > size * EPSILON * largest[:, None]).all():
         raise np.linalg.LinAlgError("singular matrix")
@@ -49,11 +51,11 @@ def eliminate_in_numpy(work: np.ndarray) -> np.ndarray:
         pivot_rows = i + np.abs(work[:, i:, i]).argmax(1)
         if (pivot_rows != i).any():
             work[batch, i], work[batch, pivot_rows] = work[batch, pivot_rows], work[batch, i]
-        remaining = work[:, :, i:]  # what stands before is done
+        remaining = work[:, :, i:]  # the columns before are those of the unit matrix
         pivots[:, i] = remaining[:, i, 0]
         remaining[:, i] /= pivots[:, i, None]
         factors = remaining[:, :, 0].copy()
-        factors[:, i] = 0
+        factors[:, i] = 0  # all rows but the one of the pivot are reduced
         remaining -= factors[:, :, None] * remaining[:, None, i]
     return pivots
 
@@ -80,6 +82,7 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
     for i in range(len(remaining)):
         if not remaining[i, i] > 0:
             raise np.linalg.LinAlgError("the matrix is not positive definite")
+        # Column i of L; its outer product leaves the Schur complement.
         lower[i:, i] = remaining[i:, i] / np.sqrt(remaining[i, i])
         remaining[i:, i:] -= lower[i:, i, None] * lower[i:, i]
     return lower
@@ -109,6 +112,7 @@ def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             break
         for i, j in _pair_up(size):
             cosine, sine = _rotation(rotated[i, i], rotated[i, j], rotated[j, j])
+            # J' A J rotates rows, then columns; V J collects the rotations in the columns of V.
             for rows in (rotated, rotated.T, vectors.T):
                 row_i, row_j = rows[i], rows[j]
                 rows[i] = cosine * row_i - sine * row_j
@@ -124,6 +128,7 @@ def _pair_up(size: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Rounds of disjoint pairs, so that each of `size` meets each other once."""
     seats = np.arange(size + size % 2)  # the last one of an odd number meets nobody
     rounds = []
+    # The schedule of a round-robin tournament: the first stays, all others move on by one seat.
     for _ in range(len(seats) - 1):
         pairs = np.sort(np.stack((seats[: len(seats) // 2], seats[::-1][: len(seats) // 2])), 0)
         smaller, larger = pairs[:, pairs[1] < size]
@@ -135,6 +140,7 @@ def _pair_up(size: int) -> list[tuple[np.ndarray, np.ndarray]]:
 def _rotation(a: np.ndarray, b: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Cosines and sines [N, 1] of the smaller rotations that make [[a, b], [b, d]] diagonal."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # The smaller root of t^2 + 2 t (d - a) / (2 b) - 1 = 0.
         ratio = (d - a) / (2 * b)
         tangent = np.where(ratio < 0, -1.0, 1.0) / (np.abs(ratio) + np.sqrt(ratio * ratio + 1))
     tangent = np.where(b == 0, 0.0, tangent)

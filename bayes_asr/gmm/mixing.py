@@ -16,7 +16,7 @@ PERTURBATION = 0.01  # of the standard deviation
 
 @dataclass
 class _Queued:
-    """A pdf that waits for its next Gaussian; the one of most occupancy for each is first."""
+    """A pdf that waits for its next Gaussian; the one with most occupancy per Gaussian is first."""
 
     pdf: int
     gaussians: int
@@ -31,7 +31,7 @@ class _Queued:
 def choose_sizes(
     occupancies: np.ndarray, target: int, power: float = 0.25, min_count: float = MIN_COUNT
 ) -> list[int]:
-    """How many Gaussians each pdf should have: `target` in all (Kaldi's GetSplitTargets).
+    """The number of Gaussians of each pdf, `target` in all (Kaldi's GetSplitTargets).
 
     occupancies [P]: frames of each pdf. Their `power` is divided as equally as can be, and no pdf
     gets more than one Gaussian for each `min_count` frames. Python's heap moves what is equal as
@@ -45,7 +45,7 @@ def choose_sizes(
     while total < target and queue[0].occupancy:
         heaviest = heapq.heappop(queue)
         if (heaviest.gaussians + 1) * min_count >= frames[heaviest.pdf]:
-            heaviest.occupancy = 0.0
+            heaviest.occupancy = 0.0  # too few frames for one more: it goes to the end
         else:
             heaviest.gaussians += 1
             total += 1
@@ -123,6 +123,7 @@ def _split(mixture: Mixtures, size: int, perturbation: float, random: Random) ->
         old = int(weights[:new].argmax())
         weights[old] /= 2
         weights[new] = weights[old]
+        # In terms of mean / variance: sigma / sigma^2 = sqrt(1 / variance).
         step = np.float32(perturbation) * (random.gauss(mixture.dim) * np.sqrt(inverse[old]))
         inverse[new] = inverse[old]
         scaled[new] = scaled[old] + step
@@ -134,7 +135,7 @@ def _merge(mixture: Mixtures, size: int) -> Mixtures:
     """Merge the two Gaussians that cost the least likelihood, again and again (DiagGmm::Merge)."""
     weights = mixture.weights.astype(np.float64)
     means = mixture.means
-    squares = mixture.variances + means**2
+    squares = mixture.variances + means**2  # moments, since those of a merger are averages
     while len(weights) > max(size, 1):
         later, earlier = _closest(weights, means, squares)
         pair = [later, earlier]
@@ -150,6 +151,7 @@ def _merge(mixture: Mixtures, size: int) -> Mixtures:
 
 def _closest(weights: np.ndarray, means: np.ndarray, squares: np.ndarray) -> tuple[int, int]:
     """The pair (later, earlier) of Gaussians whose merger changes the likelihood least."""
+    # sum_i w_i logdet_i is the likelihood of frames under their own Gaussians, but for constants.
     logdet = -0.5 * elementary.log(squares - means**2).sum(1)
     later, earlier = np.tril_indices(len(weights), -1)
     share = (weights[later] / (weights[later] + weights[earlier]))[:, None]

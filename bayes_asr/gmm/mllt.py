@@ -23,7 +23,7 @@ ITERATIONS = 200
 
 @dataclass
 class MlltStatistics:
-    """How many frames were counted, and for each dimension the scatter around the means.
+    """Sufficient statistics: the count of frames, and for each dimension the scatter around means.
 
     scatters: the upper triangles [D, D (D + 1) / 2] of the sums of posterior / variance times
     (x - mean) (x - mean)'.
@@ -47,6 +47,7 @@ class MlltStatistics:
         gaussians, posteriors = occupation.gaussians, occupation.posteriors
         inverse = mixtures.inverse_variances[gaussians]
         offsets = x[occupation.frames] - mixtures.means_inverse_variances[gaussians] / inverse
+        # G_i of dimension i weighs a frame by its posterior over the variance of that dimension.
         self.scatters += sum_scatters(posteriors[:, None] * inverse, offsets)
         self.count += posteriors.sum(dtype=np.float64)
 
@@ -72,9 +73,9 @@ def accumulate_mllt(
 
 
 def evaluate_mllt(statistics: MlltStatistics, matrix: np.ndarray) -> float:
-    """What a transform [D, D] gains in log-likelihood: beta log |det A| - 1/2 sum_i a_i G_i a_i'.
+    """The auxiliary function of a transform [D, D]: beta log |det A| - 1/2 sum_i a_i G_i a_i'.
 
-    It has no terms that are constant for all transforms.
+    Terms that are constant for all transforms are left out.
     """
     scatters = unpack(statistics.scatters, statistics.dim)
     quadratic = dot(dot(scatters, matrix[:, None]), matrix).sum()
@@ -100,5 +101,6 @@ def estimate_mllt(statistics: MlltStatistics) -> np.ndarray:
 
 def transform_means(mixtures: Mixtures, matrix: np.ndarray) -> Mixtures:
     """The same mixtures with their means mapped by `matrix` [D, D], as gmm-transform-means."""
+    # Variances stay: they are those of the transformed features from the next estimation on.
     means = multiply(mixtures.means, matrix.T).astype(np.float32)
     return replace(mixtures, means_inverse_variances=means * mixtures.inverse_variances)

@@ -1,4 +1,4 @@
-"""What a process needs to decode with Gaussian mixtures: graph, models and features."""
+"""Graph, models and features of a process that decodes with Gaussian mixtures."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

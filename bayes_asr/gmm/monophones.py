@@ -1,4 +1,4 @@
-"""The first model: a tree without context, and the same Gaussian for each of its pdfs."""
+"""The first model of monophones: a tree without context, and equal Gaussians (gmm-init-mono)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +16,7 @@ from bayes_asr.kaldi_io.tree import Tree
 def init_monophones(
     topology: Topology, sets: Sequence[Sequence[int]], features: Iterable[np.ndarray]
 ) -> tuple[Tree, TransitionModel, Mixtures]:
-    """Return what Kaldi's gmm-init-mono writes.
+    """Return the tree, transitions and mixtures that Kaldi's gmm-init-mono writes.
 
     sets: phones that share their pdfs, as in `phones/sets.int`; features: of some utterances
     [T, D], train_mono.sh takes ten. InputError where a phone of the topology is not in one set, or
@@ -46,6 +46,7 @@ def build_shared_tree(topology: Topology, sets: Sequence[Sequence[int]]) -> Tree
 
 def _repeat_gaussian(features: Iterable[np.ndarray], num_pdfs: int) -> Mixtures:
     """One Gaussian for each pdf, all of the mean and variance of `features`."""
+    # Kaldi's CMVN statistics [2, D + 1]: sums and count, sums of squares.
     stats = np.atleast_2d(statistics(features))
     frames = stats[0, -1]
     if not frames:

@@ -1,4 +1,4 @@
-"""Who made a frame: weights of pdfs, by alignments or lattices, and of the Gaussians of these."""
+"""Occupation of frames: weights of pdfs, by alignments or lattices, and of their Gaussians."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class PdfWeights:
-    """The frame, the pdf and the weight of each of N pairs; no weight is 0."""
+    """N pairs of a frame and a pdf: frames, pdfs and weights, all [N]; no weight is 0."""
 
     frames: np.ndarray
     pdfs: np.ndarray
@@ -62,7 +62,7 @@ class PdfWeights:
 
 @dataclass(frozen=True)
 class Occupation:
-    """The frame, the Gaussian and the posterior of each of K pairs, by frame, then Gaussian."""
+    """K pairs of a frame and a Gaussian, with their posteriors, ordered by frame, then Gaussian."""
 
     frames: np.ndarray
     gaussians: np.ndarray
@@ -71,6 +71,7 @@ class Occupation:
     @classmethod
     def from_pdfs(cls, mixtures: Mixtures, x: np.ndarray, pdfs: PdfWeights) -> "Occupation":
         """Divide the weight of each pdf in frames of x [T, D] among its Gaussians."""
+        # Pair n of a frame and a pdf owns the entries begins[n] to begins[n] + sizes[n].
         sizes = mixtures.sizes[pdfs.pdfs]
         begins = np.cumsum(sizes) - sizes
         pairs = np.repeat(np.arange(len(sizes)), sizes)
@@ -82,7 +83,7 @@ class Occupation:
         return cls(pdfs.frames[pairs], gaussians, posteriors)
 
     def prune(self, threshold: float, random: Random) -> "Occupation":
-        """As `PdfWeights.prune`."""
+        """Prune the posteriors, as `PdfWeights.prune` does with weights."""
         posteriors = prune(self.posteriors, threshold, random)
         nonzero = np.flatnonzero(posteriors)
         return Occupation(self.frames[nonzero], self.gaussians[nonzero], posteriors[nonzero])
@@ -108,6 +109,7 @@ def iter_blocks(
     """Yield features [T, D] and pdfs of several utterances as if of one: pdfs come often."""
     for block in gather(utterances, BLOCK, lambda utterance: len(utterance[0])):
         features, parts = zip(*block, strict=True)
+        # Frame numbers of an utterance continue those of the utterances before it in the block.
         begins = np.cumsum([0, *map(len, features[:-1])])
         frames = [pdfs.frames + begin for pdfs, begin in zip(parts, begins, strict=True)]
         pdfs, weights = ([getattr(part, name) for part in parts] for name in ("pdfs", "weights"))
@@ -115,7 +117,7 @@ def iter_blocks(
 
 
 def prune(values: np.ndarray, threshold: float, random: Random) -> np.ndarray:
-    """Replace values between 0 and a threshold by either, at random; expectations stay.
+    """Replace values between 0 and a threshold by either, at random, with the same expectation.
 
     A number is drawn for each such value, in their order, as Kaldi's RandPrune does.
     """

@@ -1,4 +1,4 @@
-"""What a decision tree may ask: sets of phones that sound alike, found by clustering.
+"""Questions of decision trees: sets of phones that sound alike, found by clustering.
 
 As Kaldi's cluster-phones and compile-questions.
 """
@@ -19,7 +19,7 @@ from bayes_asr.kaldi_io.mdl import Topology, pdf_class_counts
 from bayes_asr.kaldi_io.qst import Questions
 from bayes_asr.kaldi_io.tree import PDF_CLASS
 
-MIDDLE = (1,)  # the pdf-class in the middle of three: what phones are compared by
+MIDDLE = (1,)  # the middle one of three pdf-classes, by which phones are compared
 Phones = tuple[int, ...]
 
 
@@ -48,6 +48,7 @@ def cluster_phones(
         raise InputError("a phone is in two of the sets of phones, or there are none; correct them")
     selected = np.isin(statistics.pdf_classes, pdf_classes)
     phones, sums = sum_by(statistics.phones[selected], statistics.sums[selected])
+    # One point per set; a set without frames is a row of zeros, and joins any cluster for free.
     points = np.stack([sums[np.isin(phones, members)].sum(0) for members in sets])
     if np.count_nonzero(points[:, 0]) < 2:
         LOGGER.warning(
@@ -80,6 +81,7 @@ def _cluster_top_down(points: np.ndarray, random: Random) -> list[np.ndarray]:
         )
         leaves[number] = left_half
         leaves.append(right_half)
+    # inner[0] holds all points, which is no question.
     return [*inner[1:], *(leaf.points for leaf in reversed(leaves))]
 
 

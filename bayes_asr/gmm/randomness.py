@@ -1,4 +1,4 @@
-"""The random numbers of Kaldi's programs: `rand()` of the GNU C library, and what is made of them.
+"""Random numbers of Kaldi's programs: `rand()` of the GNU C library, and derived distributions.
 
 A program that splits Gaussians begins with seed 1, so its numbers are known in advance.
 """
@@ -28,6 +28,8 @@ class Random:
 
     def integers(self, count: int) -> np.ndarray:
         """The next `count` values of rand(), int64 from 0 to RAND_MAX."""
+        # The recurrence r[i] = r[i - 31] + r[i - 3] mod 2^32 is followed number by number at first;
+        # then a block of numbers is a linear function of the block before it.
         serial = min(count, BLOCK)
         sequence = self._state.tolist()
         for _ in range(serial):
@@ -39,7 +41,9 @@ class Random:
             history = values[begin - BLOCK - DEGREE + 1 : end - BLOCK]
             values[begin:end] = sliding_window_view(history, DEGREE) @ _leap()
         self._state = values[count:].copy()
-        return values[DEGREE:].astype(np.int64) >> 1
+        return (
+            values[DEGREE:].astype(np.int64) >> 1
+        )  # rand() drops the lowest bit, the least random
 
     def uniform(self, count: int) -> np.ndarray:
         """Numbers between 0 and 1, neither of them before rounding, float32 (RandUniform)."""
@@ -58,12 +62,13 @@ class Random:
 
 @cache
 def _leap() -> np.ndarray:
-    """What DEGREE numbers in a row add, uint32 [DEGREE], to the one BLOCK after the last of them.
+    """Coefficients uint32 [DEGREE] of DEGREE numbers in a row in the one BLOCK after the last.
 
     The remainder of x**(BLOCK + DEGREE - 1) by the polynomial of the recurrence.
     """
     remainder = [1] + [0] * (DEGREE - 1)
     for _ in range(BLOCK + DEGREE - 1):
+        # Multiply by x; x^31 = x^28 + 1, since r[i] = r[i - 3] + r[i - 31].
         carried = remainder.pop()
         remainder.insert(0, carried)
         remainder[DEGREE - LAG] += carried

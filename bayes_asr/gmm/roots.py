@@ -1,4 +1,4 @@
-"""Where a decision tree begins: which phones share a root, and which are split at all."""
+"""Roots of decision trees: the phones that share one, and those that are not split."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -65,6 +65,7 @@ def build_stub(roots: Sequence[Root], pdf_classes: Mapping[int, int], center: in
     sizes = [
         1 if root.shared else max(pdf_classes[phone] for phone in root.phones) for root in roots
     ]
+    # Leaves are numbered in the order of the roots.
     begins = [sum(sizes[:number]) for number in range(len(roots))]
     subtrees = [
         (root, _build_root(root, range(begin, begin + size)))
@@ -87,6 +88,7 @@ def _join(subtrees: Sequence[tuple[Root, Node]], center: int) -> Node:
     if all(len(root.phones) == 1 for root, _ in subtrees) and len(subtrees) <= 2 * largest:
         of_phone = {root.phones[0]: node for root, node in subtrees}
         return Table(center, tuple(of_phone.get(phone) for phone in range(largest + 1)))
+    # Kaldi splits here: the first half of the roots answers yes.
     half = len(subtrees) // 2
     phones = frozenset(phone for root, _ in subtrees[:half] for phone in root.phones)
     return Split(center, phones, _join(subtrees[:half], center), _join(subtrees[half:], center))

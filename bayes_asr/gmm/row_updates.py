@@ -42,16 +42,20 @@ def update_rows_in_numpy(
     dim, width = inverses.shape[:2]
     transform = np.eye(dim, width)
     for _ in range(iterations):
+        # Once per iteration exactly; within it, `replace_row` follows the changes of rows.
         inverse = invert(transform[:, :dim])
         for row in range(dim):
+            # Column `row` of A^-1 is the cofactors of that row, but for the determinant.
             cofactors = inverse[:, row].copy()
             direction = dot(inverses[row], cofactors)
             e1 = float(dot(direction[:dim], cofactors))
             if not e1 > 0:
                 raise np.linalg.LinAlgError("singular scatter")
             if linear is None or offsets is None:
+                # MLLT, (22): c G^-1 sqrt(beta / (c G^-1 c')).
                 best = direction * math.sqrt(count / e1)
             else:
+                # fMLLR, (19) to (26): (alpha c + k) G^-1.
                 e2 = float(dot(direction, linear[row]))
                 best = offsets[row] + best_step(e1, e2, count) * direction
             replace_row(inverse, row, (best - transform[row])[:dim])
@@ -65,6 +69,7 @@ def best_step(e1: float, e2: float, count: float) -> float:
     The best row for the cofactors c of the others is (alpha c + k) G^-1; e1 = c G^-1 c' and
     e2 = c G^-1 k'.
     """
+    # The derivative is 0 where e1 alpha^2 + e2 alpha - beta = 0: two roots, of which one is better.
     root = math.sqrt(e2 * e2 + 4 * e1 * count)
     return max(
         ((sign * root - e2) / (2 * e1) for sign in (1, -1)),

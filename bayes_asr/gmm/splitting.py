@@ -1,4 +1,4 @@
-"""Decision trees, grown by the questions that gain most likelihood, as by Kaldi's build-tree.
+"""Decision trees that are grown by the questions of greatest gain, as by Kaldi's build-tree.
 
 All events of a leaf are summed for each value of a position, and one matrix product then answers
 all questions about that position.
@@ -39,7 +39,8 @@ MULTIPLE = 8  # of which the number of leaves is one
 class _Branch:
     """A leaf while the tree grows: its events, its best split, and its children once it is split.
 
-    order: of branches with equal gains the first is split; the later root, then yes before no.
+    yes_set: the values for which its question is answered by yes; order: of branches with equal
+    gains the one of the smallest order is split: the later root, then yes before no.
     """
 
     number: int
@@ -54,7 +55,7 @@ class _Branch:
         return (-self.gain, self.order) < (-other.gain, other.order)
 
     def freeze(self) -> Node:
-        """The part of the tree that has grown here."""
+        """The subtree that has grown from this leaf."""
         if self.children is None:
             return Leaf(self.number)
         yes, no = self.children
@@ -62,7 +63,7 @@ class _Branch:
 
 
 class _QuestionScorer:
-    """Finds the best question about some events."""
+    """Finds the best question about the events of a leaf."""
 
     def __init__(self, statistics: TreeStatistics, questions: Questions) -> None:
         self.statistics = statistics
@@ -74,9 +75,10 @@ class _QuestionScorer:
         }
 
     def branch(self, number: int, rows: np.ndarray, order: tuple[int, ...]) -> _Branch:
-        """A leaf of the events `rows`, with the question that gains most; the first of several."""
+        """A leaf of the events `rows`, with its best question, the first of equal ones."""
         best = _Branch(number, rows, order, np.float32(0), 0, frozenset())
         for key, answers in self.answers.items():
+            # Column 0 is the pdf-class, whose key is -1; the positions of the window follow.
             values = self.statistics.events[rows, 1 + key]
             if len(rows) < 2 or values.min() == ABSENT:
                 continue
@@ -97,11 +99,11 @@ class _QuestionScorer:
         )
 
     def _gains(self, rows: np.ndarray, values: np.ndarray, answers: np.ndarray) -> np.ndarray:
-        """What each question [Q] gains, float32, of `answers` [Q, V] to the values."""
+        """Gains float32 [Q] of the questions with the `answers` [Q, V] to all values."""
         distinct, by_value = sum_by(values, self.statistics.sums[rows])
         total = by_value.sum(0)
         yes = multiply(answers[:, distinct], by_value)
-        # One call for all clusters: its cost is that of a call, not of their numbers.
+        # L(no) + L(yes) - L(all), in one call: calls cost more time than elements.
         objectives = objective(np.concatenate((total - yes, yes, total[None])))
         return objectives[: len(yes)] + objectives[len(yes) : -1] - objectives[-1]
 
@@ -134,12 +136,14 @@ def build_tree(
     context = statistics.context
     stub = build_stub(roots, pdf_class_counts(topology), context.center)
     _check_phones(statistics, roots)
+    # Phase 1 of build-tree: split. Phase 2: merge what costs no more than the worst split gained.
     root, smallest = _split(statistics, questions, roots, stub, leaves, threshold)
     grown = _count_leaves(root)
     root_of = find_leaves(stub, statistics.events)
     cost = smallest if cluster_threshold is None else np.float32(cluster_threshold)
     if cost > 0:
         root = _merge(root, statistics, root_of, cost, 0)
+    # Phase 3: merge on to a multiple of eight, whatever it costs.
     # Kaldi counts roots without events as leaves, and merges nothing where roots would get none.
     used_roots = len(np.unique(root_of))
     least = _count_leaves(root) // MULTIPLE * MULTIPLE - (1 + root_of.max() - used_roots)
@@ -168,6 +172,7 @@ def _split(
 ) -> tuple[Node, np.float32]:
     """Split the leaves of `stub`, up to `most` in all; the tree and the smallest gain."""
     fixed = [phone for root in roots if not root.split for phone in root.phones]
+    # Events of roots that are not split stay in their leaf of the stub.
     rows = np.flatnonzero(~np.isin(statistics.phones, fixed))
     leaf_of = find_leaves(stub, statistics.events[rows])
     asker = _QuestionScorer(statistics, questions)
@@ -193,6 +198,7 @@ def _merge(
     """Merge leaves, those of events with equal `root_of` [E], and leave at least `least`."""
     leaf_of = find_leaves(root, statistics.events)
     leaves, sums = sum_by(leaf_of, statistics.sums)
+    # The root of each leaf is that of its first event; leaves of different roots never merge.
     roots = root_of[np.unique(leaf_of, return_index=True)[1]]
     groups = [roots == number for number in np.unique(roots)]
     numbers = merge_clusters([sums[group] for group in groups], threshold, least)

@@ -1,4 +1,4 @@
-"""Alignments of fewer frames, in phones that are passed in one: Kaldi's convert-ali for LF-MMI."""
+"""Alignments at a lower frame rate, in phones of one state: Kaldi's convert-ali for LF-MMI."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,13 @@ from bayes_asr.kaldi_io.tree import Tree
 
 
 def subsample_durations(durations: Sequence[int], factor: int) -> list[int] | None:
-    """The frames that phones keep where the first of every `factor` is kept, each 1 or more.
+    """Subsampled durations of phones, the first of every `factor` frames being kept; 1 or more.
 
     A phone without a frame takes one of the phone with a spare one that is fewest frames away, the
     left one of two. None where there are too few frames. As ComputeNewPhoneLengths
     (hmm/hmm-utils.cc).
     """
+    # Frames t < end with t % factor == 0 number ceil(end / factor).
     ends = -(-np.cumsum([0, *durations]) // factor)
     lengths: list[int] = np.diff(ends).tolist()
     while 0 in lengths:
@@ -47,17 +48,17 @@ def _find_donor(lengths: Sequence[int], place: int) -> int | None:
 
 
 class Subsampler:
-    """Gives alignments of one model the transition-ids of another, of phones with one state.
+    """Converter of alignments to the transition-ids of a model of phones with one state.
 
-    factor: of how many frames one is kept.
+    factor: one of so many frames is kept.
     """
 
     def __init__(self, old: TransitionModel, new: TransitionModel, tree: Tree, factor: int) -> None:
         self.new, self.factor = new, factor
         self._old, self._tree = old, tree
         self._places = locate_transitions(old)
-        self._first = index_transitions(new).first
-        self._known: dict[tuple[int, ...], tuple[int, int]] = {}
+        self._first_tid = index_transitions(new).first
+        self._cache: dict[tuple[int, ...], tuple[int, int]] = {}
 
     def convert_alignment(self, utt: str, transition_ids: np.ndarray) -> np.ndarray:
         """Return the transition-ids int32 [ceil(T / factor)] of the new model, of the same phones.
@@ -74,15 +75,16 @@ class Subsampler:
         windows = split.windows(self._tree.width, self._tree.center).tolist()
         converted: list[int] = []
         for window, length in zip(windows, lengths, strict=True):
+            # The first frame takes the forward transition, as in the topology of LF-MMI.
             entry, loop = self._transitions(tuple(window))
             converted += [entry] + [loop] * (length - 1)
         return np.array(converted, np.int32)
 
     def _transitions(self, window: tuple[int, ...]) -> tuple[int, int]:
         """The transition-ids of the first frame of a phone, and of the others."""
-        if window not in self._known:
+        if window not in self._cache:
             phone = window[self._tree.center]
             pdfs = window_pdfs(window, self.new, self._tree)
-            loop = self._first[phone, 0, pdfs[0], pdfs[1]]
-            self._known[window] = (loop + 1, loop)
-        return self._known[window]
+            loop = self._first_tid[phone, 0, pdfs[0], pdfs[1]]
+            self._cache[window] = (loop + 1, loop)
+        return self._cache[window]

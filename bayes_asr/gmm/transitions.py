@@ -1,4 +1,4 @@
-"""Transition probabilities out of how often an alignment has each transition-id."""
+"""Transition probabilities by the counts of transition-ids in alignments."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ FLOORINGS = 3  # Kaldi floors and normalises that often
 
 
 def count_transitions(model: TransitionModel, transition_ids: np.ndarray) -> np.ndarray:
-    """How often each transition-id occurs, float64 [N + 1]; counts of utterances are added up."""
+    """Counts float64 [N + 1] of the transition-ids of an alignment."""
     return np.bincount(transition_ids, minlength=model.num_transition_ids + 1).astype(np.float64)
 
 
@@ -30,12 +30,14 @@ def update_transitions(
     """
     state = index_transitions(model).state[1:] - 1
     begins = np.flatnonzero(np.diff(state, prepend=-1))
+    # A table of transition-states by their transitions, padded to the longest state.
     place = np.arange(len(state)) - begins[state]  # among the transitions of its state
     table = np.zeros((len(begins), place.max(initial=-1) + 1))
     table[state, place] = counts[1:]
     exists = np.zeros(table.shape, bool)
     exists[state, place] = True
     totals = table.sum(1)
+    # A state with a single transition keeps its probability of 1.
     updated = (totals >= min_count) & (exists.sum(1) > 1)
     probs = _floor(table[updated] / totals[updated, None], exists[updated], floor)
     logs = np.zeros(table.shape, np.float32)

@@ -1,4 +1,4 @@
-"""What a decision tree is built of: for each pdf-class in each window of phones, a Gaussian's sums.
+"""Statistics of decision trees: sums of a Gaussian for each pdf-class in each window of phones.
 
 As Kaldi's acc-tree-stats and sum-tree-stats. An event is a pdf-class and a window of phones; the
 statistics of an event are one row of sums (`gmm/clusterable.py`).
@@ -20,9 +20,9 @@ COLUMNS = 16  # of sums that are added at once
 
 @dataclass(frozen=True)
 class Context:
-    """What a tree may ask: windows of N `width` phones, the phone itself at position P `center`.
+    """Context of a tree: windows of N `width` phones, the phone itself at position P `center`.
 
-    The phones around `independent` ones (Kaldi's --ci-phones) are not asked for.
+    No question is about the phones around `independent` ones (Kaldi's --ci-phones).
     """
 
     width: int = 3
