@@ -40,13 +40,13 @@ class WindowedLayer(Layer):
         self.inputs, self.number, self.stride = inputs, number, stride
         self.taps, self.dilation = taps, dilation
         reach = (taps - 1) * dilation  # frames of a window besides the frame itself
-        self.before = reach if causal else reach // 2
-        self.after = reach - self.before
+        self.left_context = reach if causal else reach // 2
+        self.right_context = reach - self.left_context
 
     @property
     def looks_ahead(self) -> bool:  # type: ignore[override]
         """Whether it needs whole sequences: a stride would need to know where a chunk begins."""
-        return self.after > 0 or self.stride > 1
+        return self.right_context > 0 or self.stride > 1
 
     def convolve(self, line_LF: Tensor) -> Tensor:
         """The values of each window of a line [W, X]."""
@@ -58,16 +58,16 @@ class WindowedLayer(Layer):
 
     def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs [N', outputs] of `frames.every(stride)`."""
-        line, rows = lay_out(x_NF, frames, self.before, self.after, self.stride)
+        line, rows = lay_out(x_NF, frames, self.left_context, self.right_context, self.stride)
         y = self.convolve(line)
         y = y if rows is None else y.index_select(0, rows)
         keys = None if keys_B is None else frame_keys(keys_B, frames.every(self.stride))
         return self.finish(y, keys)
 
     def begin(self) -> State:
-        """Return the frames before the first one [1, before, inputs]; () where it reads none."""
+        """Return zeros in place of the frames before [1, left_context, inputs]; () for none."""
         like = next(self.parameters())
-        return (like.new_zeros(1, self.before, self.inputs),) if self.before else ()
+        return (like.new_zeros(1, self.left_context, self.inputs),) if self.left_context else ()
 
     def advance(self, x_TF: Tensor, frames: PackedFrames, state: State) -> tuple[Tensor, State]:
         """Outputs [T, outputs] of the next frames of one sequence, and the last frames of them."""
@@ -78,7 +78,7 @@ class WindowedLayer(Layer):
 
 
 class Convolution1d(WindowedLayer):
-    """f(norm(W [x_{t-before}, ..., x_{t+after}])): a convolution over time, as a layer of a TDNN.
+    """f(norm(W [x_{t-l}, ..., x_{t+r}])): a convolution over time, as a layer of a TDNN.
 
     channels: outputs; kernel: frames that it reads, `dilation` frames apart; causal, stride: as of
     `WindowedLayer`. norm: `norm.build_norm`, or `none`, a bias; activation: `catalogue.FIXED`;
@@ -187,7 +187,9 @@ class Convolution2d(WindowedLayer):
 
     def convolve(self, line_LF: Tensor) -> Tensor:
         """The pooled maps of each window [W, channels*Q]."""
-        return in_blocks(self._pool, line_LF, self.before + self.after, self.max_width)
+        return in_blocks(
+            self._pool, line_LF, self.left_context + self.right_context, self.max_width
+        )
 
     def finish(self, y_NX: Tensor, keys_N: Tensor | None) -> Tensor:
         """Normalise, activate and drop."""
@@ -201,24 +203,26 @@ class Convolution2d(WindowedLayer):
 
 
 def lay_out(
-    x_NF: Tensor, frames: PackedFrames, left: int, right: int, stride: int = 1
+    x_NF: Tensor, frames: PackedFrames, left_context: int, right_context: int, stride: int = 1
 ) -> tuple[Tensor, Tensor | None]:
-    """The line [L, F] on which window w, the rows w to w + left + right, surrounds one frame.
+    """The line [L, F] on which each frame has `left_context` rows in front of it and
+    `right_context` behind it: those of its own sequence, or zeros.
 
-    Each frame has `left` rows in front of it and `right` behind it: those of its own sequence, or
-    zeros. Returns the line, and which window of every `stride` surrounds each frame of
-    `frames.every(stride)` [N'] in their packed order; None: the windows are those frames.
+    Window w, the rows from w to w + left_context + right_context, surrounds one frame. Returns the
+    line, and which window of every `stride` surrounds each frame of `frames.every(stride)` [N'] in
+    their packed order; None: the windows are those frames.
     """
     if len(frames.lengths) == 1:
-        return pad(x_NF, (0, 0, left, right)) if left or right else x_NF, None
+        margins = (0, 0, left_context, right_context)
+        return pad(x_NF, margins) if any(margins) else x_NF, None
     lengths = torch.tensor(frames.lengths, dtype=torch.long, device=frames.device)
     # Neighbouring sequences share the zeros between them: the larger of both margins is enough.
     # Rounded up to the stride, each slot begins at a window that `unfold` computes.
-    slots = -(-(lengths + max(left, right)) // stride) * stride
+    slots = -(-(lengths + max(left_context, right_context)) // stride) * stride
     starts = slots.cumsum(0) - slots
     rows = max(int(slots.sum()), 1)  # a window of nothing where other processes have all sequences
-    line = x_NF.new_zeros(rows + left + right, x_NF.shape[1])
-    line = line.index_copy(0, left + starts[frames.sequence] + frames.time, x_NF)
+    line = x_NF.new_zeros(rows + left_context + right_context, x_NF.shape[1])
+    line = line.index_copy(0, left_context + starts[frames.sequence] + frames.time, x_NF)
     outputs = frames.every(stride)
     return line, starts[outputs.sequence] // stride + outputs.time
 

@@ -105,7 +105,7 @@ class RecurrentLayer(Layer):
     @property
     def looks_ahead(self) -> bool:  # type: ignore[override]
         """Whether outputs depend on later frames."""
-        return self.directions > 1 or self.cell.backward() is not None
+        return self.directions > 1 or self.cell.backward_message() is not None
 
     @property
     def unrolled(self) -> bool:  # type: ignore[override]
@@ -199,7 +199,7 @@ class RecurrentLayer(Layer):
         h = self._run(self.cell, terms_NSX, mask, frames, backwards, initial)
         if self.training:  # nor is torch.export to see that no gradient is wanted there
             self.cell.observe(h, mask, frames)
-        message = self.cell.backward()
+        message = self.cell.backward_message()
         if message is None:
             return h
         # Smoothing adds a recurrence over the same terms in the other order of time.

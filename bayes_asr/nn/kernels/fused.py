@@ -48,10 +48,10 @@ class FusedRecurrence(torch.autograd.Function):
             a_NDX = a_NDX.clone()  # what V adds is written into it
         gates = a_NDX.unflatten(-1, (cell.gates, -1))
         initial = tensors[: cell.states]
-        after = [torch.empty_like(gates[:, :, 0]) for _ in initial]
+        states = [torch.empty_like(gates[:, :, 0]) for _ in initial]
         state, mask = initial, mask_BDH
         # Splitting once is much cheaper than slicing at every time step.
-        for a, *new in zip(*(t.split(frames.sizes) for t in (gates, *after)), strict=True):
+        for a, *new in zip(*(t.split(frames.sizes) for t in (gates, *states)), strict=True):
             n = len(a)
             if n < len(state[0]):
                 state = tuple(s[:n] for s in state)
@@ -62,44 +62,46 @@ class FusedRecurrence(torch.autograd.Function):
             for s, value in zip(new, computed, strict=True):
                 s.copy_(value)
             state = tuple(new)
-        ctx.save_for_backward(a_NDX, V, mask_BDH, *initial, *after)  # type: ignore[arg-type]
+        ctx.save_for_backward(a_NDX, V, mask_BDH, *initial, *states)  # type: ignore[arg-type]
         ctx.cell, ctx.frames, ctx.backwards = cell, frames, backwards  # type: ignore[attr-defined]
         ctx.sets = terms_NSX.shape[1]  # type: ignore[attr-defined]
-        return order_directions(after[0], frames, backwards)
+        return order_directions(states[0], frames, backwards)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, grad_NDH: Tensor) -> tuple[Tensor | None, ...]:
         cell: Cell = ctx.cell  # type: ignore[attr-defined]
         frames, backwards = ctx.frames, ctx.backwards  # type: ignore[attr-defined]
-        a_NDX, V, mask_BDH, *states = ctx.saved_tensors  # type: ignore[attr-defined]
+        a_NDX, V, mask_BDH, *tensors = ctx.saved_tensors  # type: ignore[attr-defined]
         gates = a_NDX.unflatten(-1, (cell.gates, -1))
-        initial, after = states[: cell.states], states[cell.states :]
-        before = [_delay(s, first, frames) for s, first in zip(after, initial, strict=True)]
-        reset = _reset_partials(cell, gates, before[0]) if cell.resets else None
+        initial, states = tensors[: cell.states], tensors[cell.states :]
+        previous = [_delay(s, s_0, frames) for s, s_0 in zip(states, initial, strict=True)]
+        reset = _reset_partials(cell, gates, previous[0]) if cell.resets else None
         V_T = None if V is None else V.transpose(1, 2)
         parameters = [p for p in cell.parameters() if p.requires_grad]
-        reaching = [torch.empty_like(s) for s in after] if parameters else []
-        arriving, da = order_directions(grad_NDH, frames, backwards), torch.empty_like(gates)
+        # Gradients of each new state, kept for the cell's own parameters alone.
+        by_state = [torch.empty_like(s) for s in states] if parameters else []
+        by_h, da = order_directions(grad_NDH, frames, backwards), torch.empty_like(gates)
         g_BDH = [torch.zeros_like(s) for s in initial]
+        # From the last time step to the first, a block of partial derivatives at a time.
         for steps, rows in reversed(frames.blocks(BLOCK)):
             mask = None if mask_BDH is None else mask_BDH[frames.sequence[rows]]
             partials = cell.partials(
-                gates[rows], [s[rows] for s in before], [s[rows] for s in after], mask
+                gates[rows], [s[rows] for s in previous], [s[rows] for s in states], mask
             )
             _through_block(
                 frames.sizes[steps],
                 partials,
                 g_BDH,
-                arriving[rows],
-                [s[rows] for s in reaching],
+                by_h[rows],
+                [s[rows] for s in by_state],
                 V_T,
                 None if reset is None else [d[rows] for d in reset],
                 out=da[rows],
             )
         by_V = None
         if V is not None and ctx.needs_input_grad[4]:  # type: ignore[attr-defined]
-            by_V = _weight_gradient(cell, gates, before[0], da, V)
+            by_V = _weight_gradient(cell, gates, previous[0], da, V)
         by_terms = order_directions(da.flatten(2), frames, backwards)
         if ctx.sets == 1:  # type: ignore[attr-defined]
             by_terms = by_terms.sum(1, keepdim=True)
@@ -107,28 +109,29 @@ class FusedRecurrence(torch.autograd.Function):
         if parameters:
             mask_NDH = None if mask_BDH is None else mask_BDH[frames.sequence]
             with torch.enable_grad():
-                new = cell(gates, tuple(before), mask_NDH)
-                found = torch.autograd.grad(new, parameters, reaching, allow_unused=True)
-            by_parameter = dict(zip(parameters, found, strict=True))
+                outputs = cell(gates, tuple(previous), mask_NDH)
+                gradients = torch.autograd.grad(outputs, parameters, by_state, allow_unused=True)
+            by_parameter = dict(zip(parameters, gradients, strict=True))
         of_cell = (by_parameter.get(p) for p in cell.parameters())
         return None, None, None, by_terms, by_V, None, *g_BDH, *of_cell
 
 
-def _delay(after_NDH: Tensor, initial_BDH: Tensor, frames: PackedFrames) -> Tensor:
+def _delay(state_NDH: Tensor, initial_BDH: Tensor, frames: PackedFrames) -> Tensor:
     """A state before every frame [N, D, H]: the initial one, then that after the frame before."""
-    before = torch.empty_like(after_NDH)
-    first, later = before.split([len(initial_BDH), len(before) - len(initial_BDH)])
-    first.copy_(initial_BDH)
-    torch.index_select(after_NDH, 0, frames.previous, out=later)
-    return before
+    previous = torch.empty_like(state_NDH)
+    # The first B rows are the first time step; the others read the row of the frame before.
+    initial, later = previous.split([len(initial_BDH), len(previous) - len(initial_BDH)])
+    initial.copy_(initial_BDH)
+    torch.index_select(state_NDH, 0, frames.previous, out=later)
+    return previous
 
 
 def _through_block(
     sizes: Sequence[int],
     partials: Partials,
     g_BDH: Sequence[Tensor],
-    arriving: Tensor,
-    reaching: Sequence[Tensor],
+    by_h: Tensor,
+    by_state: Sequence[Tensor],
     V_T: Tensor | None,
     reset: Sequence[Tensor] | None,
     *,
@@ -137,33 +140,36 @@ def _through_block(
     """Go back through some time steps, whose gradients of the pre-activations are written to `out`.
 
     g_BDH: gradients of the states after these steps, turned into those of the states before them.
-    arriving: gradients of the outputs h. reaching: is given the gradients that reach each state.
+    by_h: gradients of the outputs h. by_state: buffers for the gradients that reach each state.
     """
-    by_gate = [d.split(sizes) for d in partials[0]]
-    by_state = [[d if d is None else d.split(sizes) for d in row] for row in partials[1]]
-    rows = [t.split(sizes) for t in (arriving, out, *reaching)]
+    gate_slopes = [d.split(sizes) for d in partials[0]]
+    state_slopes = [[d if d is None else d.split(sizes) for d in row] for row in partials[1]]
+    rows = [t.split(sizes) for t in (by_h, out, *by_state)]
     through_reset = [d.split(sizes) for d in reset or ()]
     for t in reversed(range(len(sizes))):
-        grad, da, *reached = (parts[t] for parts in rows)
+        grad, da, *buffers = (parts[t] for parts in rows)
+        # Gradients of sequences that have ended before step t stay 0.
         g = [s[: sizes[t]] for s in g_BDH]
         g[0].add_(grad)
-        for copy, s in zip(reached, g, strict=False):
-            copy.copy_(s)
-        torch.mul(by_gate[0][t], g[0].unsqueeze(-2), out=da)
-        for slope, s in zip(by_gate[1:], g[1:], strict=True):
+        for buffer, s in zip(buffers, g, strict=False):  # there are none without parameters
+            buffer.copy_(s)
+        # da_t = J_a g_t, summed over the states
+        torch.mul(gate_slopes[0][t], g[0].unsqueeze(-2), out=da)
+        for slope, s in zip(gate_slopes[1:], g[1:], strict=True):
             da.addcmul_(slope[t], s.unsqueeze(-2))
-        _step_back(g, by_state, t)
+        _step_back(g, state_slopes, t)
         if V_T is not None:
             _through_product(g[0], da, V_T, [d[t] for d in through_reset])
 
 
 def _step_back(
-    g: Sequence[Tensor], by_state: Sequence[Sequence[Sequence[Tensor] | None]], t: int
+    g: Sequence[Tensor], state_slopes: Sequence[Sequence[Sequence[Tensor] | None]], t: int
 ) -> None:
     """Turn gradients of the states after frame t into those before it, but for the product."""
+    # Several gradients read one another: each of them needs the others as they were.
     old = g if len(g) == 1 else [s.clone() for s in g]
     for i, s in enumerate(g):
-        pairs = zip(old, by_state, strict=True)
+        pairs = zip(old, state_slopes, strict=True)
         derivatives = [(o, d) for o, row in pairs if (d := row[i]) is not None]
         if not derivatives:
             s.zero_()
@@ -177,27 +183,29 @@ def _add_recurrent_terms(cell: Cell, a: Tensor, h: Tensor, V: Tensor) -> None:
         _add_product(a.flatten(2), h, V)
         return
     H = h.shape[-1]
-    first, last = a[:, :, :-1], a[:, :, -1]
-    _add_product(first.flatten(2), h, V[..., :-H])
-    _add_product(last, cell.reset(first, h), V[..., -H:])
+    gates, candidate = a[:, :, :-1], a[:, :, -1]
+    # In this order: the reset reads the other gates with what V adds to them.
+    _add_product(gates.flatten(2), h, V[..., :-H])
+    _add_product(candidate, cell.reset(gates, h), V[..., -H:])
 
 
 def _reset_partials(cell: Cell, gates: Tensor, h_NDH: Tensor) -> tuple[Tensor, ...]:
-    """The derivatives of what V multiplied for the last gate, by the other gates and by h."""
+    """The derivatives of the reset state, which V multiplied, by the other gates and by h."""
     with torch.enable_grad():
-        wanted = [t.detach().requires_grad_() for t in (gates[:, :, :-1], h_NDH)]
-        u = cell.reset(*wanted)
-        return torch.autograd.grad(u, wanted, torch.ones_like(u))
+        inputs = [t.detach().requires_grad_() for t in (gates[:, :, :-1], h_NDH)]
+        u = cell.reset(*inputs)
+        return torch.autograd.grad(u, inputs, torch.ones_like(u))
 
 
 def _through_product(g: Tensor, da: Tensor, V_T: Tensor, reset: Sequence[Tensor]) -> None:
-    """Add to `g`, of the old h, what comes through V, and to `da` what comes through the reset."""
+    """Add the gradient through V to `g`, that of the old h, and the one through reset to `da`."""
     if reset:
         by_gate, by_h = reset
         H = g.shape[-1]
-        da, last = da[:, :, :-1], da[:, :, -1]
+        da, candidate = da[:, :, :-1], da[:, :, -1]
+        # du: gradient of the reset state u = reset(a, h), which goes on to both of its arguments.
         du = torch.zeros_like(g)
-        _add_product(du, last, V_T[:, -H:])
+        _add_product(du, candidate, V_T[:, -H:])
         da.addcmul_(by_gate, du.unsqueeze(-2))
         g.addcmul_(by_h, du)
         V_T = V_T[:, :-H]
@@ -213,14 +221,14 @@ def _add_product(y: Tensor, h: Tensor, V: Tensor) -> None:
 
 
 def _weight_gradient(
-    cell: Cell, gates: Tensor, before_NDH: Tensor, da: Tensor, V: Tensor
+    cell: Cell, gates: Tensor, previous_NDH: Tensor, da: Tensor, V: Tensor
 ) -> Tensor:
-    """Gradient of V, one product over all frames for what V multiplied."""
+    """Gradient of V: one product over all frames for each of the factors of V."""
     if not cell.resets:
-        return _outer(before_NDH, da.flatten(2), V)
-    reset = cell.reset(gates[:, :, :-1], before_NDH)
-    first = _outer(before_NDH, da[:, :, :-1].flatten(2), V)
-    return torch.cat((first, _outer(reset, da[:, :, -1], V)), dim=2)
+        return _outer(previous_NDH, da.flatten(2), V)
+    reset = cell.reset(gates[:, :, :-1], previous_NDH)
+    by_gates = _outer(previous_NDH, da[:, :, :-1].flatten(2), V)
+    return torch.cat((by_gates, _outer(reset, da[:, :, -1], V)), dim=2)
 
 
 def _outer(h_NDH: Tensor, da_NDX: Tensor, V: Tensor) -> Tensor:

@@ -133,13 +133,14 @@ def _share_threads(loaded: c.CDLL) -> None:
 @cache
 def paths() -> dict[str, int]:
     """The paths that this machine has, with their numbers, the fastest last."""
-    loaded, found, usable = library(), {}, c.c_int64()
+    loaded, numbers, usable = library(), {}, c.c_int64()
     number = 0
+    # The name is NULL behind the last path that was compiled.
     while loaded is not None and (name := loaded.kernels_path(number, c.byref(usable))):
         if usable.value:
-            found[name.decode()] = number
+            numbers[name.decode()] = number
         number += 1
-    return found
+    return numbers
 
 
 @cache
@@ -163,11 +164,11 @@ def _by_name(rows: Any) -> dict[str, Any]:
 
 def path() -> str:
     """Return the path to run, or `torch` for none; InputError for a choice that is not there."""
-    return _chosen(os.environ.get(CHOICE))
+    return _select_path(os.environ.get(CHOICE))
 
 
 @cache
-def _chosen(choice: str | None) -> str:
+def _select_path(choice: str | None) -> str:
     usable = ["torch", *paths()]
     if choice and choice not in usable:
         raise InputError(
@@ -208,7 +209,7 @@ def call(direction: str, path: str, **members: Any) -> None:
     """Run `forward` or `backward` of a path for members of `Job`, tensors by their addresses."""
     job = Job()
     for name, value in members.items():
-        if isinstance(value, tuple):
+        if isinstance(value, tuple):  # an array of pointers, one a state of the cell
             for i, tensor in enumerate(value):
                 getattr(job, name)[i] = address(tensor)
         elif isinstance(value, Tensor):
@@ -218,9 +219,9 @@ def call(direction: str, path: str, **members: Any) -> None:
     _run(direction, path, job, f"the recurrence on its way {direction}")
 
 
-def _run(function: str, path: str, told: c.Structure, what: str) -> None:
-    if getattr(library(), f"kernels_{function}")(paths()[path], c.byref(told)):
-        raise MemoryError(f"{what} ran out of memory")
+def _run(function: str, path: str, arguments: c.Structure, task: str) -> None:
+    if getattr(library(), f"kernels_{function}")(paths()[path], c.byref(arguments)):
+        raise MemoryError(f"{task} ran out of memory")
 
 
 def multiplies(dtype: torch.dtype) -> bool:
@@ -234,6 +235,7 @@ def multiply(
     """Return a b + bias [N, M] of a type, by a path; factors are multiplied in the type of a."""
     (N, K), M = a_NK.shape, b_KM.shape[1]
     a = fitting("left side", a_NK, (N, K), *STORAGES)
+    # Either rows or columns must be without gaps; of a right side in bfloat16, rows.
     a = a if 1 in a.stride() else a.contiguous()
     b = fitting("right side", b_KM, (K, M), torch.float32, a.dtype)
     by_columns = b.stride(0) == 1 and b.dtype == torch.float32
@@ -274,6 +276,7 @@ def cross_entropy(
     labels = require("labels", labels_N, (N,), torch.int64)
     losses, wrong = torch.empty(N), torch.empty(N, dtype=torch.bool)
     gradient = torch.empty_like(logits) if with_gradient else None
+    # One thread more for every WORK outputs: small batches are done before threads have started.
     job = CrossEntropy(
         threads=min(torch.get_num_threads(), 1 + N * P // WORK),
         storage=STORAGES.index(logits.dtype),
@@ -290,15 +293,15 @@ def cross_entropy(
     return losses, wrong, gradient
 
 
-def keep_mask(keys_B: Tensor, first: int, size: int, least: int) -> Tensor:
+def keep_mask(keys_B: Tensor, start: int, size: int, least: int) -> Tensor:
     """Return masks [B, size]: 1 where the first 24 bits of a hash (`dropout`) are at least `least`.
 
-    first: position of the first number.
+    start: position of the first number.
     """
     keys = require("keys", keys_B, (len(keys_B),), torch.int64)
     mask = torch.empty(len(keys), size, dtype=torch.float32)
     loaded = cast(c.CDLL, library())
-    loaded.kernels_keep_mask(address(keys), len(keys), first, size, least, address(mask))
+    loaded.kernels_keep_mask(address(keys), len(keys), start, size, least, address(mask))
     return mask
 
 

@@ -1,8 +1,8 @@
 """The recurrence by compiled code: what `fused` computes, for the cells that have a kernel.
 
-One call runs all frames of all sequences in both directions. On its way it keeps the derivatives
-of each new state by pre-activations and old state, so that the way back is the same loop for every
-cell; gradients of pre-activations take the place of the derivatives.
+One call runs all frames of all sequences in both directions. The forward pass saves the derivatives
+of each new state by pre-activations and old state, so that the backward pass is the same loop for
+every cell; gradients of pre-activations take the place of the derivatives.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from bayes_asr.nn.units.activations import FIXED, name_of
 from bayes_asr.nn.units.cell import Cell
 
 WORK = 2**17  # multiplications of a time step that are worth a thread
-AS_ROWS = 32  # rows of weights that take as long as what is done to a unit without any
+AS_ROWS = 32  # rows of weights that take as long as the elementwise work of a unit
 
 
 class Kernel(NamedTuple):
-    """What the library calls a cell: its unit and its activation."""
+    """The names of a cell in the library: its unit and its activation."""
 
     unit: str
     activation: str = "tanh"
@@ -47,11 +47,11 @@ class CompiledRecurrence(torch.autograd.Function):
     """`apply(kernel, frames, backwards, keep, terms_NSX, V, mask_BDH, *initial_BDH,
     coefficients_SPH)` -> states h [N, D, H], as `FusedRecurrence`.
 
-    keep: whether there will be a way back.
+    keep: whether there will be a backward pass.
     V: None for a unit that feeds nothing back.
     coefficients_SPH: `Cell.coefficients`, left out where the cell has none; S is 1 or D.
     The terms are float32 or bfloat16, and so are the factors of products, h and its gradient, and
-    what the way back reads; V, mask, initial states and coefficients are float32.
+    the tensors saved for the backward pass; V, mask, initial states and coefficients are float32.
     """
 
     @staticmethod
@@ -70,40 +70,43 @@ class CompiledRecurrence(torch.autograd.Function):
         unit = library.units()[kernel.unit]
         P = unit.coefficients + library.activations()[kernel.activation].coefficients
         sizes = B, D, H = len(frames.lengths), D, X // unit.gates
-        initial_BDH, given = tensors[: unit.states], tensors[unit.states :]
+        initial_BDH, coefficients_SPH = tensors[: unit.states], tensors[unit.states :]
         if not B:
             raise ValueError("there are no sequences")
-        if (V is not None, len(given)) != (unit.recurs, bool(P)):
+        if (V is not None, len(coefficients_SPH)) != (unit.recurs, bool(P)):
             raise ValueError(f"{kernel} has {unit.recurs} V and {P} coefficients")
-        sets = len(given[0] if V is None else V)
+        # Weights and terms are those of each direction, or shared by both.
+        sets = len(coefficients_SPH[0] if V is None else V)
         for number, what in ((sets, "weights"), (S, "terms")):
             if number not in (1, D):
                 raise ValueError(f"there are {number} sets of {what} for {D} directions")
         V = None if V is None else library.require("V", V, (sets, H, X))
-        coefficients = library.require("coefficients", given[0], (sets, P, H)) if P else None
+        coefficients = (
+            library.require("coefficients", coefficients_SPH[0], (sets, P, H)) if P else None
+        )
         terms = library.require("terms", terms_NSX, (sum(frames.lengths), S, X), *library.STORAGES)
         mask = None if mask_BDH is None else library.require("mask", mask_BDH, sizes)
         initial = tuple(library.require("initial", s, sizes) for s in initial_BDH)
         h = torch.empty(N, D, H, dtype=storage)
         job = _job(kernel, frames, backwards, storage, sets=sets, H=H, P=P)
-        kept: dict[str, Any] = _kept(job, unit, N, storage) if keep else {}
-        for name in {"slopes", "before"} & kept.keys():
-            job[f"{name}_frame"], job[f"{name}_direction"] = kept[name].stride()[:2]
+        saved: dict[str, Any] = _allocate_saved(job, unit, N, storage) if keep else {}
+        for name in {"slopes", "before"} & saved.keys():
+            job[f"{name}_frame"], job[f"{name}_direction"] = saved[name].stride()[:2]
         library.call(
             "forward",
             **job,
-            **kept,
+            **saved,
             V=V,
             coefficients=coefficients,
             terms=terms,
             terms_frame=terms.stride(0),
-            terms_direction=terms.stride(1) if S == D else 0,
+            terms_direction=terms.stride(1) if S == D else 0,  # 0: every direction reads set 0
             mask=mask,
             initial=initial,
             h=h,
         )
-        ctx.save_for_backward(V, coefficients, *kept.values())  # type: ignore[arg-type]
-        ctx.job, ctx.kept, ctx.shares_terms = job, list(kept), S < D  # type: ignore[attr-defined]
+        ctx.save_for_backward(V, coefficients, *saved.values())  # type: ignore[arg-type]
+        ctx.job, ctx.names, ctx.shares_terms = job, list(saved), S < D  # type: ignore[attr-defined]
         ctx.states = unit.states  # type: ignore[attr-defined]
         return h
 
@@ -112,17 +115,18 @@ class CompiledRecurrence(torch.autograd.Function):
     def backward(ctx: FunctionCtx, grad_NDH: Tensor) -> tuple[Tensor | None, ...]:
         job: dict[str, Any] = ctx.job  # type: ignore[attr-defined]
         V, coefficients, *tensors = ctx.saved_tensors  # type: ignore[attr-defined]
-        kept = dict(zip(ctx.kept, tensors, strict=True))  # type: ignore[attr-defined]
+        saved = dict(zip(ctx.names, tensors, strict=True))  # type: ignore[attr-defined]
         if not job:
             raise RuntimeError("gradients overwrote what they were computed from: run forward anew")
+        # The library writes da over the slopes: a second backward pass would read gradients there.
         ctx.job = {}  # type: ignore[attr-defined]
-        da, (B, D, P, H) = kept["slopes"], (job[name] for name in "BDPH")
+        da, (B, D, P, H) = saved["slopes"], (job[name] for name in "BDPH")
         by_initial = [torch.empty(B, D, H) for _ in range(ctx.states)]  # type: ignore[attr-defined]
         by_row = torch.zeros(B, D, P, H)
         library.call(
             "backward",
             **job,
-            **kept,
+            **saved,
             V=V,
             coefficients=coefficients,
             arriving=library.require("gradient", grad_NDH, (len(da), D, H), da.dtype),
@@ -130,10 +134,11 @@ class CompiledRecurrence(torch.autograd.Function):
             by_coefficients=by_row,
         )
         is_trained = ctx.needs_input_grad[5]  # type: ignore[attr-defined]
-        by_V = _by_weights(kept, H, job["sets"]) if is_trained else None
+        by_V = _by_weights(saved, H, job["sets"]) if is_trained else None
         shares_terms = ctx.shares_terms  # type: ignore[attr-defined]
         by_terms = reduce(torch.add, da.split(1, 1)) if shares_terms else da.contiguous()
         shape = (job["sets"], -1, P, H)
+        # Sequences and directions that share coefficients are added up.
         by_coefficients = [by_row.sum(0).view(shape).sum(1)] if P else []
         return None, None, None, None, by_terms, by_V, None, *by_initial, *by_coefficients
 
@@ -148,9 +153,10 @@ def _job(
     H: int,
     P: int,
 ) -> dict[str, Any]:
-    """What both ways tell the library: the path, and members of `library.Job`."""
+    """Arguments of the library in both passes: the path, and members of `library.Job`."""
     B, D = len(frames.lengths), len(backwards)
     unit = library.units()[kernel.unit]
+    # Multiplications of a time step. A unit without V still computes its equation.
     work = B * D * H * unit.gates * (H if unit.recurs else AS_ROWS)
     members = {name: getattr(frames, name) for name in ("sizes", "starts", "lengths")}
     return {
@@ -172,18 +178,18 @@ def _job(
     }
 
 
-def _kept(
+def _allocate_saved(
     job: dict[str, Any], unit: library.Unit, N: int, storage: torch.dtype
 ) -> dict[str, Tensor]:
-    """What the way forward keeps for the way back."""
+    """Empty tensors of what the forward pass saves for the backward pass, by members of `Job`."""
     D, H, sets = (job[name] for name in ("D", "H", "sets"))
     widths = {"slopes": unit.gates * H}
     if unit.recurs:
         widths["before"] = H
     if unit.resets:
         widths["restored"] = H
-    kept = {name: _rows(N, D, width, sets, storage) for name, width in widths.items()}
-    return {**kept, "extras": torch.empty(N, D, job["E"], H, dtype=storage)}
+    saved = {name: _rows(N, D, width, sets, storage) for name, width in widths.items()}
+    return {**saved, "extras": torch.empty(N, D, job["E"], H, dtype=storage)}
 
 
 def _rows(N: int, D: int, width: int, sets: int, dtype: torch.dtype) -> Tensor:
@@ -193,13 +199,14 @@ def _rows(N: int, D: int, width: int, sets: int, dtype: torch.dtype) -> Tensor:
     return torch.empty(D, N, width, dtype=dtype).transpose(0, 1)
 
 
-def _by_weights(kept: dict[str, Tensor], H: int, sets: int) -> Tensor:
-    """The gradient of V [sets, H, X], of what the way back has left in `kept`."""
-    da, before = kept["slopes"], kept["before"]
-    if "restored" not in kept:
-        return _outer(before, da, sets)
-    first = _outer(before, da[..., :-H], sets)
-    return torch.cat((first, _outer(kept["restored"], da[..., -H:], sets)), 2)
+def _by_weights(saved: dict[str, Tensor], H: int, sets: int) -> Tensor:
+    """The gradient of V [sets, H, X], from the tensors that the backward pass has filled."""
+    da, previous = saved["slopes"], saved["before"]
+    if "restored" not in saved:
+        return _outer(previous, da, sets)
+    # The last gate multiplied the state that was reset, the others the state itself.
+    by_gates = _outer(previous, da[..., :-H], sets)
+    return torch.cat((by_gates, _outer(saved["restored"], da[..., -H:], sets)), 2)
 
 
 def _outer(h_NDH: Tensor, da_NDX: Tensor, sets: int) -> Tensor:

@@ -54,8 +54,8 @@ def softplus(a: Tensor) -> Tensor:
 class Parameterised(nn.Module):
     """A function with parameters [sets, H]; or [S, sets, H], where S speakers have theirs each.
 
-    speakers: where they have, who speaks each sequence or frame that is computed, in order [n];
-    None: nobody who has any, who is computed by the mean of all.
+    speakers: the speaker of each sequence or frame that is computed, in order [n]; None: a speaker
+    without parameters, for whom the mean of all is taken.
     """
 
     speakers: Tensor | None = None
@@ -157,6 +157,7 @@ class Scaled(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[None, Tensor, Tensor]:
         scale, value = ctx.saved_tensors  # type: ignore[attr-defined]
+        # d(scale f) = f dscale + scale f' da, with f' by f: f (1 - f), or 1 where f > 0.
         f = torch.where(scale == 0, 0, value / scale)
         slope = f * (1 - f) if ctx.name == "sigmoid" else (f > 0).to(f.dtype)  # type: ignore[attr-defined]
         return None, (grad * f).sum_to_size(scale.shape), grad * scale * slope
@@ -184,7 +185,7 @@ def _side_by_side(parameters: Sequence[Tensor | float], shape: tuple[int, int]) 
 
 
 def _refuse_slope(a: Tensor) -> Tensor:
-    """What is no function of one number has no derivative that recurrences could use."""
+    """Refuse the derivative of functions of several numbers, which no recurrence may use."""
     raise NotImplementedError
 
 
@@ -205,9 +206,11 @@ PARAMETERISED: dict[str, type[PSigmoid] | type[PReLU]] = {"p-sigmoid": PSigmoid,
 
 
 def name_of(activation: Activation) -> str | None:
-    """Return what an activation is called here; None where it is not of here."""
-    known: dict[str, object] = {**FIXED, **PARAMETERISED}
-    return next((name for name, f in known.items() if f in (activation, type(activation))), None)
+    """Return the name of an activation; None for one that is not of this module."""
+    functions: dict[str, object] = {**FIXED, **PARAMETERISED}
+    return next(
+        (name for name, f in functions.items() if f in (activation, type(activation))), None
+    )
 
 
 def build_activation(

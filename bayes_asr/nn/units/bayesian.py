@@ -40,7 +40,7 @@ class RNN(ActivatedCell):
         return (self.drop(self.activation(a.squeeze(-2)), mask),)
 
     def partials(
-        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
     ) -> Partials:
         """Return the derivatives of `forward`."""
         by_gate = apply_mask(self.activation.derivative(a.squeeze(-2)), mask)
@@ -86,8 +86,10 @@ class ComplementBRU(LogProbability):
 
     def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
         """Return the state after a frame."""
+        # U has a matrix for each direction: the batched product wants [D, n, H].
         absent = (state[1].transpose(0, 1) @ self.U).transpose(0, 1)
         a = (x + product(state[0], slice(None))).squeeze(-2) + absent
+        # log h and log(1 - h) of h = sigma(a), each without 1 - h ever being computed.
         present, absent = (logsigmoid(side).clamp(min=LEAST_LOG) for side in (a, -a))
         return self.drop(present, mask), apply_mask(absent, mask)
 
@@ -140,17 +142,18 @@ class LiBRU(LogProbability):
         return (torch.logaddexp(candidate, logsigmoid(-a.select(-2, 0)) + state[0]),)
 
     def partials(
-        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
     ) -> Partials:
         """Return the derivatives of `forward`."""
         z, c = a.sigmoid().unbind(-2)
-        # The share of the old state in the new one, in [0, 1]; nothing is divided by a small
-        # probability.
-        kept = torch.exp(logsigmoid(-a.select(-2, 0)) + before[0] - after[0])
+        # dl_t / dl_{t-1} = (1 - z) h_{t-1} / h_t: the share of the old state in the new one, in
+        # [0, 1]; as a difference of logarithms, nothing is divided by a small probability.
+        share = torch.exp(logsigmoid(-a.select(-2, 0)) + previous[0] - state[0])
         by_gate = torch.empty_like(a)
-        torch.sub(1 - z, kept, out=by_gate.select(-2, 0))
-        torch.mul(apply_mask(1 - kept, mask), 1 - c, out=by_gate.select(-2, 1))
-        return [by_gate], [[kept]]
+        # dl_t / da_z = (1 - share) (1 - z) - share z, where 1 - share is that of the candidate.
+        torch.sub(1 - z, share, out=by_gate.select(-2, 0))
+        torch.mul(apply_mask(1 - share, mask), 1 - c, out=by_gate.select(-2, 1))
+        return [by_gate], [[share]]
 
 
 class OwnGateLiBRU(LogProbability):
@@ -192,15 +195,16 @@ class LogLiBRU(NegativeLogProbability):
         return (-torch.logaddexp(candidate, logsigmoid(-a_z) - state[0]),)
 
     def partials(
-        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
     ) -> Partials:
         """Return the derivatives of `forward`."""
         z, s = a.sigmoid().unbind(-2)
-        kept = torch.exp(logsigmoid(-a.select(-2, 0)) - before[0] + after[0])
+        # As in `LiBRU`, with h = -l: the derivatives by a_z change their sign, those by h do not.
+        share = torch.exp(logsigmoid(-a.select(-2, 0)) - previous[0] + state[0])
         by_gate = torch.empty_like(a)
-        torch.sub(kept, 1 - z, out=by_gate.select(-2, 0))
-        torch.mul(apply_mask(1 - kept, mask), s, out=by_gate.select(-2, 1))
-        return [by_gate], [[kept]]
+        torch.sub(share, 1 - z, out=by_gate.select(-2, 0))
+        torch.mul(apply_mask(1 - share, mask), s, out=by_gate.select(-2, 1))
+        return [by_gate], [[share]]
 
 
 class GeometricLiBRU(NegativeLogProbability, LiGRU):

@@ -1,4 +1,4 @@
-"""What a recurrent cell is, and what its state may stand for.
+"""Recurrent cells: their interface, and cells whose states are log-probabilities.
 
 A cell gets the pre-activations a_t = W x_t + V h_{t-1} + b of its G gates and returns the next
 state; h, which V feeds back and the layer hands on, is the first tensor of the state. What
@@ -30,9 +30,10 @@ Partials = tuple[list[Tensor], list[list[Tensor | None]]]
 
 
 class Cell(nn.Module):
-    """What `recurrent` asks of a cell. `units`, `sets`: H and the number of sets of weights.
+    """The interface of cells to `recurrent`.
 
-    gate_size: numbers of a gate, H unless several units share it.
+    units, sets: H and the number of sets of weights; gate_size: numbers of a gate, H unless several
+    units share it.
     """
 
     gates: int = 1
@@ -55,9 +56,10 @@ class Cell(nn.Module):
         """Return the state after a frame from the feed-forward terms x = W x_t + b [n, D, G, H]."""
         a = x
         if self.resets:
-            first = x[..., :-1, :] + product(state[0], slice(0, -1))
-            last = x[..., -1:, :] + product(self.reset(first, state[0]), slice(-1, None))
-            a = torch.cat((first, last), dim=-2)
+            # The candidate, the last gate, reads states that the other gates have reset.
+            gates = x[..., :-1, :] + product(state[0], slice(0, -1))
+            candidate = x[..., -1:, :] + product(self.reset(gates, state[0]), slice(-1, None))
+            a = torch.cat((gates, candidate), dim=-2)
         elif self.recurrent:
             a = x + product(state[0], slice(None))
         return tuple(self(a, state, mask))
@@ -71,7 +73,7 @@ class Cell(nn.Module):
         return None
 
     def observe(self, h: Tensor, mask: Tensor | None, frames: PackedFrames) -> None:
-        """See what a batch of training made of the cell [N, D, H]; mask: [B, D, H]."""
+        """Update running means by the states of a batch of training [N, D, H]; mask: [B, D, H]."""
 
     def reset(self, a: Tensor, h: Tensor) -> Tensor:
         """Return what V multiplies for the last gate, given the other gates a [n, D, G-1, H]."""
@@ -96,12 +98,12 @@ class Cell(nn.Module):
         """Return what the next layer reads by default."""
         return h
 
-    def backward(self) -> "Cell | None":
+    def backward_message(self) -> "Cell | None":
         """Return the cell whose h, computed from the last frame to the first, is added to h."""
         return None
 
     def partials(
-        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
     ) -> Partials:
         """Return the derivatives of `forward`, with which `fused` runs the backward pass.
 
@@ -110,13 +112,14 @@ class Cell(nn.Module):
         None for 0. By automatic differentiation, unless a cell knows them in closed form.
         """
         with torch.enable_grad():
-            wanted = [t.detach().requires_grad_() for t in (a, *before)]
-            new = self(wanted[0], tuple(wanted[1:]), mask)
+            inputs = [t.detach().requires_grad_() for t in (a, *previous)]
+            outputs = self(inputs[0], tuple(inputs[1:]), mask)
+            # Cells are elementwise: the gradient of the sum is the derivative of each number.
             by = [
                 torch.autograd.grad(
-                    s, wanted, torch.ones_like(s), retain_graph=True, allow_unused=True
+                    s, inputs, torch.ones_like(s), retain_graph=True, allow_unused=True
                 )
-                for s in new
+                for s in outputs
             ]
         return [torch.zeros_like(a) if d[0] is None else d[0] for d in by], [
             list(d[1:]) for d in by
@@ -154,28 +157,29 @@ class MixingCell(ActivatedCell):
         return (torch.lerp(state[0], candidate, a.select(-2, 0).sigmoid()),)
 
     def partials(
-        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
     ) -> Partials:
         """Return the derivatives of `forward`."""
         z = a.select(-2, 0).sigmoid()
         candidate = self.drop(self.activation(a.select(-2, -1)), mask)
         by_gate = torch.zeros_like(a)
-        torch.mul(z * (1 - z), candidate - before[0], out=by_gate.select(-2, 0))
+        torch.mul(z * (1 - z), candidate - previous[0], out=by_gate.select(-2, 0))
         slope = self.activation.derivative(a.select(-2, -1))
         torch.mul(apply_mask(z, mask), slope, out=by_gate.select(-2, -1))
         return [by_gate], [[1 - z]]
 
 
 class Logarithmic(Cell):
-    r"""A cell whose state is \pm\log p of probabilities p, and what its dropped candidates are.
+    r"""A cell whose state is \pm\log p of probabilities p, with the values of dropped candidates.
 
-    A candidate c, a logarithm too, becomes d + m (c - d) by its mask m. dropped_candidate says what
-    d is: `zero`, the logarithm of 1, so that the mask multiplies c and nothing else; `half`, that
-    of 1/2; `mean`, the mean of what the unit computed in training where it was not dropped, a
+    A candidate c, a logarithm too, becomes d + m (c - d) by its mask m. dropped_candidate chooses
+    d: `zero`, the logarithm of 1, so that the mask multiplies c and nothing else; `half`, that
+    of 1/2; `mean`, the mean of the unit's states in training where it was not dropped, a
     running one as that of batch normalisation, which begins at `half`.
 
     dropped: that mean [sets, H], or None.
-    all_reduce: set where several processes share each batch: it adds a tensor up over all, in place.
+    all_reduce: set where several processes share each batch: it adds a tensor up over all of them,
+    in place.
     """
 
     probabilistic = True
@@ -192,14 +196,14 @@ class Logarithmic(Cell):
 
     def drop(self, candidate: Tensor, mask: Tensor | None) -> Tensor:
         """Return the candidate with dropout."""
-        instead, masked = self.drop_offset(mask), apply_mask(candidate, mask)
-        return masked if instead is None else masked + instead
+        offset, masked = self.drop_offset(mask), apply_mask(candidate, mask)
+        return masked if offset is None else masked + offset
 
     def drop_offset(self, mask: Tensor | None) -> Tensor | None:
         """Return what `drop` adds to a masked candidate [n, D, H]; None for 0."""
         if mask is None or self.dropped_candidate == "zero":
             return None
-        half = self.start(mask.new_zeros(()))
+        half = self.start(mask.new_zeros(()))  # the state of p = 1/2
         return (1 - mask) * (half if self.dropped is None else self.dropped)
 
     @torch.no_grad()
@@ -207,10 +211,11 @@ class Logarithmic(Cell):
         """Move the mean towards that of h [N, D, H] where a unit is not dropped."""
         if self.dropped is None or mask is None:
             return
-        kept = (mask > 0).to(self.dropped.dtype)
-        lengths = torch.tensor(frames.lengths, dtype=kept.dtype, device=kept.device)
-        by_sequence = torch.zeros_like(kept).index_add_(0, frames.sequence, h.to(kept.dtype))
-        sums = torch.stack((kept * by_sequence, kept * lengths[:, None, None])).sum(1)
+        keep = (mask > 0).to(self.dropped.dtype)
+        lengths = torch.tensor(frames.lengths, dtype=keep.dtype, device=keep.device)
+        by_sequence = torch.zeros_like(keep).index_add_(0, frames.sequence, h.to(keep.dtype))
+        # The sum of h and the number of frames, over the sequences that keep the unit [2, D, H].
+        sums = torch.stack((keep * by_sequence, keep * lengths[:, None, None])).sum(1)
         if len(self.dropped) == 1:  # both directions have one set of units
             sums = sums.sum(1, keepdim=True)
         if self.all_reduce:

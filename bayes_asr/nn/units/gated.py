@@ -45,23 +45,25 @@ class LSTM(Cell):
         return a_o.sigmoid() * c.tanh(), c
 
     def partials(
-        self, a: Tensor, before: Sequence[Tensor], after: Sequence[Tensor], mask: Tensor | None
+        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
     ) -> Partials:
         """Return the derivatives of `forward`; those of h go through c, but for its own gate."""
         a_i, a_f, a_c, a_o = a.unbind(-2)
-        old, new = before[1], after[1]
+        old, c = previous[1], state[1]
         if self.peepholes:
-            a_i, a_f, a_o = a_i + self.p_i * old, a_f + self.p_f * old, a_o + self.p_o * new
-        i, f, o, g, t = a_i.sigmoid(), a_f.sigmoid(), a_o.sigmoid(), a_c.tanh(), new.tanh()
+            a_i, a_f, a_o = a_i + self.p_i * old, a_f + self.p_f * old, a_o + self.p_o * c
+        i, f, o, g, t = a_i.sigmoid(), a_f.sigmoid(), a_o.sigmoid(), a_c.tanh(), c.tanh()
+        # dc_t by the pre-activations of i, f and c; that of o is 0.
         by_i, by_f = i * (1 - i) * apply_mask(g, mask), f * (1 - f) * old
         by_c = torch.stack((by_i, by_f, apply_mask(i, mask) * (1 - g * g), torch.zeros_like(g)), -2)
-        by_o, through_c, kept = t * o * (1 - o), o * (1 - t * t), f
+        # dh_t / da_o, dh_t / dc_t and dc_t / dc_{t-1}
+        by_o, h_by_c, c_by_old = t * o * (1 - o), o * (1 - t * t), f
         if self.peepholes:
-            through_c = through_c + self.p_o * by_o
-            kept = kept + self.p_i * by_i + self.p_f * by_f
-        by_h = by_c * through_c.unsqueeze(-2)
+            h_by_c = h_by_c + self.p_o * by_o
+            c_by_old = c_by_old + self.p_i * by_i + self.p_f * by_f
+        by_h = by_c * h_by_c.unsqueeze(-2)
         by_h.select(-2, 3).copy_(by_o)
-        return [by_h, by_c], [[None, through_c * kept], [None, kept]]
+        return [by_h, by_c], [[None, h_by_c * c_by_old], [None, c_by_old]]
 
 
 class BlockLSTM(Cell):
@@ -93,6 +95,7 @@ class BlockLSTM(Cell):
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return h and c after a frame."""
+        # [n, D, S, B] of the S candidates in turn becomes [n, D, H], with unit s B + b.
         a_i, a_f, a_o = (a.select(-2, gate) for gate in (0, 1, -1))
         candidate = a[..., 2:-1, :].flatten(-2).tanh()
         c = state[1]
@@ -113,7 +116,7 @@ class BlockLSTM(Cell):
 
 
 class TorchLSTM(LSTM):
-    """What torch.nn.LSTM computes: an LSTM without peepholes."""
+    """The LSTM of torch.nn.LSTM, without peepholes."""
 
     kernel: ClassVar = "lstm"
 
@@ -135,7 +138,7 @@ class GRU(MixingCell):
 
 
 class TorchGRU(Cell):
-    r"""What torch.nn.GRU computes: the reset gate acts on the product, and z keeps the old state.
+    r"""The GRU of torch.nn.GRU: the reset gate acts on the product, and z keeps the old state.
 
     r = \sigma(a_r), z = \sigma(a_z), \tilde h = \tanh(W x + b + r (V h_{t-1} + b')),
     h_t = z h_{t-1} + (1 - z) \tilde h. The gates are in torch's order r, z, h.

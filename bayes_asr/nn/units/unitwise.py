@@ -39,18 +39,20 @@ class UBRU(Cell):
         r"""Return u, v and w [sets, 3, H] of h_t = a + w + softplus(h_{t-1} + u) - softplus(h_{t-1}
         + v).
         """
+        # p_2 and 1 - p_2 are taken out of the logarithms of `forward`; their ratio is e^enter.
         u = logsigmoid(self.stay) - logsigmoid(self.enter)
         v = logsigmoid(-self.stay) - logsigmoid(-self.enter)
         return torch.stack((u, v, self.enter), 1)
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the log-odds after a frame."""
+        # log(p_1 e^h + p_2) - log((1 - p_1) e^h + 1 - p_2) is the logit of the prediction.
         present = torch.logaddexp(logsigmoid(self.stay) + state[0], logsigmoid(self.enter))
         absent = torch.logaddexp(logsigmoid(-self.stay) + state[0], logsigmoid(-self.enter))
         return (apply_mask(a.squeeze(-2), mask) + present - absent,)
 
-    def backward(self) -> Cell | None:
-        """Return what smoothing adds."""
+    def backward_message(self) -> Cell | None:
+        """Return the recurrence that smoothing adds."""
         return BackwardMessage(self.stay, self.enter) if self.smooth else None
 
     def probability(self, h: Tensor) -> Tensor:
@@ -63,7 +65,7 @@ class UBRU(Cell):
 
 
 class BackwardMessage(Cell):
-    r"""What the frames after t add to the log-odds at t, from the last frame to the first.
+    r"""The log-odds that the frames after t add to those at t, from the last frame to the first.
 
     d_t = log(p_1 e^u + 1 - p_1) - log(p_2 e^u + 1 - p_2) with u = d_{t+1} + a_{t+1}, and d_T = 0:
     the logarithm of the ratio of the backward variables of the forward-backward algorithm. Its
@@ -83,6 +85,7 @@ class BackwardMessage(Cell):
 
         x is the second state.
         """
+        # 1 - p_1 and 1 - p_2 are taken out; what is left beside e^u are the odds of p_1 and p_2.
         w = logsigmoid(-self.stay) - logsigmoid(-self.enter)
         return torch.stack((self.stay, self.enter, w), 1)
 
