@@ -14,7 +14,7 @@ from bayes_asr.cli.arguments import whole
 from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes, describe_presets
 from bayes_asr.tasks.denlats import write_denlats_of_epoch
-from bayes_asr.train.runs.continued import continue_runs
+from bayes_asr.train.runs.configuration import continue_runs
 from bayes_asr.train.start import train
 
 

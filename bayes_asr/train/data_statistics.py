@@ -23,7 +23,7 @@ from bayes_asr.data.targets.target import Target
 
 
 def build_front_ends(
-    data: LabelledSet, measured: Mapping[str, Survey | FrontEnd]
+    data: LabelledSet, statistics: Mapping[str, Survey | FrontEnd]
 ) -> dict[str, FrontEnd]:
     """Front ends of the streams, with the statistics that a run was started with.
 
@@ -33,7 +33,7 @@ def build_front_ends(
     return {
         name: replace(
             features.front_end,
-            normalisation=measured[name].normalisation,
+            normalisation=statistics[name].normalisation,
             sound=features.sound,
         )
         for name, features in data.streams.items()
@@ -60,8 +60,8 @@ def count_log_priors(
 
 def _count_labels(data: LabelledSet, heads: Sequence[str], index: Index) -> Arrays:
     """Counts of the labels of each head, from the index or by reading all labels."""
-    # The counts depend on the labels, on what the heads make of them, and on the choice of
-    # utterances. All three are in the key, so that a change of one counts anew.
+    # The counts depend on the labels, on the targets that the heads make of them, and on the choice
+    # of utterances. A change of any of these counts anew.
     parts = [part for labels in (data.alignments, *data.labels.values()) for part in labels.parts]
     made_from = {
         **{str(part.directory): part.digest for part in parts},

@@ -136,7 +136,7 @@ def _norms_by_lag(loss: Tensor, states: Sequence[Tensor], frame: int) -> Tensor:
 
 @contextmanager
 def _recording_states(layer: RecurrentLayer) -> Iterator[list[Tensor]]:
-    """List that receives the states h [1, D, H] of each step, while a layer computes an utterance."""
+    """List that receives the states h [1, D, H] of each step while a layer computes."""
     states: list[Tensor] = []
     fused, step = layer.fused, layer.cell.step
 

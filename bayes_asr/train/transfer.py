@@ -21,7 +21,7 @@ KEY = "train.init_from"
 FREE_OPTIONS = ("name", "reads", "units", "dropout", "input_dropout", "dropout_scaling", "fused")
 """Options that may differ between layers that fit.
 
-The size shows in the shapes of the weights; the others only concern the training.
+The size shows in the shapes of the weights; the others do not change the equations of the layer.
 """
 
 

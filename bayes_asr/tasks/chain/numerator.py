@@ -122,7 +122,7 @@ class NumeratorBuilder:
         graph, layers = self.graph, []
         place, state = np.zeros(graph.num_states, np.int64), np.arange(graph.num_states)
         for step in steps:
-            # All arcs from the graph state of each node: `within` numbers them from 0 for each node.
+            # All arcs from the graph state of each node; `within` numbers those of a node from 0.
             counts = self._offsets[state + 1] - self._offsets[state]
             node = np.repeat(np.arange(len(state)), counts)
             within = np.arange(len(node)) - np.repeat(np.cumsum(counts) - counts, counts)

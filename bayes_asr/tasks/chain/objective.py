@@ -35,8 +35,8 @@ class LfMmi:
     """Sums over the output frames of a batch, none of them divided.
 
     `loss`: the regularised objective to minimise, differentiable by outputs; `mmi`:
-    log-likelihoods of the denominator less those of numerators, 0 or more, in nats; `errors`: frames
-    in which the largest output is of a pdf that no path of the numerator has there.
+    log-likelihoods of the denominator less those of numerators, 0 or more, in nats; `errors`:
+    frames in which the largest output is of a pdf that no path of the numerator has there.
     """
 
     loss: Tensor

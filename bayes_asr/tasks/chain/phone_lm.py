@@ -1,8 +1,8 @@
 """Phone language model of LF-MMI: an n-gram without smoothing, whose rare histories are merged.
 
 A history that is merged gives its counts to the one without its first phone, and its incoming arcs
-lead there. So there are neither back-off arcs nor arcs of sequences that training does not have. Kaldi:
-chain/language-model.cc, whose order of merging and single precision are kept.
+lead there. So there are neither back-off arcs nor arcs of sequences that training does not have.
+Kaldi: chain/language-model.cc, whose order of merging and single precision are kept.
 """
 
 import heapq
@@ -108,7 +108,7 @@ class _Estimator:
             target = initial + int((target_states - initial) * number / ROUNDS)
             while self._active > target and self._queue:
                 cost, minus = heapq.heappop(self._queue)
-                # A cost in the queue is of the counts at its time; merges since may have changed it.
+                # A cost in the queue is of earlier counts; merges since may have changed it.
                 current = self._cost(-minus)
                 if abs(cost - current) <= SAME * (abs(cost) + abs(current)):
                     self._shorten(-minus)

@@ -40,10 +40,10 @@ def save(path: Path, content: dict[str, Any], *, keep: Path | None = None) -> No
 
     keep: the name that a checkpoint already at `path` gets, which is there until the new one is.
     """
-    bytes_of = io.BytesIO()  # torch's own writing turns a full disk into a RuntimeError
-    torch.save({"format": FORMAT, **content}, bytes_of)
+    buffer = io.BytesIO()  # torch's own writing turns a full disk into a RuntimeError
+    torch.save({"format": FORMAT, **content}, buffer)
     with replacing(path) as temporary:
-        temporary.write_bytes(bytes_of.getbuffer())
+        temporary.write_bytes(buffer.getbuffer())
         if keep and path.exists():
             _link(path, keep)
 
@@ -80,8 +80,8 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _raise_if_undamaged(path: Path, error: Exception) -> None:
-    """Raise what went wrong that says nothing of the content: the disk, permissions, memory."""
-    damage = (None, errno.EINVAL)  # a place before the beginning, which a damaged index named
+    """Raise errors that say nothing of the content: of the disk, permissions, memory."""
+    damage = (None, errno.EINVAL)  # EINVAL: a damaged index has a position before the beginning
     if isinstance(error, OSError) and error.errno not in damage:
         raise OSError(error.errno, error.strerror, str(path)) from None
     if is_lack_of_memory(error):
@@ -92,14 +92,14 @@ def _raise_if_undamaged(path: Path, error: Exception) -> None:
 
 
 def _explain(error: Exception) -> str:
-    """What torch found, without its advice, which is to run the code in the file."""
+    """Reason that torch gives, without its advice, which is to run the code in the file."""
     if isinstance(error, pickle.UnpicklingError):
         return "it holds other things than tensors and plain values, which might be code"
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _check_sums(file: BinaryIO) -> None:
-    """Compare the bytes with their check sums, which torch does not do."""
+    """Compare the bytes with their check sums (CRC-32 of the zip), which torch does not do."""
     with zipfile.ZipFile(file) as content:
         damaged = content.testzip()
     if damaged:
@@ -107,9 +107,9 @@ def _check_sums(file: BinaryIO) -> None:
 
 
 def read_newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
-    """The checkpoint of a run that is furthest on; empty where there is none.
+    """Read the checkpoint of a run that is furthest on; empty where there is none.
 
-    One that is damaged is said and set aside; InputError where that leaves none.
+    A damaged one is set aside with a warning; InputError where that leaves none.
     """
     readable, damaged = [], []
     for path in (run / name for name in names):
@@ -128,14 +128,14 @@ def read_newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
 
 
 def _position(content: dict[str, Any]) -> tuple[int, int, int]:
-    """How far the training was: epochs, returns to the last of them, batches since then."""
+    """Progress for comparison: epochs, returns to the last of them, batches since then."""
     totals = content.get("totals")
     position = totals["batches"] + len(totals["skipped"]) if totals else 0
     return len(content["dev_errors"]), content.get("returns", 0), position
 
 
 def _upgrade_history(content: dict[str, Any]) -> dict[str, Any]:
-    """What a run goes on from, also where it was begun when checkpoints held the whole history."""
+    """Content of a checkpoint as it is now, where an old one holds the whole history."""
     if "history" not in content:
         return content
     history = content["history"]

@@ -1,4 +1,4 @@
-"""Run directories without a network of their own: they name those of other runs."""
+"""Combinations: run directories that name the networks of other runs."""
 
 import json
 import math
@@ -13,14 +13,14 @@ from bayes_asr.config.catalogue import nearest
 from bayes_asr.kaldi_io.side_files import check, read_json, take
 
 FILE = "networks.json"
-AVERAGED = ("log-posteriors", "posteriors")  # what an average is taken of, the default first
+AVERAGED = ("log-posteriors", "posteriors")  # outputs that can be averaged, the default first
 
 
 @dataclass(frozen=True)
 class Combination:
-    """Networks whose outputs are averaged, or one of which another head is decoded.
+    """Networks whose outputs are averaged, or one network of which another head is decoded.
 
-    runs: where they are; weights: of each, which add up to 1; average: what is averaged; head: of
+    runs: their directories; weights: of each, which add up to 1; average: one of AVERAGED; head: of
     each network, None for the first one.
     """
 
@@ -37,7 +37,7 @@ class Combination:
         average: str = AVERAGED[0],
         head: str | None = None,
     ) -> "Combination":
-        """Check what is given, and scale the weights; none: all the same."""
+        """Check the arguments, and scale the weights; none: all the same."""
         if average not in AVERAGED:
             choices = ", ".join(AVERAGED)
             raise InputError(f"average is {average}{nearest(average, AVERAGED)}; known: {choices}")
@@ -50,7 +50,7 @@ class Combination:
         return cls(list(runs), [weight / total for weight in unscaled], average, head)
 
     def save(self, run: Path) -> None:
-        """Write it into the directory `run`; runs are named as seen from there."""
+        """Write it into the directory `run`; paths of runs are relative to that."""
         origin = os.path.abspath(run)
         content = {
             "networks": [os.path.relpath(os.path.abspath(path), origin) for path in self.runs],
@@ -63,7 +63,7 @@ class Combination:
 
 
 def read_combination(run: Path) -> Combination | None:
-    """What a run directory says that it combines; None for that of a network of its own."""
+    """Read the combination of a run directory; None for that of a network of its own."""
     path = run / FILE
     if not is_there(path):
         return None
@@ -84,6 +84,6 @@ def read_combination(run: Path) -> Combination | None:
 
 
 def list_networks(run: Path) -> list[Path]:
-    """The run directories that hold the networks of a run: itself, or those that it combines."""
+    """Run directories of the networks of a run: itself, or those that it combines."""
     combination = read_combination(run)
     return list(combination.runs) if combination else [run]

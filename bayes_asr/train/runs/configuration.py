@@ -1,18 +1,23 @@
-"""The configuration of a run directory, and what is none."""
+"""Configuration of a run directory, and of runs that go on from it."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
-from bayes_asr.config.merge import load
+from bayes_asr.base.installed import CONF
+from bayes_asr.config.epochs import at_epoch
+from bayes_asr.config.merge import Layer, load
 from bayes_asr.config.schema import Config
+from bayes_asr.config.training_keys import BY_EPOCH
 
 CONFIG = "config.yaml"
 
 
 def check_is_run(directory: Path) -> None:
-    """InputError for what is no run directory."""
+    """InputError for a folder that is no run directory."""
     if is_there(directory / CONFIG):
         return
     why = f"it has no {CONFIG}" if directory.is_dir() else "there is no such folder"
@@ -22,6 +27,51 @@ def check_is_run(directory: Path) -> None:
 
 
 def read_configuration(run: Path, settings: Sequence[str] = ()) -> Config:
-    """What a run was made with, and settings over that; InputError for what is no run directory."""
+    """Read the configuration of a run, with settings over it; InputError where there is no run."""
     check_is_run(run)
     return load([run / CONFIG], settings)
+
+
+def continue_runs(paths: Sequence[Path]) -> list[Layer]:
+    """Replace each run among configurations by the layers of one that goes on from it.
+
+    These are its own configuration as of the last epoch, and conf/continued.yaml; those of the last
+    run also say that the new run begins with the networks of all. InputError for a folder that is
+    no run.
+    """
+    layers: list[Layer] = []
+    runs = [path for path in paths if path.is_dir()]
+    for path in paths:
+        if path not in runs:
+            layers.append(path)
+            continue
+        layers += [
+            path / CONFIG,
+            _as_train_settings(_settings_after_end(read_configuration(path))),
+            CONF / "continued.yaml",
+        ]
+        if path == runs[-1]:
+            begin = [{"run": str(run.absolute()), "normalisation": "run"} for run in runs]
+            layers.append(_as_train_settings([("init_from", begin)]))
+    return layers
+
+
+def _settings_after_end(config: Config) -> Iterator[tuple[str, Any]]:
+    """Settings of `train` that are given by epoch, as they are after the last epoch."""
+    train = config.train
+    for key in BY_EPOCH:
+        yield key, at_epoch(getattr(train, key), train.epochs)
+    for epoch in train.learning_rates:
+        yield f"learning_rates.{epoch}", None
+    for name, layer in train.layers.items():
+        if layer.frozen_epochs != "all":
+            yield f"layers.{name}.frozen_epochs", 0
+    yield "freeze_activations", 0
+    yield "pretrain.epochs", 0
+
+
+def _as_train_settings(
+    values: Iterator[tuple[str, Any]] | Sequence[tuple[str, Any]],
+) -> tuple[str, ...]:
+    """Settings of `train` as `--set` takes them; JSON is YAML."""
+    return tuple(f"train.{key}={json.dumps(value)}" for key, value in values)

@@ -1,4 +1,4 @@
-"""What a run directory says about its run: the configuration, what else it depends on, history."""
+"""Records in a run directory: the configuration, the environment, the history."""
 
 import json
 import platform
@@ -49,7 +49,7 @@ WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is r
 
 
 def make_paths_absolute(config: Config) -> Config:
-    """A configuration as it is recorded: it must not depend on the working directory."""
+    """Make the paths of a configuration absolute, so that its record holds in any directory."""
     runs = tuple(replace(t, run=str(Path(t.run).absolute())) for t in config.train.init_from)
     return replace(
         config,
@@ -59,7 +59,7 @@ def make_paths_absolute(config: Config) -> Config:
 
 
 def read_recorded_config(run: Path) -> Config | None:
-    """What a run was started with; None where there is nothing to go on from."""
+    """Read the configuration of a run; None where there is nothing to go on from."""
     resumable = (run / CONFIG).exists() and any(
         (run / name).exists() for name in checkpoint.RESUMED
     )
@@ -79,6 +79,7 @@ def check_same_configuration(config: Config, run: Path) -> None:
             " restore it, or start over with --new"
         )
     for key, (old, now) in differences(read_configuration(run), config).items():
+        # More epochs change nothing where the rate of an epoch does not depend on their number.
         added = key == "train.epochs" and SCHEDULES[config.train.schedule].open_ended
         if not added and not key.startswith(WITHOUT_EFFECT):
             raise InputError(
@@ -88,7 +89,7 @@ def check_same_configuration(config: Config, run: Path) -> None:
 
 
 def _check_no_network(run: Path) -> None:
-    """Refuse to start where a run has lost its checkpoints: what is left would be overwritten."""
+    """Refuse to start where a run has lost its checkpoints: its network would be overwritten."""
     history = run / HISTORY
     remains = [
         path for path in (run / checkpoint.BEST, *sorted(run.glob("*.damaged"))) if path.exists()
@@ -96,14 +97,14 @@ def _check_no_network(run: Path) -> None:
     remains += [history] if history.exists() and history.stat().st_size else []
     if remains:
         raise InputError(
-            f"{remains[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that, train"
-            " into another folder, or start over with --new"
+            f"{remains[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that,"
+            " train into another folder, or start over with --new"
         )
 
 
 def discard(run: Path) -> None:
-    """Remove what a run has learnt, and what was still to be put in place beside it."""
-    settle(run)
+    """Remove the network, history and scores of a run."""
+    settle(run)  # files still to be put in place would come back otherwise
     for name in RECORDS:
         (run / name).unlink(missing_ok=True)
     for damaged in run.glob("*.damaged"):
@@ -113,7 +114,7 @@ def discard(run: Path) -> None:
 
 
 def remove_leftovers(run: Path) -> None:
-    """Remove what a process left when it was killed."""
+    """Remove the files of a process that was killed."""
     (run / checkpoint.FIRST).unlink(missing_ok=True)
 
 
@@ -128,9 +129,9 @@ def append_to_history(run: Path, entry: Mapping[str, Any]) -> None:
 
 
 def truncate_history(run: Path, last: Mapping[str, Any] | None) -> None:
-    """Let history.jsonl end with the epoch that a run goes on from; None: it has none.
+    """Truncate history.jsonl after the epoch that a run goes on from; None: it has none.
 
-    What came after it is trained anew. Lines that were lost are said; a damaged file is set aside.
+    Later epochs are trained anew. Lines that were lost are said; a damaged file is set aside.
     """
     history = run / HISTORY
     epoch = last["epoch"] if last else 0
@@ -142,6 +143,7 @@ def truncate_history(run: Path, last: Mapping[str, Any] | None) -> None:
         LOGGER.warning("%s; it is set aside as %s", error, aside)
     if len(entries) < epoch - 1:
         LOGGER.warning("%s: lacks %d of %d epochs", history, epoch - 1 - len(entries), epoch)
+    # The line of the epoch itself comes from the checkpoint: the history is written after it.
     entries += [dict(last)] if last else []
     with replacing(history) as temporary:
         temporary.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
@@ -153,7 +155,7 @@ def read_history(run: Path) -> list[dict[str, Any]]:
 
 
 def versions(device: torch.device, precision: str) -> dict[str, Any]:
-    """What, besides the configuration and the data, the numbers of a run may depend on."""
+    """Versions and hardware that the numbers of a run may depend on."""
     on_gpu = device.type == "cuda"
     return {
         "bayes_asr": version("bayes_asr"),
@@ -171,7 +173,7 @@ def versions(device: torch.device, precision: str) -> dict[str, Any]:
 
 
 def name_blas() -> str:
-    """The linear algebra that NumPy and SciPy have loaded, with its code for this processor."""
+    """Linear algebra that NumPy and SciPy have loaded, with its code for this processor."""
     loaded = (library for library in threadpool_info() if library["user_api"] == "blas")
     names = {f"{blas['internal_api']} {blas.get('architecture', '')}".strip() for blas in loaded}
     return ", ".join(sorted(names)) or "none"
@@ -179,12 +181,14 @@ def name_blas() -> str:
 
 def warn_of_other_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Warn where a run goes on with other versions than it has had so far."""
-    for what, value in now.items():
-        if saved.get(what, value) != value:
+    for name, value in now.items():
+        if saved.get(name, value) != value:
             LOGGER.warning(
                 "this run was started with %s %s, and goes on with %s: its numbers are not exactly"
                 " those of one that was not interrupted",
-                *(what, saved[what], value),
+                name,
+                saved[name],
+                value,
             )
 
 

@@ -1,4 +1,4 @@
-"""What a run is doing, for others to see: RUN/state.json.
+"""State of a run, for other processes to read: RUN/state.json.
 
 Durations are of monotonic clocks, and no time of day is written, so a clock that is set changes
 nothing.
@@ -23,7 +23,7 @@ INTERVAL = 10.0  # seconds between two notes of the position
 
 
 def read(run: Path) -> dict[str, Any]:
-    """What a run has said of itself; empty where it has not, or nobody can read it."""
+    """Read the state of a run; empty where there is none, or it cannot be read."""
     try:
         content = json.loads((run / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -32,7 +32,7 @@ def read(run: Path) -> dict[str, Any]:
 
 
 def write(run: Path, state: str, **fields: Any) -> None:
-    """Say that a run is running, finished, stopped or failed.
+    """Record that a run is running, finished, stopped or failed.
 
     A full disk is no reason to stop a training because it cannot say that it runs.
     """
@@ -46,7 +46,7 @@ def write(run: Path, state: str, **fields: Any) -> None:
 
 @contextmanager
 def recording(run: Path) -> Iterator[None]:
-    """Write that the run is running, then how the block ends, and why.
+    """Record that the run is running, then how the block ends, and why.
 
     A run that is finished stays so where there is nothing to train, or going on is refused.
     """
@@ -67,7 +67,7 @@ def recording(run: Path) -> Iterator[None]:
 
 
 class Position:
-    """Where the training of an epoch is, written every few seconds."""
+    """Position of the training in an epoch, written every few seconds."""
 
     def __init__(self, run: Path, epoch: int, batches: int) -> None:
         self._run, self._epoch, self._batches = run, epoch, batches

@@ -1,4 +1,4 @@
-"""What the runs below a folder are doing."""
+"""Status of the runs below a folder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ RECENT = 3  # epochs whose mean duration is that of those to come
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run; what is not known is None.
+    """Status of one run; values that are not known are None.
 
-    epoch: complete ones, of `epochs`; judged_by: what of dev chooses the best of them; best: the
-    lowest of that; dev_error: the lowest share of errors; seconds_left: of training, while it runs;
-    why: of a run that was stopped or failed.
+    epoch: complete ones, of `epochs`; judged_by: the dev measure that chooses the best of them;
+    best: its lowest value; dev_error: the lowest share of errors; seconds_left: of training, while
+    it runs; why: of a run that was stopped or failed.
     """
 
     run: str
@@ -39,7 +39,7 @@ class RunStatus:
 
 
 def runs_below(directory: Path) -> list[RunStatus]:
-    """The state of every run at or below a folder, by path; InputError where there is none."""
+    """Status of every run at or below a folder, by path; InputError where there is none."""
     if not directory.is_dir():
         raise InputError(f"{directory}: there is no such folder")
     marks = (state.NAME, record.HISTORY)
@@ -50,7 +50,7 @@ def runs_below(directory: Path) -> list[RunStatus]:
 
 
 def status(run: Path) -> RunStatus:
-    """The state of a run, by what it says of itself and by whether a process has it."""
+    """Status of a run, by its record of itself and by whether a process holds its lock."""
     recorded = state.read(run)
     history, epoch, epochs, judged_by, best = [], 0, None, None, None
     why = recorded["why"] if isinstance(recorded.get("why"), str) else None

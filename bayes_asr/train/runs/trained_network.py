@@ -1,4 +1,4 @@
-"""The network of a run, and all that its log-likelihoods depend on."""
+"""Trained network of a run, with all that its log-likelihoods depend on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,13 +21,13 @@ from bayes_asr.train.runs.configuration import check_is_run, read_configuration
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """One value, which `best.pt` is made of and which every other checkpoint holds too.
+    """Network with front ends and priors: the content of `best.pt`, and of all other checkpoints.
 
     front_ends: of each stream that the model reads; log_priors: of the labels of its first head,
     the pdfs, float64 [P]; other_log_priors: those of the other heads, by name, which runs of
     version 0.1 and of lattice-free MMI lack; speakers: the parameters of activations that each
     speaker has instead of the model's own, by the names of `AcousticModel.activation_parameters`;
-    classes: what the outputs of the first head are called, where utterances are classified, or the
+    classes: names of the outputs of the first head, where utterances are classified, or the
     vocabulary of a decoder.
     """
 
@@ -39,7 +39,7 @@ class TrainedNetwork:
     classes: tuple[str, ...] = ()
 
     def content(self) -> dict[str, Any]:
-        """It as tensors and plain values."""
+        """Fields as tensors and plain values."""
         return {
             "architecture": self.model.architecture,
             "model": self.model.state_dict(),
@@ -52,8 +52,9 @@ class TrainedNetwork:
 
     @classmethod
     def of_content(cls, content: Mapping[str, Any]) -> "TrainedNetwork":
-        """The one whose `content` this is, in no more memory than its weights take."""
-        with torch.device("meta"):  # however large the network is said to be
+        """Network whose `content` this is, in no more memory than its weights take."""
+        # A damaged or hostile file may describe a network of any size: "meta" allocates nothing.
+        with torch.device("meta"):
             model = build_network(content["architecture"])
         model.load_state_dict(content["model"], assign=True)
         front_ends = unpack_front_ends(content["front_ends"])
@@ -132,8 +133,12 @@ def read_network(run: Path) -> TrainedNetwork:
     except InputError:
         raise
     except (
-        *(RuntimeError, TypeError, AttributeError),
-        *(LookupError, ValueError, ArithmeticError),
+        RuntimeError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        ValueError,
+        ArithmeticError,
     ) as error:
         raise InputError(
             f"{run / checkpoint.BEST}: does not hold the network that it describes"
@@ -142,9 +147,9 @@ def read_network(run: Path) -> TrainedNetwork:
 
 
 def upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
-    """A checkpoint of `run` as this version writes it, where it is of version 0.1 or {}.
+    """Bring a checkpoint of `run` of version 0.1 to this version; {} stays.
 
-    The front end was divided then: what is done by speaker, deltas and context stood in the
+    The front end was divided then: normalisation by speaker, deltas and context stood in the
     configuration alone.
     """
     if "front_ends" in content or not content:

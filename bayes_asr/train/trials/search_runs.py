@@ -1,4 +1,4 @@
-"""A search: trials are runs, which go on where they were ended; what they gave, in a table."""
+"""Search over settings: trials are runs, which are resumed; their outcomes are a table."""
 
 import json
 import os
@@ -25,7 +25,7 @@ RECORD, RESULTS = "search.json", "trials.json"
 
 @dataclass(frozen=True)
 class Trial:
-    """One choice of settings, the configuration that it gives, and where it is trained."""
+    """One choice of settings, with its configuration and the directory of its run."""
 
     number: int
     settings: Settings
@@ -35,11 +35,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial gave.
+    """Outcome of a trial. The names of its fields are keys of trials.json.
 
-    epochs: that it was trained for; judged_by: what of dev chooses the best of them; best: the
-    lowest of that; epoch: that of it; dev_error: its share of errors; None where it failed; why: it
-    failed.
+    epochs: number trained; judged_by: the dev measure that chooses the best of them; best: its
+    lowest value; epoch: that of it; dev_error: its share of errors; None where it failed; why: the
+    reason of a failure.
     """
 
     trial: int
@@ -55,11 +55,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """How trials are searched.
+    """Plan of a search by successive halving (Jamieson & Talwalkar 2016).
 
-    train: trains a configuration into a folder, or goes on there; rungs: after how many epochs the
-    better half goes on, the last of which are all; stop_at: what dev is judged by, at which no
-    further trial is begun; nj: trials at a time.
+    train: trains a configuration into a folder, or goes on there; rungs: numbers of epochs after
+    which the better half goes on, the last being that of a whole training; stop_at: value of the
+    dev measure at which no further trial is begun; nj: trials at a time.
     """
 
     train: Train
@@ -71,10 +71,10 @@ class SearchPlan:
 def search(
     trials: Sequence[Trial], plan: SearchPlan, out: Path, about: dict[str, Any]
 ) -> list[Outcome]:
-    """Train the trials below `out`; returns what each gave, the best first.
+    """Train the trials below `out`; returns their outcomes, the best first.
 
-    about: plain values that say which search this is: another one is refused there. What is
-    complete is not trained again. InputError where every trial fails; StoppedError after a signal,
+    about: plain values that identify the search: another one is refused there. Complete runs are
+    not trained again. InputError where every trial fails; StoppedError after a signal,
     with everything saved.
     """
     _check_rungs(trials, plan.rungs)
@@ -99,12 +99,13 @@ def search(
 
 
 def _rank(outcome: Outcome) -> tuple[Any, ...]:
-    """Trials that were trained longest come first, then the better ones."""
+    """Sort key: trials that were trained longest come first, then the better ones."""
     failed = outcome.best is None
     return failed, -outcome.epochs, outcome.best or 0.0, outcome.trial
 
 
 def _check_rungs(trials: Sequence[Trial], rungs: Sequence[int]) -> None:
+    """InputError where rungs do not rise, or a schedule depends on the number of epochs."""
     if sorted(set(rungs)) != list(rungs):
         raise InputError(f"--rungs {' '.join(map(str, rungs))}: name more epochs at each")
     schedules = {trial.config.train.schedule for trial in trials}
@@ -118,7 +119,7 @@ def _check_rungs(trials: Sequence[Trial], rungs: Sequence[int]) -> None:
 
 
 def _check_criteria(trials: Sequence[Trial]) -> None:
-    """InputError where trials are judged by what cannot be compared."""
+    """InputError where the dev measures of trials cannot be compared."""
     criteria = sorted({trial.config.train.criterion for trial in trials})
     measures = {measure_of(trial.config) for trial in trials}
     if len(criteria) > 1 and measures != {FRAMES}:
@@ -129,8 +130,9 @@ def _check_criteria(trials: Sequence[Trial]) -> None:
 
 
 def _check_same(out: Path, about: dict[str, Any]) -> None:
-    """Note which search this is, where none was; InputError where it was another one."""
+    """Record the search where none was recorded; InputError where it was another one."""
     path = out / RECORD
+    # Values are compared as JSON has them: a tuple is a list there.
     text = json.dumps(about, indent=1) + "\n"
     if is_there(path):
         recorded = json.loads(path.read_text(encoding="utf-8"))
@@ -147,9 +149,10 @@ def _check_same(out: Path, about: dict[str, Any]) -> None:
 def _train_rung(
     trials: Sequence[Trial], epochs: int, plan: SearchPlan, run_jobs: Way
 ) -> Iterator[Outcome]:
-    """Train trials for so many epochs, in order, until one is as good as is asked for.
+    """Train trials for so many epochs, in order, until one reaches `plan.stop_at`.
 
-    Trials at a time are trained to the end, but none counts that comes after the one that is.
+    Trials that run beside it are trained to the end, but those after it do not count. So the
+    outcome does not depend on which of them ends first.
     """
     at_once = len(trials) if plan.stop_at is None else plan.nj
     for begin in range(0, len(trials), max(1, at_once)):

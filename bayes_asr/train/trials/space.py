@@ -1,4 +1,4 @@
-"""What a search tries: values by key, drawn at random or all combined."""
+"""Space of a search: values by key, drawn at random or all combined."""
 
 import itertools
 import json
@@ -22,18 +22,18 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values, each as likely."""
+    """Choice of one of several values, each as likely."""
 
     values: tuple[Any, ...]
 
     def draw(self, rng: np.random.Generator) -> Any:
-        """One of them."""
+        """Draw one of the values."""
         return self.values[rng.integers(len(self.values))]
 
 
 @dataclass(frozen=True)
 class FloatRange:
-    """A number of a range, both ends included, to four digits; or its logarithm is uniform."""
+    """Number of a range, both ends included, to DIGITS digits; or its logarithm is uniform."""
 
     low: float
     high: float
@@ -45,12 +45,13 @@ class FloatRange:
             value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
         else:
             value = rng.uniform(self.low, self.high)
+        # Rounding may leave the range.
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
 
 @dataclass(frozen=True)
 class IntRange:
-    """A whole number of a range, both ends included."""
+    """Whole number of a range, both ends included."""
 
     low: int
     high: int
@@ -64,7 +65,7 @@ Values = Choice | FloatRange | IntRange
 
 
 def read_space(path: Path) -> dict[str, Values]:
-    """Read a file of keys and what they may be.
+    """Read a file of keys and their values.
 
     `key: [a, b]` and `key: {choice: [a, b]}` are some values, `key: {uniform: [low, high]}`,
     `log_uniform` and `ints` a range. InputError with the line for anything else.
@@ -113,7 +114,7 @@ def _parse_kind(key: str, kind: str, located: Located) -> Values:
 
 
 def draw(space: Mapping[str, Values], seed: int, number: int) -> Settings:
-    """The settings of a trial, by (seed, number, key) and nothing else.
+    """Draw the settings of a trial, by (seed, number, key) and nothing else.
 
     So more trials, or another key, leave the values as they are.
     """
@@ -124,7 +125,7 @@ def draw(space: Mapping[str, Values], seed: int, number: int) -> Settings:
 
 
 def list_grid(space: Mapping[str, Values]) -> Iterator[Settings]:
-    """Every combination, the last key changing first; InputError for a range."""
+    """List every combination, the last key changing fastest; InputError for a range."""
     choices = []
     for key, values in space.items():
         if not isinstance(values, Choice):
