@@ -47,6 +47,7 @@ def read_matrix(
     where bytes are missing or, if `finite`, where a value is NaN or infinite.
     """
     with _open(rxfilename, utt, open_pipe) as source:
+        # A pipe has neither an offset nor a range: the command itself may hold such brackets.
         parts = None if is_pipe(rxfilename) else split_rxfilename(rxfilename)
         if parts and parts["offset"]:
             source.seek(int(parts["offset"]), utt)
@@ -65,6 +66,7 @@ def read_shape(rxfilename: str, utt: str) -> tuple[int, int]:
         parts = split_rxfilename(rxfilename)
         if parts["offset"]:
             source.seek(int(parts["offset"]), utt)
+        # Kaldi's mark of binary data is a zero byte and a B.
         if (head := source.take(1, utt)) == b"\0":
             header = read_header(source, utt)
             rows, columns = header.rows, header.columns
@@ -105,6 +107,7 @@ def iter_int_vectors(
     _, name = _split_source(source)
     with _open(name, "the archive", open_pipe) as stream:
         for utt, separator in stream.utterances():
+            # An empty vector in text ends its line right behind the name.
             head = b"\n" if separator == b"\n" else stream.take(1, utt)
             if head == b"\0":
                 yield utt, read_binary_ints(stream, utt)
@@ -131,6 +134,7 @@ def write_matrices(
         for utt, matrix in items:
             check_name(utt, written, ark)
             checked = _check_matrix(matrix, utt, ark)
+            # An index points behind the name, to the mark of binary data.
             file.write(f"{utt} ".encode())
             if index:
                 index.write(f"{utt} {ark.absolute()}:{file.tell()}\n")
@@ -171,12 +175,12 @@ def _parse_range(rows: int, span: str, source: ByteReader, utt: str) -> slice:
     if not begin <= end < rows + RANGE_TOLERANCE or begin >= rows:
         message = f"{utt} wants rows {begin} to {end}, the matrix has {rows}"
         raise source.fail(f"{message}; make the index again")
-    return slice(begin, end + 1)
+    return slice(begin, end + 1)  # Kaldi's ranges include their end; slices stop at the last row
 
 
 def _read_one(source: ByteReader, utt: str, finite: bool, dtype: DTypeLike) -> np.ndarray:
     head = source.take(1, utt)
-    binary = head == b"\0"
+    binary = head == b"\0"  # a text matrix begins with a blank or a bracket
     stored = read_binary(source, utt) if binary else read_text_matrix(source, utt, head)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found just below
         matrix = stored.astype(dtype, order="C")

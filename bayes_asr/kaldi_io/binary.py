@@ -61,6 +61,7 @@ class ByteReader:
 
     def seek(self, offset: int, what: str) -> None:
         """Go to byte `offset`, where `what` begins; it must lie inside the file."""
+        # A seek beyond the end of a file succeeds, so that the size is compared first.
         if self.size is not None and offset >= self.size:
             raise self._outside(offset, self.size, what)
         try:
@@ -73,6 +74,7 @@ class ByteReader:
     def take(self, count: int, what: str) -> bytes:
         """Read exactly `count` bytes of `what`, or raise InputError with both numbers."""
         self.expect(count, what)
+        # In chunks: a pipe or a gzipped file of a forged size ends before much memory is taken.
         start, parts = self.position, []
         while missing := start + count - self.position:
             part = self.read_some(min(missing, CHUNK))
@@ -82,7 +84,7 @@ class ByteReader:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def expect(self, count: int, what: str) -> None:
-        """Raise InputError if the file cannot have `count` bytes more."""
+        """Raise InputError if the file cannot have another `count` bytes."""
         start = self.position
         if count < 0:
             raise self.fail(f"{what} has the size {count} at offset {start}: {DAMAGED}")
@@ -95,7 +97,7 @@ class ByteReader:
             )
 
     def read_remaining(self) -> bytes:
-        """Read all that is left."""
+        """Read the remaining bytes."""
         return b"".join(iter(lambda: self.read_some(CHUNK), b""))
 
     def read_some(self, count: int) -> bytes:
@@ -124,6 +126,7 @@ class ByteReader:
 
     def lines(self) -> bytes:
         """Read some whole lines; empty at the end of the data."""
+        # The block ends within a line: `begun` bytes of it are completed by one call more.
         block = self.read_some(BLOCK)
         begun = len(block) - block.rfind(b"\n") - 1
         return block + self.line(begun) if begun else block
@@ -135,6 +138,7 @@ class ByteReader:
         """
         while (letter := self.read_some(1)).isspace():
             pass
+        # One byte decides whether the word goes on; the rest of it comes out of the buffer at once.
         letters = bytearray()
         while letter and not letter.isspace():
             letters += letter + self._rest_of_word()
@@ -174,6 +178,7 @@ class ByteReader:
             yield utt, separator
 
     def _advance(self, count: int) -> None:
+        # A gzip bomb is noticed while it expands, before its bytes are used.
         self.position += count
         if self.most is not None and self.position > self.most:
             raise self.fail(
@@ -239,6 +244,7 @@ def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
     number = 0
     with open_bytes(path) as source:
         for block in iter(source.lines, b""):
+            # Windows programs put a byte order mark at the beginning of UTF-8 files.
             raw = block if number else block.removeprefix(b"\xef\xbb\xbf")
             for fields in _split_lines(raw, splits, path, number):
                 number += 1
@@ -249,7 +255,7 @@ def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
 def read_pairs(path: Path) -> dict[str, str] | None:
     """Read a plain file of two fields a line, quickly; None where it is anything but that.
 
-    Who gets None reads line by line, and finds out what is there.
+    On None the caller reads line by line, and finds the line that is at fault.
     """
     table: dict[str, str] = {}
     count = 0
@@ -265,7 +271,7 @@ def read_pairs(path: Path) -> dict[str, str] | None:
                 table.update(map(str.split, lines))  # type: ignore[arg-type]
             except ValueError:  # another number of fields
                 return None
-    return table if len(table) == count else None
+    return table if len(table) == count else None  # fewer entries than lines: a name is repeated
 
 
 def _split_lines(raw: bytes, splits: int, path: Path, lines_before: int) -> Iterator[list[str]]:
@@ -296,6 +302,7 @@ class KaldiReader:
 
     def __init__(self, source: ByteReader) -> None:
         self.source = source
+        # A text file has no mark: its first two bytes belong to the first token.
         head = source.take(2, "the header")
         self.binary = head == b"\0B"
         self._words: deque[str] = deque()
@@ -335,6 +342,7 @@ class KaldiReader:
 
     def count(self) -> int:
         """Read how many things follow, written as int32 or uint32."""
+        # Kaldi writes sizes as int32 or as uint32, according to the version and the kind of object.
         raw = self._read_sized(4, UNSIGNED) if self.binary else b""
         count = int.from_bytes(raw, "little", signed=True) if raw else self.integer()
         if count < 0:
@@ -352,6 +360,7 @@ class KaldiReader:
         """Read a vector of int32 [N]."""
         if not self.binary:
             return np.array([self._int32(word) for word in self._read_brackets()], np.int32)
+        # WriteIntegerVector: the size of an element, the count without a size of its own, the data.
         if self.source.take(1, "an element size") != b"\4":
             raise self.fail(f"no int32 vector before offset {self.source.position}")
         (count,) = struct.unpack("<i", self.source.take(4, "a vector size"))
@@ -367,6 +376,7 @@ class KaldiReader:
         return _round_to_single(np.frombuffer(raw, dtype))
 
     def _read_sized(self, *widths: int) -> bytes:
+        # WriteBasicType: one byte for the width (negative where unsigned), then the number.
         width = self.source.take(1, "a number")[0]
         if width not in widths:
             place = self.source.position

@@ -1,4 +1,4 @@
-"""Several data directories, read as if they were one."""
+"""Several data directories as one, as by Kaldi's utils/combine_data.sh and copy_data_dir.sh."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from bayes_asr.base.files import is_there, replacing
 from bayes_asr.kaldi_io.sorted_table import join_tables
 from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_speakers
 
-SORTED = (  # as Kaldi requires; what its copy_data_dir.sh copies, less what is made of features
+SORTED = (  # as Kaldi requires; the tables of copy_data_dir.sh that do not depend on features
     *("text", "wav.scp", "segments", "spk2gender", "utt2dur", "utt2uniq", "reco2dur"),
     "reco2file_and_channel",
 )
-IN_ORDER = ("stm", "glm")
+IN_ORDER = ("stm", "glm")  # of NIST's scoring tools, where the order matters
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ def combine_data_dirs(parts: Sequence[DataDir]) -> DataDir:
     if len(parts) == 1:
         return parts[0]
     feats = [(part.path / "feats.scp", part.feats or {}) for part in parts]
+    # A speaker may be in several directories; `check_cmvn` compares their statistics.
     cmvn = {speaker: where for part in parts for speaker, where in (part.cmvn or {}).items()}
     return CombinedDataDir(
         parts[0].path, join_tables(feats, "has features"), cmvn or None, tuple(parts)
@@ -56,7 +57,7 @@ def combine_data_dirs(parts: Sequence[DataDir]) -> DataDir:
 
 
 def check_cmvn(parts: Sequence[DataDir]) -> None:
-    """InputError where joined directories do not say alike which statistics a speaker has."""
+    """InputError where combined directories contradict each other on the statistics of speakers."""
     with_any = [part for part in parts if part.cmvn is not None]
     for part in parts if with_any else ():
         if part.cmvn is None:
@@ -70,7 +71,7 @@ def check_cmvn(parts: Sequence[DataDir]) -> None:
 def copy_tables(directories: Sequence[Path], out: Path) -> None:
     """Copy the tables of a data directory, or those of several as one, into `out`.
 
-    What depends on features (feats.scp, cmvn.scp, frontend.json, utt2num_frames) stays behind.
+    Files that depend on features (feats.scp, cmvn.scp, frontend.json, utt2num_frames) are left out.
     """
     speakers = [
         (path, read_mapping(path)) for path in (data_dir / "utt2spk" for data_dir in directories)
@@ -79,6 +80,7 @@ def copy_tables(directories: Sequence[Path], out: Path) -> None:
     other_texts = [path.name for path in directories[0].glob("text_*") if path.is_file()]
     for name in (*SORTED, *IN_ORDER, *other_texts):
         paths = [path for directory in directories if is_there(path := directory / name)]
+        # Tables by speaker or recording may have equal lines in several directories: once each.
         lines = dict.fromkeys(chain.from_iterable(path.read_bytes().splitlines() for path in paths))
         if paths:
             with replacing(out / name) as temporary:

@@ -97,6 +97,7 @@ def parse_fst(source: ByteReader, alone: bool = True) -> Fst:
     for flag in HAS_SYMBOLS:
         if header["flags"] & flag:
             _skip_symbols(source)
+    # A const FST has all states first; in a vector FST each state is followed by its arcs.
     if kind == b"const":
         final, counts, arcs = _read_const(source, header)
     else:
@@ -150,15 +151,17 @@ def iter_fsts(ark: Path) -> Iterator[tuple[str, Fst]]:
 def _join_states(fst: Fst, arcs: np.ndarray) -> np.ndarray:
     """States and arcs as they alternate in a vector FST, in words of 32 bits."""
     words = np.empty(STATE_WORDS * fst.num_states + ARC_WORDS * fst.num_arcs, np.int32)
+    # State s lies behind s states and the arcs of these.
     begin = STATE_WORDS * np.arange(fst.num_states) + ARC_WORDS * fst.offsets[:-1]
     words[begin] = fst.final.astype(np.float32).view(np.int32)
+    # The number of arcs is an int64: its low word, and a high word of 0.
     words[begin + 1], words[begin + 2] = np.diff(fst.offsets), 0
     words[_are_arcs(begin, len(words))] = arcs.view(np.int32)
     return words
 
 
 def _are_arcs(begin: np.ndarray, words: int) -> np.ndarray:
-    """Which words are of arcs, where states begin at the words `begin`."""
+    """The mask bool [words] of the words of arcs, where states begin at the words `begin`."""
     mask = np.ones(words, bool)
     for word in range(STATE_WORDS):
         mask[begin + word] = False
@@ -170,6 +173,7 @@ def _count_epsilons(fst: Fst) -> np.ndarray:
     states["final"], states["first"] = fst.final, fst.offsets[:-1]
     states["arcs"] = np.diff(fst.offsets)
     for name, labels in (("iepsilons", fst.ilabel), ("oepsilons", fst.olabel)):
+        # Epsilons before each arc; differences at the offsets count those of each state.
         counts = np.concatenate(([0], np.cumsum(labels == 0)))
         states[name] = np.diff(counts[fst.offsets])
     return states
@@ -180,6 +184,7 @@ def _read_const(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.nda
     states = _read_array(source, CONST_STATE, int(header["states"]), "the states", aligned)
     arcs = _read_array(source, ARC, int(header["arcs"]), "the arcs", aligned)
     counts = states["arcs"].astype(np.int64)
+    # The first arc of a state without arcs may be anything.
     expected = np.cumsum(counts) - counts
     if counts.sum() != len(arcs) or (states["first"] != expected)[counts > 0].any():
         raise source.fail(
@@ -189,10 +194,12 @@ def _read_const(source: ByteReader, header: np.void) -> tuple[np.ndarray, np.nda
 
 
 def _take_states(source: ByteReader, header: np.void) -> bytes:
-    """Read what a vector FST has behind its header, which may or may not tell its size."""
+    """Read the states and arcs of a vector FST, whose header may or may not have their numbers."""
     states, arcs = int(header["states"]), int(header["arcs"])
     if arcs or not states:
         return source.take(states * VECTOR_STATE.size + arcs * ARC.itemsize, "states and arcs")
+    # Kaldi writes archives as streams, with 0 for the number of arcs: read state by state, the arcs
+    # of a state together with the head of the next one.
     parts = [source.take(VECTOR_STATE.size, "a state")]
     for remaining in range(states - 1, -1, -1):
         _, count = VECTOR_STATE.unpack(parts[-1][-VECTOR_STATE.size :])
@@ -208,6 +215,7 @@ def _split_states(
     """Split states and arcs, which alternate: only a walk over the states finds the next one."""
     count = int(header["states"])
     fields = memoryview(body)[: len(body) // WORD * WORD].cast("i")
+    # The walk looks at the numbers of arcs alone; NumPy then picks states and arcs by their places.
     begin, place = [], 0
     for state in range(count):
         begin.append(place)
@@ -244,6 +252,7 @@ def _check(fst: Fst, source: ByteReader) -> None:
                 f"arc {wrong[0]} has the {name} {values[wrong[0]]} of {limit}: {DAMAGED}"
             )
     for name, weights in (("arc", fst.weight), ("state", fst.final)):
+        # Infinity is allowed, the cost of what is impossible; NaN and minus infinity are not.
         wrong = np.flatnonzero(~((np.abs(weights) <= LARGEST) | (weights == np.inf)))
         if len(wrong):
             message = f"{name} {wrong[0]} has the weight {weights[wrong[0]]}"

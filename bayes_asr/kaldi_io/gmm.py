@@ -38,6 +38,7 @@ def write_gmm(transitions: TransitionModel, mixtures: Mixtures, path: Path) -> N
     parts = [b"\0B", pack_transition_model(transitions)]
     parts += [b"<DIMENSION> ", _pack_int(mixtures.dim)]
     parts += [b"<NUMPDFS> ", _pack_int(mixtures.num_pdfs)]
+    # The order of tokens is that of DiagGmm::Write.
     for begin, end in zip(mixtures.offsets[:-1], mixtures.offsets[1:], strict=True):
         parts += [
             *(b"<DiagGMM> <GCONSTS> ", _pack_vector(mixtures.gconsts[begin:end])),
@@ -54,6 +55,7 @@ def _read_mixture(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Weights, means times inverse variances, inverse variances; constants are computed anew."""
     reader.expect("<DiagGMM>", "<DiagGMMBegin>")
+    # GCONSTS are optional, and follow from the parameters.
     if reader.expect("<GCONSTS>", "<WEIGHTS>") == "<GCONSTS>":
         reader.reals()
         reader.expect("<WEIGHTS>")
@@ -79,6 +81,7 @@ def _read_mixture(
 
 def _read_matrix(reader: KaldiReader, columns: int) -> np.ndarray:
     """Read a matrix inside a binary or text model, as float32 [N, columns]."""
+    # Text has rows in lines, which the reader of tokens does not tell apart.
     if not reader.binary:
         values, width = reader.reals(), columns
         rows = len(values) // columns

@@ -19,6 +19,7 @@ def read_binary_ints(source: ByteReader, utt: str) -> np.ndarray:
     if head[:2] != b"B\4":
         raise source.fail(f"{utt} is no vector of integers at {source.position}: {DAMAGED}")
     (count,) = struct.unpack("<i", head[2:])
+    # Each element is written as a basic type: a byte with its width, then the int32.
     sized = np.frombuffer(source.take(5 * count, f"{utt} ({count} integers)"), SIZED_INT)
     if (sized["width"] != 4).any():
         raise source.fail(f"{utt} is no vector of int32 before {source.position}: {DAMAGED}")

@@ -1,4 +1,4 @@
-"""The archives that the parallel jobs of a script of Kaldi's leave in a folder."""
+"""Archives that the parallel jobs of Kaldi's scripts leave in a folder: ali.N.gz, lat.N.gz."""
 
 import re
 from collections.abc import Iterable
@@ -17,6 +17,7 @@ def find_jobs(directory: Path, kind: str, suffix: str = ".gz") -> list[Path]:
     suffix: how the names end; without one, only those that end in a number are found.
     """
     archives = find_files(directory, f"{kind}.*{suffix}")
+    # Shorter names first, so that job 2 comes before job 10.
     paths = sorted(archives, key=lambda path: (len(path.name), path.name))
     if not suffix:
         paths = [path for path in paths if _parse_number(path, kind, suffix)]
@@ -38,6 +39,7 @@ def check_jobs(directory: Path, kind: str, paths: Iterable[Path], suffix: str = 
     """
     numbers = {number for path in paths if (number := _parse_number(path, kind, suffix))}
     count_file = directory / "num_jobs"
+    # Without num_jobs a gap in the numbers still tells that an archive is missing.
     jobs = _read_number(count_file) if is_there(count_file) else max(numbers, default=0)
     if (absent := jobs - len(numbers)) > 0:
         missing = next(number for number in count(1) if number not in numbers)
@@ -65,6 +67,7 @@ def check_lattice_jobs(lattices: Iterable[Path]) -> None:
     selected = {*lattices}
     for directory in {path.parent for path in selected}:
         archives = find_files(directory, "lat.*.gz")
+        # Somebody who names some of the archives only wants these.
         if (directory / "num_jobs").exists() and {*archives} <= selected:
             check_jobs(directory, "lat", archives)
 

@@ -98,6 +98,7 @@ def write_lattices(items: Iterable[tuple[str, Lattice | CompactLattice]], path: 
     """Write a binary archive, gzipped if named .gz, complete or not at all; returns how many."""
     count = 0
     with replacing(Path(path)) as temporary:
+        # One gzip member per lattice; without a time stamp equal lattices are equal bytes.
         pack = partial(gzip.compress, mtime=0) if path.suffix == ".gz" else bytes
         with temporary.open("wb") as file:
             for utt, lattice in items:
@@ -138,6 +139,7 @@ def _word_rows(lattice: CompactLattice) -> Iterator[bytes]:
     columns = (lattice.word, lattice.graph, lattice.acoustic, lattice.nextstate)
     arcs = list(zip(*(column.tolist() for column in columns), strict=True))
     ends = list(zip(lattice.final_graph.tolist(), lattice.final_acoustic.tolist(), strict=True))
+    # CompactLatticeWeight: graph and acoustic cost, the number of transition-ids, these themselves.
     for state in range(lattice.num_states):
         begin, end = final_at[state : state + 2]
         yield WEIGHT.pack(*ends[state], end - begin) + final_tids[4 * begin : 4 * end]
@@ -169,6 +171,7 @@ def _read_lattice(source: ByteReader, utt: str) -> Lattice | CompactLattice:
     kind, arc = (source.take(NEXT.unpack(source.take(4, utt))[0], utt) for _ in range(2))
     if kind != b"vector" or arc not in (STATE_LEVEL, WORD_LEVEL):
         raise source.fail(f"{utt} is a {kind!r} FST of {arc!r} arcs, not a lattice of floats")
+    # The number of arcs is not used: a stream is written before it is known.
     header = np.frombuffer(source.take(HEADER.itemsize, utt), HEADER)[0]
     start, states = int(header["start"]), int(header["states"])
     if header["flags"] or not (0 <= start < states or (start, states) == (-1, 0)):
@@ -250,6 +253,7 @@ def _check(lattice: Lattice | CompactLattice, source: ByteReader, utt: str) -> N
 def _trim(lattice: AnyLattice, start: int, source: ByteReader, utt: str) -> AnyLattice:
     """Return the lattice checked, its states sorted and all on paths, the start first."""
     _check(lattice, source, utt)
+    # A lattice that is trim already keeps the order of its states.
     if start <= 0 and _is_trim(lattice):
         return lattice
     order = topological_order(lattice.offsets, lattice.nextstate, start)
@@ -278,9 +282,11 @@ def topological_order(offsets: np.ndarray, nextstate: np.ndarray, start: int) ->
     Depth first, so that a path stays together; `offsets` [S + 1] are the rows of `nextstate` [A].
     """
     begins, targets = offsets.tolist(), nextstate.tolist()
-    position = begins[:]
+    # An iterative search in depth: lattices are deeper than Python's stack. A state is finished
+    # after all its successors, so that the reverse of that order is topological.
+    position = begins[:]  # the next arc of each state to follow
     finished, stack = [], [start]
-    status = bytearray(len(position))  # 1: on the way that is being followed, 2: finished
+    status = bytearray(len(position))  # 1: on the current path, 2: finished
     status[start] = 1
     while stack:
         state = stack[-1]
@@ -293,7 +299,7 @@ def topological_order(offsets: np.ndarray, nextstate: np.ndarray, start: int) ->
         if status[target] == 0:
             status[target] = 1
             stack.append(target)
-        elif status[target] == 1:
+        elif status[target] == 1:  # an arc back to the current path
             return None
     return np.array(finished[::-1], np.int64)
 
@@ -304,6 +310,7 @@ def connect(lattice: AnyLattice) -> AnyLattice:
     if order is None:
         raise ValueError("a lattice with a cycle")
     offsets = lattice.offsets.tolist()
+    # Backwards, each state comes after all its successors.
     useful = np.isfinite(lattice.final_graph)
     for state in order[::-1].tolist():
         targets = lattice.nextstate[offsets[state] : offsets[state + 1]]
@@ -313,6 +320,7 @@ def connect(lattice: AnyLattice) -> AnyLattice:
 
 def select_states(lattice: AnyLattice, order: np.ndarray) -> AnyLattice:
     """Return the lattice with the states `order`, in that order, and the finite arcs between."""
+    # The new number of each state, -1 for those that are left out with the arcs into them.
     number = np.full(lattice.num_states, -1)
     number[order] = np.arange(len(order))
     arcs, offsets = take_rows(lattice.offsets, order)
@@ -346,5 +354,6 @@ def take_rows(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.nda
     """Return the indices of the items of `rows` end to end, and where each row begins there."""
     counts = np.diff(offsets)[rows]
     begin = np.cumsum([0, *counts], dtype=np.int64)
+    # Item i of the result, in row r, is item i - begin[r] + offsets[row] of the old arrays.
     shift = np.repeat(offsets[:-1][rows] - begin[:-1], counts)
     return np.arange(begin[-1]) + shift, begin

@@ -19,7 +19,7 @@ PLAIN: dict[bytes, np.dtype] = {b"FM": np.dtype("<f4"), b"DM": np.dtype("<f8"), 
 
 @dataclass(frozen=True)
 class Header:
-    """What stands before the values of a binary matrix; low, span: of a compressed one."""
+    """Header of a binary matrix; low, span: smallest value and range of a compressed one."""
 
     kind: bytes
     rows: int
@@ -29,7 +29,7 @@ class Header:
 
     @property
     def size(self) -> int:
-        """How many bytes the values take."""
+        """The size of the values in bytes."""
         if self.kind in PLAIN:
             return self.rows * self.columns * PLAIN[self.kind].itemsize
         return compressed_size(self.kind, self.rows, self.columns)
@@ -39,6 +39,7 @@ def read_header(source: ByteReader, utt: str) -> Header:
     """Read what follows the first byte of the binary mark; the file must hold the values."""
     kind = source.word()[0] if source.take(1, utt) == b"B" else b""
     if kind in PLAIN:
+        # Each size is a basic type of 5 bytes: its width 4, which "x" skips, and an int32.
         sizes = source.take(5 if kind in VECTORS else 10, utt)
         shape = struct.unpack("<" + "xi" * (len(sizes) // 5), sizes)
         header = Header(kind, *(shape if len(shape) == 2 else (min(shape[0], 1), shape[0])))
@@ -69,7 +70,10 @@ def read_binary(source: ByteReader, utt: str) -> np.ndarray:
 
 
 def _explain_no_matrix(source: ByteReader, utt: str, detail: str) -> InputError:
-    """Say what stands there instead: the archive is damaged, or its index is of another one."""
+    """The error of a matrix that does not begin here, with what was found in its place.
+
+    The archive is damaged, or its index is of another one.
+    """
     return source.fail(
         f"{utt} is no matrix before offset {source.position}: {detail}; make the archive and its"
         " index again"
@@ -81,6 +85,7 @@ def read_text_matrix(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
     line = (head + source.line()).lstrip()
     if not line.startswith(b"["):
         raise _explain_no_matrix(source, utt, "no '['")
+    # Rows end with their lines; the bracket may close behind the last row or in a line of its own.
     rows, line, closed = [], line[1:], b""
     while not closed:
         body, closed, remainder = line.partition(b"]")

@@ -1,4 +1,4 @@
-"""The transition model at the head of Kaldi's `final.mdl`: what each transition-id stands for."""
+"""The transition model at the head of Kaldi's `final.mdl`: the meaning of transition-ids."""
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,6 +58,8 @@ class TransitionModel:
 
         Self-loops of a state may come before its other transition or, as in decoding graphs, after.
         """
+        # Three cases: the same transition-state; another state of the phone; the next phone, which
+        # begins in its state 0.
         state, reached, ends = self._moves
         phone, hmm_state = (
             (array[previous], array[following]) for array in (self.phone, self.hmm_state)
@@ -79,7 +81,9 @@ class TransitionModel:
         for phone, states in self.topology.items():
             for number, described in enumerate(states):
                 for target, _ in described.transitions:
+                    # Self-loops are no moves; the first case of `may_follow` covers them.
                     reached[phone, number, target] = target != number
+                # The last state of an entry emits nothing: a transition into it leaves the phone.
                 ends[phone, number] = reached[phone, number, len(states) - 1]
         return state, reached, ends
 
@@ -122,6 +126,7 @@ def write_transition_model(model: TransitionModel, path: Path) -> None:
 
 def pack_transition_model(model: TransitionModel) -> bytes:
     """The binary form of a model, without the mark of binary files before it."""
+    # Kaldi writes triples where no self-loop has a pdf-class of its own, as before chain models.
     simple = all(
         state.forward_class == state.self_loop_class
         for states in model.topology.values()
@@ -137,7 +142,7 @@ def pack_transition_model(model: TransitionModel) -> bytes:
 
 
 def pdf_class_counts(topology: Topology) -> dict[int, int]:
-    """How many pdf-classes each phone has (GetPhoneToNumPdfClasses)."""
+    """The number of pdf-classes of each phone (GetPhoneToNumPdfClasses)."""
     return {
         phone: 1 + max(max(state.forward_class, state.self_loop_class) for state in states)
         for phone, states in topology.items()
@@ -153,6 +158,7 @@ def build_transition_model(
     """
     rows = sorted(set(tuples))
     probs = [p for phone, state, *_ in rows for _, p in topology[phone][state].transitions]
+    # Entry 0 is unused: the log of 1 is 0 there.
     log_prob = elementary.log(np.array([1.0, *probs], np.float32)).astype(np.float32)
     return _number_transitions(topology, np.array(rows, np.int32).reshape(-1, 4), log_prob)
 
@@ -200,7 +206,7 @@ def _number_transitions(
     topology: Topology, tuples: np.ndarray, log_prob: np.ndarray
 ) -> TransitionModel:
     """Number the transitions in the order of `tuples` (hmm/transition-model.cc, ComputeDerived)."""
-    rows = [(0, 0, 0, 0)]
+    rows = [(0, 0, 0, 0)]  # transition-ids begin at 1
     for phone, state, forward_pdf, self_loop_pdf in tuples.tolist():
         for target, _ in topology[phone][state].transitions:
             loop = target == state
@@ -307,6 +313,7 @@ def _pack_ints(values: Sequence[int]) -> bytes:
 
 
 def _pack_topology(topology: Topology, simple: bool) -> bytes:
+    # Phones with equal states share an entry, numbered in the order of the first phones.
     entries = list(dict.fromkeys(topology.values()))
     entry_of = [-1] * (max(topology, default=0) + 1)
     for phone, states in topology.items():

@@ -54,7 +54,7 @@ class Mixtures:
 
     @property
     def sizes(self) -> np.ndarray:
-        """How many Gaussians each pdf has, int64 [P]."""
+        """The number of Gaussians of each pdf, int64 [P]."""
         return np.diff(self.offsets)
 
     @property
@@ -79,6 +79,7 @@ class Mixtures:
         The sum is rounded after each dimension, as Kaldi's is. Weight zero gives minus infinity.
         """
         total = _log(self.weights) + np.float32(-0.5 * LOG_2PI * self.dim)
+        # log w - 1/2 (D log 2 pi + sum log var + sum mean^2 / var), dimension by dimension.
         columns = zip(self.inverse_variances.T, self.means_inverse_variances.T, strict=True)
         for inverse, scaled in columns:
             at_zero = 0.5 * scaled.astype(np.float64) * scaled / inverse

@@ -1,4 +1,4 @@
-"""Files in which Kaldi's scripts keep the options of programs, such as cmvn_opts."""
+"""Option files of Kaldi's scripts, such as cmvn_opts."""
 
 import re
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text
 
 OPTION = re.compile(r"--([\w-]+)(?:=(\S*))?", re.ASCII)
+# Kaldi's ParseOptions takes these words for booleans; an option without a value is true.
 TRUTH = {"true": True, "t": True, "1": True, "": True, "false": False, "f": False, "0": False}
 
 Options = Mapping[str, int | bool]

@@ -1,4 +1,4 @@
-"""Kaldi's `questions.qst`: what a decision tree may ask about each position and the pdf-class."""
+"""Kaldi's `questions.qst`: the questions of a tree about each position and the pdf-class."""
 
 import struct
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from bayes_asr.base.files import replacing
 from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
 
 Questions = Mapping[int, tuple[tuple[int, ...], ...]]
-"""For each key (PDF_CLASS, or a position in the window) the sets that may be asked for."""
+"""Sets of values for each key, PDF_CLASS or a position in the window."""
 
 
 def read_questions(path: Path) -> Questions:

@@ -28,6 +28,7 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None, moves: Moves = ()
     table = read_pairs(path)
     if table is None or any(map(is_pipe, table.values())):
         table = _check_scp(path, open_pipe)
+    # Millions of utterances lie in few archives: each file is looked for once.
     resolved = {name: _find(name, path, moves) for name in _list_files(table.values())}
     if all(name == path_now for name, path_now in resolved.items()):
         return table
@@ -53,7 +54,7 @@ def _check_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
 
 
 def is_pipe(rxfilename: str) -> bool:
-    """Say whether Kaldi would run this name as a command."""
+    """Whether Kaldi would run this name as a command."""
     stripped = rxfilename.strip()
     return stripped.startswith("|") or stripped.endswith("|")
 
@@ -76,9 +77,10 @@ def _list_files(rxfilenames: Iterable[str]) -> set[str]:
 
 
 def _strip_offset(rxfilename: str) -> str:
+    # Nearly all names are file:offset, and need no regular expression.
     name, separator, offset = rxfilename.rpartition(":")
     if separator and offset.isdecimal() and len(offset) < 19:
-        return name  # as below, but faster
+        return name
     return split_rxfilename(rxfilename)["path"]
 
 
@@ -96,12 +98,13 @@ def missing_file_error(scp: Path, what: str, name: str) -> InputError:
 
 
 def _find(name: str, scp: Path, moves: Moves) -> str:
-    """Where a file is that an scp names; its name if nowhere."""
+    """The path of a file that an scp names; its name where no such file is found."""
     name = next(
         (target + name[len(begin) :] for begin, target in moves if _is_in(name, begin)), name
     )
     if os.path.isabs(name) or os.path.exists(name):
         return name
+    # Beside the scp as it was named, then in each folder above it.
     directories = (scp.parent, *scp.parent.absolute().parents)
     above = (os.path.join(directory, name) for directory in directories)
     return next(filter(os.path.exists, above), name)

@@ -66,6 +66,7 @@ def read_history(run: Path, measured: Sequence[str]) -> list[dict[str, Any]]:
     form = f"a JSON object on each line with {', '.join(measured)}"
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        # Python's json reads NaN and long integers too: `_is_number` bounds what counts.
         entries = [json.loads(line) for line in lines]
     except (ValueError, RecursionError):
         raise InputError(f"{path}: not {form}") from None

@@ -1,4 +1,4 @@
-"""A table of millions of lines in two arrays, where a dict takes seconds and hundreds of MB."""
+"""Tables of millions of lines in two arrays; a dict takes seconds and hundreds of MB."""
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from pathlib import Path
@@ -18,7 +18,7 @@ class SortedTable(Mapping[str, Any]):
         self.names, self.column = names, column
 
     def place(self, name: str) -> int:
-        """Which of the names it is; KeyError if it is none."""
+        """The index of a name in the table; KeyError if it is not there."""
         raw = np.array(name.encode())
         if raw.itemsize <= self.names.itemsize:  # else all would be converted
             place = int(np.searchsorted(self.names, raw.astype(self.names.dtype)))
@@ -98,6 +98,7 @@ def join_tables(tables: Tables, what: str) -> Mapping[str, Any]:
         names = np.concatenate([table.names for table in columns])
         order = np.argsort(names, kind="stable")
         ordered = names[order]
+        # In byte order equal names are neighbours.
         repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
         if len(repeated):
             _refuse_repeated(ordered[repeated[0]].decode(), tables, what)

@@ -29,6 +29,7 @@ def read_text(path: Path) -> dict[str, list[str]]:
 
 def read_mapping(path: Path) -> dict[str, str]:
     """Read a table of exactly two columns, such as utt2spk or spk2gender."""
+    # The quick reader knows plain tables only; the slow one names the line that is at fault.
     pairs = read_pairs(path)
     if pairs is not None:
         return {key: sys.intern(value) for key, value in pairs.items()}  # speakers are repeated
@@ -167,7 +168,7 @@ def read_data_dir(
 
     Every utterance of feats.scp and text must be in utt2spk. Which utterances a later stage needs
     is its own business. Pipes in feats.scp and cmvn.scp are refused unless `open_pipe` is given.
-    feats: what feats.scp is known to say, so that it and utt2spk are not read for it. moves: as in
+    feats: the known contents of feats.scp, so that it and utt2spk are not read for it. moves: as in
     `read_scp`.
     """
 

@@ -1,4 +1,4 @@
-"""Kaldi's `tree`: which pdf an HMM state has, given its phone and the phones around it."""
+"""Kaldi's `tree`: the pdf of an HMM state, given its phone and the phones around it."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,6 +56,7 @@ class Tree:
         """Return the pdf-id of `pdf_class` in a window of phone ids (0 beyond an utterance)."""
         if len(phones) != self.width:
             raise ValueError(f"a window of {len(phones)} phones for a tree over {self.width}")
+        # A question about the pdf-class has the key -1, which no position has.
         node: Node | None = self.root
         while not isinstance(node, Leaf):
             value = pdf_class if node is None or node.key == PDF_CLASS else phones[node.key]
@@ -78,6 +79,7 @@ class Tree:
 def find_leaves(root: Node, events: np.ndarray) -> np.ndarray:
     """Return the answer int64 [E] of the tree below `root` to each of `events` [E, 1 + N]."""
     answers = np.full(len(events), ABSENT, np.int64)
+    # All events go down together, so that each question is asked once for all that reach it.
     open_: list[tuple[Node | None, np.ndarray]] = [(root, np.arange(len(events)))]
     while open_:
         node, rows = open_.pop()

@@ -18,7 +18,7 @@ HEADER = len(" \0B\4") + 4  # bytes between a name and its vector: the last are 
 
 @dataclass(frozen=True)
 class VectorIndex:
-    """Where the vectors of an archive are, by their names in byte order.
+    """Index of the vectors of an archive, by their names in byte order.
 
     names: UTF-8; offsets: bytes before each; lengths; sums: check sums; all [N].
     """
@@ -30,12 +30,12 @@ class VectorIndex:
 
     @property
     def end(self) -> int:
-        """How many bytes the archive has."""
+        """The size of the archive in bytes."""
         return int((self.offsets + SIZED_INT.itemsize * self.lengths).max(initial=0))
 
 
 def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> VectorIndex:
-    """Write integer vectors [T] as a binary archive, which Kaldi reads too, and note the places."""
+    """Write integer vectors [T] as a binary archive, which Kaldi can read; return their index."""
     names: list[str] = []
     entries: list[tuple[int, int]] = []
 
@@ -48,6 +48,7 @@ def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> VectorI
     write_int_vectors(collect(), ark)
     raw = encode(names)
     lengths, sums = np.array(entries, np.int64).reshape(-1, 2).T
+    # The archive is names, headers and vectors without gaps, so that offsets follow from lengths.
     sizes = SIZED_INT.itemsize * lengths
     offsets = np.cumsum(np.char.str_len(raw) + HEADER + sizes) - sizes
     order = np.argsort(raw, kind="stable")
@@ -64,6 +65,7 @@ class StoredVectors(Mapping[str, np.ndarray]):
         """Open the archive; InputError where it is not as long as the places say."""
         self._ark, self._places = ark, index
         self.lengths = SortedTable(index.names, index.lengths)
+        # An open descriptor reads the old file on, even where another one takes its name.
         self._file = os.open(ark, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
         if (size := os.fstat(self._file).st_size) != index.end:
