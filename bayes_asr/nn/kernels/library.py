@@ -36,14 +36,14 @@ COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGPE", "sets")
 SIZES = ("gates", "states", "extras", "coefficients", "resets", "recurs")
 
 
-class Unit(c.Structure):
-    """The struct Unit of kernels.h."""
+class UnitRow(c.Structure):
+    """The struct UnitRow of kernels.h."""
 
     _fields_ = (("name", c.c_char_p), *((name, c.c_int64) for name in SIZES))
 
 
-class Activation(c.Structure):
-    """The struct Activation of kernels.h."""
+class ActivationRow(c.Structure):
+    """The struct ActivationRow of kernels.h."""
 
     _fields_ = (("name", c.c_char_p), ("coefficients", c.c_int64))
 
@@ -82,8 +82,8 @@ class Product(c.Structure):
     )
 
 
-class CrossEntropy(c.Structure):
-    """The struct CrossEntropy of kernels.h."""
+class CrossEntropyJob(c.Structure):
+    """The struct CrossEntropyJob of kernels.h."""
 
     _fields_ = (
         *((name, c.c_int64) for name in ("threads", "storage", "rows", "outputs")),
@@ -96,12 +96,12 @@ ON_STRUCTS = {
     "forward": Job,
     "backward": Job,
     "multiply": Product,
-    "cross_entropy": CrossEntropy,
+    "cross_entropy": CrossEntropyJob,
 }
 FUNCTIONS: interface.Functions = {
     **{name: (c.c_int64, [c.c_int64, c.POINTER(struct)]) for name, struct in ON_STRUCTS.items()},
-    "units": (c.POINTER(Unit), []),
-    "activations": (c.POINTER(Activation), []),
+    "units": (c.POINTER(UnitRow), []),
+    "activations": (c.POINTER(ActivationRow), []),
     "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
     "keep_mask": (None, [c.c_void_p, *[c.c_int64] * 4, c.c_void_p]),
     "meet": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
@@ -109,7 +109,7 @@ FUNCTIONS: interface.Functions = {
     "use_openmp": (None, [c.c_void_p, c.c_void_p]),
 }
 INTERFACE: tuple[str, interface.Structs, interface.Functions]
-INTERFACE = "kernels", (Unit, Activation, Job, Product, CrossEntropy), FUNCTIONS
+INTERFACE = "kernels", (UnitRow, ActivationRow, Job, Product, CrossEntropyJob), FUNCTIONS
 
 
 @cache
@@ -144,14 +144,14 @@ def paths() -> dict[str, int]:
 
 
 @cache
-def units() -> dict[str, Unit]:
+def units() -> dict[str, UnitRow]:
     """Return the compiled units by their names, in the order of their numbers."""
     loaded = library()
     return _by_name(loaded.kernels_units()) if loaded else {}
 
 
 @cache
-def activations() -> dict[str, Activation]:
+def activations() -> dict[str, ActivationRow]:
     """Return the compiled activations by their names, in the order of their numbers."""
     loaded = library()
     return _by_name(loaded.kernels_activations()) if loaded else {}
@@ -277,7 +277,7 @@ def cross_entropy(
     losses, wrong = torch.empty(N), torch.empty(N, dtype=torch.bool)
     gradient = torch.empty_like(logits) if with_gradient else None
     # One thread more for every WORK outputs: small batches are done before threads have started.
-    job = CrossEntropy(
+    job = CrossEntropyJob(
         threads=min(torch.get_num_threads(), 1 + N * P // WORK),
         storage=STORAGES.index(logits.dtype),
         rows=N,

@@ -179,7 +179,7 @@ def _job(
 
 
 def _allocate_saved(
-    job: dict[str, Any], unit: library.Unit, N: int, storage: torch.dtype
+    job: dict[str, Any], unit: library.UnitRow, N: int, storage: torch.dtype
 ) -> dict[str, Tensor]:
     """Empty tensors of what the forward pass saves for the backward pass, by members of `Job`."""
     D, H, sets = (job[name] for name in ("D", "H", "sets"))

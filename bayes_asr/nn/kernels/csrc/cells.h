@@ -299,7 +299,7 @@ template <class Cell>
 constexpr int kHeld = Cell::kStates + Cell::kInner;
 
 template <class Cell>
-constexpr Unit UnitOf(const char *name) {
+constexpr UnitRow UnitOf(const char *name) {
   constexpr int kTogether = Cell::kGates - kResets<Cell>;  // gates of a product
   static_assert(kTogether == 1 || kTogether == 2 || kTogether == kMaxGates, "a panel has pairs");
   static_assert(Cell::kStates <= kMaxStates && kHeld<Cell> <= kMaxHeld, "");
@@ -310,13 +310,13 @@ constexpr Unit UnitOf(const char *name) {
 // The rows of the tables, with an empty one behind the last.
 #define ROW(name, Cell, Back) UnitOf<Cell>(name),
 template <class F>
-constexpr Unit kUnitsWith[] = {FOR_UNITS(ROW){}};
+constexpr UnitRow kUnitsWith[] = {FOR_UNITS(ROW){}};
 #undef ROW
 // Other activations have coefficients, other sizes are the same with each.
-constexpr const Unit *kUnits = kUnitsWith<TanhOf>;
+constexpr const UnitRow *kUnits = kUnitsWith<TanhOf>;
 
 #define ROW(name, Function) {name, Function::kCoefficients},
-constexpr Activation kActivations[] = {FOR_ACTIVATIONS(ROW){}};
+constexpr ActivationRow kActivations[] = {FOR_ACTIVATIONS(ROW){}};
 #undef ROW
 
 // The gates whose pre-activations come with the first product of a step.

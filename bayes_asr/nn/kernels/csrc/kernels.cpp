@@ -57,8 +57,8 @@ const char *kernels_path(int64_t i, int64_t *usable) {
 }
 
 // The rows of the tables of units and activations, behind the last one a row without a name.
-const Unit *kernels_units() { return kUnits; }
-const Activation *kernels_activations() { return kActivations; }
+const UnitRow *kernels_units() { return kUnits; }
+const ActivationRow *kernels_activations() { return kActivations; }
 
 // All return 0, or 1 where memory does not suffice.
 int64_t kernels_forward(int64_t path, const Job *job) {
@@ -76,18 +76,18 @@ int64_t kernels_multiply(int64_t path, const Product *product) {
   return !Choices(&count)[path].path->multiply(*product);
 }
 
-int64_t kernels_cross_entropy(int64_t path, const CrossEntropy *job) {
+int64_t kernels_cross_entropy(int64_t path, const CrossEntropyJob *job) {
   int count;
   return !Choices(&count)[path].path->cross_entropy(*job);
 }
 
 const char *kernels_description() {
   static const std::string text = Interface()
-                                      .Struct<UnitFields>()
-                                      .Struct<ActivationFields>()
+                                      .Struct<UnitRowFields>()
+                                      .Struct<ActivationRowFields>()
                                       .Struct<JobFields>()
                                       .Struct<ProductFields>()
-                                      .Struct<CrossEntropyFields>()
+                                      .Struct<CrossEntropyJobFields>()
                                       .Function(NAMED(kernels_use_openmp))
                                       .Function(NAMED(kernels_path))
                                       .Function(NAMED(kernels_units))

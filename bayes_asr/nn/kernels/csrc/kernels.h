@@ -17,20 +17,20 @@ extern "C" {
 enum Storage : int64_t { kFloat32, kBfloat16 };  // of factors and of all that has frames
 
 // What the library says of a unit, a row of the table in cells.h.
-struct Unit {
+struct UnitRow {
   const char *name;
   int64_t gates, states, extras;
   int64_t coefficients;  // but for those of its activation
   int64_t resets;        // whether V multiplies something else than h for the last gate
   int64_t recurs;        // whether there is a V
 };
-DESCRIBE(Unit, name, gates, states, extras, coefficients, resets, recurs);
+DESCRIBE(UnitRow, name, gates, states, extras, coefficients, resets, recurs);
 
-struct Activation {
+struct ActivationRow {
   const char *name;
   int64_t coefficients;
 };
-DESCRIBE(Activation, name, coefficients);
+DESCRIBE(ActivationRow, name, coefficients);
 
 struct Job {
   int64_t unit, activation;  // numbers of rows of the tables in cells.h
@@ -83,7 +83,7 @@ DESCRIBE(Product, threads, storage, rows, inner, columns, left, left_row, left_c
          right_storage, right_row, right_column, bias, result, result_storage);
 
 // The cross entropy of labels and the softmax of outputs.
-struct CrossEntropy {
+struct CrossEntropyJob {
   int64_t threads, storage, rows, outputs;
   const void *logits;     // [rows, outputs]
   const int64_t *labels;  // [rows]
@@ -92,7 +92,7 @@ struct CrossEntropy {
   uint8_t *wrong;         // [rows] whether the first of the largest outputs is not the label's
   double scale;
 };
-DESCRIBE(CrossEntropy, threads, storage, rows, outputs, logits, labels, gradient, losses, wrong,
+DESCRIBE(CrossEntropyJob, threads, storage, rows, outputs, logits, labels, gradient, losses, wrong,
          scale);
 
 struct Arrivals;  // of one process, in a cache line of its own
@@ -112,7 +112,7 @@ struct Path {
   bool (*forward)(const Job &);  // false: out of memory
   bool (*backward)(const Job &);
   bool (*multiply)(const Product &);
-  bool (*cross_entropy)(const CrossEntropy &);
+  bool (*cross_entropy)(const CrossEntropyJob &);
 };
 
 extern const Path kPortable;

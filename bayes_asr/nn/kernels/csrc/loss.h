@@ -9,7 +9,7 @@ namespace {
 template <class Store>
 class Loss {
  public:
-  explicit Loss(const CrossEntropy &job)
+  explicit Loss(const CrossEntropyJob &job)
       : job_(job),
         width_((job.outputs + LANES - 1) / LANES * LANES),
         exps_(job.threads * width_, kUnset),
@@ -83,7 +83,7 @@ class Loss {
     return x;
   }
 
-  const CrossEntropy &job_;
+  const CrossEntropyJob &job_;
   const int64_t width_;
   Buffer<float> exps_;  // [threads, width]
   Team team_;

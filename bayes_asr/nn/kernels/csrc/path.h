@@ -38,7 +38,7 @@ bool RunProduct(const Product &product) {
                      [&](auto store) { Dense<decltype(store)>::Run(product); });
 }
 
-bool RunCrossEntropy(const CrossEntropy &job) {
+bool RunCrossEntropy(const CrossEntropyJob &job) {
   return WithStorage(job.storage, [&](auto store) { Loss<decltype(store)>(job).Run(); });
 }
 
