@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from bayes_asr.base.errors import printable
-from bayes_asr.train.runs.status import RunStatus, runs_below
+from bayes_asr.train.runs.status import RunStatus, list_runs
 
 HEADER = ("run", "state", "epoch", "best on dev", "frames/s", "left", "why")
 LONGEST = 1e12  # seconds; a damaged history may promise more than a time can hold
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print a line for each run."""
-    runs = runs_below(args.folder)
+    runs = list_runs(args.folder)
     if args.json:
         print(json.dumps([asdict(found) for found in runs], indent=1))
         return

@@ -64,8 +64,10 @@ def architecture(
     else:
         layers = _describe_uniform_layers(config, list(streams))
     check_heads(config, layers, heads)
+    # The checkpoint holds plain numbers: options by epoch are resolved for this epoch.
     for layer in layers:
         layer.update({name: at_epoch(layer[name], epoch) for name in DROPOUTS if name in layer})
+    # Keys without effect are left out, as in checkpoints of versions without them.
     return {
         "streams": dict(streams),
         "layers": layers,
@@ -93,6 +95,7 @@ def _describe_uniform_layers(config: ModelConfig, streams: Sequence[str]) -> lis
         )
     unit_options = {name: getattr(config, name) for name in UNIT_OPTIONS}
     excluded = (*UNIT_OPTIONS, *NOT_OF_A_LAYER)
+    # All other keys of `model` are arguments of every layer, by the same names.
     shared = {name: value for name, value in vars(config).items() if name not in excluded}
     return describe_layers(
         list(units),
@@ -140,6 +143,7 @@ def build_criterion(
     log_priors [P]: of the pdfs, for criteria on lattices; graph: for lattice-free MMI.
     """
     kind = CRITERIA[config.train.criterion]
+    # Each kind of criterion takes arguments of its own after the weights of the targets.
     arguments: tuple[Any, ...] = ()
     if kind.lattices:
         arguments = (config.train.criterion, config.train.sequence, log_priors)
@@ -153,6 +157,8 @@ def build_optimizer(config: TrainConfig, model: AcousticModel) -> Optimizers:
     """Return the optimizers of a model: one, or one of each kind that `train.layers` names."""
     if not config.layers:
         return Optimizers([_make_optimizer(config.optimizer, model.parameters(), config)])
+    # One optimizer for each kind, with a group of parameters for each layer: groups may have
+    # learning rates of their own.
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, part in model.parts.items():
         layer_config = config.layers.get(name)
@@ -225,6 +231,7 @@ def log_summary(config: ModelConfig, model: AcousticModel) -> None:
     LOGGER.info(
         "%s: %d parameters (%d without the heads)", shape, total, _count_parameters(model.layers)
     )
+    # A recurrence that torch runs step by step is many times slower, which a user should know.
     layers = zip(model.names, model.layers, strict=True)
     if plain := [name for name, layer in layers if layer.unrolled and not layer.compiled]:
         LOGGER.info(
@@ -232,6 +239,7 @@ def log_summary(config: ModelConfig, model: AcousticModel) -> None:
         )
     activation_total = sum(parameter.numel() for parameter in model.activation_parameters.values())
     if activation_total:
+        # In percent of the network that has the same activations without parameters.
         share = 100 * activation_total / (total - activation_total)
         LOGGER.info(
             "activations have %d of them, %.3f %% more than without", activation_total, share

@@ -73,6 +73,7 @@ def _count_labels(data: LabelledSet, heads: Sequence[str], index: Index) -> Arra
         return {name: data.targets[name].count(data.lengths) for name in heads}
 
     key = name_of(*(part.directory for part in parts), *heads)
+    # An index that cannot be written costs time, not the run.
     try:
         return index.of(f"counts-{key}", made_from, count, lambda _, counts: counts)
     except NotKeptError:

@@ -49,6 +49,7 @@ def write_imported_run(
         index = Index(run.absolute().parent / config.data.index, run / "index")
         data = open_set(config, "train", open_pipe, index)
         network = _build_network(config, data, states, index, counts)
+        # All files appear at once: a run without its configuration could not be read.
         with together(run):
             config.save(run / CONFIG)
             parameters = sum(p.numel() for p in network.model.parameters())
@@ -63,6 +64,7 @@ def _build_network(
 ) -> TrainedNetwork:
     plan = plan_network(config, data)
     model = build_network(plan).eval()
+    # A part without a state is refused as well: all its weights are missing.
     for name, part in model.parts.items():
         load_weights(name, part, states.get(name, {}))
     surveys = {
@@ -79,6 +81,7 @@ def _build_network(
 def load_weights(name: str, part: torch.nn.Module, state: Mapping[str, Tensor]) -> None:
     """Give a layer or head its weights; InputError unless it has these, of these shapes."""
     expected = part.state_dict()
+    # The union of both, in the order of the network: a key that either of them lacks is named.
     for key in {**expected, **state}:
         if key not in state or key not in expected:
             lacking = "the files have" if key in expected else "its layer here has"

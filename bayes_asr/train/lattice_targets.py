@@ -83,6 +83,7 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
     if native.library() is None:
         fault = interface.fault(native.LIBRARY, *native.INTERFACE)
         LOGGER.warning("%s: sums over lattices in Python, about 5 times slower", fault)
+    # A dev set that is split off the training set has its lattices in the same folders.
     folders = getattr(config.data, name).lattices or config.data.train.lattices
     parts = [_open_lattices(Path(config.data.dir) / path, index) for path in folders]
     lengths_by_folder = join_tables(
@@ -123,6 +124,7 @@ def _open_lattices(directory: Path, index: Index) -> DenominatorLattices:
     vectors, digest = index_vectors(
         "lattices", directory, files, lambda: _iter_packed(files), index
     )
+    # Vectors of the index are files, whose lengths are known without reading them.
     lengths = (
         vectors.lengths
         if isinstance(vectors, StoredVectors)
@@ -184,6 +186,7 @@ def complete_sequence_options(config: Config, begun: Config | None = None) -> Co
     options = config.train.sequence
     if not CRITERIA[config.train.criterion].lattices:
         return config
+    # Values of the run come first, then those of the decoding as configured now.
     if begun:
         for name in FROM_DECODING:
             if getattr(options, name) is None:

@@ -68,6 +68,7 @@ def read_chain(config: Config) -> Chain:
         if not path.exists():
             raise InputError(f"{path}: not there; make it by bayes-asr gmm chain-tree")
     model, tree, fst = read_transition_model(model_path), read_tree(tree_path), read_fst(graph_path)
+    # Leaves of a tree are numbered from 0 without gaps.
     if (pdfs := 1 + max(iter_leaves(tree.root))) != model.num_pdfs:
         raise InputError(
             f"{tree_path}: has {pdfs} pdfs, but {model_path} {model.num_pdfs}; take both of one"
@@ -158,6 +159,7 @@ def add_numerators(config: Config, name: str, data: LabelledSet, index: Index) -
     phone sequences of training. Utterances without numerator are reported, and skipped if they are
     few. InputError as of `open_supervision`.
     """
+    # Without its compiled twin each sum still works, but a warning must tell of the cost.
     for twin in (native, library):
         if twin.library() is None:
             fault = interface.fault(twin.LIBRARY, *twin.INTERFACE)
@@ -166,6 +168,7 @@ def add_numerators(config: Config, name: str, data: LabelledSet, index: Index) -
     read_numerator: Callable[[str], Numerator] = supervision.allowed_pdfs
     available: Mapping[str, Any]
     if name == "train":
+        # Numerators cost much to build, so the index keeps them from run to run.
         vectors = _index_numerators(supervision, data.lengths, index)
         read_numerator = partial(_unpack, vectors)
         available = getattr(vectors, "lengths", vectors)

@@ -64,6 +64,8 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
     options, epoch, totals = trainer.options, trainer.epoch, trainer.state.totals
     trainer.model.set_dropout(plan_dropout(trainer.config.model, trainer.model, epoch))
     masks = options.spec_augment
+    # Pieces and batches depend on (seed, epoch) alone: a resumed epoch has the same ones, and goes
+    # on after `totals.position` of them.
     lengths = _cut_long_utterances(data.lengths, at_epoch(options.max_frames, epoch), epoch)
     batches = batches_of(
         lengths,
@@ -104,7 +106,7 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
             )
         trainer.stop_if_asked()
         if group.is_first():
-            trainer.save_now_and_then()
+            trainer.save_periodically()
             position(totals.position, totals.seconds)
         trainer.set_rate(totals.position, len(batches))
 
@@ -230,8 +232,8 @@ def run_batches(
             except NotFiniteError as error:
                 totals.skip(utterances, str(error), title)
             else:
-                loss, wrong = group.total(loss, errors)
-                totals.add(frames, labels, loss, wrong, norm)
+                total_loss, total_errors = group.total(loss, errors)
+                totals.add(frames, labels, total_loss, total_errors, norm)
             totals.seconds = time.perf_counter() - start
             _show_metrics(progress, totals)
             if after_batch:

@@ -73,6 +73,7 @@ class DevTotals:
         """Totals of validation sets, which are named where there are several."""
         if len(parts) == 1:
             return cls(next(iter(parts.values())), {})
+        # Gradient norms and skipped batches are of training alone.
         total = Totals()
         for part in parts.values():
             total.frames += part.frames

@@ -44,6 +44,7 @@ class Optimizers:
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
+        # One optimizer has its state itself, not a list of one.
         for optimizer, state in zip(self._optimizers, saved.get("several", [saved]), strict=True):
             optimizer.load_state_dict(state)
 
@@ -67,7 +68,7 @@ def _adam_options(config: TrainConfig) -> dict[str, Any]:
         "eps": config.epsilon,
         "weight_decay": config.weight_decay,
         "amsgrad": config.amsgrad,
-        "fused": True,
+        "fused": True,  # one kernel for all parameters
     }
 
 

@@ -26,6 +26,7 @@ def newbob(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.nd
 
 def cosine(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:
     """Half a cosine from the first epoch to 0 after the last (Loshchilov & Hutter 2017)."""
+    # dev_errors has an entry for each complete epoch, so its length is the number of those.
     angle = math.pi * len(dev_errors) / config.epochs
     return config.learning_rate * 0.5 * (1 + math.cos(angle))
 

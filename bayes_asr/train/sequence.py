@@ -108,7 +108,7 @@ class SequenceCriterion:
             gradient[utterance_rows], gradient[begin:end] = by_path, by_cells
         gradient *= self._scale
         constants = (torch.tensor(value, dtype=torch.float64), torch.from_numpy(gradient))
-        result: Tensor = _Known.apply(picked, *(x.to(picked.device) for x in constants))
+        result: Tensor = _KnownGradient.apply(picked, *(x.to(picked.device) for x in constants))
         return result
 
     def _utterance_loss(
@@ -136,7 +136,7 @@ class SequenceCriterion:
         )
 
 
-class _Known(torch.autograd.Function):
+class _KnownGradient(torch.autograd.Function):
     """`apply(x, value, gradient)`: a value of which the gradient by `x` is known."""
 
     @staticmethod

@@ -56,6 +56,7 @@ def adapt(
     parameters = model.activation_parameters
     initial = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     model.eval().requires_grad_(False)
+    # One batch has all utterances of a speaker; noise and changes of tempo are off by default.
     load = Loader(data, network.front_ends, model.outputs[:1], seed=0, epoch=1)
     adapted = {}
     for speaker, utterances in _group_by_speaker(data).items():

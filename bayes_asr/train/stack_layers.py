@@ -26,6 +26,7 @@ def describe_stack(config: ModelConfig, streams: Sequence[str]) -> list[dict[str
                 " another one"
             )
         preceding = [described["name"] for described in layers]
+        # By default a layer reads the one before it, and the first one reads all streams.
         reads = list(layer.place.reads) or preceding[-1:] or list(streams)
         _check_reads(layer, reads, [*streams, *preceding], [later.name for later in stack])
         single = next((candidate for candidate in layers if [candidate["name"]] == reads), None)
@@ -57,6 +58,7 @@ def check_heads(
                 f"model.stack has a layer {layer['name']}, but a head has that name; give the layer"
                 " another one"
             )
+    # A head reads the last layer, unless `model.heads` names another one.
     last = layers[-1]["name"]
     sources = {name for layer in layers for name in layer["reads"]}
     sources |= {config.heads.get(target, last) for target in targets}

@@ -160,6 +160,7 @@ def _open_sets(
 ) -> _Sets:
     """Training and dev set, with the lattices or numerators that the criterion may read."""
     kind = CRITERIA[config.train.criterion]
+    # `add_lattices` returns the set as it is where the criterion reads no lattices.
     complete = add_numerators if kind.chain else add_lattices
     train_set, dev_set = open_sets(config, open_pipe, index)
     regeneration = None

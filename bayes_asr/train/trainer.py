@@ -151,6 +151,7 @@ class Trainer:
     def complete_epoch(self, validated: DevTotals, scheduled: float) -> None:
         """Note an epoch, and save."""
         state = self.state
+        # The history has the rate of the last batch, at the end of a warm-up in this epoch.
         batches = state.totals.position
         rate = self.set_rate(batches, batches)
         entry = _history_entry(self.epoch, state.totals, validated, rate, state.returns)
@@ -208,6 +209,7 @@ class Trainer:
                 f" train.learning_rate = {options.learning_rate:g}; lower it and start over with"
                 f" --new, or look at what was skipped: {', '.join(skipped) or 'nothing'}"
             )
+        # unfinished.pt is of the epoch that diverged.
         complete = (checkpoint.LAST, checkpoint.PREVIOUS)
         self.restore(group.from_first(lambda: checkpoint.read_newest(self.run, complete)))
         self.state.returns += 1
@@ -233,7 +235,7 @@ class Trainer:
                 number,
             )
 
-    def save_now_and_then(self) -> None:
+    def save_periodically(self) -> None:
         """Save inside an epoch, every `train.save_minutes`; where that fails, say so and go on."""
         self._check_lock()
         if time.monotonic() - self.last_saved < 60 * self.options.save_minutes:
@@ -257,6 +259,7 @@ class Trainer:
         """Write last.pt in place of unfinished.pt, and keep the one before."""
         self._check_lock()
         last, previous = self.run / checkpoint.LAST, self.run / checkpoint.PREVIOUS
+        # unfinished.pt is removed last: at every moment one complete checkpoint is there.
         checkpoint.save(last, self.content(), keep=previous)
         (self.run / checkpoint.UNFINISHED).unlink(missing_ok=True)
         self.last_saved = time.monotonic()
@@ -288,11 +291,12 @@ class Trainer:
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from the content of a checkpoint."""
         if self.speakers:
-            self.speakers.restore(saved)
+            self.speakers.restore(saved)  # with the weights that they share
         else:
             self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.state = TrainerState.of_content(saved)
+        # Last, since whatever comes before may draw random numbers.
         torch.set_rng_state(saved.get("random", torch.get_rng_state()))
         batches = self.state.totals.position
         LOGGER.info(

@@ -56,6 +56,7 @@ def initialize_from(transfers: Sequence[Transfer], model: AcousticModel) -> Init
         else:
             sources = _copy_matching(transfer, old.model, model, initialization)
         initialization.parts |= dict.fromkeys(sources, transfer.run)
+        # Only the first head of a run has priors in all versions. Here it may be another head.
         decoded = old.model.outputs[0]
         initialization.log_priors |= {n: old.log_priors for n, o in sources.items() if o == decoded}
         names = (
@@ -88,6 +89,7 @@ def _copy_named(
                 f"{KEY}: {old_name} of {transfer.run} does not fit {name}: {why}; leave it out, or"
                 " make them of one size"
             )
+        # A layer that was asked for by name is taken even where its equation is another one.
         why = _compare_kinds(old, old_name, model, name)
         if why:
             LOGGER.warning("%s: %s as %s: %s", transfer.run, old_name, name, why)
@@ -130,6 +132,7 @@ def _compare_shapes(old: nn.Module, new: nn.Module) -> str:
         {name: list(value.shape) for name, value in part.state_dict().items()}
         for part in (old, new)
     )
+    # A dictionary of both: a name that either module lacks is a difference, too.
     for name in old_shapes | new_shapes:
         if old_shapes.get(name) != new_shapes.get(name):
             was, now = (

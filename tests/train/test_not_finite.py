@@ -13,7 +13,7 @@ from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.train import loop
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.status import status
+from bayes_asr.train.runs.status import read_status
 from bayes_asr.train.start import train
 from bayes_asr.train.step import NotFiniteError, Step
 from tests.support.small_corpus import made_up, write_corpus
@@ -176,7 +176,7 @@ def test_run_goes_back_so_often_and_then_stops_with_a_report(
     with not_finite("train1-4", [2]), pytest.raises(InputError, match=report):
         train(config, tmp_path)
     assert messages().count("back to its beginning, and on at") == 2
-    found = status(tmp_path)
+    found = read_status(tmp_path)
     assert (found.state, found.epoch) == ("failed", 1)
     assert "epoch 2 diverged" in (found.why or "")
     assert len(checkpoint.read(tmp_path / "last.pt")["dev_errors"]) == epochs_of(tmp_path) == 1
@@ -209,4 +209,4 @@ def test_features_that_are_not_finite_are_named_before_training(
     with pytest.raises(InputError, match=rf"feats.ark.*{name}0-2.*(nan|inf|NaN)"):
         train(config_of(root), tmp_path / "run")
     assert not list((tmp_path / "run").glob("*.pt"))
-    assert f"{name}0-2" in (status(tmp_path / "run").why or "")
+    assert f"{name}0-2" in (read_status(tmp_path / "run").why or "")

@@ -19,7 +19,7 @@ from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.data.features.front_end import statistics
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.status import status
+from bayes_asr.train.runs.status import read_status
 from bayes_asr.train.start import train
 from tests.support.small_corpus import DIMENSIONS, made_up, write_alignments, write_corpus
 from tests.support.training_runs import (
@@ -115,7 +115,7 @@ def test_history_ends_where_the_run_goes_on(
     assert json.loads(kept[-1])["epoch"] == 3
     assert said in messages() if said else "history.jsonl" not in messages()
     assert (run / "history.jsonl.damaged").exists() == ("not a JSON" in said)
-    assert status(run).epoch == 3
+    assert read_status(run).epoch == 3
 
 
 def test_run_whose_checkpoints_hold_the_whole_history_goes_on(

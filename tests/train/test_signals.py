@@ -15,7 +15,7 @@ from bayes_asr.base.errors import StoppedError
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.signals import SIGNALS, note_signals
 from bayes_asr.cli import main
-from bayes_asr.train.runs.status import status
+from bayes_asr.train.runs.status import read_status
 from bayes_asr.train.start import train
 from bayes_asr.train.step import Step
 from tests.support.places import CONF, ROOT
@@ -46,7 +46,7 @@ def test_signal_saves_and_the_same_command_goes_on(
         pytest.raises(StoppedError, match=rf"stopped by {name} in epoch \d; everything is saved"),
     ):
         train(config, tmp_path)
-    assert status(tmp_path).state == "stopped"
+    assert read_status(tmp_path).state == "stopped"
     assert (tmp_path / "unfinished.pt").exists()
     trained = 0
 
@@ -138,7 +138,7 @@ def test_terminal_that_is_closed_stops_a_training_that_is_saved(
         os.close(ours)
     assert process.returncode == 128 + signal.SIGHUP
     assert "stopped by SIGHUP" in (tmp_path / "train.log").read_text().splitlines()[-1]
-    assert (status(tmp_path).state, (tmp_path / "unfinished.pt").exists()) == ("stopped", True)
+    assert (read_status(tmp_path).state, (tmp_path / "unfinished.pt").exists()) == ("stopped", True)
 
 
 def test_signal_that_is_ignored_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,6 +227,7 @@ def _determinize(
     A place is the set of states that one beginning of a pdf sequence leads to (subset
     construction), numbered from 0 in each frame. Empty where no sequence comes to the end.
     """
+    # States that cannot reach the end in time are left out at once, not after the last frame.
     may_end = _find_coaccessible(fst, model, allowed)
     places: list[tuple[int, ...]] = [(fst.start,)]
     bounds, label, target = (x.tolist() for x in (fst.offsets, fst.ilabel, fst.nextstate))
@@ -242,6 +243,7 @@ def _determinize(
                 for arc in range(bounds[state], bounds[state + 1]):
                     if phone_of[label[arc]] in phones and ahead[target[arc]]:
                         states_by_pdf.setdefault(pdf_of[label[arc]], set()).add(target[arc])
+            # Equal sets of states are one place, whatever sequences lead to them.
             for pdf, reached in sorted(states_by_pdf.items()):
                 number = number_of.setdefault(tuple(sorted(reached)), len(number_of))
                 rows.append((place * width + pdf, number))

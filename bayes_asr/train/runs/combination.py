@@ -45,12 +45,14 @@ class Combination:
         if len(unscaled) != len(runs) or not runs:
             raise InputError(f"{len(unscaled)} weights for {len(runs)} runs; give one for each")
         total = sum(unscaled)
+        # NaN fails the first test, and a negative weight the second.
         if not (math.isfinite(total) and min(unscaled) > 0):
             raise InputError(f"the weights are {unscaled}; each must be above 0 and finite")
         return cls(list(runs), [weight / total for weight in unscaled], average, head)
 
     def save(self, run: Path) -> None:
         """Write it into the directory `run`; paths of runs are relative to that."""
+        # Relative paths let a folder of runs be moved as a whole.
         origin = os.path.abspath(run)
         content = {
             "networks": [os.path.relpath(os.path.abspath(path), origin) for path in self.runs],

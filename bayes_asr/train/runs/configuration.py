@@ -45,6 +45,8 @@ def continue_runs(paths: Sequence[Path]) -> list[Layer]:
         if path not in runs:
             layers.append(path)
             continue
+        # Later layers win: settings by epoch are replaced by their last values, and continued.yaml
+        # has what a second training does differently.
         layers += [
             path / CONFIG,
             _as_train_settings(_settings_after_end(read_configuration(path))),
@@ -61,6 +63,7 @@ def _settings_after_end(config: Config) -> Iterator[tuple[str, Any]]:
     train = config.train
     for key in BY_EPOCH:
         yield key, at_epoch(getattr(train, key), train.epochs)
+    # None removes an entry: the rates of the old run do not hold for the epochs of the new one.
     for epoch in train.learning_rates:
         yield f"learning_rates.{epoch}", None
     for name, layer in train.layers.items():

@@ -38,7 +38,7 @@ class RunStatus:
     why: str | None
 
 
-def runs_below(directory: Path) -> list[RunStatus]:
+def list_runs(directory: Path) -> list[RunStatus]:
     """Status of every run at or below a folder, by path; InputError where there is none."""
     if not directory.is_dir():
         raise InputError(f"{directory}: there is no such folder")
@@ -46,10 +46,10 @@ def runs_below(directory: Path) -> list[RunStatus]:
     runs = sorted({file.parent for file in find_below(directory, *marks)})
     if not runs:
         raise InputError(f"{directory}: no run at or below this folder; train one into it")
-    return [status(run) for run in runs]
+    return [read_status(run) for run in runs]
 
 
-def status(run: Path) -> RunStatus:
+def read_status(run: Path) -> RunStatus:
     """Status of a run, by its record of itself and by whether a process holds its lock."""
     recorded = state.read(run)
     history, epoch, epochs, judged_by, best = [], 0, None, None, None
@@ -100,6 +100,7 @@ def _seconds_left(
     )
     if position.get("epoch") != epoch + 1:
         spent = 0  # noted in an epoch that is over
+    # Complete epochs tell the pace best; before the first one is over its batches do.
     recent = [float(entry["seconds"]) for entry in history[-RECENT:]]
     if recent:
         each = sum(recent) / len(recent)

@@ -56,11 +56,13 @@ class TrainedNetwork:
         # A damaged or hostile file may describe a network of any size: "meta" allocates nothing.
         with torch.device("meta"):
             model = build_network(content["architecture"])
+        # `assign` takes the tensors of the file themselves, in place of a copy.
         model.load_state_dict(content["model"], assign=True)
         front_ends = unpack_front_ends(content["front_ends"])
         sizes = {name: front_end.size for name, front_end in front_ends.items()}
         if sizes != model.architecture["streams"]:
             raise ValueError(f"{sizes} values for inputs {model.architecture['streams']}")
+        # Checkpoints of version 0.1 have the priors of the first head alone.
         priors = {model.outputs[0]: content["log_priors"], **content.get("other_log_priors", {})}
         for name, head in zip(model.outputs, model.heads, strict=True):
             if name in priors and tuple(priors[name].shape) != (head.out_features,):
@@ -128,6 +130,7 @@ def read_network(run: Path) -> TrainedNetwork:
             " give it to forward, decode, score and report, or bayes_asr.load"
         )
     content = checkpoint.read(run / checkpoint.BEST)
+    # A file of plain values that was changed by hand can fail in any of these ways.
     try:
         return TrainedNetwork.of_content(upgrade(content, run))
     except InputError:

@@ -87,6 +87,8 @@ def search(
             for epochs in plan.rungs:
                 outcomes_of_rung = list(_train_rung(alive, epochs, plan, run_jobs))
                 outcomes_by_trial |= {outcome.trial: outcome for outcome in outcomes_of_rung}
+                # The better half goes on, rounded up, so that one trial is left at the end. Failed
+                # trials have no value and are out.
                 better = sorted((o for o in outcomes_of_rung if o.best is not None), key=_rank)
                 selected = {outcome.trial for outcome in better[: (len(better) + 1) // 2]}
                 alive = [trial for trial in alive if trial.number in selected]
@@ -154,6 +156,7 @@ def _train_rung(
     Trials that run beside it are trained to the end, but those after it do not count. So the
     outcome does not depend on which of them ends first.
     """
+    # With a value to stop at, no more trials are begun at a time than can run.
     at_once = len(trials) if plan.stop_at is None else plan.nj
     for begin in range(0, len(trials), max(1, at_once)):
         batch = trials[begin : begin + at_once]
@@ -170,6 +173,7 @@ def _train_trial(name: str, job: tuple[Trial, int, SearchPlan]) -> Outcome:
     """Train a trial for so many epochs, unless that is done."""
     trial, epochs, plan = job
     why = None
+    # The run is resumed with more epochs, which its schedule allows (`_check_rungs`).
     if len(record.read_history(trial.run)) < epochs:
         config = replace(trial.config, train=replace(trial.config.train, epochs=epochs))
         try:
@@ -182,6 +186,7 @@ def _train_trial(name: str, job: tuple[Trial, int, SearchPlan]) -> Outcome:
                 os._exit(128 + stopped.number)  # else the next trial would be begun
             raise
     measure = measure_of(trial.config)
+    # A search that is repeated finds runs of later rungs, which may be longer.
     history = record.read_history(trial.run)[:epochs]
     best = {} if why else min(history, key=lambda entry: entry[measure.on_dev])
     return Outcome(

@@ -102,6 +102,7 @@ def _parse_kind(key: str, kind: str, located: Located) -> Values:
     if kind == "choice":
         return Choice(tuple(values))
     numbers = (int,) if kind == "ints" else (int, float)
+    # `type` and not `isinstance`: YAML's true is no number here.
     is_range = len(values) == 2 and all(type(x) in numbers and math.isfinite(x) for x in values)
     if not is_range or not values[0] <= values[1] or (kind == "log_uniform" and values[0] <= 0):
         above = " above 0" * (kind == "log_uniform")

@@ -16,7 +16,7 @@ import torch
 
 from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.status import status
+from bayes_asr.train.runs.status import read_status
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.training_runs import (
@@ -218,7 +218,7 @@ def test_full_disk_at_the_end_of_an_epoch_keeps_the_epoch_before(
         train(config, tmp_path)
     assert (tmp_path / "last.pt").read_bytes() == before
     assert not list(tmp_path.glob(".*"))
-    assert "No space left on device" in (status(tmp_path).why or "")
+    assert "No space left on device" in (read_status(tmp_path).why or "")
     train(config, tmp_path)
     assert_same(states(tmp_path), undisturbed)
 

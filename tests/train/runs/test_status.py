@@ -17,7 +17,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.train.runs import state
-from bayes_asr.train.runs.status import status
+from bayes_asr.train.runs.status import read_status
 from bayes_asr.train.start import train
 from tests.support.training_runs import (
     OPTIONS,
@@ -40,7 +40,7 @@ def test_state_that_cannot_be_written_does_not_end_the_training(
 
 def seen(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     capsys.readouterr()
-    assert main(["status", str(folder), "--json"]) == 0
+    assert main(["read_status", str(folder), "--json"]) == 0
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
     return found
 
@@ -73,7 +73,7 @@ def test_status_shows_every_state(
     assert {run["seconds_left"] for name, run in found.items() if name != "running"} == {None}
     best = min(entry["dev_error"] for entry in history_of(small_run))
     assert {run["dev_error"] for run in found.values()} == {best}
-    assert main(["status", str(tmp_path)]) == 0
+    assert main(["read_status", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "a/finished  finished  2/2" in printed
     assert "stopped by SIGTERM in epoch 3" in printed
@@ -101,7 +101,7 @@ def test_status_names_what_a_run_is_judged_by(
     best = min(entry[key] for entry in history_of(run))
     (found,) = seen(tmp_path, capsys)
     assert (found["judged_by"], found["best"]) == (said, best)
-    assert main(["status", str(tmp_path)]) == 0
+    assert main(["read_status", str(tmp_path)]) == 0
     assert f"{said} {best:.4f}" in capsys.readouterr().out
 
 
@@ -121,9 +121,9 @@ def test_status_in_the_first_epoch_and_before_it(
 def test_status_of_a_folder_without_runs_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["status", str(tmp_path)]) == 1
+    assert main(["read_status", str(tmp_path)]) == 1
     assert "no run at or below this folder" in capsys.readouterr().err
-    assert main(["status", str(tmp_path / "gone")]) == 1
+    assert main(["read_status", str(tmp_path / "gone")]) == 1
     assert "there is no such folder" in capsys.readouterr().err
 
 
@@ -140,7 +140,7 @@ def test_status_names_a_damaged_history(
     for found in damaged:
         assert "history.jsonl: not a JSON object on each line" in found["why"]
     assert (whole["state"], whole["epoch"], whole["why"]) == ("finished", 2, None)
-    assert main(["status", str(tmp_path)]) == 0
+    assert main(["read_status", str(tmp_path)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_status_of_a_state_that_nobody_wrote(
     (tmp_path / "run/state.json").write_text(content)
     with lock.alone_in(tmp_path / "run"):
         (found,) = seen(tmp_path, capsys)
-        assert main(["status", str(tmp_path)]) == 0
+        assert main(["read_status", str(tmp_path)]) == 0
     assert (found["state"], found["seconds_left"], found["why"]) == ("running", None, None)
 
 
 def test_looking_at_a_run_does_not_keep_it_from_being_trained(
     small_corpus: Path, tmp_path: Path
 ) -> None:
-    """`status` takes the lock for an instant; a training that begins then waits for it."""
+    """`read_status` takes the lock for an instant; a training that begins then waits for it."""
     (tmp_path / lock.MARK).touch()
     held = f"import fcntl, time; f = open({str(tmp_path / lock.MARK)!r}); fcntl.flock(f, 1)"
     with subprocess.Popen(
@@ -178,9 +178,9 @@ def test_refusal_leaves_a_finished_run_finished(
     run = shutil.copytree(small_run, tmp_path / "run")
     with pytest.raises(InputError, match="seed is 1"):
         train(config_of(small_corpus, "seed=2"), run)
-    assert status(run).state == "finished"
+    assert read_status(run).state == "finished"
     train(config_of(small_corpus), run)
-    assert status(run).state == "finished"
+    assert read_status(run).state == "finished"
 
 
 def test_error_is_in_the_log_and_a_defect_with_its_traceback(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_clock_that_is_set_changes_nothing(
     train(config_of(small_corpus, *OPTIONS, "train.save_minutes=0.0001"), tmp_path)
     assert_same(states(tmp_path), undisturbed)
     assert all(0 < entry["seconds"] < 600 for entry in history_of(tmp_path))
-    found = status(tmp_path)
+    found = read_status(tmp_path)
     assert found.state == "finished"
 
 
