@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.nn.criteria import cross_entropy
-from bayes_asr.nn.linear import HAS_ONEDNN, by_onednn, product
+from bayes_asr.nn.linear import HAS_ONEDNN, multiply_onednn, product
 
 OUTPUTS = 1900
 MORE_THAN_CACHES = 2**24  # numbers
@@ -29,7 +29,7 @@ def ways_to_multiply(a: Tensor, b: Tensor) -> Ways:
     """Each way to compute a b; b is a float32 weight or of the type of a."""
     ways: Ways = {"own": lambda: product(a, b), "torch": lambda: torch.mm(a, b.to(a.dtype))}
     if HAS_ONEDNN and a.dtype == torch.float32:
-        ways["oneDNN"] = lambda: by_onednn(a, b)
+        ways["oneDNN"] = lambda: multiply_onednn(a, b)
     return ways
 
 

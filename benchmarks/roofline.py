@@ -16,7 +16,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.linear import HAS_ONEDNN, by_onednn, product
+from bayes_asr.nn.linear import HAS_ONEDNN, multiply_onednn, product
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.recurrent import RecurrentLayer
 
@@ -70,7 +70,7 @@ def fastest(shape: Shape, dtype: torch.dtype, clock: Clock) -> Callable[[], Tens
         if not padded:
             ways.append(partial(product, a, b))
         if dtype == torch.float32 and HAS_ONEDNN and not padded:
-            ways.append(partial(by_onednn, a, b))
+            ways.append(partial(multiply_onednn, a, b))
         for way in ways:
             seconds[way] = timed(way, clock)
     return min(seconds, key=lambda computed: seconds[computed])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.decoder import END, AttentionDecoder, DecoderState, take_rows
+from bayes_asr.nn.decoder import END, AttentionDecoder, DecoderState, select_rows
 from bayes_asr.nn.frames import PackedFrames
 
 
@@ -53,7 +53,7 @@ def search(
     alive, ended = [_Prefix((), 0.0, (), 0)], list[BeamHypothesis]()
     while alive and len(ended) < width:
         previous = [prefix.labels[-1] if prefix.labels else END for prefix in alive]
-        state = take_rows(state, [prefix.row for prefix in alive])
+        state = select_rows(state, [prefix.row for prefix in alive])
         x, state = decoder.step(
             torch.tensor(previous, device=encoded_TH.device),
             memory and memory.repeat(len(alive)),

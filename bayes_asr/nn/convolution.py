@@ -19,7 +19,7 @@ from bayes_asr.nn.dropout import drop, frame_keys
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear
-from bayes_asr.nn.maps import Maps, in_blocks
+from bayes_asr.nn.maps import Maps, apply_in_blocks
 from bayes_asr.nn.norm import build_norm
 from bayes_asr.nn.units.activations import build_activation
 
@@ -187,7 +187,7 @@ class Convolution2d(WindowedLayer):
 
     def convolve(self, line_LF: Tensor) -> Tensor:
         """The pooled maps of each window [W, channels*Q]."""
-        return in_blocks(
+        return apply_in_blocks(
             self._pool, line_LF, self.left_context + self.right_context, self.max_width
         )
 

@@ -187,7 +187,7 @@ def _first(state: DecoderState, n: int) -> DecoderState:
     return _map(state, lambda x: x[:n])
 
 
-def take_rows(state: DecoderState, rows: list[int]) -> DecoderState:
+def select_rows(state: DecoderState, rows: list[int]) -> DecoderState:
     """The state of some sequences."""
     return _map(state, lambda x: x[rows])
 
@@ -205,4 +205,4 @@ def _order(
     ordered = memory and Memory(
         memory.frames_BTH[order], memory.keys_BTU[order], memory.inside_BT[order]
     )
-    return ordered, take_rows(state, order)
+    return ordered, select_rows(state, order)

@@ -61,14 +61,14 @@ class EncoderDecoder(AcousticModel):
         # The decoder computes in the type of its weights: autocast would round its states.
         with torch.autocast(encoded.device.type, enabled=False):
             x = encoded.to(self.decoder.O.weight.dtype)
-            return {self.outputs[0]: self.decoder(x, self.steps(frames), targets, keys_B)}
+            return {self.outputs[0]: self.decoder(x, self.output_frames(frames), targets, keys_B)}
 
     def hidden(
         self, streams: Streams, frames: PackedFrames, keys_B: Tensor | None = None
     ) -> Tensor:
-        """Return the vectors that the decoder reads, at `steps` of the frames [M, H]."""
+        """Return the vectors that the decoder reads, at `output_frames` [M, H]."""
         return self._compute([self.top], streams, frames, keys_B)[self.top]
 
-    def steps(self, frames: PackedFrames) -> PackedFrames:
+    def output_frames(self, frames: PackedFrames) -> PackedFrames:
         """The frames that the decoder looks at."""
         return frames.every(self.strides[self.top])

@@ -25,7 +25,7 @@ def fold(model: AcousticModel) -> AcousticModel:
     ]
     kinds = {described["kind"] for described in model.architecture["layers"]}
     model.check_frames_labelled()
-    if kinds != {"recurrent"} or not all(stacked) or any(model.residual) or model.reads_lower:
+    if kinds != {"recurrent"} or not all(stacked) or any(model.residual) or model.has_lower_heads:
         raise InputError("only networks of unit mlp, one layer on the other, can be folded")
     heads = [head for head in model.heads if isinstance(head, nn.Linear)]
     plain_layers = [

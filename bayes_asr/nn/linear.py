@@ -74,14 +74,14 @@ def product(
     """
     dtype = dtype or a_NK.dtype
     if a_NK.device.type == "cpu" and _is_faster(a_NK.numel() * b_KM.shape[1], a_NK.dtype):
-        if library.multiplies(a_NK.dtype):
+        if library.has_product(a_NK.dtype):
             return library.multiply(library.path(), a_NK, b_KM, bias_M, dtype)
-        return by_onednn(a_NK, b_KM, bias_M).to(dtype)
+        return multiply_onednn(a_NK, b_KM, bias_M).to(dtype)
     y = torch.mm(a_NK, b_KM.to(a_NK.dtype))
     return (y if bias_M is None else y + bias_M).to(dtype)
 
 
-def by_onednn(a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None) -> Tensor:
+def multiply_onednn(a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None) -> Tensor:
     """Return a b + bias of float32, by the operator that torch.compile has for linear layers."""
     # It is 1,000 times slower on rows or columns with gaps between them.
     b = b_KM if b_KM.T.is_contiguous() else b_KM.contiguous()
@@ -92,7 +92,7 @@ def by_onednn(a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None) -> Tenso
 def _is_faster(multiplications: int, dtype: torch.dtype) -> bool:
     """Whether there is a faster product than torch's, of that size, in factors of a type."""
     return multiplications >= LARGE and (
-        library.multiplies(dtype) or (HAS_ONEDNN and dtype == torch.float32)
+        library.has_product(dtype) or (HAS_ONEDNN and dtype == torch.float32)
     )
 
 

@@ -57,7 +57,7 @@ class Maps(nn.Module):
         return normalised.transpose(1, 2).flatten(1)
 
 
-def in_blocks(
+def apply_in_blocks(
     compute: Callable[[Tensor], Tensor], line_LF: Tensor, reach: int, width: int
 ) -> Tensor:
     """Apply `compute` to a line of windows of 1 + reach rows [W, X].

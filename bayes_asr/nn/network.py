@@ -177,7 +177,7 @@ class AcousticModel(nn.Module):
     def hidden(
         self, streams: Streams, frames: PackedFrames, keys_B: Tensor | None = None
     ) -> Tensor:
-        """Return the inputs of the first head, at `steps` of the frames [N, H], or where there are
+        """Return the inputs of the first head, at `output_frames` [N, H], or where there are
         no heads, the outputs of the last layer; arguments as in `forward`.
         """
         x = self._compute([self.top], streams, frames, keys_B)[self.top]
@@ -195,7 +195,7 @@ class AcousticModel(nn.Module):
         """Whether the first head has one row of outputs for each utterance."""
         return bool(self.of_utterances.intersection(self.outputs[:1]))
 
-    def steps(self, frames: PackedFrames) -> PackedFrames:
+    def output_frames(self, frames: PackedFrames) -> PackedFrames:
         """The frames of the rows of `hidden`, and of those of the first head."""
         return frames.every(WHOLE if self.labels_utterances else self.output_stride)
 
@@ -223,7 +223,7 @@ class AcousticModel(nn.Module):
         return bool(self.lookahead_layers())
 
     @property
-    def reads_lower(self) -> bool:
+    def has_lower_heads(self) -> bool:
         """Whether a head reads another layer than the last."""
         return set(self.head_layers) != {self.names[-1]}
 

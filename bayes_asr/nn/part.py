@@ -10,17 +10,17 @@ from bayes_asr.config.catalogue import nearest
 from bayes_asr.nn.network import AcousticModel
 
 
-def take_head(model: AcousticModel, name: str) -> AcousticModel:
+def extract_head(model: AcousticModel, name: str) -> AcousticModel:
     """The network of one head and of what it needs; InputError for an unknown name.
 
-    It shares the weights, as that of `take_layer`.
+    It shares the weights, as that of `extract_layer`.
     """
     _check_known("head", name, model.outputs)
     model.check_frames_labelled()
     return _take(model, model.head_layers[model.outputs.index(name)], [name])
 
 
-def take_layer(model: AcousticModel, name: str) -> AcousticModel:
+def extract_layer(model: AcousticModel, name: str) -> AcousticModel:
     """A layer and what it needs, without heads: `hidden` returns the outputs of that layer.
 
     InputError for an unknown name.

@@ -11,7 +11,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys, keep_mask
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
-from bayes_asr.nn.kernels.recurrence import kernel_of
+from bayes_asr.nn.kernels.recurrence import find_kernel
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear, factor_type
 from bayes_asr.nn.norm import build_norm
@@ -115,7 +115,7 @@ class RecurrentLayer(Layer):
     @property
     def compiled(self) -> bool:  # type: ignore[override]
         """Whether compiled code computes its recurrence."""
-        return self.fused and kernel_of(self.cell, self.W.weight) is not None
+        return self.fused and find_kernel(self.cell, self.W.weight) is not None
 
     @property
     def batch_invariant(self) -> bool:  # type: ignore[override]
@@ -123,7 +123,7 @@ class RecurrentLayer(Layer):
         # Kernels hand back h alone: in chunks, a cell with a second state goes frame by frame.
         return (
             self.compiled
-            and library.multiplies(torch.float32)
+            and library.has_product(torch.float32)
             and (self.looks_ahead or self.cell.states == 1)
         )
 

@@ -10,7 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import Layer
-from bayes_asr.nn.maps import Maps, in_blocks
+from bayes_asr.nn.maps import Maps, apply_in_blocks
 
 LOWEST = 30.0  # Hz: where the filters begin at first
 
@@ -79,7 +79,7 @@ class SincLayer(Layer):
         keys = None if keys_B is None else frame_keys(keys_B, frames)
         if not frames.lengths:  # torch pools no empty batches; the norm waits for other processes
             return self.maps(pool(x_NF.new_zeros(1, x_NF.shape[1]))[:0], keys, self.dropout)
-        return self.maps(in_blocks(pool, x_NF, 0, self.max_width), keys, self.dropout)
+        return self.maps(apply_in_blocks(pool, x_NF, 0, self.max_width), keys, self.dropout)
 
     def filters(self) -> Tensor:
         """The filters [channels, kernel]."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.fused import FusedRecurrence
-from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, kernel_of
+from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, find_kernel
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.scan import order_directions, step_through
 from bayes_asr.nn.units.cell import Cell
@@ -32,7 +32,7 @@ def unroll(
     `scan`, against which both are tested.
     """
     fused = fused and not torch.compiler.is_exporting()
-    if fused and (kernel := kernel_of(cell, initial[0])):
+    if fused and (kernel := find_kernel(cell, initial[0])):
         shift = cell.drop_offset(mask_BDH)
         if shift is not None and V is not None:
             terms_NSX, initial = _shift(shift, terms_NSX, V, frames, initial)

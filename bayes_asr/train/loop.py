@@ -277,7 +277,7 @@ def _count_search_errors(model: EncoderDecoder, batch: Batch) -> int:
         return 0
     encoded = model.hidden(batch.streams, batch.frames)
     longest = [model.decoder.max_length(length) for length in batch.frames.lengths]
-    written = search_greedily(model.decoder, encoded, model.steps(batch.frames), longest)
+    written = search_greedily(model.decoder, encoded, model.output_frames(batch.frames), longest)
     errors = 0
     for index, labels in enumerate(unpack(targets.labels_N, targets.steps, targets.order)):
         # The last label is END, which a hypothesis does not have.

@@ -94,7 +94,7 @@ def test_every_way_back_is_the_derivation(way: str, monkeypatch: pytest.MonkeyPa
     if way == "compiled" and not library.paths():
         pytest.skip("no compiled recurrences: install with a C++ compiler")
     if way == "fused":
-        monkeypatch.setenv(library.CHOICE, "torch")
+        monkeypatch.setenv(library.PATH_VARIABLE, "torch")
     dtype = torch.float32 if way == "compiled" else torch.float64
     recurrent, head, net = made(dtype)
     recurrent.fused = way != "scan"

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
-from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, kernel_of
+from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, find_kernel
 from bayes_asr.nn.units.activations import PReLU, PSigmoid
 from tests.nn.test_compiled import assert_as_scanned, every_path
 from tests.support.nn_units import DIRECTIONS, layer
@@ -31,11 +31,11 @@ FRAMES, KEYS = PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0])
 def test_parameters_that_are_trained_and_others(
     unit: str, activation: str, trains: list[str], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     options = {"activation": activation, "activation_trains": trains}
     for directions in DIRECTIONS:
         net = layer(unit=unit, options=options, **directions, dropout=0.4).float()
-        assert kernel_of(net.cell, net.W.weight) is not None
+        assert find_kernel(net.cell, net.W.weight) is not None
         assert_as_scanned(net, FRAMES, KEYS)
 
 

@@ -19,7 +19,7 @@ from bayes_asr.base import interface
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
-from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, kernel_of
+from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, find_kernel
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import FIXED, PARAMETERISED
 from bayes_asr.nn.units.cell import Cell, build_cell
@@ -36,9 +36,9 @@ every_path = pytest.mark.parametrize("path", PATHS)
 
 def has_kernel(unit: dict[str, Any]) -> bool:
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(library.CHOICE, raising=False)
+        patch.delenv(library.PATH_VARIABLE, raising=False)
         return (
-            kernel_of(build_cell(unit["unit"], 1, 1, unit["options"]), torch.zeros(1)) is not None
+            find_kernel(build_cell(unit["unit"], 1, 1, unit["options"]), torch.zeros(1)) is not None
         )
 
 
@@ -71,7 +71,7 @@ def assert_as_scanned(
     x = torch.randn(sum(frames.lengths), net.W.in_features)
     scanned = copy.deepcopy(net).double()
     scanned.fused = False
-    assert (kernel_of(net.cell, x) is None) == (library.path() == "torch")
+    assert (find_kernel(net.cell, x) is None) == (library.path() == "torch")
     with torch.autocast("cpu", torch.bfloat16, enabled=factors == torch.bfloat16):
         y, found = gradients(net, x, frames, keys)
     assert y.dtype == (torch.float32 if library.path() == "torch" else factors)
@@ -87,7 +87,7 @@ def assert_as_scanned(
 def test_every_path_computes_what_the_scan_does(
     unit: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4, initial_state="trained").float()
         assert_as_scanned(net, PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
@@ -99,7 +99,7 @@ def test_every_path_computes_what_the_scan_does(
 def test_dropped_candidates_that_kernels_do_not_know(
     form: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     frames = PackedFrames((20, 13, 13, 1))
     for directions, dropped, scaling in zip(
         DIRECTIONS, ("half", "mean", "mean"), ("inverted", "pytorch-kaldi", "inverted"), strict=True
@@ -143,13 +143,13 @@ def test_any_batch_and_number_of_units(
     frames = PackedFrames(tuple(sorted(lengths, reverse=True)))
     with pytest.MonkeyPatch.context() as patch:
         for path in PATHS:
-            patch.setenv(library.CHOICE, path)
+            patch.setenv(library.PATH_VARIABLE, path)
             assert_as_scanned(net, frames, None)
 
 
 @every_path
 def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     torch.manual_seed(1)
     for unit, tied in (("li-bru", True), ("li-bru", False), ("gru", True), ("gru", False)):
         net = recurrent_layer(20, 550, unit, tied_directions=tied)
@@ -161,7 +161,7 @@ def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_factors_in_bfloat16_stay_within_the_stated_bound(
     unit: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     torch.manual_seed(1)
     kinked = not {"relu", "p-relu"}.isdisjoint(unit["options"].values())  # or li-gru's default
     kinked |= unit["unit"] == "li-gru" and "activation" not in unit["options"]
@@ -182,7 +182,7 @@ def test_factors_in_bfloat16_stay_within_the_stated_bound(
 def test_functions_are_exact_to_a_few_units_of_the_last_place(
     activation: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     magnitudes = torch.logspace(-6, 1.9, 4000)
     a = torch.cat((-magnitudes, magnitudes, torch.tensor([0.0, -1e3, 1e3, -1e30, 1e30])))
     H = len(a)
@@ -205,7 +205,7 @@ def test_functions_are_exact_to_a_few_units_of_the_last_place(
 
 @every_path
 def test_nan_comes_out_where_it_went_in(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     for unit in ({"unit": "li-bru"}, {"unit": "li-gru"}, {"unit": "gru"}, {"unit": "lstm"}):
         net = recurrent_layer(3, 5, **unit, norm="none", bidirectional=False)
         x = torch.zeros(4, 3)
@@ -229,7 +229,7 @@ def test_number_of_threads_changes_nothing(
     frames = PackedFrames((*(11,) * 5, *(9,) * 4, *(5,) * 24))
     sets, X = (1 if tied else 2), 96 * net.cell.gates
     terms = torch.randn(sum(frames.lengths), sets, X, dtype=factors, requires_grad=True)
-    kernel = kernel_of(net.cell, net.V)
+    kernel = find_kernel(net.cell, net.V)
     initial = [torch.randn(33, 2, 96, requires_grad=True) for _ in range(net.cell.states)]
     found, by_V = [], []
     for threads in (1, 2, 2, 2, 3):
@@ -268,7 +268,7 @@ def test_a_forked_process_has_its_own_threads() -> None:
 
 @every_path
 def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     torch.manual_seed(1)
     frames, kernel = PackedFrames((4, 2)), Kernel("mixing")
     given = [torch.randn(6, 2, 10), torch.randn(2, 5, 10), torch.rand(2, 2, 5), torch.rand(2, 2, 5)]
@@ -339,9 +339,9 @@ def test_the_way_back_takes_the_path_of_the_way_there(
     net, x = recurrent_layer(3, 20, "li-bru"), torch.randn(5, 3)
     found = []
     for later in (path, "torch", *PATHS):
-        monkeypatch.setenv(library.CHOICE, path)
+        monkeypatch.setenv(library.PATH_VARIABLE, path)
         y = net(x, PackedFrames((5,)))
-        monkeypatch.setenv(library.CHOICE, later)
+        monkeypatch.setenv(library.PATH_VARIABLE, later)
         found.append(torch.autograd.grad(y.square().sum(), [*net.parameters()]))
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
@@ -349,11 +349,11 @@ def test_the_way_back_takes_the_path_of_the_way_there(
 
 def test_a_copy_of_a_layer_has_the_same_kernel() -> None:
     net = recurrent_layer(3, 4, "bru")
-    assert kernel_of(copy.deepcopy(net).cell, net.V) == kernel_of(net.cell, net.V) is not None
+    assert find_kernel(copy.deepcopy(net).cell, net.V) == find_kernel(net.cell, net.V) is not None
 
 
 def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(library.CHOICE, "avx1024")
+    monkeypatch.setenv(library.PATH_VARIABLE, "avx1024")
     with pytest.raises(InputError, match=f"BAYES_ASR_KERNELS is avx1024.*torch, {PATHS[0]}"):
         recurrent_layer(3, 4)(torch.randn(5, 3), PackedFrames((5,)))
 
@@ -362,7 +362,7 @@ def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_torch_computes_where_it_is_told_to(
     unit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, "torch")
+    monkeypatch.setenv(library.PATH_VARIABLE, "torch")
     monkeypatch.setattr(library, "call", None)
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4).float()
@@ -422,4 +422,4 @@ def test_every_kernel_has_a_cell_and_every_activation_a_name() -> None:
 def test_who_inherits_a_cell_gets_no_kernel() -> None:
     for kind in NAMED:
         heir = type("Heir", (kind,), {})
-        assert kernel_of(heir.__new__(heir), torch.zeros(1)) is None
+        assert find_kernel(heir.__new__(heir), torch.zeros(1)) is None

@@ -46,7 +46,7 @@ def test_losses_and_gradients_are_those_of_double_precision(
     path: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     logits, labels = outputs_and_labels(*shape, spread)
     logits = logits.to(dtype)
     loss, gradient = with_gradient(logits, labels, 20.0)
@@ -89,7 +89,7 @@ def test_first_of_equal_outputs_counts(found: NDArray[Any], label: int) -> None:
 def test_weights_of_heads_reach_the_gradient(
     path: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     logits, labels = outputs_and_labels(60, 500, 1.0)
     _, gradient = with_gradient(logits.to(dtype), labels, 6.0)
     x = logits.to(dtype).requires_grad_()
@@ -105,7 +105,7 @@ def test_weights_of_heads_reach_the_gradient(
 def test_what_is_not_finite_makes_the_loss_not_finite(
     path: str, bad: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     logits, labels = outputs_and_labels(6, 40, 1.0)
     logits[2, 37] = bad
     assert not cross_entropy(logits, labels, 6.0).mean.isfinite()
@@ -113,7 +113,7 @@ def test_what_is_not_finite_makes_the_loss_not_finite(
 
 @every_path
 def test_an_impossible_output_costs_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     logits, labels = outputs_and_labels(6, 40, 1.0)
     more = functional.pad(logits, (0, 3), value=-math.inf)
     assert torch.allclose(
@@ -123,7 +123,7 @@ def test_an_impossible_output_costs_nothing(path: str, monkeypatch: pytest.Monke
 
 @every_path
 def test_a_batch_without_frames(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     loss, gradient = with_gradient(torch.zeros(0, 5), torch.zeros(0, dtype=torch.int64), 3.0)
     assert (loss.mean.item(), loss.errors.item(), gradient.shape) == (0, 0, (0, 5))
 
@@ -133,7 +133,7 @@ def test_a_batch_without_frames(path: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_labels_without_output_are_refused(
     label: int, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     with pytest.raises(ValueError, match=rf"labels are from .*{label}.*; there are 5 outputs"):
         cross_entropy(torch.zeros(2, 5), torch.tensor([0, label]), 2.0)
 

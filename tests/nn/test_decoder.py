@@ -15,7 +15,7 @@ from bayes_asr.nn.decoder import END, AttentionDecoder, DecoderTargets
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
 from bayes_asr.nn.frames import PackedFrames, pack
 from bayes_asr.nn.network import AcousticModel, build_network
-from bayes_asr.nn.part import take_head, take_layer
+from bayes_asr.nn.part import extract_head, extract_layer
 from bayes_asr.train.components import architecture
 
 INPUTS, STREAM = 12, "features"
@@ -208,7 +208,9 @@ def test_a_network_reads_frames_behind_strides_and_its_layer_of_both_directions(
     packed, frames, order = pack(xs)
     told = tell([LABELS[i] for i in order])
     together = built({STREAM: packed}, frames, None, told)["sequence"]
-    memory, _ = built.decoder.begin(built.hidden({STREAM: packed}, frames), built.steps(frames))
+    memory, _ = built.decoder.begin(
+        built.hidden({STREAM: packed}, frames), built.output_frames(frames)
+    )
     assert memory is not None
     assert memory.inside_BT.sum(1).tolist() == [-(-LENGTHS[i] // 2) for i in order]
     for row, place in enumerate(told.order):
@@ -224,9 +226,9 @@ def test_a_network_reads_frames_behind_strides_and_its_layer_of_both_directions(
 
 def test_it_has_no_outputs_of_frames_but_layers() -> None:
     built = network()
-    for refused in (lambda: take_head(built, "sequence"), built.check_frames_labelled):
+    for refused in (lambda: extract_head(built, "sequence"), built.check_frames_labelled):
         with pytest.raises(InputError, match=r"no outputs of frames.* bayes-asr generate"):
             refused()
-    assert take_layer(built, "top").outputs == ()
+    assert extract_layer(built, "top").outputs == ()
     with pytest.raises(ValueError, match="is told"):
         built({STREAM: torch.zeros(3, INPUTS).double()}, PackedFrames((3,)))

@@ -33,7 +33,7 @@ def test_compiled_masks_are_those_of_torch(
 ) -> None:
     keys_B = torch.tensor(keys, dtype=torch.int64).repeat_interleave(2)[::2]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(library.CHOICE, "torch")
+        patch.setenv(library.PATH_VARIABLE, "torch")
         by_torch = keep_mask(keys_B, stream, (size,), dropout)
     assert torch.equal(keep_mask(keys_B, stream, (size,), dropout), by_torch)
 

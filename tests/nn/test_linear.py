@@ -39,8 +39,8 @@ def test_products_and_gradients_are_those_of_double_precision(
     path: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
-    if not (HAS_ONEDNN or library.multiplies(torch.float32)):
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
+    if not (HAS_ONEDNN or library.has_product(torch.float32)):
         pytest.skip("this torch has no oneDNN")
     torch.manual_seed(1)
     frames, inputs, outputs = sizes
@@ -65,7 +65,7 @@ def test_products_and_gradients_are_those_of_double_precision(
 def test_gradients_of_weights_are_not_rounded_to_bfloat16(
     sizes: tuple[int, int, int], given: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, "avx512_bf16")
+    monkeypatch.setenv(library.PATH_VARIABLE, "avx512_bf16")
     torch.manual_seed(1)
     frames, inputs, outputs = sizes
     ours = Linear(inputs, outputs)
@@ -92,7 +92,7 @@ def test_gradients_of_weights_are_not_rounded_to_bfloat16(
 def test_compiled_products_are_taken_where_they_are_fast(
     path: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     taken, multiply = [], library.multiply
     monkeypatch.setattr(library, "multiply", lambda *a: taken.append(a[0]) or multiply(*a))
     layer, x = Linear(300, 300), torch.randn(300, 300, requires_grad=True)
@@ -110,7 +110,7 @@ def test_compiled_products_are_taken_where_they_are_fast(
 def test_half_precision_by_autocast_is_left_to_torch(
     frames: int, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     with torch.autocast("cpu", torch.float16):
         y = Linear(300, 300)(torch.randn(frames, 300))
     assert y.dtype == torch.float16

@@ -132,7 +132,7 @@ def classifier(*stack: dict[str, Any]) -> AcousticModel:
 
 def classify(net: AcousticModel, xs: list[Tensor]) -> list[Tensor]:
     packed, frames, order = pack(xs)
-    return unpack(net({STREAM: packed}, frames)["classes"], net.steps(frames), order)
+    return unpack(net({STREAM: packed}, frames)["classes"], net.output_frames(frames), order)
 
 
 def test_an_utterance_has_the_same_logits_in_any_company() -> None:

@@ -26,7 +26,7 @@ compiled = pytest.mark.skipif(
 def test_recurrences_without_compiled_code_are_named(
     unit: str, path: str, left: int, messages: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     model = acoustic_model(3, [4], unit=unit, units=(4, 3), dropout=0.0)
     log_summary(load([], [f"model.unit={unit}"]).model, model)
     named = ", ".join(model.names[:left])
@@ -38,7 +38,7 @@ def test_recurrences_without_compiled_code_are_named(
 def test_only_layers_without_compiled_code_are_named(
     messages: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, "portable")
+    monkeypatch.setenv(library.PATH_VARIABLE, "portable")
     model = acoustic_model(3, [4], unit="rnn", units=(4, 3), dropout=0.0)
     model.layers[0].fused = False  # type: ignore[assignment]
     log_summary(load([], []).model, model)

@@ -24,7 +24,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.offered_memory import offer_memory, open_memory
 from bayes_asr.base.processes.shared_memory import ROOM, Meeting
 from bayes_asr.nn.norm import BatchNorm
-from bayes_asr.nn.units.cell import Logarithmic
+from bayes_asr.nn.units.cell import LogDomainCell
 
 Made = TypeVar("Made")
 
@@ -257,5 +257,5 @@ def deal(batch: Sequence[str], lengths: Mapping[str, int], processes: int) -> li
 def pool_statistics(model: nn.Module) -> None:
     """Let batch normalisation, and means of units, see the frames of all processes."""
     for module in model.modules():
-        if isinstance(module, BatchNorm | Logarithmic) and dist.is_initialized():
+        if isinstance(module, BatchNorm | LogDomainCell) and dist.is_initialized():
             module.all_reduce = add_up

@@ -51,7 +51,7 @@ class Meeting:
 
     def leave(self) -> None:
         """Come no more."""
-        library.leave(self._arrivals, self._rank)
+        library.leave_barrier(self._arrivals, self._rank)
         for descriptor in self._descriptors:
             os.close(descriptor)
 
@@ -63,7 +63,7 @@ class Meeting:
                 raise RuntimeError("a process has ended")
 
     def _all_here(self, seconds: float) -> bool:
-        return library.meet(self._arrivals, self._rank, self._count, seconds)
+        return library.wait_at_barrier(self._arrivals, self._rank, self._count, seconds)
 
     def gather(self, x: Tensor) -> Tensor:
         """What each of P processes brings, [P, *x.shape], until the next call but one.

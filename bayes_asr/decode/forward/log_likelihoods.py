@@ -23,7 +23,7 @@ from bayes_asr.nn.frames import describe_stride, pack, unpack
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.network import AcousticModel, States
-from bayes_asr.nn.part import take_head, take_layer
+from bayes_asr.nn.part import extract_head, extract_layer
 from bayes_asr.train.runs.combination import Combination, read_combination
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
@@ -160,7 +160,10 @@ class LogLikelihoods(nn.Module):
         packed = {name: pack([one[name] for one in inputs]) for name in self.front_ends}
         _, frames, order = next(iter(packed.values()))
         hidden_NH = self.model.hidden({name: x_NF for name, (x_NF, *_) in packed.items()}, frames)
-        return [self._read_out(one) for one in unpack(hidden_NH, self.model.steps(frames), order)]
+        return [
+            self._read_out(one)
+            for one in unpack(hidden_NH, self.model.output_frames(frames), order)
+        ]
 
     @torch.no_grad()
     def advance(self, matrix: np.ndarray, states: States) -> tuple[Tensor, States]:
@@ -180,14 +183,14 @@ class LogLikelihoods(nn.Module):
         """
         if self.model.output_stride > 1:
             raise InputError(
-                f"this network has outputs of {describe_stride(self.model.output_stride)}, which are"
-                " not computed in chunks: give whole utterances"
+                f"this network has outputs of {describe_stride(self.model.output_stride)}, which"
+                " are not computed in chunks: give whole utterances"
             )
         if self.model.looks_ahead:
             raise InputError(
                 "this network reads an utterance from its end too"
-                f" ({', '.join(self.model.lookahead_layers())}), so it cannot be computed in chunks:"
-                " train one with model.bidirectional: false (and model.smooth: false), and in"
+                f" ({', '.join(self.model.lookahead_layers())}), so it cannot be computed in"
+                " chunks: train one with model.bidirectional: false (and model.smooth: false), and in"
                 " model.stack with causal: true, stride: 1 and no instance norm"
             )
 
@@ -268,9 +271,9 @@ def take_output(
 ) -> TrainedNetwork:
     """The part of a network that computes an output."""
     if output.layer:
-        return network.of_part(take_layer(network.model, output.layer), torch.empty(0))
+        return network.of_part(extract_layer(network.model, output.layer), torch.empty(0))
     head = output.head or network.model.outputs[0]
-    part = take_head(network.model, head)
+    part = extract_head(network.model, head)
     labels = cast(Linear, part.heads[0]).out_features
     if counts is not None:
         priors = torch.from_numpy(log_priors(read_counts(counts, labels)))

@@ -23,7 +23,7 @@ from bayes_asr.base import interface
 from bayes_asr.base.errors import InputError
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
-CHOICE = "BAYES_ASR_KERNELS"
+PATH_VARIABLE = "BAYES_ASR_KERNELS"
 STORAGES = (torch.float32, torch.bfloat16)
 HAS_AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # oneDNN is faster by it
 WORK = 2**14  # outputs of a loss that are worth a thread
@@ -104,8 +104,8 @@ FUNCTIONS: interface.Functions = {
     "activations": (c.POINTER(ActivationRow), []),
     "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
     "keep_mask": (None, [c.c_void_p, *[c.c_int64] * 4, c.c_void_p]),
-    "meet": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
-    "leave": (None, [c.c_void_p, c.c_int64]),
+    "wait_at_barrier": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
+    "leave_barrier": (None, [c.c_void_p, c.c_int64]),
     "use_openmp": (None, [c.c_void_p, c.c_void_p]),
 }
 INTERFACE: tuple[str, interface.Structs, interface.Functions]
@@ -164,7 +164,7 @@ def _by_name(rows: Any) -> dict[str, Any]:
 
 def path() -> str:
     """Return the path to run, or `torch` for none; InputError for a choice that is not there."""
-    return _select_path(os.environ.get(CHOICE))
+    return _select_path(os.environ.get(PATH_VARIABLE))
 
 
 @cache
@@ -172,7 +172,7 @@ def _select_path(choice: str | None) -> str:
     usable = ["torch", *paths()]
     if choice and choice not in usable:
         raise InputError(
-            f"{CHOICE} is {choice}; this machine and installation have {', '.join(usable)}"
+            f"{PATH_VARIABLE} is {choice}; this machine and installation have {', '.join(usable)}"
         )
     return choice or usable[-1]
 
@@ -183,11 +183,11 @@ def address(x: Tensor | None) -> int | None:
 
 
 def require(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
-    """Return a tensor that is `fitting`, or a contiguous copy of it."""
-    return fitting(name, x, shape, *dtypes).contiguous()
+    """Return a tensor that is `check_tensor`, or a contiguous copy of it."""
+    return check_tensor(name, x, shape, *dtypes).contiguous()
 
 
-def fitting(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
+def check_tensor(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
     """Return a tensor; ValueError unless `shape` on the CPU, of one of the types, by default
     float32.
     """
@@ -205,7 +205,7 @@ def indices(values: Sequence[int]) -> Tensor:
     return torch.tensor(values, dtype=torch.int64)
 
 
-def call(direction: str, path: str, **members: Any) -> None:
+def run_recurrence(direction: str, path: str, **members: Any) -> None:
     """Run `forward` or `backward` of a path for members of `Job`, tensors by their addresses."""
     job = Job()
     for name, value in members.items():
@@ -224,7 +224,7 @@ def _run(function: str, path: str, arguments: c.Structure, task: str) -> None:
         raise MemoryError(f"{task} ran out of memory")
 
 
-def multiplies(dtype: torch.dtype) -> bool:
+def has_product(dtype: torch.dtype) -> bool:
     """Return whether the path to run has products that are as fast as those of libraries."""
     return path() in PRODUCTS.get(dtype, ()) and not (dtype == torch.bfloat16 and HAS_AMX())
 
@@ -234,10 +234,10 @@ def multiply(
 ) -> Tensor:
     """Return a b + bias [N, M] of a type, by a path; factors are multiplied in the type of a."""
     (N, K), M = a_NK.shape, b_KM.shape[1]
-    a = fitting("left side", a_NK, (N, K), *STORAGES)
+    a = check_tensor("left side", a_NK, (N, K), *STORAGES)
     # Either rows or columns must be without gaps; of a right side in bfloat16, rows.
     a = a if 1 in a.stride() else a.contiguous()
-    b = fitting("right side", b_KM, (K, M), torch.float32, a.dtype)
+    b = check_tensor("right side", b_KM, (K, M), torch.float32, a.dtype)
     by_columns = b.stride(0) == 1 and b.dtype == torch.float32
     b = b if by_columns or b.stride(1) == 1 else b.contiguous()
     bias = None if bias_M is None else require("bias", bias_M, (M,))
@@ -305,13 +305,13 @@ def keep_mask(keys_B: Tensor, start: int, size: int, least: int) -> Tensor:
     return mask
 
 
-def meet(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:
+def wait_at_barrier(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:
     """Say in shared memory that process `rank` has come `count` times, and wait until all have;
     return whether they did within `seconds`. RuntimeError where one has left instead.
 
     arrivals: a cache LINE for each process, of zeros in the beginning.
     """
-    size = len(fitting("arrivals", arrivals, tuple(arrivals.shape), torch.uint8)) // LINE
+    size = len(check_tensor("arrivals", arrivals, tuple(arrivals.shape), torch.uint8)) // LINE
     loaded = cast(c.CDLL, library())
     met = loaded.kernels_meet(address(arrivals), size, rank, count, seconds)
     if met < 0:
@@ -319,6 +319,6 @@ def meet(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:
     return bool(met)
 
 
-def leave(arrivals: Tensor, rank: int) -> None:
+def leave_barrier(arrivals: Tensor, rank: int) -> None:
     """Say in shared memory that process `rank` will not come again."""
     cast(c.CDLL, library()).kernels_leave(address(arrivals), rank)

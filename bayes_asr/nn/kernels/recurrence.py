@@ -30,7 +30,7 @@ class Kernel(NamedTuple):
     activation: str = "tanh"
 
 
-def kernel_of(cell: Cell, weights: Tensor) -> Kernel | None:
+def find_kernel(cell: Cell, weights: Tensor) -> Kernel | None:
     """Return the kernel for a cell and such weights, None where there is none."""
     unit = vars(type(cell)).get("kernel")  # who inherits a cell has an equation of its own
     if unit is None or weights.device.type != "cpu" or weights.dtype != torch.float32:
@@ -92,7 +92,7 @@ class CompiledRecurrence(torch.autograd.Function):
         saved: dict[str, Any] = _allocate_saved(job, unit, N, storage) if keep else {}
         for name in {"slopes", "before"} & saved.keys():
             job[f"{name}_frame"], job[f"{name}_direction"] = saved[name].stride()[:2]
-        library.call(
+        library.run_recurrence(
             "forward",
             **job,
             **saved,
@@ -123,7 +123,7 @@ class CompiledRecurrence(torch.autograd.Function):
         da, (B, D, P, H) = saved["slopes"], (job[name] for name in "BDPH")
         by_initial = [torch.empty(B, D, H) for _ in range(ctx.states)]  # type: ignore[attr-defined]
         by_row = torch.zeros(B, D, P, H)
-        library.call(
+        library.run_recurrence(
             "backward",
             **job,
             **saved,

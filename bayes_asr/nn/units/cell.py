@@ -169,7 +169,7 @@ class MixingCell(ActivatedCell):
         return [by_gate], [[1 - z]]
 
 
-class Logarithmic(Cell):
+class LogDomainCell(Cell):
     r"""A cell whose state is \pm\log p of probabilities p, with the values of dropped candidates.
 
     A candidate c, a logarithm too, becomes d + m (c - d) by its mask m. dropped_candidate chooses
@@ -225,7 +225,7 @@ class Logarithmic(Cell):
         self.dropped += MOMENTUM * (mean - self.dropped)
 
 
-class LogProbability(Logarithmic):
+class LogProbability(LogDomainCell):
     """A cell whose state is l = log p of probabilities p; the next layer reads l."""
 
     def start(self, theta: Tensor) -> Tensor:
@@ -237,7 +237,7 @@ class LogProbability(Logarithmic):
         return h.exp().clamp(max=1)
 
 
-class NegativeLogProbability(Logarithmic):
+class NegativeLogProbability(LogDomainCell):
     """A cell whose state is h = -log p of probabilities p, the range of softplus."""
 
     def start(self, theta: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ def _check_recurrence(compiler: str) -> Check:
     if path != "torch":
         return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
     if recurrence.library() is not None:
-        return Check("recurrence", "ok", f"torch alone, as {recurrence.CHOICE} says")
+        return Check("recurrence", "ok", f"torch alone, as {recurrence.PATH_VARIABLE} says")
     said = _explain_absence(fault(recurrence.LIBRARY, *recurrence.INTERFACE), compiler)
     cost = "torch alone trains, which takes up to twice as long"
     return Check("recurrence", "warning", f"{said}: {cost}")

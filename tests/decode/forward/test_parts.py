@@ -13,7 +13,7 @@ import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.part import take_head, take_layer
+from bayes_asr.nn.part import extract_head, extract_layer
 from bayes_asr.train.runs.trained_network import read_network
 from tests.support.nn_layers import FORMS, INPUTS, STREAM, name_form, network_of, stacked
 from tests.support.places import CONF
@@ -176,9 +176,9 @@ def test_a_part_has_what_its_layer_computes(form: dict[str, Any]) -> None:
     with torch.no_grad():
         (computed,) = model._compute(["tested"], x, frames, None).values()
         expected = frames.repeat(computed, model.strides["tested"])
-        assert torch.equal(take_layer(model, "tested").hidden(x, frames), expected)
+        assert torch.equal(extract_layer(model, "tested").hidden(x, frames), expected)
         for name, logits in model(x, frames).items():
-            assert torch.equal(take_head(model, name)(x, frames)[name], logits)
+            assert torch.equal(extract_head(model, name)(x, frames)[name], logits)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
@@ -186,6 +186,6 @@ def test_a_part_has_no_layers_but_those_it_needs() -> None:
     branch = {"kind": "mlp", "units": 6, "norm": "none", "reads": [STREAM]}
     last = {"name": "last", "kind": "mlp", "units": 5, "norm": "none", "reads": ["a"]}
     model = stacked({"name": "a", **branch}, {"name": "b", **branch}, last, heads={"pdfs": "b"})
-    assert take_head(model, "pdfs").names == ["b"]
-    assert take_head(model, "monophones").names == ["a", "last"]
-    assert take_layer(model, "a").outputs == ()
+    assert extract_head(model, "pdfs").names == ["b"]
+    assert extract_head(model, "monophones").names == ["a", "last"]
+    assert extract_layer(model, "a").outputs == ()

@@ -49,7 +49,7 @@ def threads() -> Any:
 def test_company_and_threads_change_no_bit(
     number: int, path: str, monkeypatch: pytest.MonkeyPatch, threads: None
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     form = {**DIRECTIONS[number % 3], "norm": NORMS[number % len(NORMS)]}
     net, given = network(**RECURRENT[number], **form), utterances()
     if not net.model.batch_invariant:
@@ -85,5 +85,5 @@ def test_an_lstm_in_chunks_is_computed_in_double() -> None:
 def test_without_such_products_everything_is_in_double(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.CHOICE, path)
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
     assert precision_of(network()) == torch.float64
