@@ -22,9 +22,16 @@ from bayes_asr.gmm.first_model import init_mixtures
 from bayes_asr.gmm.progress import TREE_FILES
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, Dependencies, PhaseRunner, share_frames
+from bayes_asr.gmm.resumable import (
+    ALIGNMENTS,
+    Aligned,
+    Dependencies,
+    PhaseRunner,
+    StepFolders,
+    share_frames,
+)
 from bayes_asr.gmm.roots import Root, build_stub, read_roots
-from bayes_asr.gmm.splitting import build_tree
+from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.subsampling import Subsampler
 from bayes_asr.gmm.tree_statistics import Context, sum_tree_stats
 from bayes_asr.kaldi_io.binary import OpenPipe
@@ -81,35 +88,32 @@ class ChainTree(PhaseRunner):
     def __init__(
         self,
         options: ChainOptions,
-        data: Path,
-        lang: Path,
-        alignments: Path,
-        out: Path,
+        folders: StepFolders,
         mapper: Way,
         *,
         max_skipped: float,
         no_transforms: bool = False,
         open_pipe: OpenPipe | None = None,
     ) -> None:
-        """Begin, or go on with what is there; alignments: with the model that made them.
+        """Begin, or go on with what is there.
 
+        The source has the alignments to begin with, and the model that made them.
         no_transforms: the tree is grown of features with deltas, as if this model had neither
         splicing nor transforms. InputError for inputs that do not fit, and where `out` holds a
         model of another program.
         """
         self.options, self.no_transforms = options, no_transforms
-        required = [lang / name for name in TREE_FILES]
+        alignments = folders.initial
+        required = [folders.lang / name for name in TREE_FILES]
         required += [alignments / MODEL, *find_alignments(alignments)]
         optional = [alignments / name for name in PIPELINE]
         optional += find_transforms(alignments) if has_transforms(alignments) else []
         # An option that is off is left out, so that trees of versions without it are still current.
         made_of = {**asdict(options), **({"no_transforms": True} if no_transforms else {})}
         super().__init__(
-            data,
-            lang,
-            out,
+            folders,
             mapper,
-            Dependencies(alignments, made_of, required, optional),
+            Dependencies(made_of, required, optional),
             max_skipped=max_skipped,
             open_pipe=open_pipe,
         )
@@ -177,8 +181,7 @@ class ChainTree(PhaseRunner):
             compile_questions(phone_sets, self.topology, context.width),
             read_roots(self.lang / "phones/roots.int"),
             self.topology,
-            leaves=self.options.leaves,
-            cluster_threshold=None,
+            TreeOptions(self.options.leaves),
         )
         mixtures = init_mixtures(tree, statistics)[0]
         with self.commit_phase():

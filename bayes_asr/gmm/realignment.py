@@ -16,7 +16,7 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
-from bayes_asr.gmm.resumable import ALIGNMENTS, Dependencies, PhaseRunner
+from bayes_asr.gmm.resumable import ALIGNMENTS, Dependencies, PhaseRunner, StepFolders
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.text import write_lines
 
@@ -44,10 +44,7 @@ class Realignment(PhaseRunner):
 
     def __init__(
         self,
-        data: Path,
-        lang: Path,
-        source: Path,
-        out: Path,
+        folders: StepFolders,
         mapper: Way,
         options: AlignOptions,
         *,
@@ -62,15 +59,13 @@ class Realignment(PhaseRunner):
         was trained so. What cannot be aligned is named; InputError if that is a larger share than
         `max_skipped`.
         """
+        source = folders.initial
         self.options, self.boost = options, boost_silence
         self.adapts = is_adapted(source) if adapt is None else adapt
         super().__init__(
-            data,
-            lang,
-            out,
+            folders,
             mapper,
             Dependencies(
-                source,
                 {**asdict(options), "boost_silence": boost_silence, "adapt": self.adapts},
                 required=[source / MODEL, source / "tree"],
                 optional=[source / name for name in (*PIPELINE, *MODEL_FILES)],

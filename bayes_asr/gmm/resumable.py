@@ -54,14 +54,30 @@ AlignShare = Callable[[str, list[tuple[str, Fst]]], Sequence[tuple[str, np.ndarr
 
 
 @dataclass(frozen=True)
-class Dependencies:
-    """Options and files that determine the results of some work.
+class StepFolders:
+    """Folders of a step, in the order of Kaldi's scripts.
 
-    source: the folder of the model to begin with; required, optional: files that must or may be
-    there, besides those of the data and the lang folder.
+    source: of the model, and mostly the alignments, to begin with; none for monophones.
     """
 
+    data: Path
+    lang: Path
     source: Path | None
+    out: Path
+
+    @property
+    def initial(self) -> Path:
+        """The folder of the model to begin with, which is `out` itself for monophones."""
+        return self.source or self.out
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """Options and files that determine the results of a step.
+
+    required, optional: files that must or may be there, besides those of data and lang folder.
+    """
+
     options: Mapping[str, Any]
     required: Sequence[Path]
     optional: Sequence[Path]
@@ -77,9 +93,7 @@ class PhaseRunner:
 
     def __init__(
         self,
-        data: Path,
-        lang: Path,
-        out: Path,
+        folders: StepFolders,
         mapper: Way,
         dependencies: Dependencies,
         *,
@@ -92,8 +106,8 @@ class PhaseRunner:
         may stay unaligned. InputError for a required file that is missing, and where `out` is a
         folder that is read.
         """
-        source = dependencies.source
-        for directory in filter(None, (data, lang, source)):
+        data, lang, out = folders.data, folders.lang, folders.out
+        for directory in filter(None, (data, lang, folders.source)):
             if directory.resolve() == out.resolve():
                 raise InputError(f"{out}: holds what is read; choose another folder")
         lang_files = (lang / name for name in LANG_FILES)
@@ -102,7 +116,7 @@ class PhaseRunner:
             if not is_there(path):
                 raise InputError(f"{path}: is not there; an earlier step makes it")
         self.data, self.lang, self.out = data, lang, out
-        self.source = source or out  # monophones have none, and begin here
+        self.source = folders.initial
         self.mapper, self.max_skipped, self.open_pipe = mapper, max_skipped, open_pipe
         self.tables = read_data_dir(data, open_pipe=open_pipe)
         inputs = [*(data / name for name in DATA_FILES), *required, *dependencies.optional]

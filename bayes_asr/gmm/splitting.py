@@ -35,6 +35,21 @@ NO_SPLIT = 1e20  # the smallest gain where nothing was split
 MULTIPLE = 8  # of which the number of leaves is one
 
 
+@dataclass(frozen=True)
+class TreeOptions:
+    """Options of Kaldi's build-tree: --max-leaves, --thresh, --cluster-thresh, --round-num-leaves.
+
+    leaves: at most, 0: no limit; threshold: in log-likelihood, that a split has to gain;
+    cluster_threshold: the most that merging two leaves of a root may cost (None: the gain of the
+    smallest split; 0: nothing is merged); rounded: merge on to a multiple of eight leaves.
+    """
+
+    leaves: int
+    threshold: float = MIN_GAIN
+    cluster_threshold: float | None = None
+    rounded: bool = True
+
+
 @dataclass(eq=False)
 class _Branch:
     """A leaf while the tree grows: its events, its best split, and its children once it is split.
@@ -121,33 +136,28 @@ def build_tree(
     questions: Questions,
     roots: Sequence[Root],
     topology: Topology,
-    *,
-    leaves: int,
-    threshold: float = MIN_GAIN,
-    cluster_threshold: float | None = None,
-    rounded: bool = True,
+    options: TreeOptions,
 ) -> Tree:
-    """Split the roots until there are `leaves` (0: no limit), or no split gains over `threshold`.
+    """Split the roots, then merge leaves of one root (build-tree).
 
-    Then leaves of one root are merged where that costs no more than `cluster_threshold` (None: the
-    smallest split; 0: none), and further to a multiple of eight leaves if `rounded`.
     InputError for a phone in the statistics that has no root.
     """
     context = statistics.context
     stub = build_stub(roots, pdf_class_counts(topology), context.center)
     _check_phones(statistics, roots)
     # Phase 1 of build-tree: split. Phase 2: merge what costs no more than the worst split gained.
-    root, smallest = _split(statistics, questions, roots, stub, leaves, threshold)
+    root, smallest = _split(statistics, questions, roots, stub, options)
     grown = _count_leaves(root)
     root_of = find_leaves(stub, statistics.events)
-    cost = smallest if cluster_threshold is None else np.float32(cluster_threshold)
+    threshold = options.cluster_threshold
+    cost = smallest if threshold is None else np.float32(threshold)
     if cost > 0:
         root = _merge(root, statistics, root_of, cost, 0)
     # Phase 3: merge on to a multiple of eight, whatever it costs.
     # Kaldi counts roots without events as leaves, and merges nothing where roots would get none.
     used_roots = len(np.unique(root_of))
     least = _count_leaves(root) // MULTIPLE * MULTIPLE - (1 + root_of.max() - used_roots)
-    if rounded and least >= used_roots:
+    if options.rounded and least >= used_roots:
         root = _merge(root, statistics, root_of, np.float32(np.inf), least)
     LOGGER.info("the tree has %d leaves, of %d before merging", _count_leaves(root), grown)
     return Tree(context.width, context.center, _renumber(root))
@@ -167,10 +177,9 @@ def _split(
     questions: Questions,
     roots: Sequence[Root],
     stub: Node,
-    most: int,
-    threshold: float,
+    options: TreeOptions,
 ) -> tuple[Node, np.float32]:
-    """Split the leaves of `stub`, up to `most` in all; the tree and the smallest gain."""
+    """Split the leaves of `stub`; the tree and the smallest gain."""
     fixed = [phone for root in roots if not root.split for phone in root.phones]
     # Events of roots that are not split stay in their leaf of the stub.
     rows = np.flatnonzero(~np.isin(statistics.phones, fixed))
@@ -182,7 +191,8 @@ def _split(
     heap = list(grown.values())
     heapify(heap)
     count, smallest = _count_leaves(stub), np.float32(NO_SPLIT)
-    while heap and heap[0].gain > np.float32(threshold) and (most <= 0 or count < most):
+    threshold, limit = np.float32(options.threshold), options.leaves
+    while heap and heap[0].gain > threshold and (limit <= 0 or count < limit):
         branch = heappop(heap)
         smallest = min(smallest, branch.gain)
         branch.children = asker.divide(branch, count)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -37,10 +36,17 @@ from bayes_asr.gmm.monophones import init_monophones
 from bayes_asr.gmm.progress import TREE_FILES
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.gmm.resumable import ALIGNMENTS, Aligned, Dependencies, PhaseRunner, share_frames
+from bayes_asr.gmm.resumable import (
+    ALIGNMENTS,
+    Aligned,
+    Dependencies,
+    PhaseRunner,
+    StepFolders,
+    share_frames,
+)
 from bayes_asr.gmm.roots import read_roots
 from bayes_asr.gmm.schedule import TrainingSchedule
-from bayes_asr.gmm.splitting import build_tree
+from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.transitions import update_transitions
 from bayes_asr.gmm.tree_statistics import Context, sum_tree_stats
 from bayes_asr.kaldi_io.binary import OpenPipe
@@ -79,10 +85,7 @@ class GmmTrainer(PhaseRunner):
     def __init__(
         self,
         schedule: TrainingSchedule,
-        data: Path,
-        lang: Path,
-        alignments: Path | None,
-        out: Path,
+        folders: StepFolders,
         mapper: Way,
         *,
         max_skipped: float = MAX_SKIPPED,
@@ -90,25 +93,24 @@ class GmmTrainer(PhaseRunner):
     ) -> None:
         """Begin, or go on with what is there.
 
-        alignments: those to begin with, and the model that made them; none for monophones.
+        The source has the alignments to begin with, and the model that made them.
         mapper: applies a function to shares of the data; the result does not depend on it.
         Utterances that cannot be aligned are named; InputError if they are a larger share than
         `max_skipped`, for inputs that do not fit, and where `out` holds a model of another program.
         """
         self.schedule = schedule
         # The hash of these files tells whether a training in `out` can go on (`progress`).
-        required, optional = [lang / name for name in TREE_FILES], []
+        alignments = folders.source
+        required, optional = [folders.lang / name for name in TREE_FILES], []
         if alignments:
             required += [alignments / MODEL, *find_alignments(alignments)]
             optional = [alignments / name for name in PIPELINE]
             if has_transforms(alignments):
                 optional += find_transforms(alignments)
         super().__init__(
-            data,
-            lang,
-            out,
+            folders,
             mapper,
-            Dependencies(alignments, asdict(schedule), required, optional),
+            Dependencies(asdict(schedule), required, optional),
             max_skipped=max_skipped,
             open_pipe=open_pipe,
         )
@@ -211,8 +213,7 @@ class GmmTrainer(PhaseRunner):
             questions,
             read_roots(self.lang / "phones/roots.int"),
             self.topology,
-            leaves=schedule.leaves,
-            cluster_threshold=schedule.cluster_threshold,
+            TreeOptions(schedule.leaves, cluster_threshold=schedule.cluster_threshold),
         )
         transitions = derive_transitions(tree, self.topology)
         mixtures, frames = init_mixtures(tree, statistics)

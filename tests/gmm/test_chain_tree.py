@@ -20,6 +20,7 @@ from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.decode.graph.topology import build_chain_topology, write_topology
 from bayes_asr.gmm import chain_tree as chain_tree_steps
 from bayes_asr.gmm.chain_tree import ChainOptions, ChainTree
+from bayes_asr.gmm.resumable import StepFolders
 from bayes_asr.gmm.subsampling import Subsampler, subsample_durations
 from bayes_asr.kaldi_io.ark import write_matrix
 from bayes_asr.kaldi_io.fst import read_fst
@@ -91,10 +92,11 @@ def test_topology_is_kaldis(tmp_path: Path) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a dozen golden utterances; questions ask for sets of phones, which is quick."""
     folder = tmp_path_factory.mktemp("chain")
-    arguments = (write_few(folder / "data"), find_lang(), lay_out("mono_ali", folder))
+    source = lay_out("mono_ali", folder)
+    folders = StepFolders(write_few(folder / "data"), find_lang(), source, folder / "out")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chain_tree_steps, "cluster_phones", lambda statistics, sets, random: [*sets])
-        ChainTree(OPTIONS, *arguments, folder / "out", map_here, max_skipped=0.5).run()
+        ChainTree(OPTIONS, folders, map_here, max_skipped=0.5).run()
         yield folder
 
 
@@ -189,9 +191,9 @@ def test_utterances_with_more_phones_than_frames_are_named_and_left_out(
     made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where one of 30 frames is kept, no utterance has enough."""
-    arguments = (made / "data", find_lang(), made / "mono_ali", tmp_path / "out", map_here)
+    folders = StepFolders(made / "data", find_lang(), made / "mono_ali", tmp_path / "out")
     rare = replace(OPTIONS, frame_subsampling_factor=30)
     with pytest.raises(InputError, match="at this rate for any of 12 utterances"):
-        ChainTree(rare, *arguments, max_skipped=1.0).run()
+        ChainTree(rare, folders, map_here, max_skipped=1.0).run()
     assert "phones have" in caplog.text
     assert not (tmp_path / "out/final.mdl").exists()

@@ -14,6 +14,7 @@ from bayes_asr.cli import main
 from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.features import read_transforms, write_fmllr
 from bayes_asr.gmm.realignment import Realignment
+from bayes_asr.gmm.resumable import StepFolders
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, TrainingSchedule
 from bayes_asr.gmm.trainers import GmmTrainer
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
@@ -48,18 +49,16 @@ def train(
     lab: Path, schedule: TrainingSchedule = MONOPHONES, before: str = "", out: str = "mono"
 ) -> GmmTrainer:
     """Train one pass."""
-    training = GmmTrainer(
-        *(replace(schedule, **SHORT), lab / "data", find_lang()),
-        *(lab / before if before else None, lab / out, map_here),
-    )
+    source = lab / before if before else None
+    folders = StepFolders(lab / "data", find_lang(), source, lab / out)
+    training = GmmTrainer(replace(schedule, **SHORT), folders, map_here)
     training.run()
     return training
 
 
 def align(lab: Path, out: str = "ali", **options: Any) -> None:
-    Realignment(
-        *(lab / "data", find_lang(), lab / "mono", lab / out, map_here, ALIGN_SI), **options
-    ).run()
+    folders = StepFolders(lab / "data", find_lang(), lab / "mono", lab / out)
+    Realignment(folders, map_here, ALIGN_SI, **options).run()
 
 
 def first_utterance() -> str:

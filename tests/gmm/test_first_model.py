@@ -13,7 +13,7 @@ from bayes_asr.gmm.first_model import Converter, derive_transitions, init_mixtur
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.questions import compile_questions
 from bayes_asr.gmm.roots import Root
-from bayes_asr.gmm.splitting import build_tree
+from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.tree_statistics import Context, accumulate
 from bayes_asr.kaldi_io.ark import iter_int_vectors
 from bayes_asr.kaldi_io.mdl import TopologyState, read_transition_model
@@ -110,11 +110,11 @@ def test_what_does_not_belong_together_is_named() -> None:
     statistics, topology = random_statistics(2, 0), topology_of(2)
     questions = compile_questions([(1,), (2,)], topology, 3)
     roots = [Root((1,)), Root((2,))]
-    tree = build_tree(statistics, questions, roots, topology, leaves=8)
+    tree = build_tree(statistics, questions, roots, topology, TreeOptions(8))
     model = derive_transitions(tree, topology)
     assert model.num_pdfs == len(set(find_leaves(tree.root, statistics.events)))
     other = derive_transitions(
-        build_tree(statistics, questions, roots, topology_of(2, states=3), leaves=8),
+        build_tree(statistics, questions, roots, topology_of(2, states=3), TreeOptions(8)),
         topology_of(2, states=3),
     )
     with pytest.raises(InputError, match="phone 1 has other states"):

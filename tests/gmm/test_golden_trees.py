@@ -12,7 +12,7 @@ from bayes_asr.gmm.occupation import PdfWeights
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.roots import read_roots
-from bayes_asr.gmm.splitting import build_tree
+from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.tree_statistics import Context, accumulate
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix
 from bayes_asr.kaldi_io.qst import write_questions
@@ -93,7 +93,7 @@ def check(
     assert sorted(sets) == sorted(read_phone_sets(golden.root / system / "questions.int"))
     questions = compile_questions(sets, model.topology, 3)
     roots = read_roots(phones / "roots.int")
-    tree = build_tree(statistics, questions, roots, model.topology, leaves=LEAVES)
+    tree = build_tree(statistics, questions, roots, model.topology, TreeOptions(LEAVES))
     write_questions(questions, tmp_path / "questions.qst")
     write_tree(tree, tmp_path / "tree")
     for name in ("questions.qst", "tree"):

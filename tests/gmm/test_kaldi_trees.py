@@ -10,7 +10,7 @@ from bayes_asr.gmm.first_model import Converter, derive_transitions, init_mixtur
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.roots import read_roots
-from bayes_asr.gmm.splitting import build_tree
+from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.tree_statistics import Context, accumulate
 from bayes_asr.kaldi_io.ark import iter_int_vectors, write_matrices
 from bayes_asr.kaldi_io.gmm import read_gmm
@@ -85,7 +85,7 @@ def test_questions_trees_and_first_models_are_kaldis(
         questions,
         read_roots(tmp_path / "roots"),
         old.topology,
-        **options,  # type: ignore[arg-type]
+        TreeOptions(**options),  # type: ignore[arg-type]
     )
     write_tree(tree, tmp_path / "ours.tree")
     assert (tmp_path / "ours.tree").read_bytes() == tree_file.read_bytes()

@@ -7,7 +7,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.clusterable import objective
 from bayes_asr.gmm.questions import compile_questions
 from bayes_asr.gmm.roots import Root
-from bayes_asr.gmm.splitting import build_tree
+from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.tree_statistics import TreeStatistics
 from bayes_asr.kaldi_io.qst import Questions
 from bayes_asr.kaldi_io.tree import ABSENT, PDF_CLASS, Leaf, Split, iter_leaves
@@ -60,7 +60,11 @@ def events_of_leaves(leaf_of: np.ndarray) -> set[frozenset[int]]:
 def test_every_split_is_the_best(seed: int) -> None:
     statistics = random_statistics(4, seed, kept=0.8)
     tree = build_tree(
-        statistics, QUESTIONS, ROOTS, TOPOLOGY, leaves=12, cluster_threshold=0, rounded=False
+        statistics,
+        QUESTIONS,
+        ROOTS,
+        TOPOLOGY,
+        TreeOptions(leaves=12, cluster_threshold=0, rounded=False),
     )
     ours = events_of_leaves(tree.pdfs(statistics.events))
     assert ours == grow(statistics, ROOTS, 12)
@@ -74,10 +78,7 @@ def test_no_split_gains_less_than_the_threshold() -> None:
         QUESTIONS,
         ROOTS,
         TOPOLOGY,
-        leaves=0,
-        threshold=2000,
-        cluster_threshold=0,
-        rounded=False,
+        TreeOptions(leaves=0, threshold=2000, cluster_threshold=0, rounded=False),
     )
     leaf_of = tree.pdfs(statistics.events)
     for leaf in np.unique(leaf_of):
@@ -91,7 +92,9 @@ def test_no_split_gains_less_than_the_threshold() -> None:
 
 def test_merging_leaves_a_multiple_of_eight_and_no_root_is_lost() -> None:
     statistics = random_statistics(4, 0)
-    tree = build_tree(statistics, QUESTIONS, ROOTS, TOPOLOGY, leaves=21, cluster_threshold=0)
+    tree = build_tree(
+        statistics, QUESTIONS, ROOTS, TOPOLOGY, TreeOptions(leaves=21, cluster_threshold=0)
+    )
     leaf_of = tree.pdfs(statistics.events)
     assert sorted(set(leaf_of.tolist())) == list(range(16))
     for leaf in range(16):
@@ -108,9 +111,7 @@ def test_the_smallest_split_is_what_merging_may_cost() -> None:
             QUESTIONS,
             EACH,
             TOPOLOGY,
-            leaves=20,
-            rounded=False,
-            cluster_threshold=cluster_threshold,
+            TreeOptions(leaves=20, rounded=False, cluster_threshold=cluster_threshold),
         )
         return len(set(iter_leaves(tree.root)))
 
@@ -120,7 +121,7 @@ def test_the_smallest_split_is_what_merging_may_cost() -> None:
 def test_phones_that_are_not_split_keep_their_leaf() -> None:
     statistics = random_statistics(4, 0)
     roots = [Root((1,), split=False), Root((2, 3)), Root((4,), shared=False, split=False)]
-    tree = build_tree(statistics, QUESTIONS, roots, TOPOLOGY, leaves=0, rounded=False)
+    tree = build_tree(statistics, QUESTIONS, roots, TOPOLOGY, TreeOptions(leaves=0, rounded=False))
     leaf_of = tree.pdfs(statistics.events)
     assert len(np.unique(leaf_of[statistics.phones == 1])) == 1
     for pdf_class in (0, 1):
@@ -132,7 +133,7 @@ def test_the_context_of_independent_phones_is_not_asked_for() -> None:
     statistics = random_statistics(4, 0)
     alone = statistics.phones == 1
     statistics.events[np.ix_(alone, [1, 3])] = ABSENT
-    tree = build_tree(statistics, QUESTIONS, EACH, TOPOLOGY, leaves=0, rounded=False)
+    tree = build_tree(statistics, QUESTIONS, EACH, TOPOLOGY, TreeOptions(leaves=0, rounded=False))
     classes = statistics.pdf_classes[alone]
     leaf_of = tree.pdfs(statistics.events[alone])
     assert len(set(zip(leaf_of, classes, strict=True))) == 2
@@ -140,18 +141,18 @@ def test_the_context_of_independent_phones_is_not_asked_for() -> None:
     assert isinstance(node, Split)
     assert node.key == PDF_CLASS
     with pytest.raises(InputError, match="the tree has no pdf"):  # they cannot share a root
-        build_tree(statistics, QUESTIONS, [Root((1, 2, 3, 4))], TOPOLOGY, leaves=0).pdfs(
-            np.array([[0, ABSENT, 2, ABSENT]])
-        )
+        build_tree(
+            statistics, QUESTIONS, [Root((1, 2, 3, 4))], TOPOLOGY, TreeOptions(leaves=0)
+        ).pdfs(np.array([[0, ABSENT, 2, ABSENT]]))
 
 
 def test_roots_without_frames_keep_a_leaf() -> None:
     statistics = random_statistics(3, 0)
     roots = [Root((1,)), Root((2,)), Root((3,)), Root((4,))]
-    tree = build_tree(statistics, QUESTIONS, roots, TOPOLOGY, leaves=10, rounded=False)
+    tree = build_tree(statistics, QUESTIONS, roots, TOPOLOGY, TreeOptions(leaves=10, rounded=False))
     assert tree.root.children[4] == Leaf(3)  # type: ignore[union-attr]
 
 
 def test_a_phone_without_a_root_is_named() -> None:
     with pytest.raises(InputError, match=r"phones \[3, 4\] are aligned, but have no root"):
-        build_tree(random_statistics(4, 0), QUESTIONS, EACH[:2], TOPOLOGY, leaves=0)
+        build_tree(random_statistics(4, 0), QUESTIONS, EACH[:2], TOPOLOGY, TreeOptions(leaves=0))

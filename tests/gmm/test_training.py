@@ -23,7 +23,7 @@ from bayes_asr.gmm.fmllr import adapt_speaker
 from bayes_asr.gmm.occupation import PdfWeights
 from bayes_asr.gmm.progress import PROGRESS_FILE
 from bayes_asr.gmm.realignment import Realignment
-from bayes_asr.gmm.resumable import PhaseRunner
+from bayes_asr.gmm.resumable import PhaseRunner, StepFolders
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT
 from bayes_asr.gmm.trainers import GmmTrainer
 from bayes_asr.kaldi_io.text import read_data_dir
@@ -53,7 +53,8 @@ def test_each_pass_fits_as_kaldis(name: str, before: str, tmp_path: Path) -> Non
     data = write_golden_data(golden_gmms(), tmp_path / "data")
     schedule = replace(SCHEDULES[name], leaves=200, gaussians=1000, passes=12)
     out = tmp_path / "out"
-    GmmTrainer(schedule, data, find_lang(), lay_out(before, tmp_path), out, map_here).run()
+    folders = StepFolders(data, find_lang(), lay_out(before, tmp_path), out)
+    GmmTrainer(schedule, folders, map_here).run()
     assert read_likelihoods(out) == pytest.approx(read_golden(name)[:12], abs=2e-3)
 
 
@@ -62,7 +63,7 @@ def test_model_that_was_not_adapted_can_adapt(tmp_path: Path) -> None:
     golden = golden_gmms()
     data, tri2 = write_golden_data(golden, tmp_path / "data"), lay_out("tri2_ali", tmp_path)
     out = tmp_path / "adapted"
-    Realignment(data, find_lang(), tri2, out, map_here, ALIGN_SI, adapt=True).run()
+    Realignment(StepFolders(data, find_lang(), tri2, out), map_here, ALIGN_SI, adapt=True).run()
     model, mixtures = golden.model("tri2/final.mdl")
     features = SpeakerFeatures(read_data_dir(data), read_pipeline(tri2))
     aligned = dict(golden.alignments("tri2_ali").items())  # by Kaldi
@@ -98,9 +99,8 @@ def train_few(few: Path, name: str, out: Path, way: Way = map_here) -> dict[str,
         alignments = few / before
         if not alignments.exists():
             lay_out(before, few)
-    GmmTrainer(
-        replace(SCHEDULES[name], **SHORT), few / "data", find_lang(), alignments, out, way
-    ).run()
+    folders = StepFolders(few / "data", find_lang(), alignments, out)
+    GmmTrainer(replace(SCHEDULES[name], **SHORT), folders, way).run()
     return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
 
 
@@ -185,7 +185,7 @@ def test_other_options_and_inputs_begin_anew(few: Path, tmp_path: Path) -> None:
     train_few(few, "mono", out)
     model = (out / "final.mdl").read_bytes()
     fewer = replace(SCHEDULES["mono"], **{**SHORT, "gaussians": 150})
-    GmmTrainer(fewer, few / "data", find_lang(), None, out, map_here).run()
+    GmmTrainer(fewer, StepFolders(few / "data", find_lang(), None, out), map_here).run()
     assert (out / "final.mdl").read_bytes() != model
     train_few(few, "mono", out)
     assert (out / "final.mdl").read_bytes() == model
@@ -202,12 +202,10 @@ def test_files_of_others_stay(name: str, few: Path, tmp_path: Path) -> None:
 def test_what_is_missing_is_named(few: Path, tmp_path: Path) -> None:
     (tmp_path / "ali").mkdir()
     (tmp_path / "ali" / "ali.1.gz").write_bytes(b"")
+    folders = StepFolders(few / "data", find_lang(), tmp_path / "ali", tmp_path)
     with pytest.raises(InputError, match=r"ali/final\.mdl: is not there; an earlier step makes it"):
-        GmmTrainer(
-            SCHEDULES["tri1"], few / "data", find_lang(), tmp_path / "ali", tmp_path, map_here
-        ).run()
+        GmmTrainer(SCHEDULES["tri1"], folders, map_here).run()
     (few / "empty").mkdir(exist_ok=True)
+    folders = StepFolders(few / "empty", find_lang(), None, tmp_path / "out")
     with pytest.raises(InputError, match=r"empty/feats\.scp: is not there"):
-        GmmTrainer(
-            SCHEDULES["mono"], few / "empty", find_lang(), None, tmp_path / "out", map_here
-        ).run()
+        GmmTrainer(SCHEDULES["mono"], folders, map_here).run()

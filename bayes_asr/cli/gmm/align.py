@@ -9,6 +9,7 @@ from bayes_asr.cli.arguments import beam, real
 from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
 from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.realignment import Realignment
+from bayes_asr.gmm.resumable import StepFolders
 
 MAX_SKIPPED = 0.2  # training has a limit of its own, data.max_skipped
 
@@ -58,7 +59,9 @@ def run(args: argparse.Namespace) -> None:
     )
     with going_on(args, args.model) as way:
         summary = Realignment(
-            *(args.data, args.lang, args.model, args.out, way, options),
+            StepFolders(args.data, args.lang, args.model, args.out),
+            way,
+            options,
             adapt=args.adapt,
             boost_silence=args.boost_silence,
             max_skipped=args.max_skipped,

@@ -7,6 +7,7 @@ from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
 from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
 from bayes_asr.gmm.chain_tree import ChainOptions, ChainTree
+from bayes_asr.gmm.resumable import StepFolders
 from bayes_asr.gmm.trainers import MAX_SKIPPED
 from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions
 
@@ -61,7 +62,9 @@ def run(args: argparse.Namespace) -> None:
     options = ChainOptions(args.leaves, args.frame_subsampling_factor, PhoneLmOptions(*orders))
     with going_on(args, args.ali) as way:
         summary = ChainTree(
-            *(options, args.data, args.lang, args.ali, args.out, way),
+            options,
+            StepFolders(args.data, args.lang, args.ali, args.out),
+            way,
             max_skipped=args.max_skipped,
             no_transforms=args.no_transforms,
             open_pipe=open_pipe if args.allow_pipes else None,

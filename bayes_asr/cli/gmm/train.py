@@ -7,6 +7,7 @@ from pathlib import Path
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import beam, positive, real, whole
 from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
+from bayes_asr.gmm.resumable import StepFolders
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, TrainingSchedule
 from bayes_asr.gmm.trainers import MAX_SKIPPED, GmmTrainer
 
@@ -66,7 +67,9 @@ def run(args: argparse.Namespace) -> None:
     before: Path | None = vars(args).get("ali")
     with going_on(args, *filter(None, [before])) as way:
         summary = GmmTrainer(
-            *(schedule, args.data, args.lang, before, args.out, way),
+            schedule,
+            StepFolders(args.data, args.lang, before, args.out),
+            way,
             max_skipped=args.max_skipped,
             open_pipe=open_pipe if args.allow_pipes else None,
         ).run()
