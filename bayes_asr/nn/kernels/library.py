@@ -104,8 +104,8 @@ FUNCTIONS: interface.Functions = {
     "activations": (c.POINTER(ActivationRow), []),
     "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
     "keep_mask": (None, [c.c_void_p, *[c.c_int64] * 4, c.c_void_p]),
-    "wait_at_barrier": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
-    "leave_barrier": (None, [c.c_void_p, c.c_int64]),
+    "meet": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
+    "leave": (None, [c.c_void_p, c.c_int64]),
     "use_openmp": (None, [c.c_void_p, c.c_void_p]),
 }
 INTERFACE: tuple[str, interface.Structs, interface.Functions]
