@@ -363,7 +363,7 @@ def test_torch_computes_where_it_is_told_to(
     unit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(library.PATH_VARIABLE, "torch")
-    monkeypatch.setattr(library, "call", None)
+    monkeypatch.setattr(library, "run_recurrence", None)
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4).float()
         assert_as_scanned(net, PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))

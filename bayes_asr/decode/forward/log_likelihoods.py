@@ -190,8 +190,8 @@ class LogLikelihoods(nn.Module):
             raise InputError(
                 "this network reads an utterance from its end too"
                 f" ({', '.join(self.model.lookahead_layers())}), so it cannot be computed in"
-                " chunks: train one with model.bidirectional: false (and model.smooth: false), and in"
-                " model.stack with causal: true, stride: 1 and no instance norm"
+                " chunks: train one with model.bidirectional: false (and model.smooth: false), and"
+                " in model.stack with causal: true, stride: 1 and no instance norm"
             )
 
     def _name_statistics(self, cmvn: Statistics) -> Mapping[str, np.ndarray]:

@@ -36,14 +36,15 @@ class PlainNetwork(nn.Module):
         super().__init__()
         if model.output_stride > 1:
             raise InputError(
-                f"the network has outputs of {describe_stride(model.output_stride)}, which no exporter"
-                " writes down; use bayes-asr forward, or bayes_asr.load in Python"
+                f"the network has outputs of {describe_stride(model.output_stride)}, which no"
+                " exporter writes down; use bayes-asr forward, or bayes_asr.load in Python"
             )
         strided = [name for name, stride in model.strides.items() if stride > 1]
         if strided:
             raise InputError(
-                f"layer {strided[0]} computes {describe_stride(model.strides[strided[0]])}, which no"
-                " exporter writes down for every length; train a network with stride: 1 and no pool"
+                f"layer {strided[0]} computes {describe_stride(model.strides[strided[0]])}, which"
+                " no exporter writes down for every length; train a network with stride: 1 and no"
+                " pool"
             )
         self.model, self.front_ends = deepcopy(model), front_ends
         for number, front_end in enumerate(front_ends.values()):
