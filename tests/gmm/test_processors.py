@@ -16,7 +16,7 @@ import hashlib, sys
 from pathlib import Path
 import numpy as np
 from bayes_asr.gmm import clusterable
-from bayes_asr.gmm.progress import MARK
+from bayes_asr.gmm.progress import PROGRESS_FILE
 from bayes_asr.data.sound.spectrum import Analysis
 from tests.gmm.test_training import SCHEDULES, train_few
 
@@ -26,7 +26,7 @@ x = np.random.default_rng(0).normal(size=(300, 300))
 print(hashlib.sha256((np.exp(x) @ np.log(x * x)).tobytes()).hexdigest())
 for name in SCHEDULES:
     for file, content in sorted(train_few(few, name, Path(sys.argv[2]) / name).items()):
-        if file != MARK:
+        if file != PROGRESS_FILE:
             print(name, file, hashlib.sha256(content).hexdigest())
 noise = np.random.default_rng(0).normal(scale=1000, size=16000).astype(np.float32)
 for kind in ("mfcc", "fbank"):
