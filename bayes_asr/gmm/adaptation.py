@@ -79,7 +79,9 @@ def decode_speaker(
         if statistics.count <= adaptation.min_count:
             LOGGER.warning(
                 "%s: %.0f frames of speech, and a transform takes more than %g: not adapted",
-                *(source, statistics.count, adaptation.min_count),
+                source,
+                statistics.count,
+                adaptation.min_count,
             )
         transform = compose(second_transform, first_transform, affine=True)
         # Pass 3: only the acoustic costs change, so that no third search is needed.

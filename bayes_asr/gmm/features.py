@@ -29,10 +29,23 @@ CMVN = {"norm-means": True, "norm-vars": False}  # of apply-cmvn
 MODEL = "final.mdl"
 UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
 PIPELINE = ("cmvn_opts", "delta_opts", "splice_opts", "final.mat", "full.mat")
-TABLES = (  # of a data directory that say nothing of its features
-    *("utt2spk", "spk2utt", "spk2gender", "text", "text_words", "stm", "glm", "ctm", "segments"),
-    *("wav.scp", "reco2file_and_channel", "reco2dur", "frame_shift"),
-    *("utt2lang", "utt2dur", "utt2uniq"),
+TABLES = (  # of a data directory that do not depend on its features
+    "utt2spk",
+    "spk2utt",
+    "spk2gender",
+    "text",
+    "text_words",
+    "stm",
+    "glm",
+    "ctm",
+    "segments",
+    "wav.scp",
+    "reco2file_and_channel",
+    "reco2dur",
+    "frame_shift",
+    "utt2lang",
+    "utt2dur",
+    "utt2uniq",
 )
 
 

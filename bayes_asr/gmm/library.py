@@ -107,8 +107,12 @@ def update_rows(
     transform = np.eye(dim, width)
     arrays = [None if x is None else np.ascontiguousarray(x) for x in (inverses, offsets, linear)]
     status = _require_library().gmm_update_rows(
-        *(dim, width, count, *(None if x is None else x.ctypes.data for x in arrays)),
-        *(iterations, transform.ctypes.data),
+        dim,
+        width,
+        count,
+        *(None if x is None else x.ctypes.data for x in arrays),
+        iterations,
+        transform.ctypes.data,
     )
     # Negative: out of memory; positive: a singular matrix, as in the NumPy version.
     if status < 0:

@@ -14,18 +14,33 @@ from bayes_asr.kaldi_io.scp import list_archives
 from bayes_asr.kaldi_io.text import DataDir
 
 PROGRESS_FILE = "gmm.json"
-OUTPUTS = (
-    *(MODEL, UNADAPTED, "tree", *PIPELINE, "ali.*.gz", "fsts.*.gz", "trans.*", "final.occs"),
-    *("phone_lm.fst", "den.fst"),
+OUTPUTS = (  # patterns of all files that the first phase removes
+    MODEL,
+    UNADAPTED,
+    "tree",
+    *PIPELINE,
+    "ali.*.gz",
+    "fsts.*.gz",
+    "trans.*",
+    "final.occs",
+    "phone_lm.fst",
+    "den.fst",
 )
 DATA_FILES = ("feats.scp", "cmvn.scp", "utt2spk", "text")  # read in a data directory
 LANG_FILES = (  # read in a lang folder
-    *("L.fst", "words.txt", "oov.txt", "phones.txt"),
-    *("phones/silence.int", "phones/optional_silence.int"),
+    "L.fst",
+    "words.txt",
+    "oov.txt",
+    "phones.txt",
+    "phones/silence.int",
+    "phones/optional_silence.int",
 )
 TREE_FILES = (  # read there too, where a tree is grown
-    *("topo", "phones/sets.int", "phones/roots.int"),
-    *("phones/extra_questions.int", "phones/context_indep.int"),
+    "topo",
+    "phones/sets.int",
+    "phones/roots.int",
+    "phones/extra_questions.int",
+    "phones/context_indep.int",
 )
 READ_SIZE = 1 << 20  # bytes of a file that are read at once
 # Names of fields in the file, where they differ: those of the first version are kept.

@@ -292,7 +292,9 @@ class GmmTrainer(PhaseRunner):
             self.progress.log_likelihoods.append(total.log_likelihood_per_frame)
             LOGGER.info(
                 "pass %d of %d: log-likelihood a frame %.4f, now %d Gaussians",
-                *(number, self.schedule.passes, total.log_likelihood_per_frame),
+                number,
+                self.schedule.passes,
+                total.log_likelihood_per_frame,
                 mixtures.num_gaussians,
             )
         with self.commit_phase():

@@ -12,7 +12,13 @@ from bayes_asr.kaldi_io.sorted_table import join_tables
 from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_speakers
 
 SORTED = (  # as Kaldi requires; the tables of copy_data_dir.sh that do not depend on features
-    *("text", "wav.scp", "segments", "spk2gender", "utt2dur", "utt2uniq", "reco2dur"),
+    "text",
+    "wav.scp",
+    "segments",
+    "spk2gender",
+    "utt2dur",
+    "utt2uniq",
+    "reco2dur",
     "reco2file_and_channel",
 )
 IN_ORDER = ("stm", "glm")  # of NIST's scoring tools, where the order matters

@@ -40,12 +40,11 @@ def write_gmm(transitions: TransitionModel, mixtures: Mixtures, path: Path) -> N
     parts += [b"<NUMPDFS> ", _pack_int(mixtures.num_pdfs)]
     # The order of tokens is that of DiagGmm::Write.
     for begin, end in zip(mixtures.offsets[:-1], mixtures.offsets[1:], strict=True):
-        parts += [
-            *(b"<DiagGMM> <GCONSTS> ", _pack_vector(mixtures.gconsts[begin:end])),
-            *(b"<WEIGHTS> ", _pack_vector(mixtures.weights[begin:end])),
-            *(b"<MEANS_INVVARS> ", _pack_matrix(mixtures.means_inverse_variances[begin:end])),
-            *(b"<INV_VARS> ", _pack_matrix(mixtures.inverse_variances[begin:end]), b"</DiagGMM> "),
-        ]
+        parts += [b"<DiagGMM> <GCONSTS> ", _pack_vector(mixtures.gconsts[begin:end])]
+        parts += [b"<WEIGHTS> ", _pack_vector(mixtures.weights[begin:end])]
+        parts += [b"<MEANS_INVVARS> ", _pack_matrix(mixtures.means_inverse_variances[begin:end])]
+        parts += [b"<INV_VARS> ", _pack_matrix(mixtures.inverse_variances[begin:end])]
+        parts += [b"</DiagGMM> "]
     with replacing(Path(path)) as temporary:
         temporary.write_bytes(b"".join(parts))
 
