@@ -22,11 +22,11 @@ class Memory:
     inside_BT: Tensor
 
     def first(self, n: int) -> "Memory":
-        """Those of the first n utterances."""
+        """The memory of the first n utterances."""
         return Memory(self.frames_BTH[:n], self.keys_BTU[:n], self.inside_BT[:n])
 
     def repeat(self, n: int) -> "Memory":
-        """Those of one utterance for n hypotheses of it."""
+        """The memory of one utterance, for n hypotheses of it."""
         parts = (self.frames_BTH, self.keys_BTU, self.inside_BT)
         return Memory(*(part.expand(n, *part.shape[1:]) for part in parts))
 

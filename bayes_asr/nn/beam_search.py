@@ -26,7 +26,7 @@ class BeamHypothesis(NamedTuple):
 
 
 class _Prefix(NamedTuple):
-    """The beginning of a hypothesis; its state is row `row` of those of all prefixes."""
+    """The beginning of a hypothesis; row: of its state among those of all prefixes."""
 
     labels: tuple[int, ...]
     log_probability: float
@@ -103,9 +103,9 @@ def _extend(
 def search_greedily(
     decoder: AttentionDecoder, encoded_NH: Tensor, frames: PackedFrames, max_lengths: list[int]
 ) -> list[list[int]]:
-    """The most probable label after the ones before, for each of several utterances until its END.
+    """Greedy search: the most probable label after the labels before, for several utterances.
 
-    encoded_NH: packed; max_lengths: the most labels of each. END is left out.
+    encoded_NH: packed; max_lengths: the most labels of each. Each ends before its first END.
     """
     memory, state = decoder.begin(encoded_NH, frames)
     previous = torch.full((len(max_lengths),), END, device=encoded_NH.device)

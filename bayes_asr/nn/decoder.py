@@ -201,7 +201,7 @@ def _map(state: DecoderState, change: Any) -> DecoderState:
 def _order(
     memory: Memory | None, state: DecoderState, order: list[int]
 ) -> tuple[Memory | None, DecoderState]:
-    """Both in another order of utterances."""
+    """Memory and state in another order of utterances."""
     ordered = memory and Memory(
         memory.frames_BTH[order], memory.keys_BTU[order], memory.inside_BT[order]
     )

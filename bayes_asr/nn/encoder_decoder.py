@@ -70,5 +70,5 @@ class EncoderDecoder(AcousticModel):
         return self._compute([self.top], streams, frames, keys_B)[self.top]
 
     def output_frames(self, frames: PackedFrames) -> PackedFrames:
-        """The frames that the decoder looks at."""
+        """The frames that the decoder attends to."""
         return frames.every(self.strides[self.top])

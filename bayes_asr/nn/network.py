@@ -345,7 +345,7 @@ class AcousticModel(nn.Module):
                 setattr(layer, name, dropout)
 
     def train(self, mode: bool = True) -> "AcousticModel":
-        """Compute as in training, but for what is frozen; or as in evaluation."""
+        """Compute as in training, but for frozen parts; or as in evaluation."""
         super().train(mode)
         # Batch norms of frozen parts keep their running statistics, and normalise by them.
         for name in self._frozen:

@@ -47,7 +47,7 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(x_NX)
 
     def _normalise_together(self, x_NX: Tensor, all_reduce: AllReduce) -> Tensor:
-        """Normalise by the statistics of all processes' frames, and note them as torch does."""
+        """Normalise by the frames of all processes; update running statistics as torch does."""
         with torch.no_grad():
             n, mean, variance = _statistics(x_NX, all_reduce)
             # The running variance is that of a sample, n / (n - 1), as torch's.
@@ -167,7 +167,7 @@ class LayerNorm(nn.Module):
 
 
 class PytorchKaldiLayerNorm(LayerNorm):
-    """The same with the deviation of a sample (n - 1), to which a small number is added."""
+    """Layer normalisation by the deviation of a sample (n - 1), plus a small number."""
 
     def standardise(self, x_NGH: Tensor) -> Tensor:
         """Give each group mean 0 and about deviation 1."""

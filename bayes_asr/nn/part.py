@@ -11,22 +11,22 @@ from bayes_asr.nn.network import AcousticModel
 
 
 def extract_head(model: AcousticModel, name: str) -> AcousticModel:
-    """The network of one head and of what it needs; InputError for an unknown name.
+    """The network of one head and of the layers below it; InputError for an unknown name.
 
-    It shares the weights, as that of `extract_layer`.
+    It shares the weights, as the one of `extract_layer`.
     """
     _check_known("head", name, model.outputs)
     model.check_frames_labelled()
-    return _take(model, model.head_layers[model.outputs.index(name)], [name])
+    return _extract(model, model.head_layers[model.outputs.index(name)], [name])
 
 
 def extract_layer(model: AcousticModel, name: str) -> AcousticModel:
-    """A layer and what it needs, without heads: `hidden` returns the outputs of that layer.
+    """A layer and the layers below it, without heads: `hidden` returns the outputs of that layer.
 
     InputError for an unknown name.
     """
     _check_known("layer", name, model.names)
-    return _take(model, name, [])
+    return _extract(model, name, [])
 
 
 def _check_known(kind: str, name: str, names: Sequence[str]) -> None:
@@ -36,8 +36,8 @@ def _check_known(kind: str, name: str, names: Sequence[str]) -> None:
         )
 
 
-def _take(model: AcousticModel, last: str, heads: Sequence[str]) -> AcousticModel:
-    """A layer, the heads on it, and what they need; it is the last one of the part.
+def _extract(model: AcousticModel, last: str, heads: Sequence[str]) -> AcousticModel:
+    """A layer, the heads on it, and the layers below; it is the last one of the part.
 
     The first stream stays, read or not: it says how many frames there are.
     """

@@ -1,5 +1,5 @@
-"""The recurrence with a hand-written backward pass: what `scan` computes, without one autograd node
-per operation and frame.
+"""The recurrence with a hand-written backward pass: the function of `scan`, without one autograd
+node per operation and frame.
 
 For a cell with states s and pre-activations a_t = x_t + V h_{t-1}, `Cell.partials` gives J_a =
 ds_t/da_t and, at fixed a_t, J_s = ds_t/ds_{t-1}; both are elementwise, so they are computed for
@@ -178,7 +178,7 @@ def _step_back(
 
 
 def _add_recurrent_terms(cell: Cell, a: Tensor, h: Tensor, V: Tensor) -> None:
-    """Add h V to `a` [n, D, G, H], for the last gate with what was reset instead of h."""
+    """Add h V to `a` [n, D, G, H], for the last gate with the reset state instead of h."""
     if not cell.resets:
         _add_product(a.flatten(2), h, V)
         return

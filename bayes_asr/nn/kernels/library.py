@@ -1,5 +1,5 @@
-"""The compiled code, through ctypes: recurrences, products and losses, which of their paths this
-machine runs, dropout masks, and processes that wait for one another.
+"""The compiled code, through ctypes: recurrences, products, losses and dropout masks, the choice of
+their path for this machine, and a barrier of processes.
 
 `_kernels.so` lies beside this module where a compiler was at hand at installation; it links to
 nothing but the C++ library. It has one path for each instruction set and the fastest that the
@@ -178,12 +178,12 @@ def _select_path(choice: str | None) -> str:
 
 
 def address(x: Tensor | None) -> int | None:
-    """Return where the numbers of a tensor lie."""
+    """Return the address of the numbers of a tensor."""
     return None if x is None else x.data_ptr()
 
 
 def require(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> Tensor:
-    """Return a tensor that is `check_tensor`, or a contiguous copy of it."""
+    """Return a tensor that passes `check_tensor`, or a contiguous copy of it."""
     return check_tensor(name, x, shape, *dtypes).contiguous()
 
 
@@ -225,7 +225,7 @@ def _run(function: str, path: str, arguments: c.Structure, task: str) -> None:
 
 
 def has_product(dtype: torch.dtype) -> bool:
-    """Return whether the path to run has products that are as fast as those of libraries."""
+    """Return whether the path to run has products as fast as those of BLAS libraries."""
     return path() in PRODUCTS.get(dtype, ()) and not (dtype == torch.bfloat16 and HAS_AMX())
 
 

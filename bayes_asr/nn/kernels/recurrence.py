@@ -1,4 +1,4 @@
-"""The recurrence by compiled code: what `fused` computes, for the cells that have a kernel.
+"""The recurrence by compiled code: the function of `fused`, for the cells that have a kernel.
 
 One call runs all frames of all sequences in both directions. The forward pass saves the derivatives
 of each new state by pre-activations and old state, so that the backward pass is the same loop for
@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.linear import product
-from bayes_asr.nn.units.activations import FIXED, name_of
+from bayes_asr.nn.units.activations import FIXED, find_name
 from bayes_asr.nn.units.cell import Cell
 
 WORK = 2**17  # multiplications of a time step that are worth a thread
@@ -39,7 +39,7 @@ def find_kernel(cell: Cell, weights: Tensor) -> Kernel | None:
         return None
     if getattr(cell, "peepholes", False):
         unit += "-peepholes"
-    activation = name_of(getattr(cell, "activation", FIXED["tanh"]))
+    activation = find_name(getattr(cell, "activation", FIXED["tanh"]))
     return Kernel(unit, activation) if activation in library.activations() else None
 
 
@@ -181,7 +181,7 @@ def _job(
 def _allocate_saved(
     job: dict[str, Any], unit: library.UnitRow, N: int, storage: torch.dtype
 ) -> dict[str, Tensor]:
-    """Empty tensors of what the forward pass saves for the backward pass, by members of `Job`."""
+    """Empty tensors that the forward pass fills for the backward pass, by members of `Job`."""
     D, H, sets = (job[name] for name in ("D", "H", "sets"))
     widths = {"slopes": unit.gates * H}
     if unit.recurs:

@@ -28,7 +28,7 @@ class Activation(Protocol):
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedActivation:
     """A function without parameters."""
 
     function: Callable[[Tensor], Tensor]
@@ -101,7 +101,7 @@ class PSigmoid(Parameterised):
 
     def coefficients(self) -> Tensor:
         """Return eta, gamma and theta [sets, 3, H]."""
-        eta = _kept_at_0(cast(Tensor, self.eta)) if self.only_scales else self.eta
+        eta = _fix_at_zero(cast(Tensor, self.eta)) if self.only_scales else self.eta
         return _side_by_side((eta, self.gamma, self.theta), self.shape)
 
 
@@ -135,7 +135,7 @@ class PReLU(Parameterised):
 
     def coefficients(self) -> Tensor:
         """Return alpha and beta [sets, 2, H]."""
-        alpha = _kept_at_0(cast(Tensor, self.alpha)) if self.only_scales else self.alpha
+        alpha = _fix_at_zero(cast(Tensor, self.alpha)) if self.only_scales else self.alpha
         return _side_by_side((alpha, self.beta), self.shape)
 
 
@@ -172,7 +172,7 @@ def _parameters(
     ]
 
 
-def _kept_at_0(scale: Tensor) -> Tensor:
+def _fix_at_zero(scale: Tensor) -> Tensor:
     """A scale that has no gradient where it is 0, as that of `Scaled`."""
     return torch.where(scale == 0, scale.detach(), scale)
 
@@ -190,22 +190,22 @@ def _refuse_slope(a: Tensor) -> Tensor:
 
 
 FIXED = {
-    "tanh": Fixed(torch.tanh, lambda a: 1 - a.tanh().square()),
-    "sigmoid": Fixed(torch.sigmoid, lambda a: a.sigmoid() * (-a).sigmoid()),
-    "relu": Fixed(torch.relu, lambda a: (a > 0).to(a.dtype)),
-    "softplus": Fixed(softplus, torch.sigmoid),
-    "leaky-relu": Fixed(
+    "tanh": FixedActivation(torch.tanh, lambda a: 1 - a.tanh().square()),
+    "sigmoid": FixedActivation(torch.sigmoid, lambda a: a.sigmoid() * (-a).sigmoid()),
+    "relu": FixedActivation(torch.relu, lambda a: (a > 0).to(a.dtype)),
+    "softplus": FixedActivation(softplus, torch.sigmoid),
+    "leaky-relu": FixedActivation(
         lambda a: leaky_relu(a, LEAK), lambda a: torch.where(a > 0, torch.ones_like(a), LEAK)
     ),
-    "elu": Fixed(elu, lambda a: a.clamp(max=0).exp()),
-    "linear": Fixed(lambda a: a, torch.ones_like),
-    "log-softmax": Fixed(lambda a: torch.log_softmax(a, -1), _refuse_slope),
-    "log-sigmoid": Fixed(logsigmoid, lambda a: (-a).sigmoid()),
+    "elu": FixedActivation(elu, lambda a: a.clamp(max=0).exp()),
+    "linear": FixedActivation(lambda a: a, torch.ones_like),
+    "log-softmax": FixedActivation(lambda a: torch.log_softmax(a, -1), _refuse_slope),
+    "log-sigmoid": FixedActivation(logsigmoid, lambda a: (-a).sigmoid()),
 }
 PARAMETERISED: dict[str, type[PSigmoid] | type[PReLU]] = {"p-sigmoid": PSigmoid, "p-relu": PReLU}
 
 
-def name_of(activation: Activation) -> str | None:
+def find_name(activation: Activation) -> str | None:
     """Return the name of an activation; None for one that is not of this module."""
     functions: dict[str, object] = {**FIXED, **PARAMETERISED}
     return next(

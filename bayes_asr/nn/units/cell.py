@@ -42,7 +42,7 @@ class Cell(nn.Module):
     resets: ClassVar[bool] = False  # V multiplies `reset` instead of h for the last gate
     fusible: ClassVar[bool] = True  # False: `step` has an equation of its own
     probabilistic: ClassVar[bool] = False  # h says how probable something is
-    kernel: ClassVar[str | None] = None  # what the compiled library calls this class, not its heirs
+    kernel: ClassVar[str | None] = None  # name of this class in the library, not of its heirs
 
     def __init__(self, units: int, sets: int) -> None:
         super().__init__()
@@ -69,14 +69,14 @@ class Cell(nn.Module):
         return apply_mask(candidate, mask)
 
     def drop_offset(self, mask: Tensor | None) -> Tensor | None:
-        """Return what `drop` adds to a masked candidate [n, D, H]; None for 0."""
+        """Return the summand of `drop` beside a masked candidate [n, D, H]; None for 0."""
         return None
 
     def observe(self, h: Tensor, mask: Tensor | None, frames: PackedFrames) -> None:
         """Update running means by the states of a batch of training [N, D, H]; mask: [B, D, H]."""
 
     def reset(self, a: Tensor, h: Tensor) -> Tensor:
-        """Return what V multiplies for the last gate, given the other gates a [n, D, G-1, H]."""
+        """Return the factor of V for the last gate, given the other gates a [n, D, G-1, H]."""
         raise NotImplementedError
 
     def start(self, theta: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class Cell(nn.Module):
         return None
 
     def hand_on(self, h: Tensor) -> Tensor:
-        """Return what the next layer reads by default."""
+        """Return the inputs of the next layer, by default."""
         return h
 
     def backward_message(self) -> "Cell | None":
@@ -141,7 +141,7 @@ class ActivatedCell(Cell):
         self.activation = build_activation(activation, units, sets, activation_trains)
 
     def coefficients(self) -> Tensor | None:
-        """Return those of the activation."""
+        """Return the coefficients of the activation."""
         return self.activation.coefficients()
 
 
@@ -200,7 +200,7 @@ class LogDomainCell(Cell):
         return masked if offset is None else masked + offset
 
     def drop_offset(self, mask: Tensor | None) -> Tensor | None:
-        """Return what `drop` adds to a masked candidate [n, D, H]; None for 0."""
+        """Return the summand of `drop` beside a masked candidate [n, D, H]; None for 0."""
         if mask is None or self.dropped_candidate == "zero":
             return None
         half = self.start(mask.new_zeros(()))  # the state of p = 1/2
