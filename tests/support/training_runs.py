@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from bayes_asr.config import Config, load
-from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.metrics import Totals
+from bayes_asr.train.runs import checkpoint
 from tests.support.small_corpus import TINY
 
 OPTIONS = ("train.epochs=3", "train.noise=0.2", "train.tempo=0.1")

@@ -40,7 +40,7 @@ def test_state_that_cannot_be_written_does_not_end_the_training(
 
 def seen(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     capsys.readouterr()
-    assert main(["read_status", str(folder), "--json"]) == 0
+    assert main(["status", str(folder), "--json"]) == 0
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
     return found
 
@@ -73,7 +73,7 @@ def test_status_shows_every_state(
     assert {run["seconds_left"] for name, run in found.items() if name != "running"} == {None}
     best = min(entry["dev_error"] for entry in history_of(small_run))
     assert {run["dev_error"] for run in found.values()} == {best}
-    assert main(["read_status", str(tmp_path)]) == 0
+    assert main(["status", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "a/finished  finished  2/2" in printed
     assert "stopped by SIGTERM in epoch 3" in printed
@@ -101,7 +101,7 @@ def test_status_names_what_a_run_is_judged_by(
     best = min(entry[key] for entry in history_of(run))
     (found,) = seen(tmp_path, capsys)
     assert (found["judged_by"], found["best"]) == (said, best)
-    assert main(["read_status", str(tmp_path)]) == 0
+    assert main(["status", str(tmp_path)]) == 0
     assert f"{said} {best:.4f}" in capsys.readouterr().out
 
 
@@ -121,9 +121,9 @@ def test_status_in_the_first_epoch_and_before_it(
 def test_status_of_a_folder_without_runs_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["read_status", str(tmp_path)]) == 1
+    assert main(["status", str(tmp_path)]) == 1
     assert "no run at or below this folder" in capsys.readouterr().err
-    assert main(["read_status", str(tmp_path / "gone")]) == 1
+    assert main(["status", str(tmp_path / "gone")]) == 1
     assert "there is no such folder" in capsys.readouterr().err
 
 
@@ -140,7 +140,7 @@ def test_status_names_a_damaged_history(
     for found in damaged:
         assert "history.jsonl: not a JSON object on each line" in found["why"]
     assert (whole["state"], whole["epoch"], whole["why"]) == ("finished", 2, None)
-    assert main(["read_status", str(tmp_path)]) == 0
+    assert main(["status", str(tmp_path)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_status_of_a_state_that_nobody_wrote(
     (tmp_path / "run/state.json").write_text(content)
     with lock.alone_in(tmp_path / "run"):
         (found,) = seen(tmp_path, capsys)
-        assert main(["read_status", str(tmp_path)]) == 0
+        assert main(["status", str(tmp_path)]) == 0
     assert (found["state"], found["seconds_left"], found["why"]) == ("running", None, None)
 
 
