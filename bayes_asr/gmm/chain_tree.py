@@ -125,12 +125,12 @@ class ChainTree(PhaseRunner):
 
     @cached_property
     def topology(self) -> Topology:
-        """That of LF-MMI, for the phones of the lang folder."""
+        """The topology of LF-MMI, for the phones of the lang folder."""
         return build_chain_topology([*read_topology(self.lang / "topo")])
 
     @cached_property
     def old(self) -> TransitionModel:
-        """The model of the alignments to begin with."""
+        """The transition model of the source alignments."""
         return read_transition_model(self.source / MODEL)
 
     def run(self) -> ChainTreeSummary:
@@ -190,7 +190,7 @@ class ChainTree(PhaseRunner):
             self.copy(self.lang / "phones.txt")
 
     def convert(self, _: int) -> None:
-        """Give the alignments to begin with the transition-ids of the new tree."""
+        """Convert the source alignments to the transition-ids of the new tree (convert-ali)."""
         converter = self.convert_to(read_transition_model(self.model), read_tree(self.out / "tree"))
         aligned = self.iter_convertible()
         converted = ((utt, converter.convert_alignment(utt, tids)) for utt, tids in aligned)

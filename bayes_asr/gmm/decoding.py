@@ -41,12 +41,11 @@ from bayes_asr.kaldi_io.text import DataDir, read_data_dir, write_lines
 SEARCH = DecodeOptions(
     acoustic_scale=0.083333, beam=13.0, max_active=7000, lattice_beam=6.0, allow_partial=True
 )
-"""Of steps/decode.sh, and of the last search of steps/decode_fmllr.sh."""
+"""Options of steps/decode.sh, and of the last search of steps/decode_fmllr.sh."""
 
 LM_WEIGHTS = tuple(range(1, 21))
-SpeakerResults = tuple[
-    list[Result], np.ndarray | None
-]  # utterances, and the transform of their speaker
+# Results of the utterances of a group, and the transform of their speaker.
+SpeakerResults = tuple[list[Result], np.ndarray | None]
 
 
 @dataclass(frozen=True)

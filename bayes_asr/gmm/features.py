@@ -78,7 +78,7 @@ class Pipeline:
 
 
 RAW = Pipeline("none", deltas=0)
-"""Of features that a model reads as they are, as those of `write_fmllr`; Kaldi's feat_type raw."""
+"""The pipeline that changes nothing, for the features of `write_fmllr`; Kaldi's feat_type raw."""
 
 
 class SpeakerFeatures:

@@ -38,7 +38,7 @@ class FmllrStatistics:
 
     @classmethod
     def zeros(cls, dim: int) -> "FmllrStatistics":
-        """Those of no frames."""
+        """The statistics of no frames."""
         return cls(0.0, np.zeros((dim, dim + 1)), np.zeros((dim, pack_size(dim + 1))))
 
     @property

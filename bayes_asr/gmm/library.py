@@ -55,7 +55,7 @@ def library() -> c.CDLL | None:
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Do what `products.multiply` does."""
+    """The C++ version of `products.multiply`."""
     (rows, depth), columns = a.shape, b.shape[1]
     product = np.empty((rows, columns))
     # Strides travel along, so that transposed matrices need no copy.
@@ -68,7 +68,7 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def score(
     x: np.ndarray, offsets: np.ndarray, slopes: np.ndarray, posteriors: np.ndarray | None = None
 ) -> np.ndarray:
-    """Do what `likelihood.score` does, and fill `posteriors` float32 [T, G]."""
+    """The C++ version of `likelihood.score`, which also fills `posteriors` float32 [T, G]."""
     x, slopes = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(slopes, np.float64)
     offsets = np.ascontiguousarray(offsets, np.int64)
     (frames, depth), pdfs = x.shape, len(offsets) - 1
@@ -81,7 +81,7 @@ def score(
 
 
 def log(x: np.ndarray) -> np.ndarray:
-    """Do what `products.log` does."""
+    """The C++ version of `products.log`."""
     x = np.ascontiguousarray(x, np.float64)
     logs = np.empty(x.shape)
     _require_library().gmm_log(x.size, x.ctypes.data, logs.ctypes.data)
@@ -89,7 +89,7 @@ def log(x: np.ndarray) -> np.ndarray:
 
 
 def eliminate(work: np.ndarray) -> np.ndarray:
-    """Do what `linear_algebra.eliminate` does."""
+    """The C++ version of `linear_algebra.eliminate`."""
     pivots = np.empty(work.shape[:2])
     _require_library().gmm_eliminate(*work.shape, work.ctypes.data, pivots.ctypes.data)
     return pivots
@@ -102,7 +102,7 @@ def update_rows(
     linear: np.ndarray | None,
     iterations: int,
 ) -> np.ndarray:
-    """Do what `row_updates.update_rows_in_numpy` does."""
+    """The C++ version of `row_updates.update_rows_in_numpy`."""
     dim, width = inverses.shape[:2]
     transform = np.eye(dim, width)
     arrays = [None if x is None else np.ascontiguousarray(x) for x in (inverses, offsets, linear)]

@@ -73,7 +73,7 @@ def divide(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def score_in_numpy(x: np.ndarray, offsets: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """Do what `score` does, as it is defined."""
+    """The NumPy version of `score`, which defines its result to the bit."""
     scores = np.empty((len(x), len(offsets) - 1), np.float32)
     for pdf, (begin, end) in enumerate(pairwise(offsets.tolist())):
         scores[:, pdf] = divide_in_numpy(x, slopes[begin:end])[0]
@@ -81,7 +81,7 @@ def score_in_numpy(x: np.ndarray, offsets: np.ndarray, slopes: np.ndarray) -> np
 
 
 def divide_in_numpy(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Do what `divide` does, as it is defined."""
+    """The NumPy version of `divide`, which defines its result to the bit."""
     scores = multiply_in_numpy(slopes, x.T)
     # Log-sum-exp: the largest term becomes exp(0).
     largest = scores.max(0)

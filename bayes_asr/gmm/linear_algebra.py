@@ -44,7 +44,7 @@ def eliminate(work: np.ndarray) -> np.ndarray:
 
 
 def eliminate_in_numpy(work: np.ndarray) -> np.ndarray:
-    """Do what `eliminate` does, as it is defined."""
+    """The NumPy version of `eliminate`, which defines its result to the bit."""
     batch, size = np.arange(len(work)), work.shape[1]
     pivots = np.empty((len(work), size))
     for i in range(size):

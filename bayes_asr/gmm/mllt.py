@@ -34,7 +34,7 @@ class MlltStatistics:
 
     @classmethod
     def zeros(cls, dim: int) -> "MlltStatistics":
-        """Those of no frames."""
+        """The statistics of no frames."""
         return cls(0.0, np.zeros((dim, pack_size(dim))))
 
     @property
@@ -100,7 +100,7 @@ def estimate_mllt(statistics: MlltStatistics) -> np.ndarray:
 
 
 def transform_means(mixtures: Mixtures, matrix: np.ndarray) -> Mixtures:
-    """The same mixtures with their means mapped by `matrix` [D, D], as gmm-transform-means."""
+    """The mixtures with their means mapped by `matrix` [D, D], as gmm-transform-means."""
     # Variances stay: they are those of the transformed features from the next estimation on.
     means = multiply(mixtures.means, matrix.T).astype(np.float32)
     return replace(mixtures, means_inverse_variances=means * mixtures.inverse_variances)

@@ -19,7 +19,7 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def multiply_in_numpy(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Do what `multiply` does, as it is defined."""
+    """The NumPy version of `multiply`, which defines its result to the bit."""
     # Outer products in the order of K: NumPy rounds each product, then each sum, to float64.
     total = np.zeros((len(a), b.shape[1]))
     for column, row in zip(a.T.astype(np.float64), b.astype(np.float64), strict=True):

@@ -37,7 +37,7 @@ class Realignment(PhaseRunner):
 
     Where speakers are adapted to, its final.alimdl, or final.mdl where there is none, aligns first,
     transforms of speakers are estimated, and final.mdl aligns again. Writes what Kaldi's scripts
-    write: ali.1.gz, final.mdl, tree, trans.1 and what tells the features.
+    write: ali.1.gz, final.mdl, tree, trans.1 and the options of the features.
     """
 
     results = (MODEL, "tree", ALIGNMENTS)

@@ -38,7 +38,7 @@ def update_rows_in_numpy(
     linear: np.ndarray | None,
     iterations: int,
 ) -> np.ndarray:
-    """Do what `update_rows` does, as it is defined; inverses: [D, W, D], their first columns."""
+    """The NumPy version of `update_rows`; inverses: their first columns, [D, W, D]."""
     dim, width = inverses.shape[:2]
     transform = np.eye(dim, width)
     for _ in range(iterations):

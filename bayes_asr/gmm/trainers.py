@@ -150,7 +150,7 @@ class GmmTrainer(PhaseRunner):
         return read_topology(self.lang / "topo")
 
     def iter_source_alignments(self) -> Iterator[Aligned]:
-        """The alignments of the folder to begin with."""
+        """The alignments of the source folder, then `count_skipped` of utterances without one."""
         utterances: set[str] = set()
         for utt, tids in self.iter_aligned(self.source, self.source / MODEL):
             utterances.add(utt)
@@ -184,7 +184,7 @@ class GmmTrainer(PhaseRunner):
             write_pipeline(replace(spliced, matrix=matrix, full=full), self.out)
 
     def init_transforms(self, _: int) -> None:
-        """Take the transforms of the alignments to begin with, or estimate them by their model."""
+        """Read the transforms of the source alignments, or estimate them by their model."""
         if has_transforms(self.source):
             transforms = read_transforms(self.source)
         else:
@@ -231,7 +231,7 @@ class GmmTrainer(PhaseRunner):
             write_gmm(transitions, mixtures, self.model)
 
     def convert(self, _: int) -> None:
-        """Give the alignments to begin with the transition-ids of the new tree."""
+        """Convert the source alignments to the transition-ids of the new tree (convert-ali)."""
         old = read_transition_model(self.source / MODEL)
         new = read_transition_model(self.model)
         converter = Converter(old, new, read_tree(self.out / "tree"))
@@ -316,7 +316,7 @@ class GmmTrainer(PhaseRunner):
             )
 
     def finish(self, _: int) -> None:
-        """Give the model its name."""
+        """Name the model final.mdl, and copy the table of phones."""
         with self.commit_phase():
             self.copy(self.model, MODEL)
             self.copy(self.lang / "phones.txt")

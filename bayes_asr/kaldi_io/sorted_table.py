@@ -40,7 +40,7 @@ class SortedTable(Mapping[str, Any]):
         return _Items(self)
 
     def values(self) -> ValuesView[Any]:
-        """All values, likewise."""
+        """All values, without a search for each."""
         return _Values(self)
 
 
@@ -89,9 +89,9 @@ def split_table(
 
 
 def join_tables(tables: Tables, what: str) -> Mapping[str, Any]:
-    """All lines of tables, by the file or folder that each is of, in byte order of the names.
+    """Join tables, each with its file or folder, in byte order of the names.
 
-    InputError for a name that is in two of them; what: is said of it there.
+    InputError for a name that is in two tables; what: the predicate in its message.
     """
     columns = [table for _, table in tables if isinstance(table, SortedTable)]
     if len(columns) == len(tables):

@@ -58,7 +58,7 @@ def write_vectors(items: Iterable[tuple[str, np.ndarray]], ark: Path) -> VectorI
 class StoredVectors(Mapping[str, np.ndarray]):
     """Integer vectors of a binary archive, int32 [T], each read when it is asked for.
 
-    An archive that another one replaces meanwhile is read on as it was. `lengths`: of each.
+    An archive that is replaced meanwhile is read in its old state. `lengths`: of each vector.
     """
 
     def __init__(self, ark: Path, index: VectorIndex) -> None:
