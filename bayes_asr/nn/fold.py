@@ -20,12 +20,14 @@ def fold(model: AcousticModel) -> AcousticModel:
     that is impossible: layers that are not `mlp`, layer normalisation, p-relu with a beta.
     """
     layers = [layer for layer in model.layers if isinstance(layer, RecurrentLayer)]
-    stacked = [
-        list(reads) == [name] for reads, name in zip(model.reads[1:], model.names, strict=False)
-    ]
+    pairs = zip(
+        model.nodes[1:], model.names, strict=False
+    )  # each layer but the first, and its input
+    stacked = all(node.reads == (name,) for node, name in pairs)
+    residual = any(node.residual for node in model.nodes)
     kinds = {described["kind"] for described in model.architecture["layers"]}
     model.check_frames_labelled()
-    if kinds != {"recurrent"} or not all(stacked) or any(model.residual) or model.has_lower_heads:
+    if kinds != {"recurrent"} or not stacked or residual or model.has_lower_heads:
         raise InputError("only networks of unit mlp, one layer on the other, can be folded")
     heads = [head for head in model.heads if isinstance(head, nn.Linear)]
     plain_layers = [

@@ -1,7 +1,7 @@
 """The acoustic model: layers from streams of features, and heads on them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,24 @@ Streams = Mapping[str, Tensor]
 
 LAYER_KEYS = ("name", "kind", "reads", "join", "residual")
 """Keys that the description of any layer may have, beside the options of its kind."""
+
+
+class Node(NamedTuple):
+    """The place of a layer in the graph of its network."""
+
+    name: str
+    reads: tuple[str, ...]
+    """The streams and layers that it reads, by name."""
+    sums: bool
+    """Whether they are added up; they are read side by side otherwise."""
+    residual: bool
+    """Whether the inputs are added to the outputs."""
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Any]) -> "Node":
+        """The node of a layer that is described as `AcousticModel` takes it."""
+        sums, residual = description.get("join") == "sum", bool(description.get("residual"))
+        return cls(str(description["name"]), tuple(description["reads"]), sums, residual)
 
 
 class AcousticModel(nn.Module):
@@ -63,10 +81,8 @@ class AcousticModel(nn.Module):
         }
         self.output_stride = output_stride
         self.outputs = tuple(heads)
-        self.names = [str(layer["name"]) for layer in layers]
-        self.reads = [tuple(layer["reads"]) for layer in layers]
-        self.sums = [layer.get("join") == "sum" for layer in layers]
-        self.residual = [bool(layer.get("residual")) for layer in layers]
+        self.nodes = [Node.from_description(description) for description in layers]
+        self.names = [node.name for node in self.nodes]
         self.layers = nn.ModuleList()
         self.sizes = dict(streams)
         self.strides = dict.fromkeys(streams, 1)
@@ -99,12 +115,12 @@ class AcousticModel(nn.Module):
     def _append(self, number: int, description: Mapping[str, Any]) -> None:
         """Build a layer on those before; InputError where its inputs do not fit."""
         options = {key: value for key, value in description.items() if key not in LAYER_KEYS}
-        reads = description["reads"]
-        inputs = sum(self.sizes[name] for name in reads)
-        if self.sums[number]:
-            inputs = self._check_sum(reads)
+        node = self.nodes[number]
+        inputs = sum(self.sizes[name] for name in node.reads)
+        if node.sums:
+            inputs = self._check_sum(node.reads)
         layer: Layer = find(LAYERS[description["kind"]])(inputs, number, **options)
-        if self.residual[number] and (layer.outputs != inputs or layer.stride > 1):
+        if node.residual and (layer.outputs != inputs or layer.stride > 1):
             stride = f" of {describe_stride(layer.stride)}" if layer.stride > 1 else ""
             raise InputError(
                 f"residual adds what is read to the outputs, but it reads {inputs} numbers and has"
@@ -112,16 +128,16 @@ class AcousticModel(nn.Module):
             )
         # Slower inputs are repeated to the frames of the fastest, each a whole number of times.
         fastest = self.read_stride(number)
-        for name in reads:
+        for name in node.reads:
             if self.strides[name] != WHOLE and self.strides[name] % fastest:
                 raise InputError(
                     f"reads one of {fastest} frames of one layer and one of {self.strides[name]} of"
                     f" {name}, which is no multiple of it; choose other strides"
                 )
         self.layers.append(layer)
-        self.sizes[description["name"]] = layer.outputs
+        self.sizes[node.name] = layer.outputs
         # Behind a pool of whole utterances, one frame stays one frame.
-        self.strides[description["name"]] = min(layer.stride * fastest, WHOLE)
+        self.strides[node.name] = min(layer.stride * fastest, WHOLE)
 
     def _check_sum(self, reads: Sequence[str]) -> int:
         """The size of each summand; InputError for different sizes."""
@@ -204,12 +220,12 @@ class AcousticModel(nn.Module):
     ) -> dict[str, Tensor]:
         """The outputs [M, H] of `layers`, named so, at the frames that each computes."""
         values, needed = dict(streams), set(layers)
-        for number, layer in enumerate(self.layers):
+        for number, (node, layer) in enumerate(zip(self.nodes, self.layers, strict=True)):
             # Without keys there is no dropout: frozen layers compute as in evaluation.
-            keys = None if self.names[number] in self._frozen else keys_B
+            keys = None if node.name in self._frozen else keys_B
             x = self._inputs(number, values, frames, needed)
             y = layer(x, frames.every(self.read_stride(number)), keys)
-            values[self.names[number]] = x + y if self.residual[number] else y
+            values[node.name] = x + y if node.residual else y
         return {name: values[name] for name in needed}
 
     @property
@@ -266,33 +282,34 @@ class AcousticModel(nn.Module):
         stream, needed = next(iter(values.values())), {self.top}
         # A layer with a stride looks ahead: here every layer computes every frame of the chunk.
         frames = PackedFrames((stream.shape[0],), stream.device)
-        pairs = zip(self.layers, states or [()] * len(self.layers), strict=True)
-        for number, (layer, state) in enumerate(pairs):
+        rows = zip(self.nodes, self.layers, states or [()] * len(self.layers), strict=True)
+        for number, (node, layer, state) in enumerate(rows):
             x_TF = self._inputs(number, values, frames, needed)
             y_TH, next_state = cast(Layer, layer).advance(x_TF, frames, state)
-            values[self.names[number]] = x_TF + y_TH if self.residual[number] else y_TH
+            values[node.name] = x_TF + y_TH if node.residual else y_TH
             next_states.append(next_state)
         return values[self.top], next_states
 
     def read_stride(self, number: int) -> int:
         """Of how many frames a layer reads one."""
-        return min(self.strides[name] for name in self.reads[number])
+        return min(self.strides[name] for name in self.nodes[number].reads)
 
     def _inputs(
         self, number: int, values: dict[str, Tensor], frames: PackedFrames, needed: set[str]
     ) -> Tensor:
         """The inputs of a layer [N, F]; `values` loses those that no later layer reads."""
-        pending = needed.union(*self.reads[number + 1 :])
+        node = self.nodes[number]
+        pending = needed.union(*(later.reads for later in self.nodes[number + 1 :]))
         stride = self.read_stride(number)
         inputs = frames.every(stride)
-        parts = [inputs.repeat(values[n], self.strides[n] // stride) for n in self.reads[number]]
+        parts = [inputs.repeat(values[n], self.strides[n] // stride) for n in node.reads]
         # In evaluation this frees their memory as early as possible.
         for name in set(values) - pending:
             del values[name]
         if len(parts) == 1:
             return parts[0]
         # sum() begins with the first part: by default it would add the integer 0.
-        return sum(parts[1:], parts[0]) if self.sums[number] else torch.cat(parts, 1)
+        return sum(parts[1:], parts[0]) if node.sums else torch.cat(parts, 1)
 
     def check_frames_labelled(self) -> None:
         """InputError for a network that writes sequences, where outputs of frames are wanted."""

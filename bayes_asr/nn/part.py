@@ -44,8 +44,8 @@ def _extract(model: AcousticModel, last: str, heads: Sequence[str]) -> AcousticM
     architecture = model.architecture
     needed = {last, next(iter(architecture["streams"]))}
     # Layers read only layers before them: from the last to the first, one pass finds all.
-    for name, reads in zip(reversed(model.names), reversed(model.reads), strict=True):
-        needed |= {*reads} if name in needed else set()
+    for node in reversed(model.nodes):
+        needed |= {*node.reads} if node.name in needed else set()
     numbers = [number for number, name in enumerate(model.names) if name in needed]
     # Weights are not allocated on the meta device; the modules of the model take their place.
     with torch.device("meta"):
