@@ -60,7 +60,7 @@ def write_weak_graph(run: Path, lang: Path, out: Path, order: int = ORDER) -> No
 
 def write_denlats(
     run: Path,
-    on: str,
+    set_name: str,
     graph: Path,
     out: Path,
     *,
@@ -82,8 +82,8 @@ def write_denlats(
             " goes on; take a run of cross entropy"
         )
     options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
-    job = Job(f"{run}, {on}", graph, locate_model(config), DecodeOptions(**options), (), nj)
-    return _decode(job, _compute_loglikes(run, config, load(run), on, open_pipe), out, {})
+    job = Job(f"{run}, {set_name}", graph, locate_model(config), DecodeOptions(**options), (), nj)
+    return _decode(job, _compute_loglikes(run, config, load(run), set_name, open_pipe), out, {})
 
 
 def write_denlats_of_epoch(
@@ -117,10 +117,10 @@ def write_denlats_of_epoch(
 
 
 def _compute_loglikes(
-    run: Path, config: Config, network: LogLikelihoods, on: str, open_pipe: OpenPipe | None
+    run: Path, config: Config, network: LogLikelihoods, set_name: str, open_pipe: OpenPipe | None
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The log-likelihoods [T, P] of the utterances of a set of a run."""
-    directories = find_streams(run, [network], None, {}, on, open_pipe)
+    directories = find_streams(run, [network], None, {}, set_name, open_pipe)
     return log_likelihoods(
         network, directories, config.data.max_skipped, open_pipe, "data.max_skipped"
     )

@@ -233,9 +233,9 @@ def log_summary(config: ModelConfig, model: AcousticModel) -> None:
     )
     # A recurrence that torch runs step by step is many times slower, which a user should know.
     layers = zip(model.names, model.layers, strict=True)
-    if plain := [name for name, layer in layers if layer.unrolled and not layer.compiled]:
+    if uncompiled := [name for name, layer in layers if layer.unrolled and not layer.compiled]:
         LOGGER.info(
-            "no compiled code here for the recurrence of %s: torch runs it", ", ".join(plain)
+            "no compiled code here for the recurrence of %s: torch runs it", ", ".join(uncompiled)
         )
     activation_total = sum(parameter.numel() for parameter in model.activation_parameters.values())
     if activation_total:

@@ -72,10 +72,10 @@ def measure_reach(
     longest = sorted(data.lengths, key=lambda utt: (-data.lengths[utt], utt))[:utterances]
     needed = 2 * lags  # frames: the loss is in the middle, with all lags on both sides of it
     if len(longest) < utterances or data.lengths[longest[-1]] < needed:
-        enough = sum(length >= needed for length in data.lengths.values())
+        num_long = sum(length >= needed for length in data.lengths.values())
         raise InputError(
-            f"{enough} utterances have the {needed} frames that {lags} lags on both sides need, and"
-            f" {utterances} are asked for; ask for fewer lags or utterances"
+            f"{num_long} utterances have the {needed} frames that {lags} lags on both sides need,"
+            f" and {utterances} are asked for; ask for fewer lags or utterances"
         )
     if gain != 1:
         _scale_recurrence(model, gain)

@@ -90,14 +90,14 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
         [(part.directory, part.lengths) for part in parts], "has a lattice"
     )
     lengths, missing = split_table(data.lengths, lengths_by_folder)
-    where = " and ".join(str(part.directory) for part in parts)
+    directories = " and ".join(str(part.directory) for part in parts)
     if not lengths:
         raise InputError(
-            f"{where}: has no lattice of the {len(data.lengths)} utterances of {name}; name the"
-            f" folder of its own lattices as data.{name}.lattices"
+            f"{directories}: has no lattice of the {len(data.lengths)} utterances of {name}; name"
+            f" the folder of its own lattices as data.{name}.lattices"
         )
     report_skipped(
-        f"{name}: no lattice in {where}", missing, len(data.lengths), config.data.max_skipped
+        f"{name}: no lattice in {directories}", missing, len(data.lengths), config.data.max_skipped
     )
     alignments = cast(Alignments, data.alignments)  # data.classes goes with no lattices
     labels = partial(_read_denominator, parts, alignments, _build_comparison(config, alignments))

@@ -90,10 +90,10 @@ class ChainSupervision:
         self.alignments, self.chain, self.tolerance = alignments, chain, tolerance
         self._places = locate_transitions(alignments.model)
         # Index 0 of a transition model stands for no transition.
-        unknown = np.setdiff1d(alignments.model.phone[1:], chain.model.phone[1:])
-        if len(unknown):
+        lacking = np.setdiff1d(alignments.model.phone[1:], chain.model.phone[1:])
+        if len(lacking):
             raise InputError(
-                f"{alignments.directory}: has phone {unknown[0]}, which the model in"
+                f"{alignments.directory}: has phone {lacking[0]}, which the model in"
                 f" {chain.directory} lacks; make the tree of the same lang folder"
             )
         # A pdf of the tree may be in no arc: training has not seen its phones in that context.
@@ -160,9 +160,9 @@ def add_numerators(config: Config, name: str, data: LabelledSet, index: Index) -
     few. InputError as of `open_supervision`.
     """
     # Without its compiled twin each sum still works, but a warning must tell of the cost.
-    for twin in (native, library):
-        if twin.library() is None:
-            fault = interface.fault(twin.LIBRARY, *twin.INTERFACE)
+    for binding in (native, library):
+        if binding.library() is None:
+            fault = interface.fault(binding.LIBRARY, *binding.INTERFACE)
             LOGGER.warning("%s: sums over paths in Python, many times slower", fault)
     supervision = open_supervision(config, data)
     read_numerator: Callable[[str], Numerator] = supervision.allowed_pdfs
@@ -175,10 +175,10 @@ def add_numerators(config: Config, name: str, data: LabelledSet, index: Index) -
     else:
         available = supervision.select_allowed(data.lengths)
     lengths, missing = split_table(data.lengths, available)
-    why = f"{name}: no numerator by {supervision.chain.directory}"
-    report_skipped(why, missing, len(data.lengths), config.data.max_skipped)
+    reason = f"{name}: no numerator by {supervision.chain.directory}"
+    report_skipped(reason, missing, len(data.lengths), config.data.max_skipped)
     if not lengths:
-        raise InputError(f"{why} for any utterance; make tree and graph of these alignments")
+        raise InputError(f"{reason} for any utterance; make tree and graph of these alignments")
     parts = {
         part: remaining
         for part, part_lengths in data.parts.items()

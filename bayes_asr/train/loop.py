@@ -125,16 +125,22 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
         raise DivergedError(f"{totals.skipped[-1]['why']} in the last of all batches")
 
 
-def _cut_long_utterances(lengths: Mapping[str, int], most: int, epoch: int) -> Mapping[str, int]:
-    """Frames of the examples of an epoch: utterances, or pieces of those above `most` frames."""
-    if not most:
+def _cut_long_utterances(
+    lengths: Mapping[str, int], max_frames: int, epoch: int
+) -> Mapping[str, int]:
+    """Frames of the examples of an epoch: utterances, or pieces of those above `max_frames`."""
+    if not max_frames:
         return lengths
-    pieces = cut(lengths, most)
+    pieces = cut(lengths, max_frames)
     uncut = sum(name in lengths for name in pieces)
     LOGGER.info(
         "epoch %d: %d of %d utterances are longer than %d frames (train.max_frames), and are cut"
         " into %d pieces",
-        *(epoch, len(lengths) - uncut, len(lengths), most, len(pieces) - uncut),
+        epoch,
+        len(lengths) - uncut,
+        len(lengths),
+        max_frames,
+        len(pieces) - uncut,
     )
     return pieces
 
@@ -300,9 +306,9 @@ def _show_metrics(progress: Progress, totals: Totals) -> None:
     if not totals.frames:
         progress.advance()
         return
-    shown = totals.metrics()
+    metrics = totals.metrics()
     progress.advance(
-        loss=f"{shown['loss']:.3f}",
-        error=f"{shown['error']:.3f}",
-        frames_per_s=f"{shown['frames_per_second']:.0f}",
+        loss=f"{metrics['loss']:.3f}",
+        error=f"{metrics['error']:.3f}",
+        frames_per_s=f"{metrics['frames_per_second']:.0f}",
     )

@@ -91,24 +91,26 @@ class SequenceCriterion:
         ]
         flat_index = np.concatenate([np.arange(N) * P + labels, *places])
         index = torch.from_numpy(flat_index).to(logits_NP.device)
-        picked = logits_NP.reshape(-1).index_select(0, index).double()
-        scores = picked.detach().cpu().numpy() - self._log_priors[flat_index % P]
+        used_logits = logits_NP.reshape(-1).index_select(0, index).double()
+        scores = used_logits.detach().cpu().numpy() - self._log_priors[flat_index % P]
         # log p(x|s) = log P(s|x) - log P(s) + const; the constant of a frame cancels in the loss.
         scores *= self._scale
         # The first N scores are of the alignment; then come the cells of each lattice.
         ends = np.cumsum([N, *(len(utterance.pdf) for utterance in denominators)])
-        value, gradient = 0.0, np.zeros(len(flat_index))
+        total_loss, gradient = 0.0, np.zeros(len(flat_index))
         for utterance_rows, utterance, begin, end in zip(
             rows, denominators, ends[:-1], ends[1:], strict=True
         ):
-            lost, by_path, by_cells = self._utterance_loss(
+            utterance_loss, by_path, by_cells = self._utterance_loss(
                 utterance, labels[utterance_rows], scores[utterance_rows], scores[begin:end]
             )
-            value += lost
+            total_loss += utterance_loss
             gradient[utterance_rows], gradient[begin:end] = by_path, by_cells
         gradient *= self._scale
-        constants = (torch.tensor(value, dtype=torch.float64), torch.from_numpy(gradient))
-        result: Tensor = _KnownGradient.apply(picked, *(x.to(picked.device) for x in constants))
+        constants = (torch.tensor(total_loss, dtype=torch.float64), torch.from_numpy(gradient))
+        result: Tensor = _KnownGradient.apply(
+            used_logits, *(x.to(used_logits.device) for x in constants)
+        )
         return result
 
     def _utterance_loss(

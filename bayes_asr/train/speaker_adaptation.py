@@ -84,13 +84,13 @@ def _group_by_speaker(data: LabelledSet) -> dict[str, list[str]]:
     utterances: dict[str, list[str]] = defaultdict(list)
     for utt in data.lengths:
         utterances[speaker_of[utt]].append(utt)
-    if silent := sorted(set(speaker_of.values()) - utterances.keys()):
+    if unlabelled := sorted(set(speaker_of.values()) - utterances.keys()):
         LOGGER.warning(
             "%d of %d speakers have no utterance with labels to train on, and so no activations of"
             " their own: %s",
-            len(silent),
-            len(silent) + len(utterances),
-            name_some(silent),
+            len(unlabelled),
+            len(unlabelled) + len(utterances),
+            name_some(unlabelled),
         )
     return utterances
 

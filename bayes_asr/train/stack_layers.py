@@ -92,23 +92,23 @@ def _check_reads(
 
 def _plain_options(layer: StackLayer) -> dict[str, Any]:
     """Options as plain values; those of a unit are kept apart, as `RecurrentLayer` takes them."""
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in layer.options.items()}
+    options = {k: list(v) if isinstance(v, tuple) else v for k, v in layer.options.items()}
     if layer.kind != "recurrent":
-        return plain
-    unit_options = {name: value for name in UNIT_OPTIONS if (value := plain.pop(name))}
-    return {**plain, "options": unit_options}
+        return options
+    unit_options = {name: value for name in UNIT_OPTIONS if (value := options.pop(name))}
+    return {**options, "options": unit_options}
 
 
-def _complete(options: dict[str, Any], alone: Mapping[str, Any] | None) -> dict[str, Any]:
+def _complete(options: dict[str, Any], single: Mapping[str, Any] | None) -> dict[str, Any]:
     """Fill in the number of maps and of directions that a layer reads, where it does not say them.
 
     The default is that of the layer that it reads, if it reads one alone.
     """
     if "input_channels" in options and not options["input_channels"]:
-        maps = alone is not None and alone["kind"] in MAPS
-        return {**options, "input_channels": alone["channels"] if alone and maps else 1}
+        maps = single is not None and single["kind"] in MAPS
+        return {**options, "input_channels": single["channels"] if single and maps else 1}
     if "directions" in options and not options["directions"]:
-        return {**options, "directions": _count_directions(alone) if alone else 1}
+        return {**options, "directions": _count_directions(single) if single else 1}
     return options
 
 

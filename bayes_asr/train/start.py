@@ -148,8 +148,8 @@ def _train(
             run_epochs(trainer, sets.train, sets.dev, regenerate)
     best = int(trainer.state.dev_errors.argmin())
     error = trainer.state.dev_errors[best]
-    what = measure_of(config).name
-    LOGGER.info("trained: best %s on dev %.4f in epoch %d", what, error, best + 1)
+    measure = measure_of(config).name
+    LOGGER.info("trained: best %s on dev %.4f in epoch %d", measure, error, best + 1)
 
 
 def _open_sets(
@@ -280,11 +280,11 @@ def _write_initial_files(trainer: Trainer, *, resumed: bool, new: bool) -> None:
 
 def _check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> None:
     """InputError where the inputs or outputs of a saved network have other sizes than the data."""
-    for key, what in (("streams", "inputs"), ("heads", "outputs")):
+    for key, noun in (("streams", "inputs"), ("heads", "outputs")):
         if old[key] != now[key]:
             trained, needed = (", ".join(map(str, sizes[key].values())) for sizes in (old, now))
             raise InputError(
-                f"{run / checkpoint.LAST}: made for other data: its network has {what} {trained},"
+                f"{run / checkpoint.LAST}: made for other data: its network has {noun} {trained},"
                 f" but these data need {needed}; start over with --new"
             )
 

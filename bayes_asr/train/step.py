@@ -58,9 +58,9 @@ class Step:
         (loss,) = group.total(loss)
         gradients = [p.grad for p in self._parameters if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
-        for what, value in (("loss", loss), ("gradient", float(norm))):
+        for quantity, value in (("loss", loss), ("gradient", float(norm))):
             if not math.isfinite(value):
-                raise NotFiniteError(f"the {what} is {value:g}")
+                raise NotFiniteError(f"the {quantity} is {value:g}")
         self._check_statistics()
         if norm > self._max_norm:
             nn.utils.clip_grads_with_norm_(self._parameters, self._max_norm, norm)

@@ -142,9 +142,9 @@ class Trainer:
     def set_rate(self, position: int, batches: int) -> float:
         """Set the learning rate of the batch after `position` of the epoch's; returns it."""
         # A warm-up is measured at the end of the batch: the first one has a rate above 0.
-        over = min(position + 1, batches)
-        epochs = self.epoch - 1 + over / batches
-        rate = self.rate * warm_up(self.options, epochs, self.state.batches + over)
+        completed = min(position + 1, batches)
+        epochs = self.epoch - 1 + completed / batches
+        rate = self.rate * warm_up(self.options, epochs, self.state.batches + completed)
         self.optimizer.set_rate(rate)
         return rate
 
@@ -166,7 +166,10 @@ class Trainer:
             " learning rate %.3g; %.0f frames/s; took %s, %s",
             entry["epoch"],
             self.options.epochs,
-            *(entry[key] for key in ("train_loss", "train_error", "dev_loss", "dev_error")),
+            entry["train_loss"],
+            entry["train_error"],
+            entry["dev_loss"],
+            entry["dev_error"],
             entry["learning_rate"],
             entry["frames_per_second"],
             format_seconds(entry["seconds"]),
@@ -258,9 +261,9 @@ class Trainer:
     def _save_epoch(self) -> None:
         """Write last.pt in place of unfinished.pt, and keep the one before."""
         self._check_lock()
-        last, previous = self.run / checkpoint.LAST, self.run / checkpoint.PREVIOUS
+        path, previous = self.run / checkpoint.LAST, self.run / checkpoint.PREVIOUS
         # unfinished.pt is removed last: at every moment one complete checkpoint is there.
-        checkpoint.save(last, self.content(), keep=previous)
+        checkpoint.save(path, self.content(), keep=previous)
         (self.run / checkpoint.UNFINISHED).unlink(missing_ok=True)
         self.last_saved = time.monotonic()
 

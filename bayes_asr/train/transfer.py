@@ -73,49 +73,52 @@ def initialize_from(transfers: Sequence[Transfer], model: AcousticModel) -> Init
 
 
 def _copy_named(
-    transfer: Transfer, old: AcousticModel, model: AcousticModel, so_far: Initialization
+    transfer: Transfer, old: AcousticModel, model: AcousticModel, initialization: Initialization
 ) -> Mapping[str, str]:
     """Take the layers that a transfer names; returns the old one of each."""
     check_parts(KEY, transfer.layers, model.architecture)
     check_parts(f"{KEY}: {transfer.run}", transfer.layers.values(), old.architecture)
     for name, old_name in transfer.layers.items():
-        if name in so_far.parts:
+        if name in initialization.parts:
             raise InputError(
-                f"{KEY} takes {name} from {so_far.parts[name]} and from {transfer.run}; leave one"
+                f"{KEY} takes {name} from {initialization.parts[name]} and from {transfer.run};"
+                " leave one"
             )
-        why = _compare_shapes(old.parts[old_name], model.parts[name])
-        if why:
+        difference = _compare_shapes(old.parts[old_name], model.parts[name])
+        if difference:
             raise InputError(
-                f"{KEY}: {old_name} of {transfer.run} does not fit {name}: {why}; leave it out, or"
-                " make them of one size"
+                f"{KEY}: {old_name} of {transfer.run} does not fit {name}: {difference}; leave it"
+                " out, or make them of one size"
             )
         # A layer that was asked for by name is taken even where its equation is another one.
-        why = _compare_kinds(old, old_name, model, name)
-        if why:
-            LOGGER.warning("%s: %s as %s: %s", transfer.run, old_name, name, why)
+        difference = _compare_kinds(old, old_name, model, name)
+        if difference:
+            LOGGER.warning("%s: %s as %s: %s", transfer.run, old_name, name, difference)
         _copy(old.parts[old_name], model.parts[name])
     return transfer.layers
 
 
 def _copy_matching(
-    transfer: Transfer, old: AcousticModel, model: AcousticModel, so_far: Initialization
+    transfer: Transfer, old: AcousticModel, model: AcousticModel, initialization: Initialization
 ) -> Mapping[str, str]:
     """Take all that has the name, kind and size of an old one, unless another run gave it."""
     copied, rejected = [], []
     for name, part in model.parts.items():
-        if name in so_far.parts:
+        if name in initialization.parts:
             continue
         if name not in old.parts:
             rejected.append(f"{name}: not there")
             continue
-        why = _compare_shapes(old.parts[name], part) or _compare_kinds(old, name, model, name)
-        if why:
-            rejected.append(f"{name}: {why}")
+        difference = _compare_shapes(old.parts[name], part) or _compare_kinds(
+            old, name, model, name
+        )
+        if difference:
+            rejected.append(f"{name}: {difference}")
             continue
         _copy(old.parts[name], part)
         copied.append(name)
     if not copied:
-        rejected += [f"{name}: taken from {run}" for name, run in so_far.parts.items()]
+        rejected += [f"{name}: taken from {run}" for name, run in initialization.parts.items()]
         raise InputError(f"{KEY}: nothing of {transfer.run} fits: {'; '.join(rejected)}")
     if rejected:
         LOGGER.warning("%s: not taken: %s", transfer.run, "; ".join(rejected))
@@ -135,11 +138,11 @@ def _compare_shapes(old: nn.Module, new: nn.Module) -> str:
     # A dictionary of both: a name that either module lacks is a difference, too.
     for name in old_shapes | new_shapes:
         if old_shapes.get(name) != new_shapes.get(name):
-            was, now = (
+            old_text, new_text = (
                 f"has {name} of size {shapes[name]}" if name in shapes else f"has no {name}"
                 for shapes in (old_shapes, new_shapes)
             )
-            return f"it {was}, this one {now}"
+            return f"it {old_text}, this one {new_text}"
     return ""
 
 

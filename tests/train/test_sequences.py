@@ -325,7 +325,7 @@ def test_each_decoder_of_the_experiment_trains(
     recipe: str, system: str, corpus: Path, tmp_path: Path
 ) -> None:
     folder = RECIPES / recipe
-    files = [folder / "config.yaml", folder / f"experiments/encoder-decoder/{system}.yaml"]
+    files = [folder / "config.yaml", folder / f"experiments/encoder-decoder.yaml#{system}"]
     small = ("units=4", "kinds.conv1d.channels=4", "decoder.units=4", "decoder.attention_units=4")
     settings = [f"data.dir={corpus}", *(f"model.{one}" for one in small), *TINY[2:]]
     settings.append("train.init_from=[]")

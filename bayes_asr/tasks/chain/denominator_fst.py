@@ -32,13 +32,13 @@ def build_denominator_fst(phone_lm: Sayings, model: TransitionModel, tree: Tree)
     graph = assemble(*expand_context(phone_lm, tree), hmms)
     # Self-loops leave before the costs are set, since `add_self_loops` sets theirs with its scale.
     loops = model.self_loop[graph.ilabel]
-    onward = transition_costs(model, hmms.transitions, 1.0, self_loop_scale=0.0)
-    weight = graph.weight + onward[graph.ilabel]
+    forward_costs = transition_costs(model, hmms.transitions, 1.0, self_loop_scale=0.0)
+    weight = graph.weight + forward_costs[graph.ilabel]
     columns = (sources(graph), graph.ilabel, graph.olabel, weight, graph.nextstate)
     source, ilabel, olabel, weight, nextstate = (column[~loops] for column in columns)
     ends = (graph.final, graph.start)
     without_loops = sort_arcs(source, ilabel, olabel, weight, nextstate, *ends)
-    looped = add_self_loops(without_loops, model, 1.0, hmms.transitions)
+    with_loops = add_self_loops(without_loops, model, 1.0, hmms.transitions)
     # Label 0 reads nothing, so pdf-ids are stored plus one.
-    labels = model.pdf[looped.ilabel] + 1
-    return push(replace(looped, ilabel=labels, olabel=labels))
+    labels = model.pdf[with_loops.ilabel] + 1
+    return push(replace(with_loops, ilabel=labels, olabel=labels))

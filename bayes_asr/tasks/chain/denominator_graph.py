@@ -68,13 +68,13 @@ def _average_occupancy(
     Kaldi: chain-den-graph.cc, SetInitialProbs. `ends` [S]: the probabilities of final states.
     """
     states = len(ends)
-    leaving = np.bincount(source, prob, states) + ends
+    total_prob = np.bincount(source, prob, states) + ends
     # Each state is normalised with its final probability, and ended paths leave the sum.
-    onward = prob / leaving[source]
-    now: np.ndarray = np.eye(1, states, start)[0]
+    transition_prob = prob / total_prob[source]
+    occupancy: np.ndarray = np.eye(1, states, start)[0]
     mean = np.zeros(states)
     for _ in range(STEPS):
-        mean += now / STEPS
-        now = np.bincount(target, now[source] * onward, states)
-        now = now / now.sum()
+        mean += occupancy / STEPS
+        occupancy = np.bincount(target, occupancy[source] * transition_prob, states)
+        occupancy = occupancy / occupancy.sum()
     return mean

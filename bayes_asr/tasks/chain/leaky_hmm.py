@@ -59,9 +59,9 @@ def sum_paths_in_torch(graph: DenominatorGraph, leak: float, scores_TP: Tensor) 
         arcs_A = alpha_S[source] + log_prob + frame_P[pdf]
         # A log-sum-exp over the arcs into each state: subtract the largest score of a state first.
         # States that no arc enters are left out, whose largest score would be -inf.
-        most = torch.full((len(entered),), -math.inf, dtype=arcs_A.dtype)
-        most = most.scatter_reduce(0, place, arcs_A.detach(), "amax")
-        sums = torch.zeros_like(most).index_add(0, place, (arcs_A - most[place]).exp())
+        maxima = torch.full((len(entered),), -math.inf, dtype=arcs_A.dtype)
+        maxima = maxima.scatter_reduce(0, place, arcs_A.detach(), "amax")
+        sums = torch.zeros_like(maxima).index_add(0, place, (arcs_A - maxima[place]).exp())
         never = torch.full_like(alpha_S, -math.inf)
-        alpha_S = add_leak(never.index_copy(0, entered, sums.log() + most))
+        alpha_S = add_leak(never.index_copy(0, entered, sums.log() + maxima))
     return alpha_S.logsumexp(0)

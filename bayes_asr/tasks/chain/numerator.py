@@ -35,8 +35,8 @@ class Tolerance:
     frame_subsampling_factor: int = 3
 
     def __post_init__(self) -> None:
-        around = self.left_tolerance + self.right_tolerance + 1
-        if min(self.left_tolerance, self.right_tolerance) < 0 or around < (
+        window = self.left_tolerance + self.right_tolerance + 1
+        if min(self.left_tolerance, self.right_tolerance) < 0 or window < (
             self.frame_subsampling_factor
         ):
             raise InputError(

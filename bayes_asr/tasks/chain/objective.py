@@ -85,10 +85,12 @@ def compute_lfmmi(
     loss = linear - linear.detach() + mmi
     loss = loss + 0.5 * regularization.l2_regularize * outputs_NP.square().sum()
     if xent_logits_NP is not None:
-        likely = xent_logits_NP.log_softmax(1) * _as_tensor_like(xent_logits_NP, posteriors)
-        loss = loss - regularization.xent_regularize * likely.sum()
-    of_largest = posteriors[np.arange(len(scores)), scores.argmax(1)]
-    return LfMmi(loss, mmi, int((of_largest == 0).sum()))
+        weighted_log_probs = xent_logits_NP.log_softmax(1) * _as_tensor_like(
+            xent_logits_NP, posteriors
+        )
+        loss = loss - regularization.xent_regularize * weighted_log_probs.sum()
+    best_posteriors = posteriors[np.arange(len(scores)), scores.argmax(1)]
+    return LfMmi(loss, mmi, int((best_posteriors == 0).sum()))
 
 
 def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:

@@ -27,21 +27,21 @@ def push(fst: Fst) -> Fst:
     """
     source, target = sources(fst), fst.nextstate
     prob, ends = (elementary.exp(-costs) for costs in (fst.weight, fst.final))
-    worth = np.full(fst.num_states, 1 / np.sqrt(fst.num_states))
+    eigenvector = np.full(fst.num_states, 1 / np.sqrt(fst.num_states))
     for step in range(LONGEST):
-        leaving = np.bincount(source, prob * worth[target], fst.num_states)
-        leaving += ends * worth[fst.start]
+        outgoing = np.bincount(source, prob * eigenvector[target], fst.num_states)
+        outgoing += ends * eigenvector[fst.start]
         if step % BETWEEN == 1 and step > 1:
-            sums = leaving / worth
+            sums = outgoing / eigenvector
             if elementary.log(sums.max() / sums.min()) <= PRECISION:
                 break
-        worth = leaving + INERTIA * worth
-        worth /= np.sqrt((worth * worth).sum())
+        eigenvector = outgoing + INERTIA * eigenvector
+        eigenvector /= np.sqrt((eigenvector * eigenvector).sum())
     else:
         LOGGER.warning("pushing of %d states has not converged", fst.num_states)
     # The eigenvector gives the potentials. A path from the start to an end keeps its weight, since
     # the potentials of its states cancel.
-    height = -elementary.log(worth)
-    weight = fst.weight + height[target] - height[source]
-    final = fst.final + height[fst.start] - height
+    potential = -elementary.log(eigenvector)
+    weight = fst.weight + potential[target] - potential[source]
+    final = fst.final + potential[fst.start] - potential
     return replace(fst, weight=weight.astype(np.float32), final=final.astype(np.float32))

@@ -81,8 +81,11 @@ def read(path: Path) -> dict[str, Any]:
 
 def _raise_if_undamaged(path: Path, error: Exception) -> None:
     """Raise errors that say nothing of the content: of the disk, permissions, memory."""
-    damage = (None, errno.EINVAL)  # EINVAL: a damaged index has a position before the beginning
-    if isinstance(error, OSError) and error.errno not in damage:
+    damage_codes = (
+        None,
+        errno.EINVAL,
+    )  # EINVAL: a damaged index has a position before the beginning
+    if isinstance(error, OSError) and error.errno not in damage_codes:
         raise OSError(error.errno, error.strerror, str(path)) from None
     if is_lack_of_memory(error):
         raise MemoryError(
@@ -117,8 +120,10 @@ def read_newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
             readable += [_upgrade_history(read(path))] if is_there(path) else []
         except DamagedError as error:
             damaged.append(path)
-            aside = path.replace(path.with_name(f"{path.name}.damaged"))
-            LOGGER.warning("%s; it is set aside as %s, and the one before it is used", error, aside)
+            new_path = path.replace(path.with_name(f"{path.name}.damaged"))
+            LOGGER.warning(
+                "%s; it is set aside as %s, and the one before it is used", error, new_path
+            )
     if damaged and not readable:
         raise InputError(
             f"{damaged[0]}: damaged, and there is no other checkpoint to go on from; start over"

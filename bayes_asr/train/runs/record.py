@@ -27,9 +27,16 @@ from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 
 HISTORY = side_files.HISTORY
 LATTICES = "lattices"  # folder of those that the network of the last complete epoch made
-RECORDS = (  # what a run has learnt; its scores are of a network that is gone with it
-    *(checkpoint.UNFINISHED, checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST),
-    *("score_dev.json", "score_test.json", HISTORY, state.NAME, "env.json"),
+RECORDS = (  # files of a run that are discarded together: its scores are of its network
+    checkpoint.UNFINISHED,
+    checkpoint.LAST,
+    checkpoint.PREVIOUS,
+    checkpoint.BEST,
+    "score_dev.json",
+    "score_test.json",
+    HISTORY,
+    state.NAME,
+    "env.json",
     CONFIG,  # the last: checkpoints without it could not be told from those of another run
 )
 HISTORY_KEYS = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each line of the history
@@ -69,19 +76,19 @@ def read_recorded_config(run: Path) -> Config | None:
 def check_same_configuration(config: Config, run: Path) -> None:
     """Refuse to go on with a run that was started with another configuration."""
     recorded = run / CONFIG
-    begun = [name for name in checkpoint.RESUMED if (run / name).exists()]
-    if not begun:
+    checkpoints = [name for name in checkpoint.RESUMED if (run / name).exists()]
+    if not checkpoints:
         _check_no_network(run)
         return
     if not recorded.exists():
         raise InputError(
-            f"{recorded}: missing beside {begun[0]}, so nothing says what that was trained with;"
-            " restore it, or start over with --new"
+            f"{recorded}: missing beside {checkpoints[0]}, so nothing says what that was trained"
+            " with; restore it, or start over with --new"
         )
     for key, (old, now) in differences(read_configuration(run), config).items():
         # More epochs change nothing where the rate of an epoch does not depend on their number.
-        added = key == "train.epochs" and SCHEDULES[config.train.schedule].open_ended
-        if not added and not key.startswith(WITHOUT_EFFECT):
+        more_epochs = key == "train.epochs" and SCHEDULES[config.train.schedule].open_ended
+        if not more_epochs and not key.startswith(WITHOUT_EFFECT):
             raise InputError(
                 f"{recorded}: {key} is {old} in this run, but {now} now; train into another folder,"
                 " or start over with --new"
@@ -139,8 +146,8 @@ def truncate_history(run: Path, last: Mapping[str, Any] | None) -> None:
         entries = [entry for entry in read_history(run) if entry["epoch"] < epoch]
     except InputError as error:
         entries = []
-        aside = history.replace(history.with_name(f"{history.name}.damaged"))
-        LOGGER.warning("%s; it is set aside as %s", error, aside)
+        new_path = history.replace(history.with_name(f"{history.name}.damaged"))
+        LOGGER.warning("%s; it is set aside as %s", error, new_path)
     if len(entries) < epoch - 1:
         LOGGER.warning("%s: lacks %d of %d epochs", history, epoch - 1 - len(entries), epoch)
     # The line of the epoch itself comes from the checkpoint: the history is written after it.

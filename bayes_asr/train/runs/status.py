@@ -53,7 +53,7 @@ def read_status(run: Path) -> RunStatus:
     """Status of a run, by its record of itself and by whether a process holds its lock."""
     recorded = state.read(run)
     history, epoch, epochs, judged_by, best = [], 0, None, None, None
-    why = recorded["why"] if isinstance(recorded.get("why"), str) else None
+    reason = recorded["why"] if isinstance(recorded.get("why"), str) else None
     try:
         history = record.read_history(run)
         epoch = history[-1]["epoch"] if history else 0
@@ -63,11 +63,11 @@ def read_status(run: Path) -> RunStatus:
             judged_by = measure.name
             best = min((take(e, measure.on_dev, "a number") for e in history), default=None)
     except (InputError, OSError) as error:
-        why = complaint(error)
-    now = _infer_state(recorded.get("state"), epoch == epochs, is_held(run / MARK))
+        reason = complaint(error)
+    state_name = _infer_state(recorded.get("state"), epoch == epochs, is_held(run / MARK))
     return RunStatus(
         run=str(run),
-        state=now,
+        state=state_name,
         epoch=epoch,
         epochs=epochs,
         judged_by=judged_by,
@@ -75,9 +75,9 @@ def read_status(run: Path) -> RunStatus:
         dev_error=min((entry["dev_error"] for entry in history), default=None),
         frames_per_second=history[-1]["frames_per_second"] if history else None,
         seconds_left=_seconds_left(recorded, history, epoch, epochs or 0)
-        if now == "running"
+        if state_name == "running"
         else None,
-        why=why,
+        why=reason,
     )
 
 
@@ -95,17 +95,17 @@ def _seconds_left(
 ) -> float | None:
     """Epochs to come at the pace of the last ones, or of the batches of the first so far."""
     values = [position.get(key) for key in ("batch", "batches", "seconds")]
-    batch, batches, spent = (
+    batch, batches, elapsed = (
         x if isinstance(x, int | float) and KINDS["a number"](x) else 0 for x in values
     )
     if position.get("epoch") != epoch + 1:
-        spent = 0  # noted in an epoch that is over
+        elapsed = 0  # noted in an epoch that is over
     # Complete epochs tell the pace best; before the first one is over its batches do.
     recent = [float(entry["seconds"]) for entry in history[-RECENT:]]
     if recent:
-        each = sum(recent) / len(recent)
-    elif spent and batch:
-        each = spent * batches / batch
+        epoch_seconds = sum(recent) / len(recent)
+    elif elapsed and batch:
+        epoch_seconds = elapsed * batches / batch
     else:
         return None
-    return max(0.0, (epochs - epoch) * each - min(spent, each))
+    return max(0.0, (epochs - epoch) * epoch_seconds - min(elapsed, epoch_seconds))

@@ -82,16 +82,16 @@ def search(
     with alone_in(out):
         _check_same(out, about)
         outcomes_by_trial: dict[int, Outcome] = {}
-        alive = list(trials)
+        candidates = list(trials)
         with open_pool(plan.nj) as run_jobs:
             for epochs in plan.rungs:
-                outcomes_of_rung = list(_train_rung(alive, epochs, plan, run_jobs))
+                outcomes_of_rung = list(_train_rung(candidates, epochs, plan, run_jobs))
                 outcomes_by_trial |= {outcome.trial: outcome for outcome in outcomes_of_rung}
                 # The better half goes on, rounded up, so that one trial is left at the end. Failed
                 # trials have no value and are out.
-                better = sorted((o for o in outcomes_of_rung if o.best is not None), key=_rank)
-                selected = {outcome.trial for outcome in better[: (len(better) + 1) // 2]}
-                alive = [trial for trial in alive if trial.number in selected]
+                ranked = sorted((o for o in outcomes_of_rung if o.best is not None), key=_rank)
+                selected = {outcome.trial for outcome in ranked[: (len(ranked) + 1) // 2]}
+                candidates = [trial for trial in candidates if trial.number in selected]
         outcomes = sorted(outcomes_by_trial.values(), key=_rank)
         with replacing(out / RESULTS) as temporary:
             temporary.write_text(json.dumps([vars(o) for o in outcomes], indent=1) + "\n")
@@ -111,12 +111,12 @@ def _check_rungs(trials: Sequence[Trial], rungs: Sequence[int]) -> None:
     if sorted(set(rungs)) != list(rungs):
         raise InputError(f"--rungs {' '.join(map(str, rungs))}: name more epochs at each")
     schedules = {trial.config.train.schedule for trial in trials}
-    bound = sorted(name for name in schedules if not SCHEDULES[name].open_ended)
-    if len(rungs) > 1 and bound:
-        free = (name for name, schedule in SCHEDULES.items() if schedule.open_ended)
+    bounded = sorted(name for name in schedules if not SCHEDULES[name].open_ended)
+    if len(rungs) > 1 and bounded:
+        open_ended = (name for name, schedule in SCHEDULES.items() if schedule.open_ended)
         raise InputError(
-            f"--rungs adds epochs to runs, which train.schedule = {bound[0]} does not allow; use"
-            f" {' or '.join(free)}"
+            f"--rungs adds epochs to runs, which train.schedule = {bounded[0]} does not allow; use"
+            f" {' or '.join(open_ended)}"
         )
 
 
@@ -172,7 +172,7 @@ def _train_rung(
 def _train_trial(name: str, job: tuple[Trial, int, SearchPlan]) -> Outcome:
     """Train a trial for so many epochs, unless that is done."""
     trial, epochs, plan = job
-    why = None
+    failure = None
     # The run is resumed with more epochs, which its schedule allows (`_check_rungs`).
     if len(record.read_history(trial.run)) < epochs:
         config = replace(trial.config, train=replace(trial.config.train, epochs=epochs))
@@ -180,7 +180,7 @@ def _train_trial(name: str, job: tuple[Trial, int, SearchPlan]) -> Outcome:
             with log.also_in(trial.run / "train.log"):
                 plan.train(config, trial.run)
         except InputError as error:
-            why = complaint(error)
+            failure = complaint(error)
         except StoppedError as stopped:
             if plan.nj > 1:
                 os._exit(128 + stopped.number)  # else the next trial would be begun
@@ -188,7 +188,7 @@ def _train_trial(name: str, job: tuple[Trial, int, SearchPlan]) -> Outcome:
     measure = measure_of(trial.config)
     # A search that is repeated finds runs of later rungs, which may be longer.
     history = record.read_history(trial.run)[:epochs]
-    best = {} if why else min(history, key=lambda entry: entry[measure.on_dev])
+    best = {} if failure else min(history, key=lambda entry: entry[measure.on_dev])
     return Outcome(
         trial.number,
         str(trial.run),
@@ -198,5 +198,5 @@ def _train_trial(name: str, job: tuple[Trial, int, SearchPlan]) -> Outcome:
         best.get(measure.on_dev),
         best.get("epoch"),
         best.get("dev_error"),
-        why,
+        failure,
     )
