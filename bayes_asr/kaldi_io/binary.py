@@ -61,11 +61,10 @@ class ByteReader:
 
     def seek(self, offset: int, what: str) -> None:
         """Go to byte `offset`, where `what` begins; it must lie inside the file."""
-        # A seek beyond the end of a file succeeds, so that the size is compared first.
         if self.size is not None and offset >= self.size:
             raise self._outside(offset, self.size, what)
         try:
-            self.position = self.file.seek(offset)
+            self.position = self.file.seek(offset)  # succeeds beyond the end of a file, too
         except READ_ERRORS as error:
             raise self._unreadable(error) from None
         if self.position != offset:
@@ -74,7 +73,6 @@ class ByteReader:
     def take(self, count: int, what: str) -> bytes:
         """Read exactly `count` bytes of `what`, or raise InputError with both numbers."""
         self.expect(count, what)
-        # In chunks: a pipe or a gzipped file of a forged size ends before much memory is taken.
         start, parts = self.position, []
         while missing := start + count - self.position:
             part = self.read_some(min(missing, CHUNK))
@@ -126,9 +124,8 @@ class ByteReader:
 
     def lines(self) -> bytes:
         """Read some whole lines; empty at the end of the data."""
-        # The block ends within a line: `begun` bytes of it are completed by one call more.
         block = self.read_some(BLOCK)
-        begun = len(block) - block.rfind(b"\n") - 1
+        begun = len(block) - block.rfind(b"\n") - 1  # bytes of the line that goes on
         return block + self.line(begun) if begun else block
 
     def word(self) -> tuple[bytes, bytes]:
@@ -138,7 +135,6 @@ class ByteReader:
         """
         while (letter := self.read_some(1)).isspace():
             pass
-        # One byte decides whether the word goes on; the rest of it comes out of the buffer at once.
         letters = bytearray()
         while letter and not letter.isspace():
             letters += letter + self._rest_of_word()
@@ -178,7 +174,6 @@ class ByteReader:
             yield utt, separator
 
     def _advance(self, count: int) -> None:
-        # A gzip bomb is noticed while it expands, before its bytes are used.
         self.position += count
         if self.most is not None and self.position > self.most:
             raise self.fail(
@@ -244,8 +239,7 @@ def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
     number = 0
     with open_bytes(path) as source:
         for block in iter(source.lines, b""):
-            # Windows programs put a byte order mark at the beginning of UTF-8 files.
-            raw = block if number else block.removeprefix(b"\xef\xbb\xbf")
+            raw = block if number else block.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
             for fields in _split_lines(raw, splits, path, number):
                 number += 1
                 if fields:
@@ -342,7 +336,6 @@ class KaldiReader:
 
     def count(self) -> int:
         """Read how many things follow, written as int32 or uint32."""
-        # Kaldi writes sizes as int32 or as uint32, according to the version and the kind of object.
         raw = self._read_sized(4, UNSIGNED) if self.binary else b""
         count = int.from_bytes(raw, "little", signed=True) if raw else self.integer()
         if count < 0:
@@ -376,8 +369,7 @@ class KaldiReader:
         return _round_to_single(np.frombuffer(raw, dtype))
 
     def _read_sized(self, *widths: int) -> bytes:
-        # WriteBasicType: one byte for the width (negative where unsigned), then the number.
-        width = self.source.take(1, "a number")[0]
+        width = self.source.take(1, "a number")[0]  # WriteBasicType: negative where unsigned
         if width not in widths:
             place = self.source.position
             raise self.fail(f"a number of {width} bytes before offset {place}, not {widths[0]}")

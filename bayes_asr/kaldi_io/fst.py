@@ -1,6 +1,6 @@
 """OpenFst FSTs over the tropical semiring as arrays, alone in a file or in archives.
 
-OpenFst: fst/fst.h (FstHeader), fst/const-fst.h, fst/vector-fst.h. Archives hold FSTs by utterance,
+OpenFst: fst/const-fst.h, fst/vector-fst.h. Archives hold FSTs by utterance,
 such as the training graphs fsts.N.gz of Kaldi's scripts.
 """
 
@@ -14,20 +14,8 @@ import numpy as np
 
 from bayes_asr.base.files import replacing, writing
 from bayes_asr.kaldi_io.binary import DAMAGED, ByteReader, check_name, open_bytes
+from bayes_asr.kaldi_io.openfst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE
 
-MAGIC = 2125659606
-EXPANDED, MUTABLE = 1, 2  # the two property bits that every reader relies on
-LARGEST = 1e30  # a cost: sums of larger ones, scaled, would leave float32
-HEADER = np.dtype(
-    [
-        ("version", "<i4"),
-        ("flags", "<i4"),
-        ("properties", "<u8"),
-        ("start", "<i8"),
-        ("states", "<i8"),
-        ("arcs", "<i8"),
-    ]
-)
 SYMBOLS_MAGIC = 2125658996
 HAS_SYMBOLS, IS_ALIGNED = (1, 2), 4
 ALIGNED_VERSION = 1  # const FSTs of this version are aligned without saying so

@@ -17,7 +17,7 @@ import numpy as np
 
 from bayes_asr.base.files import replacing
 from bayes_asr.kaldi_io.binary import ByteReader, open_bytes
-from bayes_asr.kaldi_io.fst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE
+from bayes_asr.kaldi_io.openfst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE
 
 STATE_LEVEL, WORD_LEVEL = b"lattice4", b"compactlattice44"
 ARC = np.dtype(

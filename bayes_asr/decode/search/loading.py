@@ -4,8 +4,9 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search.search_graph import Arcs, Network, has_cycle
-from bayes_asr.kaldi_io.fst import LARGEST, Fst
+from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.openfst import LARGEST
 
 
 def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
