@@ -11,9 +11,14 @@ CONF = HOME / "conf"
 def find_configuration(named: Path) -> Path:
     """The file of this name, else the one `conf/...` or `recipes/...` that comes with the package.
 
-    A name of neither is returned as it is.
+    A name of neither is returned as it is. So is what follows a `#`: `split_system`.
     """
-    ours = HOME / named
-    if named.parts[:1] in (("conf",), ("recipes",)) and not named.exists() and ours.is_file():
-        return ours
-    return named
+    file, _ = split_system(named)
+    is_ours = file.parts[:1] in (("conf",), ("recipes",)) and not file.exists()
+    return HOME / named if is_ours and (HOME / file).is_file() else named
+
+
+def split_system(named: Path) -> tuple[Path, str]:
+    """The file and the system of `FILE#SYSTEM`, one of a list of systems; else the file and ""."""
+    file, mark, system = str(named).rpartition("#")
+    return (Path(file), system) if mark and not named.exists() else (named, "")

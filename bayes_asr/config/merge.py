@@ -10,7 +10,7 @@ from typing import Any, get_args
 import yaml
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.installed import CONF, find_configuration
+from bayes_asr.base.installed import CONF, find_configuration, split_system
 from bayes_asr.config.catalogue import nearest as suggest
 from bayes_asr.config.inputs import StreamConfig
 from bayes_asr.config.located import (
@@ -37,6 +37,7 @@ SYNONYMS = {f"{kind}_first_of": kind for kind in ("features", "alignments")}
 # What a later file or setting says of one replaces what an earlier one said of the other.
 REPLACES = {kind: f"{kind}_all_of" for kind in SYNONYMS.values()}
 REPLACES |= {other: kind for kind, other in REPLACES.items()}
+SYSTEMS, HYPOTHESES = "systems", "hypotheses"  # of a list of systems, which are read as FILE#SYSTEM
 ALIKE = 0.7  # names that are taken for slips of another
 MOST_SHOWN = 60  # characters of a value in a message
 
@@ -48,9 +49,9 @@ Layer = Path | tuple[str, ...]
 def load(files: Sequence[Layer], settings: Sequence[str] = ()) -> Config:
     """Merge base.yaml, `files` in order and `settings` (`a.b=c`, c is YAML) into a configuration.
 
-    Files are those of `find_configuration`. A file's `include` (a name or a list) comes before the
-    file. Raises InputError with the file and line for a key that does not exist, a wrong type or a
-    value out of range.
+    Files are those of `find_configuration`, or `FILE#SYSTEM` of a list of systems. A file's
+    `include` (a name or a list) comes before the file. Raises InputError with the file and line for
+    a key that does not exist, a wrong type or a value out of range.
     """
     values = merge(files, settings)
     config: Config = _built(Config, values, "")
@@ -121,23 +122,50 @@ def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dic
     path = path.resolve()
     if path in including:
         raise InputError(f"{path}: includes itself through {' -> '.join(map(str, including))}")
+    including = (*including, path)
+    path, system = split_system(path)
     root = compose(path)
     layer = locate_values(root, path) if root is not None else {}
     if not isinstance(layer, dict):
         raise InputError(f"{path}: a configuration is a mapping of keys to values")
+    systems = layer.pop(SYSTEMS, None)
+    layer.pop(HYPOTHESES, None)
+    if system or systems is not None:
+        yield from _expand(layer, path, including)
+        layer = _choose_system(systems, system, path)
+    yield from _expand(layer, path, including)
+
+
+def _choose_system(systems: Any, system: str, path: Path) -> dict[str, Any]:
+    """The values of one system of a list: a mapping, or in short the files that it includes."""
+    names = list(systems) if isinstance(systems, dict) else []
+    if system not in names:
+        said = f"has no system {system}" if system else "is a list of systems"
+        advice = f"name one as {path}#{names[0]}; there are {' '.join(names)}" if names else ""
+        raise InputError(f"{path}: {said}; {advice or f'{SYSTEMS} is a mapping of their names'}")
+    values = systems[system]
+    if isinstance(values, dict):
+        return dict(values)
+    return {} if values.value is None else {"include": values}
+
+
+def _expand(
+    layer: dict[str, Any], path: Path, including: tuple[Path, ...]
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The files that a mapping includes, then the mapping without that key."""
     include = layer.pop("include", Located([], str(path)))
     names = include.value if isinstance(include, Located) else None
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(f"{path}: include is a file name or a list of them")
     for name in names:
-        yield from _layers(_find_include(name, path), (*including, path))
+        yield from _layers(_find_include(name, path), including)
     yield path, layer
 
 
 def _find_include(name: str, path: Path) -> Path:
     for candidate in (path.parent / name, CONF / name):
-        if candidate.exists():
+        if split_system(candidate)[0].exists():
             return candidate
     raise InputError(f"{path}: includes {name}, which is neither beside it nor in {CONF}")
 

@@ -65,7 +65,7 @@ def test_run_with_trained_activations_becomes_a_plain_run(
 def test_activations_are_frozen_for_as_many_epochs_as_asked_for(
     small_corpus: Path, tmp_path: Path
 ) -> None:
-    unit = CONF / "units" / "mlp-R1-.yaml"
+    unit = CONF / "experiments" / "parameterised.yaml#R1-"
     alphas = []
     for epochs in (1, 2):
         settings = [f"data.dir={small_corpus}", *TINY, f"train.epochs={epochs}"]

@@ -11,7 +11,9 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
+from bayes_asr.config import load
 from bayes_asr.kaldi_io.text import read_data_dir, read_mapping
+from tests.support.experiments import list_systems, name_of
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded
 
@@ -65,7 +67,7 @@ def test_words_of_new_speakers_are_told_apart(
         assert list(words) == list(data.feats or {})
     given = (f"data.dir={out}", "model.units=4", "train.epochs=8", "train.batch_sequences=2")
     files = [str(RECIPES / "commands/config.yaml")]
-    files.append(str(RECIPES.parent / "conf/experiments/encoders/li-gru.yaml"))
+    files.append(str(RECIPES.parent / "conf/experiments/encoders.yaml#li-gru"))
     run = str(tmp_path / "run")
     assert main(["train", *files, *(f"--set={one}" for one in given), "--out", run]) == 0
     capsys.readouterr()
@@ -98,9 +100,8 @@ def test_an_empty_table_is_refused(recipe: Callable[[str], ModuleType], tmp_path
 
 
 def test_every_encoder_of_the_experiment_is_a_unit_with_one_configuration() -> None:
-    folder = RECIPES.parent / "conf/experiments/encoders"
-    units = {file.stem for file in (RECIPES.parent / "conf/units").glob("*.yaml")}
-    named = {file.stem for file in folder.glob("*.yaml")}
-    assert named == {unit for unit in units if not unit.startswith(("mlp", "torch-"))}
-    for file in folder.glob("*.yaml"):
-        assert file.read_text() == f"include: ../../units/{file.name}\n"
+    units = {file.stem: file for file in (RECIPES.parent / "conf/units").glob("*.yaml")}
+    systems = {name_of(system): system for system in list_systems("encoders")}
+    assert systems.keys() == {name for name in units if not name.startswith(("mlp", "torch-"))}
+    for name, system in systems.items():
+        assert load([system]) == load([units[name]])

@@ -133,7 +133,7 @@ def test_each_pooling_of_the_experiment_classifies(
     pooling: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [str(RECIPES / "language/config.yaml")]
-    files.append(str(RECIPES.parent / f"conf/experiments/pooling/{pooling}.yaml"))
+    files.append(str(RECIPES.parent / f"conf/experiments/pooling.yaml#{pooling}"))
     given = [f"--set={one}" for one in (f"data.dir={corpus}", *TINY)]
     assert main(["train", *files, *given, "--out", str(tmp_path / "run")]) == 0
     capsys.readouterr()

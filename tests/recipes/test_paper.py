@@ -7,13 +7,14 @@ import pytest
 
 from bayes_asr.config import Config, differences, load
 from bayes_asr.config.changes import describe_changes
+from tests.support.experiments import list_systems, name_of
 from tests.support.places import CONF, RECIPES
 
 CORPORA = [  # of transcribed speech: what tells utterances apart has experiments of its own
     path for path in sorted(RECIPES.glob("*/config.yaml")) if "classes:" not in path.read_text()
 ]
-FIGURES = sorted(CONF.glob("experiments/figure*/*.yaml"))
-BASELINES = sorted(CONF.glob("experiments/pytorch-kaldi/*.yaml"))
+FIGURES = list_systems("figure1", "figure2")
+BASELINES = list_systems("pytorch-kaldi")
 # Section 5 of Bittar & Garner (2021), and for the corpora its optimizers.
 SYSTEM = {
     "model.layers": 4,
@@ -68,8 +69,8 @@ SAMPLE = {
 
 
 def named(path: Path) -> str:
-    """A recipe by its folder, an experiment by its file."""
-    return path.parent.name if path.name == "config.yaml" else path.stem
+    """A recipe by its folder, a system by its name."""
+    return path.parent.name if path.name == "config.yaml" else name_of(path)
 
 
 def value(config: Config, key: str) -> Any:
@@ -85,7 +86,7 @@ def test_figures_are_of_the_system_of_the_paper(recipe: str, experiment: Path) -
     config = load([RECIPES / recipe / "config.yaml", experiment])
     expected = SYSTEM | {"train.optimizer": OPTIMIZERS[recipe]}
     assert {key: value(config, key) for key in expected} == expected
-    unit = {"form": None, "activation": None, "peepholes": False} | UNITS[experiment.stem]
+    unit = {"form": None, "activation": None, "peepholes": False} | UNITS[name_of(experiment)]
     assert {key: getattr(config.model, key) for key in unit} == unit
 
 
@@ -104,7 +105,7 @@ def test_baseline_is_that_of_pytorch_kaldi_on_the_corpus_as_it_is(
 ) -> None:
     """Its network and training are its subject; what it changes of the recipe's is announced."""
     alone, config = load([recipe]), load([recipe, experiment])
-    layers, rate = PYTORCH_KALDI[experiment.stem]
+    layers, rate = PYTORCH_KALDI[name_of(experiment)]
     expected = SYSTEM | {
         "model.layers": layers,
         "model.tied_directions": True,

@@ -7,12 +7,12 @@ import pytest
 
 from bayes_asr.config import Config, load
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.recipe.stages.systems import state_hypotheses
 from bayes_asr.train.components import architecture
 from bayes_asr.train.pretraining import plan_pretraining
+from tests.support.experiments import list_systems, name_of, read_hypotheses
 from tests.support.places import CONF, RECIPES
 
-SYSTEMS = sorted((CONF / "experiments/parameterised").glob("*.yaml"))
+SYSTEMS = list_systems("parameterised")
 # Table 1: the activation, what is trained in fine-tuning, in pre-training, frozen in the 1st epoch.
 TABLE_1 = {
     "S0": ("sigmoid", (), False, False),
@@ -46,19 +46,18 @@ def trained(config: Config, epoch: int) -> set[str]:
 
 
 def test_all_systems_of_the_table_are_there() -> None:
-    assert {system.stem for system in SYSTEMS} == set(TABLE_1)
+    assert set(map(name_of, SYSTEMS)) == set(TABLE_1)
 
 
 def test_all_systems_are_in_hypotheses() -> None:
-    names = {name: name for name in TABLE_1}
-    stated = list(state_hypotheses(SYSTEMS[0].with_name("hypotheses.txt"), names))
+    stated = read_hypotheses("parameterised")
     assert {word.rpartition("=")[2] for word in stated if word[:2] != "--"} == set(TABLE_1)
     assert stated[:4] == ["--group", "eta=S1", "--against", "sigmoid=S0"]
 
 
-@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.stem)
+@pytest.mark.parametrize("system", SYSTEMS, ids=name_of)
 def test_a_system_trains_what_the_table_says(system: Path) -> None:
-    activation, parameters, in_pretraining, begins_frozen = TABLE_1[system.stem]
+    activation, parameters, in_pretraining, begins_frozen = TABLE_1[name_of(system)]
     small = CONF / "size/parameterised-small.yaml"
     config = load([RECIPES / "timit_sample/config.yaml", system, small], ["model.units=3"])
     assert config.model.activation == activation
@@ -73,7 +72,7 @@ def test_a_system_trains_what_the_table_says(system: Path) -> None:
 
 @pytest.mark.parametrize("system", ["S0", "S1"])
 def test_the_network_is_that_of_the_paper(system: str) -> None:
-    path = CONF / f"experiments/parameterised/{system}.yaml"
+    path = CONF / f"experiments/parameterised.yaml#{system}"
     config = load([RECIPES / "timit/config.yaml", path])
     assert (config.features.left_context, config.features.right_context) == (4, 4)
     assert config.train.monophone_weight == 0  # one output layer

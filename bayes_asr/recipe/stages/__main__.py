@@ -29,12 +29,12 @@ def refuse(words: Sequence[str]) -> None:
     from bayes_asr.recipe.stages.checks import check_alone
     from bayes_asr.recipe.stages.choices import parse
     from bayes_asr.recipe.stages.recipe import locate_recipe
-    from bayes_asr.recipe.stages.systems import choose_systems
+    from bayes_asr.recipe.stages.systems import find_experiment
 
     root, *given = words
     options = parse(given)
     check_alone(options)
-    choose_systems(options, locate_recipe(options.recipe, Path(root)), Path(root))
+    find_experiment(options, locate_recipe(options.recipe, Path(root)), Path(root))
 
 
 def plan(words: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from bayes_asr.base.installed import find_configuration
+from bayes_asr.base.installed import find_configuration, split_system
 from bayes_asr.recipe.stages.choices import OptionError, Options
 from bayes_asr.recipe.stages.recipe import CONFIG, GMM_SETTINGS, WITHOUT_GMMS, Recipe
 
@@ -113,5 +113,5 @@ def _wrong_settings(options: Options) -> Iterator[str]:
             " (complete stages are quick)"
         )
     for file in options.config:
-        if not find_configuration(Path(file)).is_file():
+        if not split_system(find_configuration(Path(file)))[0].is_file():
             yield f"--config {file}: there is no such file"

@@ -1,13 +1,14 @@
 """What is trained and compared: one system, or those of an experiment."""
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import split_system
 from bayes_asr.recipe.stages.choices import OptionError, Options
-from bayes_asr.recipe.stages.recipe import Recipe, folders_in
+from bayes_asr.recipe.stages.recipe import Recipe
 
 SUFFIX = ".yaml"
 HYPOTHESES = "hypotheses.txt"
@@ -27,55 +28,91 @@ class Systems:
     compared: tuple[str, ...]
 
 
+def find_experiment(options: Options, recipe: Recipe, root: Path) -> Path | None:
+    """A list of systems, or a folder of configurations; None without --experiment.
+
+    An experiment of the recipe hides that of the same name in conf/experiments. OptionError where
+    there is none.
+    """
+    if not options.experiment:
+        return None
+    name = options.experiment
+    homes = Path(recipe.folder, "experiments"), root / "conf" / "experiments"
+    candidates = (
+        [Path(name)]
+        if "/" in name
+        else [path for home in homes for path in (home / f"{name}{SUFFIX}", home / name)]
+    )
+    for path in candidates:
+        if path.is_file() or any(_configurations(path)):
+            return path
+    known = {path.name.removesuffix(SUFFIX) for home in homes for path in home.glob("[!.]*")}
+    raise OptionError(
+        f"--experiment: there are no configurations in {candidates[-1]}"
+        f" (known experiments: {' '.join(sorted(known))})"
+    )
+
+
 def choose_systems(options: Options, recipe: Recipe, root: Path) -> Systems:
     """One system, named by the last configuration or the recipe, or one for each of an experiment.
 
     Configurations go on top of those of an experiment, whose names the last one's is added to.
-    An experiment of the recipe hides that of the same name in conf/experiments.
     """
-    on_top = [Path(path).name.removesuffix(SUFFIX) for path in options.config[-1:]]
-    if not options.experiment:
+    on_top = [name_system(path) for path in options.config[-1:]]
+    experiment = find_experiment(options, recipe, root)
+    if experiment is None:
         return Systems((*on_top, recipe.name)[:1], (), (options.out,))
-    named = options.experiment
-    homes = Path(recipe.folder, "experiments"), root / "conf" / "experiments"
-    inside = (str(home / named) for home in homes if (home / named).is_dir())
-    folder = named if "/" in named else next(inside, str(homes[-1] / named))
-    files = sorted(file.name for file in Path(folder).glob(f"[!.]*{SUFFIX}") if file.is_file())
-    if not files:
-        raise OptionError(
-            f"--experiment: there are no configurations in {folder}"
-            f" (known experiments: {folders_in(*homes)})"
-        )
-    systems = {
-        name: "-".join((name, *on_top)) for name in (file.removesuffix(SUFFIX) for file in files)
-    }
+    if experiment.is_file():
+        from bayes_asr.config.systems import read_systems  # PyYAML is there after setup alone
+
+        names, hypotheses = read_systems(experiment)
+        files = [f"{experiment}#{name}" for name in names]
+    else:
+        files = [str(path) for path in _configurations(experiment)]
+        names = [name_system(file) for file in files]
+        hypotheses = list(_read_lines(experiment / HYPOTHESES))
+    systems = {name: "-".join((name, *on_top)) for name in names}
     folders = {name: f"{options.out}/{system}" for name, system in systems.items()}
-    report = "-".join((f"report_{Path(folder).name}", *on_top))
+    report = "-".join((f"report_{name_system(str(experiment))}", *on_top))
     compared = [*folders.values(), "--out", f"{options.out}/{report}"]
-    compared += state_hypotheses(Path(folder, HYPOTHESES), folders)
-    return Systems(
-        tuple(systems.values()), tuple(f"{folder}/{file}" for file in files), tuple(compared)
-    )
+    compared += state_hypotheses(hypotheses, folders)
+    return Systems(tuple(systems.values()), tuple(files), tuple(compared))
 
 
-def state_hypotheses(file: Path, folders: Mapping[str, str]) -> Iterator[str]:
-    """What an experiment says beforehand, as options of `bayes-asr report`; nothing without a file.
+def name_system(configuration: str) -> str:
+    """The name of a configuration: of its file, or of `FILE#SYSTEM` the system's."""
+    file, system = split_system(Path(configuration))
+    return system or file.name.removesuffix(SUFFIX)
 
-    A line `NAME = SYSTEM... < NAME = SYSTEM...` says that the systems of one group have fewer
-    errors than those of another; # begins a comment. folders: of each system. Raises InputError
-    for a line of another form, and for a system that there is not.
-    """
+
+def _configurations(folder: Path) -> Iterator[Path]:
+    """The configurations of a folder in the order of their names, spelled as the folder is."""
+    return iter(sorted(path for path in folder.glob(f"[!.]*{SUFFIX}") if path.is_file()))
+
+
+def _read_lines(file: Path) -> Iterator[tuple[str, str]]:
+    """Hypotheses of a file, and their lines; # begins a comment. Nothing without the file."""
     lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
     for number, line in enumerate(lines, start=1):
-        stated = line.partition("#")[0]
-        if not stated.strip():
-            continue
-        where = f"{file}, line {number}"
-        sides = [_read_group(side, folders, where) for side in stated.split("<")]
+        if hypothesis := line.partition("#")[0].strip():
+            yield hypothesis, f"{file}, line {number}"
+
+
+def state_hypotheses(
+    hypotheses: Iterable[tuple[str, str]], folders: Mapping[str, str]
+) -> Iterator[str]:
+    """Options of `bayes-asr report` for what an experiment says beforehand.
+
+    A hypothesis `NAME = SYSTEM... < NAME = SYSTEM...` says that the systems of one group have fewer
+    errors than those of another; with each comes where it is written. folders: of each system.
+    Raises InputError for one of another form, and for a system that there is not.
+    """
+    for hypothesis, where in hypotheses:
+        sides = [_read_group(side, folders, where) for side in hypothesis.split("<")]
         if len(sides) != 2:
             raise InputError(f"{where}: a hypothesis is {FORM}")
-        (_, fewer), (_, than) = sides
-        if both := [system for system in fewer if system in than]:
+        (_, fewer), (_, more) = sides
+        if both := [system for system in fewer if system in more]:
             raise InputError(f"{where}: {both[0]} is on both sides")
         for option, (name, systems) in zip(("--group", "--against"), sides, strict=True):
             first, *others = (folders[system] for system in systems)

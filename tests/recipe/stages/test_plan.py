@@ -203,6 +203,22 @@ def test_systems_are_named_by_recipe_configuration_or_experiment(plan: Planner, 
         plan(*words, "--experiment=figure9")
 
 
+def test_an_experiment_is_a_list_as_well(plan: Planner, root: Path) -> None:
+    file = root / "conf/experiments/listed.yaml"
+    file.write_text("systems: {b: , a: {model: {layers: 1}}}\nhypotheses: [x = a < y = b]\n")
+    systems = plan("--recipe=made", "--out=/out", "--experiment=listed").systems
+    assert systems.systems == ("b", "a")
+    assert systems.system_files == (f"{file}#b", f"{file}#a")
+    assert systems.compared == (
+        *("/out/b", "/out/a", "--out", "/out/report_listed"),
+        *("--group", "x=/out/a", "--against", "y=/out/b"),
+    )
+    alone = plan("--recipe=made", f"--config={file}#a").systems
+    assert alone.systems == ("a",)
+    with pytest.raises(OptionError, match=r"\(known experiments: listed pair\)"):
+        plan("--recipe=made", "--experiment=figure9")
+
+
 def test_experiment_of_the_recipe_hides_that_of_all(plan: Planner, root: Path) -> None:
     for experiment in ("pair", "rates"):
         own = root / "recipes/made/experiments" / experiment
@@ -265,7 +281,7 @@ def test_hypotheses_that_cannot_be_tested_are_refused_before_training(
 
 def test_figures_state_what_the_paper_finds(plan: Planner) -> None:
     for name in ("figure1", "figure2", "variants"):
-        folder = CONF / "experiments" / name
+        folder = CONF / "experiments" / f"{name}.yaml"
         compared = plan("--recipe=made", "--out=/out", f"--experiment={folder}").systems.compared
         words = " ".join(compared).replace("/out/", "")
         assert words.endswith(
