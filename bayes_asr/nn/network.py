@@ -45,14 +45,14 @@ class AcousticModel(nn.Module):
     """A network from streams of features to the logits of named outputs, the pdfs first.
 
     streams: size of the vectors of each stream, by name.
-    layers: of each layer its `name`; its `kind` (`catalogue.LAYERS`); what it `reads`, the names of
-    streams and of layers before it; perhaps `join`, how several are read: `concat` (side by side)
-    or `sum`; perhaps `residual`, whether what it reads is added to its outputs; and the options of
-    that kind.
-    heads: how many outputs each has, by name. head_reads: the layer that a head reads, by its name;
-    the others read the last layer. of_utterances: heads with one row of outputs for each utterance,
-    which read a layer that has pooled all of it; the others have one for each frame, or for the
-    first of every `output_stride` frames.
+    layers: a description of each layer: its `name`; its `kind` (`catalogue.LAYERS`); the streams
+    and the layers before it that it `reads`, by name; if need be `join`, which puts several of them
+    side by side (`concat`) or adds them up (`sum`), and `residual`, which adds the inputs to the
+    outputs; and the options of that kind.
+    heads: number of outputs of each head, by name. head_reads: the layer that a head reads, by its
+    name; the others read the last layer. of_utterances: heads with one row of outputs for each
+    utterance, behind a layer that has pooled all of it; the others have one for each frame, or for
+    the first of every `output_stride` frames.
     `architecture` holds these arguments as plain values.
 
     Behind layers with a stride, layers compute fewer frames. Where a layer also reads one that has
