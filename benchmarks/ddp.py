@@ -100,7 +100,7 @@ def train(
                         step=step,
                     )
                     rounds.append((done.frames, time.perf_counter() - start, done.loss))
-        if group.is_first():
+        if group.is_rank0():
             results.put((number, rounds[1:]))  # the first warms up
 
 

@@ -58,9 +58,9 @@ def log(x: ArrayLike) -> np.ndarray:
     with np.errstate(all="ignore"):
         m, e = np.frexp(x)
         low = m < ROOT_HALF
-        found = _join(np.where(low, 2 * m, m), np.where(low, e - 1, e))
-        found = np.where(x == np.inf, np.inf, np.where(x == 0, -np.inf, found))
-        return np.where(x < 0, np.nan, found)
+        result = _join(np.where(low, 2 * m, m), np.where(low, e - 1, e))
+        result = np.where(x == np.inf, np.inf, np.where(x == 0, -np.inf, result))
+        return np.where(x < 0, np.nan, result)
 
 
 def log_scalar(x: float) -> float:

@@ -58,9 +58,9 @@ class InputError(ValueError):
 
 def reason(error: OSError) -> str:
     """Why the system refused, and what to do about it: "Is a directory; a file is due here"."""
-    said = error.strerror or " ".join(str(error).split()) or type(error).__name__
+    message = error.strerror or " ".join(str(error).split()) or type(error).__name__
     remedy = REMEDIES.get(error.errno or 0)
-    return f"{said}; {remedy}" if remedy else said
+    return f"{message}; {remedy}" if remedy else message
 
 
 def explain(error: OSError) -> str:
@@ -76,8 +76,8 @@ def complaint(error: BaseException) -> str:
     if isinstance(error, OSError):
         return explain(error)
     if isinstance(error, MemoryError):
-        said = " ".join(str(error).split())
-        return f"not enough memory: {said or 'close other programs, or take smaller batches'}"
+        message = " ".join(str(error).split())
+        return f"not enough memory: {message or 'close other programs, or take smaller batches'}"
     return printable(str(error)) or type(error).__name__
 
 
@@ -101,9 +101,9 @@ def needing_memory(describe: Callable[[], str]) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_lack_of_memory(error):
             raise
-        asked = ASKED.search(str(error))
-        wanted = f"{asked[1]} were wanted " if asked else ""
-        raise MemoryError(f"{wanted}{describe()}") from None
+        match = ASKED.search(str(error))
+        size = f"{match[1]} were wanted " if match else ""
+        raise MemoryError(f"{size}{describe()}") from None
 
 
 class StoppedError(Exception):

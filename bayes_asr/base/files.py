@@ -200,9 +200,9 @@ def _find_place(path: Path) -> Path:
     """Where to write the file that shall appear at `path`: there, or where its group waits."""
     if _group:
         folder, staged = _group
-        whole = Path(os.path.abspath(path))
-        if whole.is_relative_to(folder):
-            return staged / whole.relative_to(folder)
+        absolute = Path(os.path.abspath(path))
+        if absolute.is_relative_to(folder):
+            return staged / absolute.relative_to(folder)
     return path
 
 
@@ -266,8 +266,8 @@ def _finish(folder: Path) -> None:
 
 def _put_in_place(ready: Path, folder: Path) -> None:
     """Remove all old files, then move the new ones; what was moved already stays."""
-    found = [path for path in sorted(ready.rglob("*")) if path.name != LOCK]
-    files = [path for path in found if not path.is_dir()]
+    entries = [path for path in sorted(ready.rglob("*")) if path.name != LOCK]
+    files = [path for path in entries if not path.is_dir()]
     for path in files:
         target = folder / path.relative_to(ready)
         target.with_name(target.name.removesuffix(DISCARDED)).unlink(missing_ok=True)
@@ -278,7 +278,7 @@ def _put_in_place(ready: Path, folder: Path) -> None:
             target = folder / path.relative_to(ready)
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
-    for path in reversed([path for path in found if path not in files]):
+    for path in reversed([path for path in entries if path not in files]):
         path.rmdir()
 
 

@@ -8,17 +8,17 @@ HOME = next((d for d in (PACKAGE, PACKAGE.parent) if (d / "conf").is_dir()), PAC
 CONF = HOME / "conf"
 
 
-def find_configuration(named: Path) -> Path:
+def find_configuration(path: Path) -> Path:
     """The file of this name, else the one `conf/...` or `recipes/...` that comes with the package.
 
     A name of neither is returned as it is. So is what follows a `#`: `split_system`.
     """
-    file, _ = split_system(named)
+    file, _ = split_system(path)
     is_ours = file.parts[:1] in (("conf",), ("recipes",)) and not file.exists()
-    return HOME / named if is_ours and (HOME / file).is_file() else named
+    return HOME / path if is_ours and (HOME / file).is_file() else path
 
 
-def split_system(named: Path) -> tuple[Path, str]:
+def split_system(path: Path) -> tuple[Path, str]:
     """The file and the system of `FILE#SYSTEM`, one of a list of systems; else the file and ""."""
-    file, mark, system = str(named).rpartition("#")
-    return (Path(file), system) if mark and not named.exists() else (named, "")
+    file, mark, system = str(path).rpartition("#")
+    return (Path(file), system) if mark and not path.exists() else (path, "")

@@ -39,13 +39,13 @@ def load(file: Path, prefix: str, structs: Structs, functions: Functions) -> c.C
         lacks = f"it has no {prefix}_description"
         raise InputError(f"{file} was built for another version: {lacks}") from error
     describe.restype, describe.argtypes = c.c_char_p, []
-    there = dict(line.split(": ") for line in describe().decode().splitlines())
-    here = dict(expect(prefix, structs, functions))
-    for name in [*there, *here]:
-        if here.get(name) != there.get(name):
+    actual = dict(line.split(": ") for line in describe().decode().splitlines())
+    expected = dict(expect(prefix, structs, functions))
+    for name in [*actual, *expected]:
+        if expected.get(name) != actual.get(name):
             raise InputError(
-                f"{file} was built for another version: {name} is {there.get(name, 'not there')}, "
-                f"not {here.get(name, 'known')}"
+                f"{file} was built for another version: {name} is {actual.get(name, 'not there')}, "
+                f"not {expected.get(name, 'known')}"
             )
     for name, (result, arguments) in functions.items():
         function = getattr(loaded, f"{prefix}_{name}")
@@ -70,5 +70,5 @@ def expect(prefix: str, structs: Structs, functions: Functions) -> Iterator[tupl
             yield f"{struct.__name__}.{name}", f"{field.size} bytes at {field.offset}"
         yield struct.__name__, f"{c.sizeof(struct)} bytes"
     for name, (result, arguments) in functions.items():
-        taken = "".join(f" {TYPES.get(kind, 'pointer')}" for kind in arguments)
-        yield f"{prefix}_{name}", f"{TYPES.get(result, 'pointer')} of{taken}"
+        types = "".join(f" {TYPES.get(kind, 'pointer')}" for kind in arguments)
+        yield f"{prefix}_{name}", f"{TYPES.get(result, 'pointer')} of{types}"

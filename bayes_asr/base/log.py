@@ -31,11 +31,11 @@ def log_to_screen(level: int = logging.INFO) -> None:
 class _LogFile(logging.FileHandler):
     """A file of messages, which a full disk may cut short: that is said, once."""
 
-    said = False
+    is_reported = False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        if not self.said:
-            self.said = True
+        if not self.is_reported:
+            self.is_reported = True
             why = sys.exc_info()[1]
             print(f"{self.baseFilename}: cannot be written: {why}", file=sys.stderr)
 

@@ -58,34 +58,34 @@ def find_program(name: str) -> str:
     folders = []
     if root:
         folders = [*sorted(Path(root, "src").glob("*bin")), *(Path(root, s) for s in SCRIPTS)]
-    found = _find(name, folders)
-    if found is None:
+    program = _find(name, folders)
+    if program is None:
         where = f"below {ROOT}={root} nor on PATH" if root else f"on PATH, and {ROOT} is not set"
         raise InputError(f"{name} is not {where}: build Kaldi, or set {ROOT} to where it lies")
-    return found
+    return program
 
 
 def find_nist_program(name: str) -> str:
     """Return the path of a program of NIST's SCTK: Kaldi's copy, else on PATH, else Debian's."""
     root = os.environ.get(ROOT, "")
     kaldis = [Path(root, "tools/sctk/bin")] if root else []
-    found = _find(name, kaldis) or _find(name, [DEBIAN_SCTK])
-    if found is None:
+    program = _find(name, kaldis) or _find(name, [DEBIAN_SCTK])
+    if program is None:
         raise InputError(f"{name} is not installed: it is part of NIST's SCTK, Debian package sctk")
-    return found
+    return program
 
 
 def explain_failure(program: str) -> str:
     """Why a program does not start, such as a library that it lacks; empty if it does."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=STARTS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{program} does not run: {error}"
-    if done.returncode in CANNOT_START or done.returncode < 0:
-        said = done.stderr.decode(errors="replace").splitlines() or ["no message"]
-        return f"{program} does not run: status {done.returncode}, {said[0]}"
+    if process.returncode in CANNOT_START or process.returncode < 0:
+        lines = process.stderr.decode(errors="replace").splitlines() or ["no message"]
+        return f"{program} does not run: status {process.returncode}, {lines[0]}"
     return ""
 
 
@@ -127,8 +127,8 @@ def run_jobs(command: Sequence[str | Path], jobs: int, log: Path, cmd: str = "")
         running = []
         for job in range(1, jobs + 1):
             own_log = Path(str(log).replace(JOB, str(job)))
-            own = [argument.replace(JOB, str(job)) for argument in arguments]
-            running.append((own_log, start(own, own_log)))
+            job_arguments = [argument.replace(JOB, str(job)) for argument in arguments]
+            running.append((own_log, start(job_arguments, own_log)))
     statuses = _wait_for([process for _, process in running])
     for (own_log, _), status in zip(running, statuses, strict=True):
         if status:
@@ -138,17 +138,17 @@ def run_jobs(command: Sequence[str | Path], jobs: int, log: Path, cmd: str = "")
             )
 
 
-def run_array(command: Sequence[str], first: int, last: int, log: Path, cmd: str) -> None:
-    """Run a command as jobs `first` to `last` by `cmd`, otherwise as `run_jobs` does.
+def run_array(command: Sequence[str], begin: int, last: int, log: Path, cmd: str) -> None:
+    """Run a command as jobs `begin` to `last` by `cmd`, otherwise as `run_jobs` does.
 
     Returns when all jobs have ended, well or not.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    _wait_for([_start_array(command, first, last, log, cmd)])
+    _wait_for([_start_array(command, begin, last, log, cmd)])
 
 
 def _start_array(
-    command: Sequence[str], first: int, last: int, log: Path, cmd: str
+    command: Sequence[str], begin: int, last: int, log: Path, cmd: str
 ) -> subprocess.Popen:
     """Start Kaldi's script, which gets its options, JOB=first:last, the log and the command.
 
@@ -162,8 +162,8 @@ def _start_array(
         )
     words = [str(log), *(JOB.join(map(_quote, word.split(JOB))) for word in command)]
     name = _choose_name([*options, *words])
-    named = [word.replace(JOB, name) for word in words]
-    array = [find_program(script), *options, f"{name}={first}:{last}", *named]
+    substituted = [word.replace(JOB, name) for word in words]
+    array = [find_program(script), *options, f"{name}={begin}:{last}", *substituted]
     return subprocess.Popen(array, stdin=subprocess.DEVNULL, stdout=STDERR)
 
 
@@ -200,7 +200,7 @@ def _choose_name(arguments: Sequence[str]) -> str:
 
     They replace it wherever it stands, also within the word JOBS of a path.
     """
-    names = ("JOB" + "_" * more for more in count())
+    names = ("JOB" + "_" * underscores for underscores in count())
     return next(name for name in names if not any(name in argument for argument in arguments))
 
 
@@ -228,5 +228,5 @@ def read_last_line(log: Path) -> str:
     Lines that begin with "#" are of what started the program.
     """
     logs = sorted(log.parent.glob(escape(log.name).replace(JOB, "*")))
-    lines = [line for one in logs[:1] for line in one.read_text(errors="replace").splitlines()]
+    lines = [line for file in logs[:1] for line in file.read_text(errors="replace").splitlines()]
     return next((line for line in reversed(lines) if line[:1] != "#" and line), "no message")

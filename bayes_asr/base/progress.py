@@ -74,16 +74,16 @@ class Progress:
         if not self.total:
             return f"{self.done} {self.unit}"
         pace = (time.monotonic() - self._start) / (self.done - self._initial)
-        left = format_seconds(pace * (self.total - self.done))
-        return f"{self.done} of {self.total} {self.unit}, {left} left"
+        remaining = format_seconds(pace * (self.total - self.done))
+        return f"{self.done} of {self.total} {self.unit}, {remaining} left"
 
 
 def follow(
     items: Iterable[Item], what: str, unit: str = "utt", total: int | None = None
 ) -> Iterator[Item]:
     """The items, while their progress is shown; `total` where they have no length."""
-    known = len(items) if isinstance(items, Sized) else total
-    with Progress(what, unit, known) as progress:
+    count = len(items) if isinstance(items, Sized) else total
+    with Progress(what, unit, count) as progress:
         for item in items:
             yield item
             progress.advance()

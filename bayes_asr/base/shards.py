@@ -5,13 +5,13 @@ says which inputs and options it was made of.
 """
 
 import io
+import itertools
 import json
 import pickle
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 from zipfile import BadZipFile, ZipFile
@@ -23,22 +23,22 @@ from bayes_asr.base.programs import JOB, read_last_line, run_array
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
+Result = TypeVar("Result")
 DAMAGE = (  # what reading a zip archive, JSON or a pickle that is damaged, or none, may raise
-    *(BadZipFile, zlib.error, pickle.UnpicklingError, EOFError, RuntimeError, OverflowError),
-    *(ValueError, LookupError, TypeError, AttributeError),
+    BadZipFile,
+    zlib.error,
+    pickle.UnpicklingError,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
 )
 MOST_NAMED = 5  # lost shards in a message
-RESULTS = {  # what functions return, besides plain values; nothing else is made of a file
-    "bayes_asr.decode.align.best_path": {"Alignment"},
-    "bayes_asr.decode.search.job": {"Decoded"},
-    "bayes_asr.base.errors": {"InputError"},
-    "bayes_asr.gmm.lda": {"LdaStatistics"},
-    "bayes_asr.gmm.mllt": {"MlltStatistics"},
-    "bayes_asr.gmm.gaussian_sums": {"Statistics"},
-    "bayes_asr.gmm.tree_statistics": {"Context", "TreeStatistics"},
-    "bayes_asr.evaluate.score.counts": {"ErrorCounts"},
-    "bayes_asr.evaluate.score.scores": {"UtteranceScore"},
-    "bayes_asr.kaldi_io.fst": {"Fst"},
+# What NumPy and Python pickle their own values by.
+PLAIN_RESULTS = {
     "builtins": {"frozenset"},
     "numpy": {"dtype", "ndarray"},
     "numpy._core.multiarray": {"_reconstruct", "scalar"},
@@ -47,9 +47,18 @@ RESULTS = {  # what functions return, besides plain values; nothing else is made
     "numpy.core.numeric": {"_frombuffer"},
 }
 
+# Classes of results by module and name, filled by `shard_result`. Nothing else is made of a file.
+_result_classes: dict[tuple[str, str], type] = {("bayes_asr.base.errors", "InputError"): InputError}
 
-class Way(Protocol):
-    """How a function is applied to many named items, each in its turn."""
+
+def shard_result(kind: type[Result]) -> type[Result]:
+    """Let shards hold instances of a class that a mapped function returns; a decorator."""
+    _result_classes[kind.__module__, kind.__qualname__] = kind
+    return kind
+
+
+class Mapper(Protocol):
+    """A parallel map: applies a function to many named items, in order."""
 
     def __call__(
         self, function: Callable[[str, Input], Output], items: Iterable[tuple[str, Input]]
@@ -63,20 +72,20 @@ class ShardWrittenError(Exception):
 
 @dataclass(frozen=True)
 class Shard:
-    """The share of one job: of every `of` items the `number`-th, from 1.
+    """The share of one job: of every `count` items the `number`-th, from 1.
 
     folder: where the shards are kept; inputs: a hash of all that the results depend on.
     """
 
     folder: Path
     number: int
-    of: int
+    count: int
     inputs: str
 
     @property
     def path(self) -> Path:
-        """Where the results are kept."""
-        return self.folder / f"{self.number}of{self.of}.zip"
+        """The file of the results."""
+        return self.folder / f"{self.number}of{self.count}.zip"
 
     def __call__(
         self, function: Callable[[str, Input], Output], items: Iterable[tuple[str, Input]]
@@ -87,21 +96,21 @@ class Shard:
         total = 0
         with replacing(self.path) as temporary, ZipFile(temporary, "w") as file:
             for total, (name, item) in enumerate(items, 1):
-                if (total - self.number) % self.of == 0:
+                if (total - self.number) % self.count == 0:
                     file.writestr(str(total), pickle.dumps(function(name, item)))
             file.comment = json.dumps({"inputs": self.inputs, "total": total}).encode()
         LOGGER.info("wrote %s", self.path)
         raise ShardWrittenError
 
     def read_total(self) -> int | None:
-        """How many items all shards have; None if this one is not there, or of other inputs."""
+        """The number of items of all shards; None if this one is not there, or of other inputs."""
         try:
             with ZipFile(self.path) as file:
-                made = json.loads(file.comment)
+                header = json.loads(file.comment)
         except (FileNotFoundError, *DAMAGE):
             return None
-        ours = isinstance(made, dict) and made.get("inputs") == self.inputs
-        return made["total"] if ours and isinstance(made.get("total"), int) else None
+        is_current = isinstance(header, dict) and header.get("inputs") == self.inputs
+        return header["total"] if is_current and isinstance(header.get("total"), int) else None
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,7 @@ class Cluster:
 
     folder: Path
     log: Path
-    of: int
+    count: int
     find_inputs: Callable[[], str]
     command: Sequence[str]
     cmd: str
@@ -140,7 +149,9 @@ class Cluster:
 
     def _list_shards(self) -> list[Shard]:
         inputs = self.find_inputs()
-        return [Shard(self.folder, number, self.of, inputs) for number in range(1, self.of + 1)]
+        return [
+            Shard(self.folder, number, self.count, inputs) for number in range(1, self.count + 1)
+        ]
 
     def _find_missing(self, shards: Sequence[Shard]) -> list[int]:
         """The numbers of the shards that are not there; what is of other inputs is removed."""
@@ -155,36 +166,38 @@ class Cluster:
 
     def _name_lost(self, lost: Sequence[int]) -> InputError:
         logs = [self._log_of(number) for number in lost[:MOST_NAMED]]
-        said = "; ".join(f"{log}: {read_last_line(log)}" for log in logs)
-        more = ", ..." if len(lost) > MOST_NAMED else ""
+        messages = "; ".join(f"{log}: {read_last_line(log)}" for log in logs)
+        ellipsis = ", ..." if len(lost) > MOST_NAMED else ""
         return InputError(
-            f"shard {', '.join(map(str, lost[:MOST_NAMED]))}{more} of {self.of} is lost, the same"
-            f" command repeats it alone: {said}"
+            f"shard {', '.join(map(str, lost[:MOST_NAMED]))}{ellipsis} of {self.count} is lost,"
+            f" the same command repeats it alone: {messages}"
         )
 
     def _gather(self, shards: Sequence[Shard]) -> Iterator[Any]:
         totals = {shard.read_total() for shard in shards}
         with ExitStack() as stack:
             files = [stack.enter_context(ZipFile(shard.path)) for shard in shards]
-            for number in count(1):
-                shard = shards[(number - 1) % self.of]
+            for number in itertools.count(1):
+                shard = shards[(number - 1) % self.count]
                 if totals == {number - 1}:
                     return
                 try:
-                    found = _Reader(io.BytesIO(files[shard.number - 1].read(str(number)))).load()
+                    result = _Reader(io.BytesIO(files[shard.number - 1].read(str(number)))).load()
                 except DAMAGE as error:
                     shard.path.unlink()
                     raise InputError(
-                        f"{shard.path}: shard {shard.number} of {self.of} is damaged and removed"
+                        f"{shard.path}: shard {shard.number} of {self.count} is damaged and removed"
                         f" ({error}); the same command repeats it alone"
                     ) from None
-                yield found
+                yield result
 
 
 class _Reader(pickle.Unpickler):
     """Reads results, and runs nothing that a file may ask for."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if name not in RESULTS.get(module, ()):
+        if (module, name) in _result_classes:
+            return _result_classes[module, name]
+        if name not in PLAIN_RESULTS.get(module, ()):
             raise pickle.UnpicklingError(f"holds {module}.{name}")
         return super().find_class(module, name)

@@ -12,7 +12,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import find_nist_program
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.cli.arguments import processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.config import Config
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _score(
-    args: argparse.Namespace, config: Config, decoded: Sequence[str], out: Path, way: Way | None
+    args: argparse.Namespace, config: Config, decoded: Sequence[str], out: Path, way: Mapper | None
 ) -> None:
     """Score the sets and print; CTMs are made in `out`."""
     how, timed, sweeps = config.score, dict[str, TimedSet](), dict[str, Sweep]()
@@ -179,7 +179,7 @@ class CountedSweep:
 
 
 def _count_in_shards(
-    way: Way,
+    way: Mapper,
     sweeps: Mapping[str, Sweep],
     timed: Mapping[str, TimedSet],
     conventions: Sequence[Convention],

@@ -13,7 +13,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.programs import JOB, open_pipe
-from bayes_asr.base.shards import Cluster, Shard, ShardWrittenError, Way
+from bayes_asr.base.shards import Cluster, Mapper, Shard, ShardWrittenError
 from bayes_asr.cli.arguments import processes, share
 from bayes_asr.data.corpus.sets import locate_streams
 from bayes_asr.kaldi_io.scp import Moves, list_archives, read_scp
@@ -143,7 +143,7 @@ def _list_inputs_of_one(run: Path, folders: Sequence[Path], on: str | None) -> I
 @contextmanager
 def sharing(
     args: argparse.Namespace, out: Path, find_inputs: Callable[[], Inputs]
-) -> Iterator[Way | None]:
+) -> Iterator[Mapper | None]:
     """Yield how --cmd and --shard have it done: None for here. The rest of the block is skipped
     in a process that computes a shard.
 

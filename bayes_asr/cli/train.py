@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> None:
         criterion = [f"train.criterion={args.criterion}"] if args.criterion else []
         config = load(layers, [*criterion, *args.set])
         files = [layer for layer in layers if isinstance(layer, Path)]
-        with log.also_in(args.out / "train.log") if group.is_first() else nullcontext():
+        with log.also_in(args.out / "train.log") if group.is_rank0() else nullcontext():
             said = (*describe_presets(files), *describe_changes(files))
-            for line in said if group.is_first() else ():
+            for line in said if group.is_rank0() else ():
                 LOGGER.info("%s", line)
             train(
                 config,

@@ -40,7 +40,7 @@ UNIT_OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Unit:
+class UnitKind:
     """A unit and the options that it has.
 
     cell: its class; forms: classes by the name of the form, that of the paper first; activations,
@@ -72,7 +72,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class ScheduleKind:
     """A schedule of the learning rate.
 
     function: where it is; open_ended: whether it does not depend on how many epochs there will be,
@@ -84,7 +84,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Criterion:
+class CriterionKind:
     """What is minimised.
 
     function: where it is; lattices: whether it is of whole utterances, and wants the lattices of
@@ -103,7 +103,7 @@ class Criterion:
 
 
 @dataclass(frozen=True)
-class Optimizer:
+class OptimizerKind:
     """An optimizer.
 
     function: where it is; options: the keys of `train` that it has, beside those of all.
@@ -113,14 +113,14 @@ class Optimizer:
     options: tuple[str, ...]
 
 
-def _list_activations(first: str) -> tuple[str, ...]:
+def _list_activations(default: str) -> tuple[str, ...]:
     """All activations, one of them first."""
-    return tuple(dict.fromkeys((first, *ACTIVATIONS)))
+    return tuple(dict.fromkeys((default, *ACTIVATIONS)))
 
 
 UNITS = {
-    "rnn": Unit("nn.units.bayesian:RNN", activations=_list_activations("tanh")),
-    "bru": Unit(
+    "rnn": UnitKind("nn.units.bayesian:RNN", activations=_list_activations("tanh")),
+    "bru": UnitKind(
         "nn.units.bayesian:BRU",
         forms={
             "prob": "nn.units.bayesian:BRU",
@@ -130,7 +130,7 @@ UNITS = {
         dropped=DROPPED,
         probabilistic=True,
     ),
-    "li-bru": Unit(
+    "li-bru": UnitKind(
         "nn.units.bayesian:LiBRU",
         forms={
             "prob": "nn.units.bayesian:LiBRU",
@@ -141,15 +141,19 @@ UNITS = {
         dropped=DROPPED,
         probabilistic=True,
     ),
-    "li-gru": Unit("nn.units.bayesian:LiGRU", activations=_list_activations("relu")),
-    "gru": Unit("nn.units.gated:GRU", activations=_list_activations("tanh")),
-    "torch-gru": Unit("nn.units.gated:TorchGRU"),
-    "lstm": Unit("nn.units.gated:LSTM", peepholes=(False, True), blocks="nn.units.gated:BlockLSTM"),
-    "torch-lstm": Unit("nn.units.gated:TorchLSTM"),
-    "mgu": Unit("nn.units.gated:MGU", activations=_list_activations("tanh")),
-    "minimal-gru": Unit("nn.units.gated:MinimalGRU", activations=_list_activations("tanh")),
-    "ubru": Unit("nn.units.unitwise:UBRU", smooth=(False, True), probabilistic=True),
-    "mlp": Unit("nn.units.bayesian:MLP", activations=(*_list_activations("tanh"), "log-softmax")),
+    "li-gru": UnitKind("nn.units.bayesian:LiGRU", activations=_list_activations("relu")),
+    "gru": UnitKind("nn.units.gated:GRU", activations=_list_activations("tanh")),
+    "torch-gru": UnitKind("nn.units.gated:TorchGRU"),
+    "lstm": UnitKind(
+        "nn.units.gated:LSTM", peepholes=(False, True), blocks="nn.units.gated:BlockLSTM"
+    ),
+    "torch-lstm": UnitKind("nn.units.gated:TorchLSTM"),
+    "mgu": UnitKind("nn.units.gated:MGU", activations=_list_activations("tanh")),
+    "minimal-gru": UnitKind("nn.units.gated:MinimalGRU", activations=_list_activations("tanh")),
+    "ubru": UnitKind("nn.units.unitwise:UBRU", smooth=(False, True), probabilistic=True),
+    "mlp": UnitKind(
+        "nn.units.bayesian:MLP", activations=(*_list_activations("tanh"), "log-softmax")
+    ),
 }
 
 LAYERS = {
@@ -164,24 +168,26 @@ LAYERS = {
     "pool": "nn.pooling:Pool",
 }
 CRITERIA = {
-    "cross-entropy": Criterion("nn.criteria:CrossEntropy"),
+    "cross-entropy": CriterionKind("nn.criteria:CrossEntropy"),
     **{
-        name: Criterion("train.sequence:SequenceCriterion", lattices=True)
+        name: CriterionKind("train.sequence:SequenceCriterion", lattices=True)
         for name in ("mmi", "bmmi", "mpe", "smbr")
     },
-    "lfmmi": Criterion("train.lattice_free:LatticeFree", chain=True),
+    "lfmmi": CriterionKind("train.lattice_free:LatticeFree", chain=True),
 }
 OPTIMIZERS = {
-    "adam": Optimizer("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),
-    "adam-l2": Optimizer("train.optimizers:adam_l2", ("betas", "epsilon", "amsgrad")),
-    "rmsprop": Optimizer("train.optimizers:rmsprop", ("alpha", "epsilon", "momentum", "centered")),
-    "sgd": Optimizer("train.optimizers:sgd", ("momentum", "dampening", "nesterov")),
+    "adam": OptimizerKind("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),
+    "adam-l2": OptimizerKind("train.optimizers:adam_l2", ("betas", "epsilon", "amsgrad")),
+    "rmsprop": OptimizerKind(
+        "train.optimizers:rmsprop", ("alpha", "epsilon", "momentum", "centered")
+    ),
+    "sgd": OptimizerKind("train.optimizers:sgd", ("momentum", "dampening", "nesterov")),
 }
 SCHEDULES = {
-    "newbob": Schedule("train.schedules:newbob", open_ended=True),
-    "cosine": Schedule("train.schedules:cosine"),
-    "linear": Schedule("train.schedules:linear"),
-    "list": Schedule("train.schedules:by_list", open_ended=True),
+    "newbob": ScheduleKind("train.schedules:newbob", open_ended=True),
+    "cosine": ScheduleKind("train.schedules:cosine"),
+    "linear": ScheduleKind("train.schedules:linear"),
+    "list": ScheduleKind("train.schedules:by_list", open_ended=True),
 }
 
 
@@ -191,7 +197,7 @@ def find(where: str) -> Any:
     return getattr(import_module(f"bayes_asr.{module}"), name)
 
 
-def check_unit(name: str, options: Mapping[str, Any]) -> Unit:
+def check_unit(name: str, options: Mapping[str, Any]) -> UnitKind:
     """Return the unit of this name; InputError unless it is there and has options of these values.
 
     options: those of UNIT_OPTIONS that are given. The message begins with the one that is wrong.
@@ -211,48 +217,48 @@ def check_unit(name: str, options: Mapping[str, Any]) -> Unit:
     return unit
 
 
-def _check_form(name: str, unit: Unit, form: str) -> None:
+def _check_form(name: str, unit: UnitKind, form: str) -> None:
     if form not in unit.forms:
-        known = f"its forms are {', '.join(unit.forms)}" if unit.forms else "it has one form only"
-        raise InputError(f"form of {name} is {form}; {known}")
+        advice = f"its forms are {', '.join(unit.forms)}" if unit.forms else "it has one form only"
+        raise InputError(f"form of {name} is {form}; {advice}")
 
 
-def _check_blocks(name: str, unit: Unit, cells: int) -> None:
+def _check_blocks(name: str, unit: UnitKind, cells: int) -> None:
     if cells > 1 and not unit.blocks:
-        having = ", ".join(known for known, one in UNITS.items() if one.blocks)
+        having = ", ".join(unit_name for unit_name, entry in UNITS.items() if entry.blocks)
         raise InputError(
             f"cells_per_block is {cells}, but {name} has no memory cells that could share gates; it"
             f" is of {having}"
         )
 
 
-def _check_value(name: str, unit: Unit, option: str, value: Any) -> None:
+def _check_value(name: str, unit: UnitKind, option: str, value: Any) -> None:
     if option not in unit.options:
-        known = ", ".join(unit.options) or "none"
-        raise InputError(f"{option} is {value}, but {name} has no {option}; its options: {known}")
+        choices = ", ".join(unit.options) or "none"
+        raise InputError(f"{option} is {value}, but {name} has no {option}; its options: {choices}")
     values = unit.options[option]
     if value not in values:
-        known = ", ".join(map(str, values))
-        raise InputError(f"{option} is {value}; known: {known}{nearest(value, values)}")
+        choices = ", ".join(map(str, values))
+        raise InputError(f"{option} is {value}; known: {choices}{nearest(value, values)}")
 
 
 def check_trained(activation: str, trains: Iterable[str]) -> None:
     """InputError for parameters to train that an activation does not have."""
-    known = PARAMETERS.get(activation, ())
-    unknown = sorted(set(trains) - set(known))
-    if unknown and not known:
+    parameters = PARAMETERS.get(activation, ())
+    unknown = sorted(set(trains) - set(parameters))
+    if unknown and not parameters:
         raise InputError(
             f"activation_trains has {', '.join(unknown)}, but activation {activation} has no"
             " parameters that could be trained"
         )
     if unknown:
         raise InputError(
-            f"activation_trains has {', '.join(unknown)}; known here: {', '.join(known)}"
+            f"activation_trains has {', '.join(unknown)}; known here: {', '.join(parameters)}"
         )
 
 
-def nearest(word: Any, known: Iterable[str]) -> str:
+def nearest(word: Any, words: Iterable[str]) -> str:
     """A question about a word that may be misspelt; empty where none of the known is near."""
-    names = [str(each) for each in known]
-    near = difflib.get_close_matches(str(word).lower(), names, 1, LEAST_ALIKE)
-    return f"; did you mean {near[0]}?" if near else ""
+    names = [str(each) for each in words]
+    matches = difflib.get_close_matches(str(word).lower(), names, 1, LEAST_ALIKE)
+    return f"; did you mean {matches[0]}?" if matches else ""

@@ -21,11 +21,11 @@ def find_recipe_folders(config: Path) -> list[Path]:
 
 def describe_presets(files: Sequence[Path]) -> list[str]:
     """A line for each file that makes a training compute as another program does."""
-    used = {file.resolve() for path in files for file in list_files(find_configuration(path))}
+    files_read = {file.resolve() for path in files for file in list_files(find_configuration(path))}
     lines = []
-    for preset in sorted(used & {(CONF / name).resolve() for name in PRESETS}):
-        found = flatten(merge([preset]))
-        keys = (f"{key} {one.value}" for key, one in found if one.file == preset)
+    for preset in sorted(files_read & {(CONF / name).resolve() for name in PRESETS}):
+        entries = flatten(merge([preset]))
+        keys = (f"{key} {located.value}" for key, located in entries if located.file == preset)
         lines.append(f"{preset} is on: {', '.join(keys)}")
     return lines
 
@@ -38,12 +38,12 @@ def describe_changes(files: Sequence[Path]) -> list[str]:
     """
     folders = find_recipe_folders(files[0])
     recipe = [file for file in files if file.resolve().parent in folders]
-    decided, final = (dict(flatten(merge(some))) for some in (recipe, files))
+    decided, final = (dict(flatten(merge(sources))) for sources in (recipe, files))
     changes: dict[Path | None, list[str]] = {}
-    for key, before in decided.items():
-        now = final.get(key, before)  # a name that is taken out of a mapping has none
-        if before.file != (CONF / "base.yaml").resolve() and now.value != before.value:
-            changes.setdefault(now.file, []).append(f"{key} {before.value} -> {now.value}")
+    for key, old in decided.items():
+        now = final.get(key, old)  # a name that is taken out of a mapping has none
+        if old.file != (CONF / "base.yaml").resolve() and now.value != old.value:
+            changes.setdefault(now.file, []).append(f"{key} {old.value} -> {now.value}")
     return [
         f"{file} changes what the recipe {folders[0].name} sets: {', '.join(keys)}"
         for file, keys in changes.items()

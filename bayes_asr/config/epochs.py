@@ -16,17 +16,17 @@ def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value:
     """What a key says of an epoch: one value of all, or that of the last epoch named up to it."""
     if not isinstance(value, Mapping):
         return value
-    return value[max(first for first in value if first <= epoch)]
+    return value[max(begin for begin in value if begin <= epoch)]
 
 
 def between_epochs(value: float | Mapping[int, float], epoch: int) -> float:
     """What a key says of an epoch: one value of all, or on the line between those named."""
     if not isinstance(value, Mapping):
         return value
-    first = max(named for named in value if named <= epoch)
-    last = min((named for named in value if named > epoch), default=first)
-    share = (epoch - first) / (last - first) if last > first else 0.0
-    return value[first] + share * (value[last] - value[first])
+    begin = max(key for key in value if key <= epoch)
+    last = min((key for key in value if key > epoch), default=begin)
+    share = (epoch - begin) / (last - begin) if last > begin else 0.0
+    return value[begin] + share * (value[last] - value[begin])
 
 
 def check_first_epoch(key: str, value: Any) -> None:

@@ -12,19 +12,19 @@ from bayes_asr.config.schema import find_key, iter_typed_keys
 from bayes_asr.config.values import describe
 
 
-def explain(wanted: str) -> str:
-    """Explain the key or every key of the section `wanted`, of "" all; InputError for none."""
-    *section, name = wanted.split(".")
-    wanted = find_key(".".join((*section, SYNONYMS.get(name, name))))
+def explain(query: str) -> str:
+    """Explain the key or every key of the section `query`, of "" all; InputError for none."""
+    *section, name = query.split(".")
+    query = find_key(".".join((*section, SYNONYMS.get(name, name))))
     path = CONF / "base.yaml"
     lines = path.read_text(encoding="utf-8").splitlines()
     values = dict(_values(compose(path)))
-    below = f"{wanted}." if wanted else ""
-    chosen = [(k, hint) for k, hint in iter_typed_keys() if f"{k}.".startswith(below)]
-    if not chosen:
-        raise InputError(f"there is no key {wanted}; {nearest(wanted)}")
+    below = f"{query}." if query else ""
+    matches = [(k, hint) for k, hint in iter_typed_keys() if f"{k}.".startswith(below)]
+    if not matches:
+        raise InputError(f"there is no key {query}; {nearest(query)}")
     paragraphs = []
-    for key, hint in chosen:
+    for key, hint in matches:
         value, meaning = _value_and_comment(lines, values[key])
         paragraphs.append(f"{key}: {meaning}\n    {describe(hint)}; default {value}")
     return "\n".join(paragraphs)

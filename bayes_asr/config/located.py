@@ -98,5 +98,5 @@ _Loader.add_implicit_resolver(
 
 def describe_problem(error: Exception) -> str:
     """What is wrong, without the excerpt that PyYAML draws."""
-    said = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-    return " ".join(str(said).split())
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    return " ".join(str(problem).split())

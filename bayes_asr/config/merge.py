@@ -36,7 +36,7 @@ from bayes_asr.config.values import (
 SYNONYMS = {f"{kind}_first_of": kind for kind in ("features", "alignments")}
 # What a later file or setting says of one replaces what an earlier one said of the other.
 REPLACES = {kind: f"{kind}_all_of" for kind in SYNONYMS.values()}
-REPLACES |= {other: kind for kind, other in REPLACES.items()}
+REPLACES |= {together: kind for kind, together in REPLACES.items()}
 SYSTEMS, HYPOTHESES = "systems", "hypotheses"  # of a list of systems, which are read as FILE#SYSTEM
 ALIKE = 0.7  # names that are taken for slips of another
 MOST_SHOWN = 60  # characters of a value in a message
@@ -74,11 +74,11 @@ def merge(files: Sequence[Layer], settings: Sequence[str] = ()) -> dict[str, Any
     """Nested located values of base.yaml, the files and the settings; the later win."""
     values: dict[str, Any] = {}
     _overlay(values, _defaults())
-    for one in (*files, tuple(settings)):
-        if isinstance(one, tuple):
-            layers = [_parse_setting(setting) for setting in one]
+    for layer_source in (*files, tuple(settings)):
+        if isinstance(layer_source, tuple):
+            layers = [_parse_setting(setting) for setting in layer_source]
         else:
-            layers = [layer for _, layer in _layers(find_configuration(Path(one)), ())]
+            layers = [layer for _, layer in _layers(find_configuration(Path(layer_source)), ())]
         for layer in layers:
             _overlay(values, layer)
     return values
@@ -94,27 +94,27 @@ def _defaults() -> dict[str, Any]:
 def nearest(key: str) -> str:
     """Advice for a key that does not exist."""
     section, _, name = key.rpartition(".")
-    near = sorted(
+    candidates = sorted(
         (
             -alike,
-            not are_alike(other_section, section),
-            -_likeness(other_section, section),
-            f"{other_section}.{other}".lstrip("."),
+            not are_alike(section_name, section),
+            -_likeness(section_name, section),
+            f"{section_name}.{leaf}".lstrip("."),
         )
-        for other_section, _, other in (known.rpartition(".") for known in keys())
-        if (alike := _likeness(name, other)) >= ALIKE
+        for section_name, _, leaf in (key_path.rpartition(".") for key_path in keys())
+        if (alike := _likeness(name, leaf)) >= ALIKE
     )
-    if not near:
+    if not candidates:
         return "bayes-asr config --explain lists all keys"
-    _, is_elsewhere, _, found = near[0]
+    _, is_elsewhere, _, closest = candidates[0]
     if not is_elsewhere and section:
-        found = f"{section}.{found.rpartition('.')[2]}"
-    return f"did you mean {found}?"
+        closest = f"{section}.{closest.rpartition('.')[2]}"
+    return f"did you mean {closest}?"
 
 
-def _likeness(one: str, other: str) -> float:
+def _likeness(a: str, b: str) -> float:
     """From 0 to 1, for equal words; the names alone, as sections make all keys alike."""
-    return difflib.SequenceMatcher(None, one, other).ratio()
+    return difflib.SequenceMatcher(None, a, b).ratio()
 
 
 def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -140,9 +140,9 @@ def _choose_system(systems: Any, system: str, path: Path) -> dict[str, Any]:
     """The values of one system of a list: a mapping, or in short the files that it includes."""
     names = list(systems) if isinstance(systems, dict) else []
     if system not in names:
-        said = f"has no system {system}" if system else "is a list of systems"
+        problem = f"has no system {system}" if system else "is a list of systems"
         advice = f"name one as {path}#{names[0]}; there are {' '.join(names)}" if names else ""
-        raise InputError(f"{path}: {said}; {advice or f'{SYSTEMS} is a mapping of their names'}")
+        raise InputError(f"{path}: {problem}; {advice or f'{SYSTEMS} is a mapping of their names'}")
     values = systems[system]
     if isinstance(values, dict):
         return dict(values)
@@ -178,22 +178,22 @@ def _parse_setting(setting: str) -> dict[str, Any]:
     try:
         value = parse(text)
     except (yaml.YAMLError, ValueError) as error:
-        said = f"the value is not YAML: {describe_problem(error)}"
-        raise InputError(f"--set {setting[:MOST_SHOWN]}: {said}") from None
-    first, *below = key.split(".")
+        problem = f"the value is not YAML: {describe_problem(error)}"
+        raise InputError(f"--set {setting[:MOST_SHOWN]}: {problem}") from None
+    head, *below = key.split(".")
     shown = setting if len(setting) <= MOST_SHOWN else f"{setting[:MOST_SHOWN]}..."
     nested = locate_plain(value, f"--set {shown}")
     for part in reversed(below):
         nested = {part: nested}
-    return {first: nested}
+    return {head: nested}
 
 
 def _overlay(values: dict[str, Any], layer: Mapping[str, Any]) -> None:
     """Lay nested located values over others; `a.b: c` is `a: {b: c}`."""
     for name, value in layer.items():
-        first, dot, rest = name.partition(".")
+        head, dot, tail = name.partition(".")
         if dot:
-            _overlay(values, {first: {rest: value}})
+            _overlay(values, {head: {tail: value}})
             continue
         key = SYNONYMS.get(name, name)
         if isinstance(value, dict):
@@ -215,15 +215,15 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
         raise InputError(
             f"{values.where}: {prefix.rstrip('.')} is a section of keys, not {_shown(values.value)}"
         )
-    known, optional = hints(kind), _list_optional(kind)
+    typed, optional = hints(kind), _list_optional(kind)
     for key, value in values.items():
-        if key not in known:
+        if key not in typed:
             full, leaf = _first_leaf(prefix + key, value)
-            in_list = f"known: {', '.join(known)}{suggest(key, known)}"
+            in_list = f"known: {', '.join(typed)}{suggest(key, typed)}"
             advice = in_list if optional else nearest(full)
             raise InputError(f"{leaf.where}: there is no key {full}; {advice}")
     fields: dict[str, Any] = {}
-    for key, hint in known.items():
+    for key, hint in typed.items():
         if key in optional and key not in values:
             continue
         if key not in values:
@@ -241,8 +241,10 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
     try:
         return kind(**fields)
     except InputError as error:  # a rule of the section, whose message begins with a key
-        said = str(error) if str(error).startswith(prefix) else f"{prefix}{error}"
-        raise InputError(f"{_find_where(values, said.removeprefix(prefix))}: {said}") from None
+        message = str(error) if str(error).startswith(prefix) else f"{prefix}{error}"
+        raise InputError(
+            f"{_find_where(values, message.removeprefix(prefix))}: {message}"
+        ) from None
 
 
 def _list_optional(kind: type) -> set[str]:
@@ -265,43 +267,50 @@ def _built_mapping(hint: Any, values: Any, prefix: str) -> dict[Any, Any]:
         raise InputError(f"{values.where}: {what}; it must be a mapping of names to values")
     kind = section_of(hint)
     if kind is None:
-        found = {
+        sections = {
             name: _convert_leaf(get_args(hint)[1], leaf, prefix + name)
             for name, leaf in flatten(values)
             if leaf.value is not None
         }
     else:
-        found = {
+        sections = {
             name: _built(kind, _complete(values[NAME], section), f"{prefix}{name}.")
             for name, section in _join_names(values, hints(kind))
             if name != NAME and getattr(section, "value", section) is not None
         }
     return dict(
-        sorted((_convert_name(hint, name, values, prefix), one) for name, one in found.items())
+        sorted(
+            (_convert_name(hint, name, values, prefix), built) for name, built in sections.items()
+        )
     )
 
 
 def _join_names(
-    values: Mapping[str, Any], known: Mapping[str, Any], prefix: str = ""
+    values: Mapping[str, Any], section_keys: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    """Names, which may have dots, and their sections, whose keys are `known`."""
+    """Names, which may have dots, and their sections, whose keys are `section_keys`."""
     for name, section in values.items():
         inner = section.values() if isinstance(section, dict) else ()
-        if inner and not section.keys() & known.keys() and all(isinstance(x, dict) for x in inner):
-            yield from _join_names(section, known, f"{prefix}{name}.")
+        if (
+            inner
+            and not section.keys() & section_keys.keys()
+            and all(isinstance(x, dict) for x in inner)
+        ):
+            yield from _join_names(section, section_keys, f"{prefix}{name}.")
         else:
             yield prefix + name, section
 
 
 def _convert_name(hint: Any, name: str, values: Mapping[str, Any], prefix: str) -> Any:
-    of = get_args(hint)[0]
+    name_type = get_args(hint)[0]
     try:
-        return convert_name(of, name)
+        return convert_name(name_type, name)
     except ValueError:
         where = _find_where(values, name)
         shown = name[:MOST_SHOWN]
         raise InputError(
-            f"{where}: {prefix.rstrip('.')} names {shown}; it must be {describe(of)}, an epoch"
+            f"{where}: {prefix.rstrip('.')} names {shown}; it must be {describe(name_type)},"
+            " an epoch"
         ) from None
 
 
@@ -336,9 +345,9 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from flatten(value, f"{prefix}{key}.")
 
 
-def _find_where(values: Any, said: str) -> str:
+def _find_where(values: Any, message: str) -> str:
     """Where the key was written with which a message begins, as far as it is one."""
-    for part in said.split()[0].split("."):
+    for part in message.split()[0].split("."):
         values = values.get(part, values) if isinstance(values, dict) else values
     return _first_leaf("", values)[1].where
 

@@ -77,22 +77,24 @@ class ModelConfig:
         """The layers of `stack` with all their options; InputError for what is none."""
         return read_stack(self.stack, self._complete)
 
-    def _complete(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _complete(self, kind: str, described_options: Mapping[str, Any]) -> dict[str, Any]:
         """All options of a layer, by those that it gives; those of recurrent layers are of here."""
         if kind != "recurrent":
-            described = vars(complete(getattr(self.kinds, kind), given))
+            described = vars(complete(getattr(self.kinds, kind), described_options))
             check_first_epoch("dropout", described.get("dropout"))
             return described
-        others = ("layers", "stack", "heads", "decoder", "kinds")
+        excluded = ("layers", "stack", "heads", "decoder", "kinds")
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
-        if given.get("unit", self.unit) != self.unit:  # whose options are not of that unit
+        if (
+            described_options.get("unit", self.unit) != self.unit
+        ):  # whose options are not of that unit
             plain = {"form": None, "activation": None, "activation_trains": ()}
             options |= plain | {"peepholes": False, "cells_per_block": None}
             options |= {"smooth": False, "dropped_candidate": None}
-        layer = complete(replace(self, **options), given, without=others)
+        layer = complete(replace(self, **options), described_options, without=excluded)
         if isinstance(layer.units, tuple):
             raise InputError(f"units is {list(layer.units)}; a layer has one number of units")
-        return {key: value for key, value in vars(layer).items() if key not in others}
+        return {key: value for key, value in vars(layer).items() if key not in excluded}
 
     def _check_dropout(self) -> None:
         for key in DROPOUTS:
@@ -101,9 +103,9 @@ class ModelConfig:
             check_first_epoch(f"model.kinds.{kind}.dropout", getattr(options, "dropout", None))
 
     def _check_unit(self) -> None:
-        given = {key: value for key in UNIT_OPTIONS if (value := getattr(self, key))}
+        options = {key: value for key in UNIT_OPTIONS if (value := getattr(self, key))}
         try:
-            unit = check_unit(self.unit, given)
+            unit = check_unit(self.unit, options)
         except InputError as error:
             raise InputError(f"model.{error}") from None  # it begins with the key
         if self.hand_on == "prob" and not unit.probabilistic:
@@ -160,15 +162,16 @@ class Config:
     recipe: RecipeConfig = field(compare=False)
 
     def __post_init__(self) -> None:
-        known = self.data.train.stream_names
-        _check_names(self.data, "streams", known)
+        stream_names = self.data.train.stream_names
+        _check_names(self.data, "streams", stream_names)
         _check_names(self.data, "labels", self.data.train.label_names)
         for name in self.streams:
-            if name not in known:
+            if name not in stream_names:
                 raise InputError(
-                    f"streams.{name} is of no stream of data.train.streams{nearest(name, known)}"
+                    f"streams.{name} is of no stream of data.train.streams"
+                    f"{nearest(name, stream_names)}"
                 )
-        streams = (FIRST_STREAM, *known)
+        streams = (FIRST_STREAM, *stream_names)
         for name in self.train.spec_augment.frequency_streams:
             if name not in streams:
                 raise InputError(
@@ -194,9 +197,9 @@ class Config:
                 f"train.max_frames is {self.train.max_frames}, but which of the labels of"
                 " data.sequences a piece of an utterance has is not known; set it to 0"
             )
-        learnt = {target.partition(".")[0] for target in self.train.target_weights}
+        trained = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:
-            if name not in learnt:
+            if name not in trained:
                 raise InputError(
                     f"data.train.labels.{name} is learnt by no output: give"
                     f" train.target_weights.{name}.pdfs a weight, or .monophones, or {name} where"
@@ -220,16 +223,16 @@ class Config:
         key, file = "data.classes", self.data.classes
         if self.data.sequences:
             key, file = "data.sequences", self.data.sequences
-        for other, given in (
+        for frame_key, value in (
             ("data.train.labels", self.data.train.label_names),
             ("train.target_weights", self.train.target_weights),
             ("data.train.lattices", self.data.train.lattices),
             ("data.chain", self.data.chain),
         ):
-            if given:
+            if value:
                 raise InputError(
-                    f"{other} is of labels of frames, but {key} = {file} is of utterances; set one"
-                    " of the two"
+                    f"{frame_key} is of labels of frames, but {key} = {file} is of utterances; set"
+                    " one of the two"
                 )
 
     def save(self, path: Path) -> None:
@@ -241,7 +244,7 @@ class Config:
             temporary.write_text(text, encoding="utf-8")
 
 
-def _check_names(data: DataConfig, kind: str, known: Sequence[str]) -> None:
+def _check_names(data: DataConfig, kind: str, names: Sequence[str]) -> None:
     """InputError for a name that no stream or label set can have, or that train has not."""
     for key in ("train", "dev", "test"):
         for form in (kind, f"{kind}_all_of"):
@@ -251,10 +254,10 @@ def _check_names(data: DataConfig, kind: str, known: Sequence[str]) -> None:
                         f"data.{key}.{form}.{name} has a name that is taken or not of letters,"
                         " digits, - and _; choose another"
                     )
-                if name not in known:
+                if name not in names:
                     raise InputError(
                         f"data.{key}.{form}.{name} is not in data.train.{kind}"
-                        f"{nearest(name, known)}"
+                        f"{nearest(name, names)}"
                     )
 
 
@@ -294,26 +297,26 @@ def find_key(key: str) -> str:
     `streams.fbank.deltas` is `streams.NAME.deltas`, `data.train.streams.fbank` is
     `data.train.streams`; any other is itself.
     """
-    for known, hint in iter_typed_keys():
-        depth = known.count(".") + 1
-        given = key.split(".")[:depth] if get_origin(hint) is Mapping else key.split(".")
-        if are_alike(known, ".".join(given)):
-            return known
+    for typed_key, hint in iter_typed_keys():
+        depth = typed_key.count(".") + 1
+        words = key.split(".")[:depth] if get_origin(hint) is Mapping else key.split(".")
+        if are_alike(typed_key, ".".join(words)):
+            return typed_key
     return key
 
 
-def are_alike(known: str, key: str) -> bool:
+def are_alike(schema_key: str, key: str) -> bool:
     """Whether a key or section is one of the schema, where NAME stands for any name."""
-    parts, given = known.split("."), key.split(".")
-    return len(parts) == len(given) and all(
-        part in (word, NAME) for part, word in zip(parts, given, strict=True)
+    parts, words = schema_key.split("."), key.split(".")
+    return len(parts) == len(words) and all(
+        part in (word, NAME) for part, word in zip(parts, words, strict=True)
     )
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Keys whose values differ, with both values; None where a mapping has no such name."""
-    before, after = (dict(_flat(_plain(config))) for config in (old, new))
-    pairs = {key: (before.get(key), after.get(key)) for key in before | after}
+    old_values, new_values = (dict(_flat(_plain(config))) for config in (old, new))
+    pairs = {key: (old_values.get(key), new_values.get(key)) for key in old_values | new_values}
     return {key: (then, now) for key, (then, now) in pairs.items() if then != now}
 
 
@@ -323,7 +326,7 @@ def _plain(value: Any) -> Any:
         compared = [f.name for f in dataclasses.fields(value) if f.compare]
         return {name: _plain(getattr(value, name)) for name in compared}
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 

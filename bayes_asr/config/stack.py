@@ -16,7 +16,7 @@ Complete = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class LayerInputs:
     """Where a layer stands: what it reads, and what is done with several of that.
 
     reads: streams and layers before it; empty: the layer before, or all streams. join: `concat`,
@@ -34,7 +34,7 @@ class StackLayer:
 
     name: str
     kind: str
-    place: Place
+    place: LayerInputs
     options: Mapping[str, Any]
 
 
@@ -58,35 +58,37 @@ def read_stack(stack: Sequence[Mapping[str, Any]], complete_options: Complete) -
         try:
             layers.append(_read_layer(name, kind, described, complete_options))
         except InputError as error:
-            said = str(error).removeprefix("model.")
-            raise InputError(f"model.stack layer {name} ({kind}): {said}") from None
+            message = str(error).removeprefix("model.")
+            raise InputError(f"model.stack layer {name} ({kind}): {message}") from None
     return layers
 
 
 def _read_layer(
     name: str, kind: str, described: Mapping[str, Any], complete_options: Complete
 ) -> StackLayer:
-    given = {key: value for key, value in described.items() if key not in ("name", "kind")}
-    placed = {key: given.pop(key) for key in get_type_hints(Place) if key in given}
-    place = complete(Place(), placed)
+    options = {key: value for key, value in described.items() if key not in ("name", "kind")}
+    placed = {key: options.pop(key) for key in get_type_hints(LayerInputs) if key in options}
+    place = complete(LayerInputs(), placed)
     if len(set(place.reads)) < len(place.reads):
         raise InputError(f"reads {', '.join(place.reads)}, one of them twice; name it once")
-    return StackLayer(name=name, kind=kind, place=place, options=complete_options(kind, given))
+    return StackLayer(name=name, kind=kind, place=place, options=complete_options(kind, options))
 
 
-def complete(defaults: Options, given: Mapping[str, Any], without: Collection[str] = ()) -> Options:
+def complete(
+    defaults: Options, options: Mapping[str, Any], without: Collection[str] = ()
+) -> Options:
     """A section with the values that are given in place of its own; InputError for bad ones.
 
     without: keys of the section that are not given here.
     """
     hints = get_type_hints(type(defaults), include_extras=True)
-    known = [f.name for f in fields(defaults) if f.name not in without]  # type: ignore[arg-type]
+    names = [f.name for f in fields(defaults) if f.name not in without]  # type: ignore[arg-type]
     values = {}
-    for key, value in given.items():
-        if key not in known:
-            about = (*known, *(f.name for f in fields(Place)))
-            near = nearest(key, about)
-            raise InputError(f"there is no option {key}; its options: {', '.join(known)}{near}")
+    for key, value in options.items():
+        if key not in names:
+            about = (*names, *(f.name for f in fields(LayerInputs)))
+            advice = nearest(key, about)
+            raise InputError(f"there is no option {key}; its options: {', '.join(names)}{advice}")
         try:
             values[key] = convert(hints[key], value)
         except ValueError:

@@ -178,11 +178,11 @@ class TrainConfig:
         return self.chain.frame_subsampling_factor if CRITERIA[self.criterion].chain else 1
 
     def _check_optimizers(self) -> None:
-        own = (layer.optimizer for layer in self.layers.values())
-        used = {self.optimizer, *(name for name in own if name)}
+        layer_optimizers = (layer.optimizer for layer in self.layers.values())
+        optimizers = {self.optimizer, *(name for name in layer_optimizers if name)}
         for option in OFF:
-            having = [name for name, one in OPTIMIZERS.items() if option in one.options]
-            if getattr(self, option) and not used.intersection(having):
+            having = [name for name, entry in OPTIMIZERS.items() if option in entry.options]
+            if getattr(self, option) and not optimizers.intersection(having):
                 raise InputError(
                     f"train.{option} is of {' and '.join(having)}, but train.optimizer is"
                     f" {self.optimizer}; leave it out"

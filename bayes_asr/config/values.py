@@ -63,8 +63,8 @@ def describe(hint: Any) -> str:
     if origin is tuple:
         return f"a list, each of it {describe(arguments[0])}"
     if origin is Mapping:
-        of = "names" if arguments[0] is str else "epochs"
-        return f"a mapping of {of}, each of it {describe(arguments[1])}"
+        kind = "names" if arguments[0] is str else "epochs"
+        return f"a mapping of {kind}, each of it {describe(arguments[1])}"
     if dataclasses.is_dataclass(hint):
         return f"a section of {', '.join(field.name for field in dataclasses.fields(hint))}"
     if origin in (Union, types.UnionType):
@@ -80,8 +80,8 @@ def mapping_in(hint: Any) -> Any:
 
 def records_of(hint: Any) -> Any:
     """The dataclass of the items, where the type `hint` is a list of such; else None."""
-    of = get_args(hint)[0] if get_origin(hint) is tuple else None
-    return of if dataclasses.is_dataclass(of) else None
+    record = get_args(hint)[0] if get_origin(hint) is tuple else None
+    return record if dataclasses.is_dataclass(record) else None
 
 
 def convert_name(hint: Any, name: str) -> Any:
@@ -101,10 +101,12 @@ def list_choices(hint: Any) -> tuple[Any, ...]:
     return ()
 
 
-def _convert_mapping(of: Any, hint: Any, value: Any) -> dict[Any, Any]:
-    if type(value) is not dict or (of is str and not all(isinstance(name, str) for name in value)):
+def _convert_mapping(name_type: Any, hint: Any, value: Any) -> dict[Any, Any]:
+    if type(value) is not dict or (
+        name_type is str and not all(isinstance(name, str) for name in value)
+    ):
         raise ValueError
-    return {convert_name(of, str(name)): convert(hint, item) for name, item in value.items()}
+    return {convert_name(name_type, str(name)): convert(hint, item) for name, item in value.items()}
 
 
 def _first_that_fits(options: tuple[Any, ...], value: Any) -> Any:

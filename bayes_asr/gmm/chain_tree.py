@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.decode.graph.topology import build_chain_topology
 from bayes_asr.decode.graph.transducers import Sayings, build_fst
@@ -89,7 +89,7 @@ class ChainTree(PhaseRunner):
         self,
         options: ChainOptions,
         folders: StepFolders,
-        mapper: Way,
+        mapper: Mapper,
         *,
         max_skipped: float,
         no_transforms: bool = False,

@@ -12,7 +12,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes.pool import map_here
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.data.corpus.sets import report_lacking
 from bayes_asr.data.features.front_end import FEATURES, read_analysis
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
@@ -72,7 +72,7 @@ def decode_data(
     lmwts: Sequence[float] = LM_WEIGHTS,
     wips: Sequence[float] = (0.0,),
     max_skipped: float = MAX_SKIPPED,
-    mapper: Way = map_here,
+    mapper: Mapper = map_here,
     open_pipe: OpenPipe | None = None,
     raw: bool = False,
     moves: Moves = (),

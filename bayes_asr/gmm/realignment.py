@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bayes_asr.base.files import is_there
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.gmm.features import (
     MODEL,
@@ -45,7 +45,7 @@ class Realignment(PhaseRunner):
     def __init__(
         self,
         folders: StepFolders,
-        mapper: Way,
+        mapper: Mapper,
         options: AlignOptions,
         *,
         adapt: bool | None = None,

@@ -18,7 +18,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, is_there, replacing, together
 from bayes_asr.base.log import LOGGER
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.data.corpus.sets import report_skipped
 from bayes_asr.data.targets.alignments import iter_alignments
 from bayes_asr.decode.align.best_path import AlignOptions
@@ -94,7 +94,7 @@ class PhaseRunner:
     def __init__(
         self,
         folders: StepFolders,
-        mapper: Way,
+        mapper: Mapper,
         dependencies: Dependencies,
         *,
         max_skipped: float,

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayes_asr.base.files import discard
 from bayes_asr.base.log import LOGGER
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.gmm import jobs
 from bayes_asr.gmm.affine import compose
 from bayes_asr.gmm.alignment import ALIGN_SI
@@ -86,7 +86,7 @@ class GmmTrainer(PhaseRunner):
         self,
         schedule: TrainingSchedule,
         folders: StepFolders,
-        mapper: Way,
+        mapper: Mapper,
         *,
         max_skipped: float = MAX_SKIPPED,
         open_pipe: OpenPipe | None = None,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.pytorch_kaldi.experiment import Layer, parse_flag
+from bayes_asr.pytorch_kaldi.experiment import LayerOptions, parse_flag
 from bayes_asr.pytorch_kaldi.stacks import Origin
 from bayes_asr.pytorch_kaldi.weights import Weights
 
@@ -99,16 +99,16 @@ class _Reader:
             return self.compare(f"{part}.{name}", self.weights.take_input(f"{part}.{name}"), shape)
         return self.compare(f"{name} of layer {part + 1}", self.weights.take(part, name), shape)
 
-    def compare(self, name: str, found: Tensor, shape: tuple[int, ...]) -> Tensor:
+    def compare(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
         """The tensor of a name, if it has this shape."""
-        fits = all(want in (-1, size) for want, size in zip(shape, found.shape, strict=False))
-        if found.ndim != len(shape) or not fits:
-            wanted = ", ".join("any" if size < 0 else str(size) for size in shape)
+        fits = all(want in (-1, size) for want, size in zip(shape, tensor.shape, strict=False))
+        if tensor.ndim != len(shape) or not fits:
+            expected = ", ".join("any" if size < 0 else str(size) for size in shape)
             raise InputError(
-                f"{self.weights.path}: {name} is {list(found.shape)}, but {self._where} says"
-                f" [{wanted}]"
+                f"{self.weights.path}: {name} is {list(tensor.shape)}, but {self._where} says"
+                f" [{expected}]"
             )
-        return found.float()
+        return tensor.float()
 
     def take_batch_norm(self, prefix: str, units: int) -> State:
         """A batch norm, by the names of torch."""
@@ -129,19 +129,19 @@ def _convert_input_norm(reader: _Reader, kind: str) -> State:
     return {"norm.weight": scale[None], "norm.bias": shift[None]}
 
 
-def _convert_head(reader: _Reader, layer: Layer) -> State:
+def _convert_head(reader: _Reader, layer: LayerOptions) -> State:
     if layer.batch_norm or layer.layer_norm:
         raise reader.refuse("is a head with a norm, which heads have not here")
     weight = reader.take("wx.weight", *_outputs(layer), -1)
     return {"weight": weight, "bias": reader.take("wx.bias", len(weight))}
 
 
-def _outputs(layer: Layer) -> tuple[int]:
+def _outputs(layer: LayerOptions) -> tuple[int]:
     """How many outputs the configuration says; any for those that it counts in labels."""
     return (layer.units if isinstance(layer.units, int) else -1,)
 
 
-def _convert_recurrent(reader: _Reader, layer: Layer, gates: tuple[Gate, ...]) -> State:
+def _convert_recurrent(reader: _Reader, layer: LayerOptions, gates: tuple[Gate, ...]) -> State:
     if layer.layer_norm:
         raise reader.refuse(
             "normalises its state by its units, and ours the input products: another model"
@@ -167,7 +167,7 @@ def _convert_recurrent(reader: _Reader, layer: Layer, gates: tuple[Gate, ...]) -
     return {**state, "norm.num_batches_tracked": norms[0]["num_batches_tracked"]}
 
 
-def _convert_torch(reader: _Reader, layer: Layer, gates: int) -> State:
+def _convert_torch(reader: _Reader, layer: LayerOptions, gates: int) -> State:
     """Theirs has two biases, or none. That behind the recurrent product of the candidate of a GRU
     is multiplied by a gate; elsewhere their sum counts.
     """
@@ -183,14 +183,14 @@ def _convert_torch(reader: _Reader, layer: Layer, gates: int) -> State:
     biases = [torch.zeros(len(ends), gates * units)] * 2
     if parse_flag(network.options["bias"]):
         biases = [torch.stack(each(f"bias_{kind}")) for kind in ("ih", "hh")]
-    before, behind = biases
+    biases_in, behind = biases
     if network.kind == "GRU_cudnn":
         state["cell.recurrent_bias"] = behind[:, -units:]
         behind = torch.cat((behind[:, :-units], torch.zeros(len(ends), units)), 1)
-    return {**state, "W.bias": (before + behind).flatten()}
+    return {**state, "W.bias": (biases_in + behind).flatten()}
 
 
-def _convert_mlp(reader: _Reader, layer: Layer) -> State:
+def _convert_mlp(reader: _Reader, layer: LayerOptions) -> State:
     """Theirs has a bias in front of every norm. That of layers depends on it."""
     weight = reader.take("wx.weight", *_outputs(layer), -1)
     units = len(weight)
@@ -205,7 +205,7 @@ def _convert_mlp(reader: _Reader, layer: Layer) -> State:
     return {**state, "W.bias": bias}
 
 
-def _convert_maps(reader: _Reader, layer: Layer) -> State:
+def _convert_maps(reader: _Reader, layer: LayerOptions) -> State:
     """A convolution, whose bias is one of all frequencies of a channel.
 
     Theirs gives batch norm the number of frequencies in place of torch's epsilon.

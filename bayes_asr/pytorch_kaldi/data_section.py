@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.pytorch_kaldi.experiment import DataSet, Experiment, Stream
+from bayes_asr.pytorch_kaldi.experiment import DataSet, Experiment, FeatureSource
 from bayes_asr.pytorch_kaldi.notes import Notes
 
 FEATURES = "features"
@@ -19,15 +19,17 @@ Translated = dict[str, Any]
 def name_streams(experiment: Experiment) -> dict[str, str]:
     """Our name of each stream that is read, by theirs: the first is `features`."""
     streams = experiment.sets[experiment.train[0]].streams
-    read = [one.second for one in experiment.operations if one.kind == "compute"]
-    read += [
-        name
-        for one in experiment.operations
-        if not one.kind.startswith(("compute", "cost", "mse"))
-        for name in (one.first, one.second)
+    sources = [
+        operation.second for operation in experiment.operations if operation.kind == "compute"
     ]
-    used = [name for name in streams if name in read]
-    return {name: FEATURES if number == 0 else name for number, name in enumerate(used)}
+    sources += [
+        name
+        for operation in experiment.operations
+        if not operation.kind.startswith(("compute", "cost", "mse"))
+        for name in (operation.first, operation.second)
+    ]
+    names = [name for name in streams if name in sources]
+    return {name: FEATURES if number == 0 else name for number, name in enumerate(names)}
 
 
 def name_targets(experiment: Experiment, costs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -41,11 +43,11 @@ def name_targets(experiment: Experiment, costs: Iterable[tuple[str, str]]) -> di
     ordered = list(dict.fromkeys(ordered))
     if not ordered:
         return {}
-    folder = labels[ordered[0]]["lab_folder"]
+    directory = labels[ordered[0]]["lab_folder"]
     kinds = {False: "pdfs", True: "monophones"}
     return {
         name: kinds[labels[name].of_phones]
-        if labels[name]["lab_folder"] == folder
+        if labels[name]["lab_folder"] == directory
         else f"{name}.{kinds[labels[name].of_phones]}"
         for name in ordered
     }
@@ -55,16 +57,16 @@ def translate_data(
     experiment: Experiment, names: Mapping[str, str], targets: Mapping[str, str], notes: Notes
 ) -> Translated:
     tested = [name for name in experiment.forward if name not in experiment.valid]
-    chosen = {"train": experiment.train, "dev": experiment.valid, "test": tested}
+    sets_by_use = {"train": experiment.train, "dev": experiment.valid, "test": tested}
     data: Translated = {}
-    for ours, theirs in chosen.items():
-        if len(theirs) > 1 and ours != "train":
-            option = experiment.sections["data_use"].take(USES[ours])
-            others = ", ".join(theirs[1:])
-            notes.say(option.line, f"[data_use] {others}", f"{ours} is {theirs[0]} alone here")
-        sets = [experiment.sets[name] for name in theirs]
-        learnt = {} if ours == "test" else targets
-        data[ours] = _translate_sets(sets if ours == "train" else sets[:1], names, learnt, notes)
+    for use, set_names in sets_by_use.items():
+        if len(set_names) > 1 and use != "train":
+            option = experiment.sections["data_use"].take(USES[use])
+            skipped = ", ".join(set_names[1:])
+            notes.say(option.line, f"[data_use] {skipped}", f"{use} is {set_names[0]} alone here")
+        sets = [experiment.sets[name] for name in set_names]
+        set_targets = {} if use == "test" else targets
+        data[use] = _translate_sets(sets if use == "train" else sets[:1], names, set_targets, notes)
     if not tested:
         del data["test"]
     graphs = [
@@ -83,59 +85,61 @@ def _translate_sets(
     sets: Sequence[DataSet], names: Mapping[str, str], targets: Mapping[str, str], notes: Notes
 ) -> Translated:
     """Directories of a set of ours, which may be several of theirs."""
-    found: Translated = {}
+    keys: Translated = {}
     several = "_all_of" if len(sets) > 1 else ""
-    for theirs, ours in names.items():
+    for source, target in names.items():
         folders = [
-            _find_directory(one, one.streams[theirs], notes)
-            for one in sets
-            if theirs in one.streams
+            _find_directory(data, data.streams[source], notes)
+            for data in sets
+            if source in data.streams
         ]
-        if ours == FEATURES:
-            found[f"features{several}"] = folders
+        if target == FEATURES:
+            keys[f"features{several}"] = folders
         else:
-            found.setdefault(f"streams{several}", {})[ours] = folders
-    for theirs, ours in targets.items():
-        folders = [one.labels[theirs]["lab_folder"] for one in sets if theirs in one.labels]
-        if folders and "." not in ours:
-            found[f"alignments{several}"] = folders
+            keys.setdefault(f"streams{several}", {})[target] = folders
+    for source, target in targets.items():
+        folders = [data.labels[source]["lab_folder"] for data in sets if source in data.labels]
+        if folders and "." not in target:
+            keys[f"alignments{several}"] = folders
         elif folders:
-            found.setdefault(f"labels{several}", {})[theirs] = folders
-    return found
+            keys.setdefault(f"labels{several}", {})[source] = folders
+    return keys
 
 
-def _find_directory(data: DataSet, stream: Stream, notes: Notes) -> str:
+def _find_directory(data: DataSet, stream: FeatureSource, notes: Notes) -> str:
     """The data directory of a table; where it is called otherwise than feats.scp, one to make."""
     table = Path(stream.table)
     if table.name == "feats.scp":
         return str(table.parent)
-    made = str(table.with_suffix(""))
+    directory = str(table.with_suffix(""))
     tables = next((labels["lab_data_folder"] for labels in data.labels.values()), str(table.parent))
     notes.say(
         stream.line,
         f"fea_lst = {table}",
-        f"make a data directory of it: mkdir -p {made} && cp {table} {made}/feats.scp && cp"
-        f" {tables.rstrip('/')}/{{utt2spk,text}} {made}",
+        f"make a data directory of it: mkdir -p {directory} && cp {table} {directory}/feats.scp &&"
+        f" cp {tables.rstrip('/')}/{{utt2spk,text}} {directory}",
     )
-    return made
+    return directory
 
 
 def translate_front_ends(
     experiment: Experiment, names: Mapping[str, str], notes: Notes
 ) -> Translated:
     data = experiment.sets[experiment.train[0]]
-    made = {ours: _translate_commands(data.streams[one], notes) for one, ours in names.items()}
-    front_ends = {FEATURES: made.pop(FEATURES, {}), "streams": made}
+    streams = {
+        target: _translate_commands(data.streams[source], notes) for source, target in names.items()
+    }
+    front_ends = {FEATURES: streams.pop(FEATURES, {}), "streams": streams}
     return {key: value for key, value in front_ends.items() if value}
 
 
-def _translate_commands(stream: Stream, notes: Notes) -> Translated:
+def _translate_commands(stream: FeatureSource, notes: Notes) -> Translated:
     """The front end of a stream: its commands, where these are Kaldi's usual ones, and context."""
-    found: Translated = {"left_context": stream.left, "right_context": stream.right}
+    options: Translated = {"left_context": stream.left, "right_context": stream.right}
     for command in filter(None, (part.strip() for part in stream.commands.split("|"))):
         if cmvn := CMVN.fullmatch(command):
             variances = "--norm-vars=true" in cmvn["options"]
-            found["cmvn"] = "mean-variance" if variances else "mean"
+            options["cmvn"] = "mean-variance" if variances else "mean"
             notes.say(
                 stream.line,
                 f"{stream.name}: apply-cmvn",
@@ -143,7 +147,7 @@ def _translate_commands(stream: Stream, notes: Notes) -> Translated:
                 " the speaker's utterances",
             )
         elif deltas := DELTAS.fullmatch(command):
-            found["deltas"] = int(deltas["order"] or 2)
+            options["deltas"] = int(deltas["order"] or 2)
         else:
             notes.say(stream.line, f"{stream.name}: {command[:60]}", "no command is run: apply it")
-    return found
+    return options

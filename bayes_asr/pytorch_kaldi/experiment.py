@@ -37,7 +37,7 @@ NO_LABELS = "none"  # the name of labels that are not there
 
 
 @dataclass(frozen=True)
-class Stream:
+class FeatureSource:
     """Features of a set: a table (scp), the commands that they go through, and context."""
 
     name: str
@@ -49,7 +49,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelSource:
     """Labels of a set: what its block says, by name (`LABELS`)."""
 
     fields: Mapping[str, str]
@@ -75,8 +75,8 @@ class DataSet:
     """A set: streams and labels by name."""
 
     name: str
-    streams: Mapping[str, Stream]
-    labels: Mapping[str, Labels]
+    streams: Mapping[str, FeatureSource]
+    labels: Mapping[str, LabelSource]
     line: int
 
 
@@ -85,7 +85,7 @@ Schedule = tuple[tuple[float, int], ...]
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerOptions:
     """A layer of a network.
 
     units: outputs, or filters; or as many as the label of a name has. kernel, pooling: of a
@@ -110,7 +110,7 @@ class Architecture:
 
     name: str
     kind: str
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerOptions, ...]
     batch_norm_input: bool
     layer_norm_input: bool
     bidirectional: bool
@@ -144,9 +144,10 @@ def read_experiment(path: Path) -> Experiment:
     for name in ("exp", "data_use", "batches", "model", "forward"):
         if name not in sections:
             raise InputError(f"{path}: there is no section [{name}]; is it of pytorch-kaldi?")
-    sets = {one.name: one for one in map(_read_set, _list_numbered(sections, "dataset"))}
+    sets = {item.name: item for item in map(_read_set, _list_numbered(sections, "dataset"))}
     networks = {
-        one.name: one for one in map(_read_architecture, _list_numbered(sections, "architecture"))
+        item.name: item
+        for item in map(_read_architecture, _list_numbered(sections, "architecture"))
     }
     use = sections["data_use"]
     train, valid, forward = (
@@ -160,18 +161,18 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def _list_numbered(sections: Mapping[str, Section], kind: str) -> list[Section]:
-    found = [s for name, s in sections.items() if re.fullmatch(rf"{kind}\d+", name)]
-    if not found:
+    numbered = [s for name, s in sections.items() if re.fullmatch(rf"{kind}\d+", name)]
+    if not numbered:
         path = next(iter(sections.values())).path
         raise InputError(f"{path}: there is no section [{kind}1]")
-    return found
+    return numbered
 
 
-def _read_names(option: Option, known: Mapping[str, DataSet]) -> tuple[str, ...]:
+def _read_names(option: Option, sets: Mapping[str, DataSet]) -> tuple[str, ...]:
     names = tuple(part.strip() for part in option.text.split(","))
     for name in names:
-        if name not in known:
-            raise option.error(f"no set is called {name}{nearest(name, known)}")
+        if name not in sets:
+            raise option.error(f"no set is called {name}{nearest(name, sets)}")
     return names
 
 
@@ -180,7 +181,7 @@ def _read_names(option: Option, known: Mapping[str, DataSet]) -> tuple[str, ...]
 
 def _read_set(section: Section) -> DataSet:
     streams = [
-        Stream(
+        FeatureSource(
             fields["fea_name"],
             fields["fea_lst"],
             fields["fea_opts"],
@@ -191,13 +192,13 @@ def _read_set(section: Section) -> DataSet:
         for option, fields, line in _blocks(section.take("fea"), STREAM, STREAM)
     ]
     labels = [
-        Labels(fields, line)
+        LabelSource(fields, line)
         for _, fields, line in _blocks(section.take("lab"), LABELS, ("lab_name",))
     ]
     return DataSet(
         section.take("data_name").text,
-        {one.name: one for one in streams},
-        {one.name: one for one in labels if one.name != NO_LABELS},
+        {item.name: item for item in streams},
+        {item.name: item for item in labels if item.name != NO_LABELS},
         section.line,
     )
 
@@ -210,8 +211,8 @@ def _blocks(
     for line, text in option.lines:
         if not text:
             continue
-        name, found, value = (part.strip() for part in text.partition("="))
-        if not found or name not in names:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or name not in names:
             raise option.error(f"{name[:40]} is none of {', '.join(names)}", line)
         if name == names[0]:
             blocks.append((option, {}, line))
@@ -240,8 +241,8 @@ def _read_architecture(section: Section) -> Architecture:
     prefix = PREFIXES.get(kind, "")
 
     def flag(option: str) -> bool:
-        there = f"{prefix}_{option}" in section.options
-        return there and parse_flag(section.take(f"{prefix}_{option}"))
+        is_set = f"{prefix}_{option}" in section.options
+        return is_set and parse_flag(section.take(f"{prefix}_{option}"))
 
     return Architecture(
         name,
@@ -261,7 +262,7 @@ def _read_architecture(section: Section) -> Architecture:
     )
 
 
-def _read_layers(section: Section, prefix: str) -> tuple[Layer, ...]:
+def _read_layers(section: Section, prefix: str) -> tuple[LayerOptions, ...]:
     convolves = prefix in ("cnn", "sinc")
     sizes = section.take(f"{prefix}_n_filt" if convolves else f"{prefix}_lay")
 
@@ -280,10 +281,10 @@ def _read_layers(section: Section, prefix: str) -> tuple[Layer, ...]:
         each("act", lambda _, text: text),
         *((each(name, parse_whole) for name in ("len_filt", "max_pool_len")) if convolves else ()),
     )
-    return tuple(Layer(*row) for row in zip(units, *columns, strict=True))
+    return tuple(LayerOptions(*row) for row in zip(units, *columns, strict=True))
 
 
-def _read_cudnn_layers(section: Section, kind: str) -> tuple[Layer, ...]:
+def _read_cudnn_layers(section: Section, kind: str) -> tuple[LayerOptions, ...]:
     """The layers of a class that is cuDNN's; none of one that is not understood."""
     if kind not in CUDNN:
         return ()
@@ -291,7 +292,7 @@ def _read_cudnn_layers(section: Section, kind: str) -> tuple[Layer, ...]:
         section.take(name) for name in ("hidden_size", "num_layers", "dropout")
     )
     activation = section.options.get("nonlinearity")
-    layer = Layer(
+    layer = LayerOptions(
         parse_whole(units, units.text),
         parse_schedule(dropout, dropout.text),
         False,
@@ -311,13 +312,13 @@ def _parse_size(option: Option, text: str) -> int | str:
 def parse_schedule(option: Option, text: str) -> Schedule:
     """Read `0.08*10|0.04*5`: values, each with a number of epochs; a value alone is for all."""
     parts = [part.strip() for part in text.split("|")]
-    found = []
+    steps = []
     for part in parts:
-        value, times, count = (one.strip() for one in part.partition("*"))
-        found.append((parse_number(option, value), parse_whole(option, count) if times else 0))
-    if len(found) > 1 and any(not count for _, count in found):
+        value, times, count = (field.strip() for field in part.partition("*"))
+        steps.append((parse_number(option, value), parse_whole(option, count) if times else 0))
+    if len(steps) > 1 and any(not count for _, count in steps):
         raise option.error(f"{text[:60]} has a value without its number of epochs; write VALUE*N")
-    return tuple(found)
+    return tuple(steps)
 
 
 def by_epoch(schedule: Schedule, convert: type[int] | type[float]) -> Any:
@@ -346,7 +347,7 @@ def parse_number(option: Option, text: str | None = None) -> float:
 def parse_flag(option: Option, text: str | None = None) -> bool:
     """Read True or False, likewise."""
     written = option.text if text is None else text
-    known = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    if written.lower() not in known:
+    values = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if written.lower() not in values:
         raise option.error(f"{written[:40]!r} is neither True nor False")
-    return known[written.lower()]
+    return values[written.lower()]

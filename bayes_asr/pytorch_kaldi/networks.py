@@ -24,22 +24,24 @@ def convert_networks(
     theirs writes (`final_architecture1.pkl`), and otherwise in that of the sections. InputError
     where one is missing, or is of another network than the configuration says.
     """
-    networks = {one.network.section: one.network for one in origins.values()}
+    networks = {origin.network.section: origin.network for origin in origins.values()}
     weights = {
         section: _read(networks[section], file)
         for section, file in _assign(networks, files).items()
     }
-    return {name: convert(one, weights[one.network.section]) for name, one in origins.items()}
+    return {
+        name: convert(origin, weights[origin.network.section]) for name, origin in origins.items()
+    }
 
 
 def _assign(networks: Mapping[str, Architecture], files: Sequence[Path]) -> dict[str, Path]:
     """The file of each network, by its section."""
-    said = [match[0] if (match := SECTION.search(file.stem)) else "" for file in files]
+    labels = [match[0] if (match := SECTION.search(file.stem)) else "" for file in files]
     sections = sorted(networks, key=lambda section: (len(section), section))
-    if not all(said) and len(files) == len(sections):
+    if not all(labels) and len(files) == len(sections):
         return dict(zip(sections, files, strict=True))
     assigned: dict[str, Path] = {}
-    for section, file in zip(said, files, strict=True):
+    for section, file in zip(labels, files, strict=True):
         if section not in networks:
             raise InputError(
                 f"{file}: of which network is it? Its name ends with none of"

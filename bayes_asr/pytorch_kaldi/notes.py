@@ -51,42 +51,46 @@ OF_WEIGHTS = (
 
 @dataclass
 class Notes:
-    """What is said, with the line that it is about; which options are understood."""
+    """Remarks on a configuration.
 
-    said: list[tuple[int, str, str]] = field(default_factory=list)
-    used: set[tuple[str, str]] = field(default_factory=set)
+    remarks: the line, what stands there and why it is not carried over; handled: section and name
+    of the options that are understood.
+    """
+
+    remarks: list[tuple[int, str, str]] = field(default_factory=list)
+    handled: set[tuple[str, str]] = field(default_factory=set)
 
     def use(self, section: str, *names: str) -> None:
         """Note that options are carried over, or that something is said of them."""
-        self.used |= {(section, name) for name in names}
+        self.handled |= {(section, name) for name in names}
 
     def say(self, line: int, what: str, why: str) -> None:
         """Say that something has no counterpart, and what to do."""
-        if (line, what, why) not in self.said:
-            self.said.append((line, what, why))
+        if (line, what, why) not in self.remarks:
+            self.remarks.append((line, what, why))
 
     def say_rest(self, sections: dict[str, Section]) -> None:
         """Say of every option that nothing has used what becomes of it, once of each name."""
-        seen: set[str] = set()
+        names: set[str] = set()
         for section in sections.values():
             for name, option in section.options.items():
                 if option.mended:
                     lines = ", ".join(map(str, option.mended))
                     why = f"broken commands are joined: line {lines}"
                     self.say(option.line, f"[{section.name}] {name}", why)
-                if (section.name, name) in self.used or name in SILENT or name in seen:
+                if (section.name, name) in self.handled or name in SILENT or name in names:
                     continue
                 if option.text.lower() in NOT_WANTED:
                     continue
-                seen.add(name)
+                names.add(name)
                 why = SAID.get(name, "has no counterpart")
                 self.say(option.line, f"[{section.name}] {name} = {_shorten(option.text)}", why)
 
     def lines(self) -> list[str]:
         """All of it, in the order of the file."""
-        return [f"line {line}, {what}: {why}" for line, what, why in sorted(self.said)]
+        return [f"line {line}, {what}: {why}" for line, what, why in sorted(self.remarks)]
 
 
 def _shorten(text: str) -> str:
-    first, *others = text.splitlines() or [""]
-    return first[:40] + (" ..." if others or len(first) > 40 else "")
+    line, *further = text.splitlines() or [""]
+    return line[:40] + (" ..." if further or len(line) > 40 else "")

@@ -59,7 +59,7 @@ def parse_operations(
     labels: Collection[str],
 ) -> list[Operation]:
     """Read the lines of `model`; InputError for the first that names what is not there."""
-    known, found = list(streams), list[Operation]()
+    values, operations = list(streams), list[Operation]()
     for line, text in option.lines:
         if not text:
             continue
@@ -70,31 +70,31 @@ def parse_operations(
         kind = _find(option, line, "operation", match["kind"], get_args(Kind))
         if len(arguments) != 2:
             raise option.error(f"{kind} has {len(arguments)} arguments, not 2", line)
-        first, second = arguments
+        operand, second = arguments
         constant = math.nan
         if kind == "compute":
-            _find(option, line, "network", first, networks)
+            _find(option, line, "network", operand, networks)
         else:
-            _find(option, line, "stream or result", first, known)
+            _find(option, line, "stream or result", operand, values)
         role = SECOND.get(kind, "value")
         if role == "constant":
             constant, second = _read_number(option, line, second), ""
         else:
-            among = labels if role == "label" else known
+            among = labels if role == "label" else values
             what = "label" if role == "label" else "stream or result"
             _find(option, line, what, second, among)
-        if match["result"] in known:
+        if match["result"] in values:
             raise option.error(f"{match['result']} is the name of two values", line)
-        known.append(match["result"])
-        found.append(Operation(match["result"], kind, first, second, constant, line))  # type: ignore[arg-type]
+        values.append(match["result"])
+        operations.append(Operation(match["result"], kind, operand, second, constant, line))  # type: ignore[arg-type]
     for name in NEEDED:
-        if name not in known:
+        if name not in values:
             raise option.error(f"no line defines {name}")
-    return found
+    return operations
 
 
-def _find(option: Option, line: int, what: str, name: str, known: Iterable[str]) -> str:
-    names = list(known)
+def _find(option: Option, line: int, what: str, name: str, choices: Iterable[str]) -> str:
+    names = list(choices)
     if name not in names:
         raise option.error(
             f"no {what} is called {name}{nearest(name, names)}; known: {', '.join(names)}", line

@@ -36,10 +36,10 @@ class Option:
         """The number of its first line."""
         return self.lines[0][0]
 
-    def error(self, said: str, line: int | None = None) -> InputError:
+    def error(self, problem: str, line: int | None = None) -> InputError:
         """The error that something is wrong with it, at one of its lines."""
         where = f"{self.path}, line {line or self.line}"
-        return InputError(f"{where}: [{self.section}] {self.name}: {said}")
+        return InputError(f"{where}: [{self.section}] {self.name}: {problem}")
 
 
 @dataclass(frozen=True)
@@ -68,39 +68,39 @@ def read_sections(path: Path) -> dict[str, Section]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a text in UTF-8 ({error.reason})") from None
-    found: dict[str, tuple[int, dict[str, list[tuple[int, str]]]]] = {}
+    entries: dict[str, tuple[int, dict[str, list[tuple[int, str]]]]] = {}
     section, value, mended = "", list[tuple[int, str]](), set[int]()
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if text.startswith(COMMENTS):
             continue
         if value and _is_cut(value[-1][1]) and text.endswith(END):
-            before = lines[number - 2] + line[: line.index(text)]
-            blank = before[len(before.rstrip()) :]
+            broken = lines[number - 2] + line[: line.index(text)]
+            blank = broken[len(broken.rstrip()) :]
             value[-1] = (value[-1][0], value[-1][1] + blank + text)
             mended.add(number)
         elif not text or (line[0].isspace() and value):
             value.append((number, text))
         elif header := HEADER.match(text):
             section, value = header["name"], []
-            if section in found:
-                first = found[section][0]
+            if section in entries:
+                earlier = entries[section][0]
                 raise InputError(
-                    f"{path}, line {number}: [{section}] is there in line {first} too; join them"
+                    f"{path}, line {number}: [{section}] is there in line {earlier} too; join them"
                 )
-            found[section] = (number, {})
+            entries[section] = (number, {})
         elif section and (option := OPTION.fullmatch(text)):
             name, value = option["name"].lower(), [(number, option["value"])]
-            if name in found[section][1]:
+            if name in entries[section][1]:
                 raise InputError(f"{path}, line {number}: {name} is there twice; keep one line")
-            found[section][1][name] = value
+            entries[section][1][name] = value
         else:
             raise InputError(
                 f"{path}, line {number}: neither [section] nor name=value: {text[:40]}"
             )
     return {
         name: Section(path, name, line, _build(path, name, options, mended))
-        for name, (line, options) in found.items()
+        for name, (line, options) in entries.items()
     }
 
 

@@ -9,7 +9,7 @@ from bayes_asr.pytorch_kaldi.experiment import (
     RECURRENT,
     Architecture,
     Experiment,
-    Layer,
+    LayerOptions,
     by_epoch,
     parse_flag,
     parse_whole,
@@ -87,7 +87,7 @@ def build_stack(experiment: Experiment, streams: Mapping[str, str], notes: Notes
 
 def list_costs(experiment: Experiment, notes: Notes) -> dict[tuple[str, str], float]:
     """The weight of each cost_nll, by (value, label), in loss_final; others are said."""
-    by_result = {one.result: one for one in experiment.operations}
+    by_result = {step.result: step for step in experiment.operations}
 
     def weigh(name: str, weight: float) -> dict[tuple[str, str], float]:
         operation = by_result.get(name)
@@ -101,7 +101,11 @@ def list_costs(experiment: Experiment, notes: Notes) -> dict[tuple[str, str], fl
         if operation.kind in ("sum", "avg"):
             part = weight / 2 if operation.kind == "avg" else weight
             costs = [weigh(operation.first, part), weigh(operation.second, part)]
-            return {key: sum(one.get(key, 0.0) for one in costs) for one in costs for key in one}
+            return {
+                key: sum(weights.get(key, 0.0) for weights in costs)
+                for weights in costs
+                for key in weights
+            }
         notes.say(operation.line, f"[model] {name}", f"{operation.kind} is no loss of ours")
         return {}
 
@@ -114,9 +118,11 @@ class _Builder:
     def __init__(self, experiment: Experiment, streams: Mapping[str, str], notes: Notes) -> None:
         self.experiment, self.notes, self.failed = experiment, notes, False
         self.stack = Stack()
-        self.known = {theirs: Source((ours,)) for theirs, ours in streams.items()}
+        self.known = {name: Source((stream,)) for name, stream in streams.items()}
         self.labels = {
-            one.first: one.second for one in experiment.operations if one.kind == "cost_nll"
+            operation.first: operation.second
+            for operation in experiment.operations
+            if operation.kind == "cost_nll"
         }
 
     def take(self, operation: Operation) -> None:
@@ -193,14 +199,14 @@ class _Builder:
                         option.line, f"[{network.section}] {option.name}", f"{what} here"
                     )
 
-    def _check_head(self, network: Architecture, layer: Layer) -> None:
+    def _check_head(self, network: Architecture, layer: LayerOptions) -> None:
         if layer.batch_norm or layer.layer_norm or any(value for value, _ in layer.dropout):
             self._say(network, "heads have no norm and no dropout here")
         if isinstance(layer.units, int):
             self._say(network, f"not {layer.units}: heads have as many outputs as there are labels")
 
     def _append_layers(
-        self, network: Architecture, layers: Iterable[Layer], source: Source
+        self, network: Architecture, layers: Iterable[LayerOptions], source: Source
     ) -> Source:
         if network.layer_norm_input:
             norm = {"kind": "norm", "norm": "layer-pytorch-kaldi"}
@@ -221,7 +227,7 @@ class _Builder:
         self.stack.origins[name] = origin
         return Source((name,))
 
-    def _describe(self, network: Architecture, layer: Layer, number: int) -> dict[str, Any]:
+    def _describe(self, network: Architecture, layer: LayerOptions, number: int) -> dict[str, Any]:
         """A layer as `model.stack` takes it; what ours has not is said."""
         dropout = by_epoch(layer.dropout, float)
         activation = ACTIVATIONS.get(layer.activation)
@@ -281,6 +287,6 @@ class _Builder:
 
 def _describe_band(network: Architecture) -> dict[str, float]:
     """What a SincNet says of frequencies."""
-    theirs = {"sample_rate": "sample_rate", "min_low": "min_low_hz", "min_band": "min_band_hz"}
-    options = {ours: network.options[f"sinc_{name}"] for ours, name in theirs.items()}
-    return {ours: parse_whole(option, option.text) for ours, option in options.items()}
+    names = {"sample_rate": "sample_rate", "min_low": "min_low_hz", "min_band": "min_band_hz"}
+    options = {key: network.options[f"sinc_{name}"] for key, name in names.items()}
+    return {key: parse_whole(option, option.text) for key, option in options.items()}

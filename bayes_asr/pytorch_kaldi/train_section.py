@@ -44,8 +44,10 @@ Translated = dict[str, Any]
 
 def is_sequential(experiment: Experiment) -> bool:
     """Whether batches are of utterances, as where any network says so."""
-    said = (one.options.get("arch_seq_model") for one in experiment.architectures.values())
-    return any(option is None or parse_flag(option) for option in said)
+    switches = (
+        network.options.get("arch_seq_model") for network in experiment.architectures.values()
+    )
+    return any(option is None or parse_flag(option) for option in switches)
 
 
 def translate_batches(
@@ -94,40 +96,42 @@ def _grow(section: Section, longest: int, epochs: int) -> dict[int, int]:
         for name in ("start_seq_len_train", "multply_factor_seq_len_train")
     )
     lengths = [min(longest, LONGEST, start * factor**epoch) for epoch in range(min(epochs, 100))]
-    before = [None, *lengths]
-    return {n: x for n, (x, last) in enumerate(zip(lengths, before, strict=False), 1) if x != last}
+    previous = [None, *lengths]
+    return {
+        n: x for n, (x, last) in enumerate(zip(lengths, previous, strict=False), 1) if x != last
+    }
 
 
 def translate_training(
     experiment: Experiment, stack: Stack, targets: Mapping[str, str], epochs: int, notes: Notes
 ) -> Translated:
-    used = [one.first for one in experiment.operations if one.kind == "compute"]
-    networks = [experiment.architectures[name] for name in dict.fromkeys(used)]
-    first = networks[0]
-    rate = first.learning_rate[0][0]
-    chosen = _choose_optimizer_options(networks)
+    order = [operation.first for operation in experiment.operations if operation.kind == "compute"]
+    networks = [experiment.architectures[name] for name in dict.fromkeys(order)]
+    reference = networks[0]
+    rate = reference.learning_rate[0][0]
+    optimizer_options = _choose_optimizer_options(networks)
     for network in networks:
         notes.use(network.section, *OF_NETWORKS, *OF_SCHEDULE, *OPTIMIZER_OPTIONS)
         of_layers = (name for name in network.options if _is_of_layers(name))
         notes.use(network.section, *(of_layers if network.layers else network.options))
-        _compare(first, network, chosen, notes)
+        _compare(reference, network, optimizer_options, notes)
     layers = {
         targets.get(name, name): how
         for network in networks
-        if (how := _train_otherwise(first, network))
+        if (how := _train_otherwise(reference, network))
         for name in stack.list_parts(network)
     }
     schedule: Translated = {"schedule": "newbob"}
-    if len(first.learning_rate) > 1:
-        rates = by_epoch(first.learning_rate, float)
+    if len(reference.learning_rate) > 1:
+        rates = by_epoch(reference.learning_rate, float)
         schedule = {"schedule": "list", "learning_rates": rates}
     return {
-        "optimizer": OUR_OPTIMIZERS.get(first.optimizer, first.optimizer),
-        **_translate_optimizer(chosen),
+        "optimizer": OUR_OPTIMIZERS.get(reference.optimizer, reference.optimizer),
+        **_translate_optimizer(optimizer_options),
         "learning_rate": rate,
         **schedule,
-        "halving_factor": first.halving_factor,
-        "improvement_threshold": first.improvement_threshold,
+        "halving_factor": reference.halving_factor,
+        "improvement_threshold": reference.improvement_threshold,
         **({"layers": layers} if layers else {}),
     }
 
@@ -139,59 +143,67 @@ def _is_of_layers(name: str) -> bool:
     return name.startswith(prefixes) or name in cudnn
 
 
-def _train_otherwise(first: Architecture, network: Architecture) -> Translated:
+def _train_otherwise(reference: Architecture, network: Architecture) -> Translated:
     """How the layers of a network are trained, where that is not as those of the first."""
-    factor = network.learning_rate[0][0] / first.learning_rate[0][0]
+    factor = network.learning_rate[0][0] / reference.learning_rate[0][0]
     optimizer = OUR_OPTIMIZERS.get(network.optimizer, network.optimizer)
     return {
         **({"learning_rate_factor": round(factor, 9)} if factor != 1 else {}),
-        **({"optimizer": optimizer} if network.optimizer != first.optimizer else {}),
+        **({"optimizer": optimizer} if network.optimizer != reference.optimizer else {}),
         **({"frozen_epochs": "all"} if network.frozen else {}),
     }
 
 
 def _choose_optimizer_options(networks: Sequence[Architecture]) -> dict[str, Option]:
     """Each option of optimizers, as the first network has it whose optimizer has such an option."""
-    chosen: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     for network in networks:
         for name in OPTIMIZER_OPTIONS:
             if name in network.options:
-                chosen.setdefault(name, network.options[name])
-    return chosen
+                options.setdefault(name, network.options[name])
+    return options
 
 
 def _compare(
-    first: Architecture, network: Architecture, chosen: Mapping[str, Option], notes: Notes
+    reference: Architecture,
+    network: Architecture,
+    optimizer_options: Mapping[str, Option],
+    notes: Notes,
 ) -> None:
     """Say what ours has once for all layers and theirs has for each network."""
     where = f"[{network.section}] {network.name}"
     shapes = [
-        [(value / one.learning_rate[0][0], count) for value, count in one.learning_rate]
-        for one in (first, network)
+        [
+            (value / architecture.learning_rate[0][0], count)
+            for value, count in architecture.learning_rate
+        ]
+        for architecture in (reference, network)
     ]
     if shapes[0] != shapes[1]:
-        notes.say(network.line, f"{where}: arch_lr", f"follows the schedule of {first.name}")
+        notes.say(network.line, f"{where}: arch_lr", f"follows the schedule of {reference.name}")
     for name in OF_SCHEDULE:
-        if network.options[name].text != first.options[name].text:
-            notes.say(network.line, f"{where}: {name}", f"is that of {first.name} for all layers")
+        if network.options[name].text != reference.options[name].text:
+            notes.say(
+                network.line, f"{where}: {name}", f"is that of {reference.name} for all layers"
+            )
     for name in OPTIMIZER_OPTIONS:
-        theirs, ours = network.options.get(name), chosen.get(name)
-        if theirs and ours and ours.text != theirs.text:
-            why = f"is one for all layers: {ours.text}"
-            notes.say(theirs.line, f"{where}: {name} = {theirs.text}", why)
+        option, shared = network.options.get(name), optimizer_options.get(name)
+        if option and shared and shared.text != option.text:
+            why = f"is one for all layers: {shared.text}"
+            notes.say(option.line, f"{where}: {name} = {option.text}", why)
 
 
-def _translate_optimizer(chosen: Mapping[str, Option]) -> Translated:
-    found: Translated = {}
-    for theirs, option in chosen.items():
-        ours = OPTIMIZER_OPTIONS[theirs]
-        if ours == "betas":
-            found[ours] = [parse_number(option, part.strip()) for part in option.text.split(",")]
-        elif ours in ("nesterov", "centered", "amsgrad"):
-            found[ours] = parse_flag(option)
+def _translate_optimizer(options: Mapping[str, Option]) -> Translated:
+    keys: Translated = {}
+    for name, option in options.items():
+        key = OPTIMIZER_OPTIONS[name]
+        if key == "betas":
+            keys[key] = [parse_number(option, part.strip()) for part in option.text.split(",")]
+        elif key in ("nesterov", "centered", "amsgrad"):
+            keys[key] = parse_flag(option)
         else:
-            found[ours] = parse_number(option)
-    return found
+            keys[key] = parse_number(option)
+    return keys
 
 
 def weigh_targets(
@@ -209,8 +221,8 @@ def weigh_targets(
             line, "[model] loss_final", f"all losses are divided by {of_pdfs:g}, that of pdfs"
         )
     scaled = {name: weight / of_pdfs for name, weight in weights.items()}
-    others = {name: weight for name, weight in scaled.items() if name != "monophones"}
+    further = {name: weight for name, weight in scaled.items() if name != "monophones"}
     return {
         "monophone_weight": scaled.get("monophones", 0.0),
-        **({"target_weights": others} if others else {}),
+        **({"target_weights": further} if further else {}),
     }

@@ -89,12 +89,12 @@ def translate(experiment: Experiment) -> Translation:
         **weigh_targets(experiment, costs, targets, notes),
     }
     translated["decode"] = _translate_decoding(sections, notes)
-    for section, used in (
+    for section, names_used in (
         ("data_use", ("train_with", "valid_with", "forward_with")),
         ("model", ("model",)),
         ("forward", ("forward_out", "normalize_with_counts_from")),
     ):
-        notes.use(section, *used)
+        notes.use(section, *names_used)
     notes.say_rest(dict(sections))
     origins = {targets.get(name, name): origin for name, origin in stack.origins.items()}
     return Translation(translated, notes, origins)
@@ -105,13 +105,13 @@ def _translate_decoding(sections: Mapping[str, Section], notes: Notes) -> Transl
     if section is None:
         return {}
     notes.use(section.name, *DECODING, "scoring_opts")
-    found: Translated = {}
-    for theirs, ours in DECODING.items():
-        if option := section.options.get(theirs):
-            whole = ours.endswith("active")
-            found[ours] = parse_whole(option, option.text) if whole else parse_number(option)
+    keys: Translated = {}
+    for name, key in DECODING.items():
+        if option := section.options.get(name):
+            is_integer = key.endswith("active")
+            keys[key] = parse_whole(option, option.text) if is_integer else parse_number(option)
     scoring = section.options.get("scoring_opts")
     ends = {m["end"]: int(m["weight"]) for m in LMWT.finditer(scoring.text if scoring else "")}
     if len(ends) == 2:
-        found["lm_weights"] = list(range(ends["min"], ends["max"] + 1))
-    return found
+        keys["lm_weights"] = list(range(ends["min"], ends["max"] + 1))
+    return keys

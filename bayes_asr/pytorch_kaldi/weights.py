@@ -68,21 +68,21 @@ def read_weights(path: Path) -> Weights:
             " not read; a file of pytorch-kaldi has model_par and optimizer_par alone"
         ) from None
     except (RuntimeError, ValueError, EOFError, LookupError, TypeError, AttributeError) as error:
-        said = " ".join(str(error).split())[:100]
-        raise InputError(f"{path}: cannot be read as a file of pytorch-kaldi: {said}") from None
-    found = content.get(NETWORK) if isinstance(content, Mapping) else None
-    if not isinstance(found, Mapping):
+        message = " ".join(str(error).split())[:100]
+        raise InputError(f"{path}: cannot be read as a file of pytorch-kaldi: {message}") from None
+    state = content.get(NETWORK) if isinstance(content, Mapping) else None
+    if not isinstance(state, Mapping):
         raise InputError(f"{path}: has no {NETWORK}; is it a file of pytorch-kaldi?")
-    return _sort(path, found)
+    return _sort(path, state)
 
 
-def _sort(path: Path, found: Mapping[str, Tensor]) -> Weights:
+def _sort(path: Path, tensors: Mapping[str, Tensor]) -> Weights:
     """Tensors by layer, of names such as `wh.0.weight`, `bn0.weight`, `module.wh.0.weight` and
     `lstm.0.weight_ih_l0`.
     """
     layers: dict[int, dict[str, Tensor]] = {}
     inputs: dict[str, Tensor] = {}
-    for name, tensor in found.items():
+    for name, tensor in tensors.items():
         name = name.removeprefix("module.")
         parts = name.split(".")
         if not isinstance(tensor, Tensor):

@@ -166,8 +166,8 @@ class Loader:
 
     def _normalise(self, utt: str) -> dict[str, np.ndarray]:
         """Normalised features [T_s, F] by stream, from memory where they are held there."""
-        if utt in self.data.kept:
-            cached = self.data.kept[utt]
+        if utt in self.data.cache:
+            cached = self.data.cache[utt]
             return {name: x.astype(np.float32, copy=False) for name, x in cached.items()}
         streams = {
             name: self.front_ends[name].normalise(matrix)
@@ -175,7 +175,7 @@ class Loader:
         }
         if self.keep == "none":
             return streams
-        self.data.kept[utt] = {name: x.astype(self.keep) for name, x in streams.items()}
+        self.data.cache[utt] = {name: x.astype(self.keep) for name, x in streams.items()}
         return self._normalise(utt)  # from memory: the first epoch has the rounded values, too
 
     def _pack_target(self, name: str, labels: list[Any], order: list[int]) -> Any:

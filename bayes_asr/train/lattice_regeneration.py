@@ -78,14 +78,14 @@ class LatticeRegeneration:
         StoppedError, with everything saved, once a signal is noticed.
         """
         directory = trainer.run.absolute() / LATTICES
-        if not group.from_first(lambda: self._make(trainer, directory)):
+        if not group.broadcast(lambda: self._make(trainer, directory)):
             trainer.stop_if_asked()
         data = trainer.config.data
         data_config = replace(data, train=replace(data.train, lattices=(str(directory),)))
         config = replace(trainer.config, data=data_config)
         index = Index(directory / "index")  # which goes with the lattices
         try:
-            train_set = group.after_first(lambda: self.reopen(config, index))
+            train_set = group.rank0_first(lambda: self.reopen(config, index))
         except InputError as error:
             raise InputError(
                 f"{error} (this run made {directory}: remove it, and the same command makes it"

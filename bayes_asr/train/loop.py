@@ -63,7 +63,6 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
     """Train the remaining batches of an epoch, which begin at `trainer.state.totals.position`."""
     options, epoch, totals = trainer.options, trainer.epoch, trainer.state.totals
     trainer.model.set_dropout(plan_dropout(trainer.config.model, trainer.model, epoch))
-    masks = options.spec_augment
     # Pieces and batches depend on (seed, epoch) alone: a resumed epoch has the same ones, and goes
     # on after `totals.position` of them.
     lengths = _cut_long_utterances(data.lengths, at_epoch(options.max_frames, epoch), epoch)
@@ -75,19 +74,7 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
         epoch=epoch,
     )
     trainer.set_rate(totals.position, len(batches))
-    load = _make_loader(
-        trainer,
-        data,
-        seed=trainer.config.seed,
-        epoch=epoch,
-        lengths=lengths,
-        noise=options.noise,
-        tempo=options.tempo,
-        teacher_forcing=between_epochs(options.teacher_forcing, epoch),
-        masks=Masks(**vars(masks)) if masks.time_masks or masks.frequency_masks else None,
-        shifts=options.output_stride,
-        speakers=trainer.speakers.numbers if trainer.speakers else {},
-    )
+    load = _make_training_loader(trainer, data, lengths)
     step = Step(
         trainer.model,
         trainer.optimizer,
@@ -105,7 +92,7 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
                 f" {options.max_bad_batches}"
             )
         trainer.stop_if_asked()
-        if group.is_first():
+        if group.is_rank0():
             trainer.save_periodically()
             position(totals.position, totals.seconds)
         trainer.set_rate(totals.position, len(batches))
@@ -178,6 +165,26 @@ def _validate_part(
     )
 
 
+def _make_training_loader(
+    trainer: Trainer, data: LabelledSet, lengths: Mapping[str, int]
+) -> Loader:
+    """Loader of the batches of the epoch that is trained, perturbed by its options."""
+    options, epoch, masks = trainer.options, trainer.epoch, trainer.options.spec_augment
+    return _make_loader(
+        trainer,
+        data,
+        seed=trainer.config.seed,
+        epoch=epoch,
+        lengths=lengths,
+        noise=options.noise,
+        tempo=options.tempo,
+        teacher_forcing=between_epochs(options.teacher_forcing, epoch),
+        masks=Masks(**vars(masks)) if masks.time_masks or masks.frequency_masks else None,
+        shifts=options.output_stride,
+        speakers=trainer.speakers.numbers if trainer.speakers else {},
+    )
+
+
 def _make_loader(trainer: Trainer, data: LabelledSet, **how: Any) -> Loader:
     """Loader of the batches of a set; how: seed, epoch and perturbation."""
     # A criterion may read values of utterances, such as lattices, which no head has as targets.
@@ -226,7 +233,7 @@ def run_batches(
     with (
         nullcontext() if step else torch.no_grad(),
         Progress(
-            title, "batches", len(batches), initial=totals.position, shown=group.is_first()
+            title, "batches", len(batches), initial=totals.position, shown=group.is_rank0()
         ) as progress,
     ):
         for utterances, batch in zip(remaining, read_ahead(remaining, load_named), strict=True):

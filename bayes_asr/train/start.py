@@ -66,7 +66,7 @@ def train(
     with _locked(run) as lock:
         # A run that goes on has the weights of the shallower networks in its own checkpoint.
         begin: tuple[Transfer, ...] = ()
-        if new or not group.from_first(lambda: checkpoint.has_begun(run)):
+        if new or not group.broadcast(lambda: checkpoint.has_begun(run)):
             for shallow in plan_pretraining(config, run):
                 with _locked(shallow.run) as shallow_lock:
                     _train(
@@ -85,7 +85,7 @@ def train(
 @contextmanager
 def _locked(run: Path) -> Iterator[Lock | None]:
     """Lock `run` against other trainings, and record the state of this one there."""
-    if not group.is_first():
+    if not group.is_rank0():
         yield None
         return
     with alone_in(run) as lock:
@@ -117,7 +117,7 @@ def _train(
     make_lattices: LatticeMaker | None,
 ) -> None:
     """Train one network, the lock of whose folder is held; begin: what its weights come from."""
-    begun = None if new else group.from_first(lambda: record.read_recorded_config(run))
+    begun = None if new else group.broadcast(lambda: record.read_recorded_config(run))
     config = complete_sequence_options(record.make_paths_absolute(config), begun)
     device = components.choose_device(config.train.device)
     precision = components.choose_precision(config.train.precision, device)
@@ -128,21 +128,21 @@ def _train(
     if config.train.tensorboard:
         tensorboard.check_available()
     if not new:
-        group.from_first(lambda: record.check_same_configuration(config, run))
+        group.broadcast(lambda: record.check_same_configuration(config, run))
     index = Index(run.absolute().parent / config.data.index, run / "index")
-    sets = group.after_first(lambda: _open_sets(config, open_pipe, index, make_lattices))
+    sets = group.rank0_first(lambda: _open_sets(config, open_pipe, index, make_lattices))
     if lock:  # reading the sets may have taken long enough to lose it
         lock.check()
     begin = (*begin, *config.train.init_from)
     trainer = _build_trainer(config, run, sets, begin, device, precision, new=new)
     trainer.lock = lock
     if trainer.epochs_left:  # else env.json says what the run came from
-        if group.is_first():
+        if group.is_rank0():
             parameters = sum(p.numel() for p in trainer.model.parameters())
             front_ends = trainer.network.front_ends
             record.write_environment(run, parameters, front_ends, versions, trainer.begun_from)
         with note_signals() as trainer.notice:
-            if config.train.tensorboard and group.is_first():
+            if config.train.tensorboard and group.is_rank0():
                 trainer.board = tensorboard.Board(run, record.read_history(run))
             regenerate = sets.regeneration.regenerate if sets.regeneration else None
             run_epochs(trainer, sets.train, sets.dev, regenerate)
@@ -187,13 +187,13 @@ def _build_trainer(
     *,
     new: bool,
 ) -> Trainer:
-    """Build everything, and go on from the newest checkpoint unless `new`."""
-    saved = group.from_first(lambda: {} if new else upgrade(checkpoint.read_newest(run), run))
+    """Build the network and its trainer, and go on from the newest checkpoint unless `new`."""
+    saved = group.broadcast(lambda: {} if new else upgrade(checkpoint.read_newest(run), run))
     architecture = components.plan_network(config, sets.train)
     if saved:
         _check_sizes(saved["architecture"], architecture, run)
-    inputs, surveys = group.from_first(lambda: _fingerprint_data(saved, sets))
-    # The seed comes last before the weights, whose random draws are thus those of the seed alone.
+    inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets))
+    # Weights are drawn right after the seed is set, so that they depend on it alone.
     torch.manual_seed(config.seed)
     model = build_network(architecture).to(device)
     group.pool_statistics(model)
@@ -201,7 +201,7 @@ def _build_trainer(
     speakers = add_speaker_activations(model, sets.train) if config.train.speaker_adaptive else None
     front_ends = unpack_front_ends(saved["front_ends"]) if saved else initialization.front_ends
     heads = list(architecture["heads"])
-    log_priors, auxiliary_log_priors = group.from_first(
+    log_priors, auxiliary_log_priors = group.broadcast(
         lambda: count_log_priors(sets.train, heads, sets.index)
     )
     if CRITERIA[config.train.criterion].lattices:
@@ -213,8 +213,7 @@ def _build_trainer(
         auxiliary_log_priors,
         classes=sets.train.targets[heads[0]].names,
     )
-    chain = CRITERIA[config.train.criterion].chain
-    graph = read_chain(config).graph if chain else None
+    graph = read_chain(config).graph if CRITERIA[config.train.criterion].chain else None
     trainer = Trainer(
         config,
         run,
@@ -232,7 +231,7 @@ def _build_trainer(
     if saved:
         record.warn_of_other_versions(saved.get("versions", {}), record.versions(device, precision))
         trainer.restore(saved)
-    if group.is_first():
+    if group.is_rank0():
         _write_initial_files(trainer, resumed=bool(saved), new=new)
     return trainer
 

@@ -177,7 +177,7 @@ class Trainer:
         )
         for name, part in entry.get("dev_sets", {}).items():
             LOGGER.info("%s: loss %.3f, error %.4f", name, part["loss"], part["error"])
-        if group.is_first():
+        if group.is_rank0():
             self._save_complete(entry, is_best)
         if self.board:
             self.board.add(entry)
@@ -214,9 +214,9 @@ class Trainer:
             )
         # unfinished.pt is of the epoch that diverged.
         complete = (checkpoint.LAST, checkpoint.PREVIOUS)
-        self.restore(group.from_first(lambda: checkpoint.read_newest(self.run, complete)))
+        self.restore(group.broadcast(lambda: checkpoint.read_newest(self.run, complete)))
         self.state.returns += 1
-        if group.is_first():
+        if group.is_rank0():
             self._save_epoch()
             record.truncate_history(self.run, self.state.entry)
         LOGGER.warning(
@@ -231,7 +231,7 @@ class Trainer:
         # Signals reach processes at different times; all must stop after the same batch.
         number = group.largest(self.notice.number)
         if number:
-            group.from_first(self._save_unfinished)
+            group.broadcast(self._save_unfinished)
             raise StoppedError(
                 f"stopped by {Signals(number).name} in epoch {self.epoch};"
                 " everything is saved, and the same command goes on from there",

@@ -13,7 +13,7 @@ import pytest
 from bayes_asr.base import shards
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes.pool import map_here, open_pool
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.cli import main
 from bayes_asr.gmm import clusterable, resumable
 from bayes_asr.gmm.alignment import ALIGN_SI
@@ -91,7 +91,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def train_few(few: Path, name: str, out: Path, way: Way = map_here) -> dict[str, bytes]:
+def train_few(few: Path, name: str, out: Path, way: Mapper = map_here) -> dict[str, bytes]:
     """Train three passes; what the folder then holds."""
     before = {"mono": None, "tri1": "mono_ali", "tri2": "tri1_ali", "tri3": "tri2_ali"}[name]
     alignments = None

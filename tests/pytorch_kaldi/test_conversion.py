@@ -19,8 +19,8 @@ from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.networks import convert_networks
 from bayes_asr.pytorch_kaldi.translation import translate
 from bayes_asr.pytorch_kaldi.weights import read_weights
-from bayes_asr.train.imported_weights import load_weights
 from bayes_asr.train.components import architecture
+from bayes_asr.train.imported_weights import load_weights
 from tests.support import their_cfg, their_networks
 from tests.support.their_networks import GATES, INPUTS
 

@@ -59,7 +59,7 @@ def joined() -> Iterator[None]:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, timeout=TIMEOUT)
-    if not is_first():
+    if not is_rank0():
         LOGGER.setLevel(logging.ERROR)
     global _meeting
     store, failed = _find_store(), False
@@ -90,9 +90,9 @@ def _part(store: dist.distributed_c10d.Store) -> None:
         return
     until = time.monotonic() + FAREWELL
     with suppress(RuntimeError):
-        if not is_first():
+        if not is_rank0():
             store.add(ENDED, 1)
-        while is_first() and store.add(ENDED, 0) < size() - 1 and time.monotonic() < until:
+        while is_rank0() and store.add(ENDED, 0) < size() - 1 and time.monotonic() < until:
             time.sleep(0.02)
 
 
@@ -117,7 +117,7 @@ def _find_number_space() -> int:
 def map_shared_memory(size: int) -> mmap.mmap | None:
     """Memory of `size` bytes that all processes see; None in all where one does not, or wants 0."""
     with ExitStack() as until_seen:
-        offer = from_first(lambda: until_seen.enter_context(offer_memory(size)))
+        offer = broadcast(lambda: until_seen.enter_context(offer_memory(size)))
         memory = open_memory(*offer, size) if offer and size else None
         (without,) = total(memory is None)
     return None if without else memory
@@ -126,7 +126,7 @@ def map_shared_memory(size: int) -> mmap.mmap | None:
 def _speaks_of(error: BaseException) -> bool:
     """Whether this is the process that says why all end: the first, or the first to fail."""
     if isinstance(error, StoppedError | KeyboardInterrupt):
-        return is_first()
+        return is_rank0()
     if isinstance(error, PeerError):
         return False
     mine = f"process {dist.get_rank()}: {complaint(error)}"
@@ -165,12 +165,12 @@ def size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def is_first() -> bool:
+def is_rank0() -> bool:
     """Whether this is the process that writes."""
     return not dist.is_initialized() or dist.get_rank() == 0
 
 
-def add_up(tensor: Tensor) -> None:
+def all_reduce(tensor: Tensor) -> None:
     """Add up a tensor over all processes, in place."""
     if not dist.is_initialized():
         return
@@ -197,7 +197,7 @@ def finish(work: dist.Work, tensor: Tensor) -> None:
 def total(*numbers: float) -> list[float]:
     """The sums of each number over all processes."""
     sums = torch.tensor(numbers, dtype=torch.float64)
-    add_up(sums)
+    all_reduce(sums)
     return sums.tolist()
 
 
@@ -216,21 +216,21 @@ def _gather_numbers(number: float) -> list[float]:
     return total(*(number if rank == each else 0 for each in range(size())))
 
 
-def from_first(make: Callable[[], Made]) -> Made:
+def broadcast(make: Callable[[], Made]) -> Made:
     """What the first process makes, in all of them."""
-    made = [make() if is_first() else None]
+    objects = [make() if is_rank0() else None]
     if dist.is_initialized():
         wait()
         with together():
-            dist.broadcast_object_list(made, device=torch.device("cpu"))
-    return made[0]  # type: ignore[return-value]
+            dist.broadcast_object_list(objects, device=torch.device("cpu"))
+    return objects[0]  # type: ignore[return-value]
 
 
-def after_first(make: Callable[[], Made]) -> Made:
+def rank0_first(make: Callable[[], Made]) -> Made:
     """What each process makes, after the first one has: that leaves files which all can use."""
-    made = make() if is_first() else None
-    from_first(lambda: None)
-    return make() if made is None else made
+    result = make() if is_rank0() else None
+    broadcast(lambda: None)
+    return make() if result is None else result
 
 
 def take_share(utterances: Sequence[str], lengths: Mapping[str, int]) -> list[str]:
@@ -258,4 +258,4 @@ def pool_statistics(model: nn.Module) -> None:
     """Let batch normalisation, and means of units, see the frames of all processes."""
     for module in model.modules():
         if isinstance(module, BatchNorm | LogDomainCell) and dist.is_initialized():
-            module.all_reduce = add_up
+            module.all_reduce = all_reduce

@@ -14,10 +14,10 @@ def offer_memory(size: int) -> Iterator[tuple[str, str] | None]:
     It has no name in a file system, and goes with the last process that sees it.
     """
     name, offer = f"bayes_asr-{uuid.uuid4()}", None
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         with suppress(AttributeError, OSError):  # not Linux, or not allowed
             descriptor = os.memfd_create(name)
-            opened.callback(os.close, descriptor)
+            stack.callback(os.close, descriptor)
             os.truncate(descriptor, size)
             offer = f"/proc/{os.getpid()}/fd/{descriptor}", f"/memfd:{name} (deleted)"
         yield offer

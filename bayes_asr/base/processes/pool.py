@@ -14,7 +14,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, TypeVar
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 
 SAFE_PATH, THREADS = "PYTHONSAFEPATH", "OMP_NUM_THREADS"
 
@@ -30,12 +30,12 @@ def map_utterances(
     The processes are a few utterances ahead, so memory stays bounded; `function` and what it takes
     and gives must pickle.  Raises InputError, naming the utterance, if a process dies.
     """
-    with open_pool(nj) as way:
-        yield from way(function, utterances)
+    with open_pool(nj) as mapper:
+        yield from mapper(function, utterances)
 
 
 @contextmanager
-def open_pool(nj: int) -> Iterator[Way]:
+def open_pool(nj: int) -> Iterator[Mapper]:
     """Yield `map_utterances` for many calls, between which the `nj` processes live on."""
     if nj == 1:
         yield map_here
@@ -94,8 +94,8 @@ class _Context(SpawnContext):
         super().__init__()
         self._workers: list[SpawnProcess] = []
 
-    def Process(self, *args: Any, **named: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
-        worker = SpawnProcess(*args, **named)
+    def Process(self, *args: Any, **kwargs: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        worker = SpawnProcess(*args, **kwargs)
         self._workers.append(worker)
         return worker
 
@@ -111,8 +111,8 @@ class _Context(SpawnContext):
             return (
                 "a worker process was killed (status -9), as the kernel does where memory runs out"
             )
-        said = ", ".join(map(str, sorted(status for status in statuses if status is not None)))
-        return f"a worker process died with status {said or 'unknown'}"
+        codes = ", ".join(map(str, sorted(status for status in statuses if status is not None)))
+        return f"a worker process died with status {codes or 'unknown'}"
 
 
 def _end_with_parent() -> None:
@@ -136,15 +136,15 @@ def _environment_of_workers(nj: int) -> Iterator[None]:
     Until it leaves interrupts to this process, it does not hear of them.
     """
     threads = str(max(1, (os.cpu_count() or 1) // nj))
-    given = {SAFE_PATH: "1", THREADS: os.environ.get(THREADS, threads)}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    variables = {SAFE_PATH: "1", THREADS: os.environ.get(THREADS, threads)}
+    previous = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for name, value in before.items():
+        for name, value in previous.items():
             os.environ.pop(name)
             if value is not None:
                 os.environ[name] = value

@@ -34,24 +34,24 @@ def note_signals() -> Iterator[Notice]:
     if threading.current_thread() is not threading.main_thread():
         yield notice
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    before = {n: handler for n, handler in before.items() if handler is not signal.SIG_IGN}
+    previous = {number: signal.getsignal(number) for number in SIGNALS}
+    previous = {n: handler for n, handler in previous.items() if handler is not signal.SIG_IGN}
 
     def note(number: int, frame: FrameType | None) -> None:
         notice.number = notice.number or number
         if group.size() == 1:
-            _handle({n: handler for n, handler in before.items() if n == signal.SIGINT})
+            _handle({n: handler for n, handler in previous.items() if n == signal.SIGINT})
 
     try:
-        _handle(dict.fromkeys(before, note))
+        _handle(dict.fromkeys(previous, note))
         yield notice
     except BaseException:
         # Of several processes, the others are ended by a signal when one has ended: it must not
         # come before they have said why.
         if group.size() == 1:
-            _handle(before)
+            _handle(previous)
         raise
-    _handle(before)
+    _handle(previous)
 
 
 def _handle(handlers: Mapping[signal.Signals, Any]) -> None:

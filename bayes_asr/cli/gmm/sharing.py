@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.processes.pool import open_pool
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.cli.arguments import processes, share
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.gmm.progress import DATA_FILES, LANG_FILES, TREE_FILES
@@ -48,7 +48,7 @@ def say(args: argparse.Namespace, summary: "DataclassInstance", line: str) -> No
 
 
 @contextmanager
-def going_on(args: argparse.Namespace, *before: Path) -> Iterator[Way]:
+def going_on(args: argparse.Namespace, *before: Path) -> Iterator[Mapper]:
     """As `sharing_steps`, alone in the folder that is written, where what is complete stays.
 
     before: folders that results depend on.
@@ -63,7 +63,7 @@ def going_on(args: argparse.Namespace, *before: Path) -> Iterator[Way]:
 @contextmanager
 def sharing_steps(
     args: argparse.Namespace, list_folders: Callable[[], list[Path]]
-) -> Iterator[Way]:
+) -> Iterator[Mapper]:
     """Yield how many items are done: by the jobs of --cmd, by --nj processes, or here.
 
     list_folders: where all lies that results depend on, besides the data and the lang folder.

@@ -55,9 +55,9 @@ def index_alignments(directory: Path, index: Index) -> Alignments:
         places = _keep(aligned, folder / f"{name}.ark")
         return {"digest": np.array(total.hexdigest()), **places}
 
-    def use(folder: Path, found: Arrays) -> Alignments:
-        digest = str(found.pop("digest"))
-        return Alignments(directory, _open(folder / f"{name}.ark", found), digest)
+    def use(folder: Path, arrays: Arrays) -> Alignments:
+        digest = str(arrays.pop("digest"))
+        return Alignments(directory, _open(folder / f"{name}.ark", arrays), digest)
 
     files = [*find_alignments(directory), directory / "final.mdl"]
     try:
@@ -78,10 +78,10 @@ def index_integers(path: Path, index: Index) -> IntegerLabels:
         about = {"digest": noting.digest, "greatest": greatest, "greatest_of": utt}
         return {**{key: np.array(value) for key, value in about.items()}, **places}
 
-    def use(folder: Path, found: Arrays) -> IntegerLabels:
-        greatest = str(found.pop("greatest_of")), int(found.pop("greatest"))
-        digest = str(found.pop("digest"))
-        stored = _open(folder / f"{name}.ark", found)
+    def use(folder: Path, arrays: Arrays) -> IntegerLabels:
+        greatest = str(arrays.pop("greatest_of")), int(arrays.pop("greatest"))
+        digest = str(arrays.pop("digest"))
+        stored = _open(folder / f"{name}.ark", arrays)
         return IntegerLabels(path, stored, stored.lengths, digest, greatest)
 
     try:
@@ -92,29 +92,30 @@ def index_integers(path: Path, index: Index) -> IntegerLabels:
 
 
 def index_vectors(
-    kind: str, path: Path, files: list[Path], read: Callable[[], Vectors], index: Index
+    kind: str, path: Path, files: list[Path], read_vectors: Callable[[], Vectors], index: Index
 ) -> tuple[Mapping[str, np.ndarray], str]:
     """Vectors int32 that are made of files, likewise, and a hash of them.
 
-    kind: what they are, for the name in the index; read: makes them, where they are not kept.
+    kind: what they are, for the name in the index; read_vectors: makes them, where they are not
+    kept.
     """
     name = f"{kind}-{name_of(path)}"
 
     def make(folder: Path) -> Arrays:
         total = hashlib.blake2b(digest_size=16)
-        places = _keep(add_to_hash(read(), total), folder / f"{name}.ark")
+        places = _keep(add_to_hash(read_vectors(), total), folder / f"{name}.ark")
         return {"digest": np.array(total.hexdigest()), **places}
 
-    def use(folder: Path, found: Arrays) -> tuple[Mapping[str, np.ndarray], str]:
-        digest = str(found.pop("digest"))
-        return _open(folder / f"{name}.ark", found), digest
+    def use(folder: Path, arrays: Arrays) -> tuple[Mapping[str, np.ndarray], str]:
+        digest = str(arrays.pop("digest"))
+        return _open(folder / f"{name}.ark", arrays), digest
 
     try:
         return index.of(name, _states(files), make, use)
     except NotKeptError as error:
         LOGGER.warning("no index of the %s, which are held in memory: %s", kind, error)
         total = hashlib.blake2b(digest_size=16)
-        return dict(add_to_hash(read(), total)), total.hexdigest()
+        return dict(add_to_hash(read_vectors(), total)), total.hexdigest()
 
 
 def _states(files: list[Path]) -> dict[str, str]:

@@ -25,12 +25,12 @@ class Batches(Sequence[list[str]]):
         names: Sequence[str] | np.ndarray,
         order: np.ndarray,
         begins: Sequence[int],
-        chosen: np.ndarray,
+        selected: np.ndarray,
     ) -> None:
-        self._names, self._order, self._begins, self._chosen = names, order, begins, chosen
+        self._names, self._order, self._begins, self._selected = names, order, begins, selected
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._selected)
 
     @overload
     def __getitem__(self, which: int) -> list[str]: ...
@@ -38,8 +38,8 @@ class Batches(Sequence[list[str]]):
     def __getitem__(self, which: slice) -> "Batches": ...
     def __getitem__(self, which: int | slice) -> "list[str] | Batches":
         if isinstance(which, slice):
-            return Batches(self._names, self._order, self._begins, self._chosen[which])
-        batch = self._chosen[which]
+            return Batches(self._names, self._order, self._begins, self._selected[which])
+        batch = self._selected[which]
         names = (self._names[p] for p in self._order[self._begins[batch] : self._begins[batch + 1]])
         return [name.decode() if isinstance(name, bytes) else name for name in names]
 
@@ -57,9 +57,9 @@ def batches_of(
     # A tenth of noise on the length keeps batches from being the same in every epoch.
     order = np.argsort(frames_of * rng.uniform(0.9, 1.1, len(names)), kind="stable")
     begins = _begins(frames_of[order], sequences, frames)
-    chosen = np.arange(len(begins) - 1)
-    rng.shuffle(chosen)
-    return Batches(names, order, begins, chosen)
+    selected = np.arange(len(begins) - 1)
+    rng.shuffle(selected)
+    return Batches(names, order, begins, selected)
 
 
 def in_order(lengths: Mapping[str, int], *, sequences: int, frames: int) -> Sequence[list[str]]:

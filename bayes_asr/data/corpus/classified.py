@@ -22,8 +22,8 @@ def open_classes(
     """
 
     def open_one(data: DataDir) -> Classes:
-        given = read_mapping(_find(data, file, "classes", "class", "utterance class"))
-        return Classes(data.path, given, _count_frames(data, given, open_pipe), names)
+        classes = read_mapping(_find(data, file, "classes", "class", "utterance class"))
+        return Classes(data.path, classes, _count_frames(data, classes, open_pipe), names)
 
     parts = [open_one(directory) for directory in directories]
     return parts[0] if len(parts) == 1 else JoinedClasses(parts, names)
@@ -38,8 +38,8 @@ def open_sequences(
     """
 
     def open_one(data: DataDir) -> Sequences:
-        given = read_text(_find(data, file, "sequences", "labels", "utterance label label ..."))
-        return Sequences(data.path, given, _count_frames(data, given, open_pipe), names)
+        sequences = read_text(_find(data, file, "sequences", "labels", "utterance label label ..."))
+        return Sequences(data.path, sequences, _count_frames(data, sequences, open_pipe), names)
 
     return join_sequences([open_one(directory) for directory in directories], names)
 
@@ -56,7 +56,7 @@ def _find(data: DataDir, file: str, key: str, what: str, line: str) -> Path:
 
 
 def _count_frames(
-    data: DataDir, wanted: Container[str], open_pipe: OpenPipe | None
+    data: DataDir, utterances: Container[str], open_pipe: OpenPipe | None
 ) -> dict[str, int]:
     """The frames of each utterance that is wanted and has features."""
 
@@ -66,4 +66,4 @@ def _count_frames(
         return read_shape(where, utt)[0]
 
     feats = (data.feats or {}).items()
-    return {utt: count(utt, where) for utt, where in feats if utt in wanted}
+    return {utt: count(utt, where) for utt, where in feats if utt in utterances}

@@ -23,8 +23,8 @@ def hash_stream(data: LabelledSet, stream: str) -> dict[str, str]:
     features = data.streams[stream]
     if not all(archive.exists() for archive in features.archives):
         data.check()  # says of which utterance
-    found = {str(path): content_hash(content) for path, content in _contents(features)}
-    return {**found, **{str(part.directory): part.digest for part in data.alignments.parts}}
+    hashes = {str(path): content_hash(content) for path, content in _contents(features)}
+    return {**hashes, **{str(part.directory): part.digest for part in data.alignments.parts}}
 
 
 def hash_labels(data: LabelledSet) -> dict[str, str]:
@@ -38,8 +38,8 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
     for path in sorted(saved.keys() | now.keys()):
         # A new archive is named by a table that has changed too, or is of speaker statistics, which
         # runs of before did not note.
-        noted = path in saved or Path(path).name in TABLES
-        if noted and saved.get(path) != now.get(path):
+        is_recorded = path in saved or Path(path).name in TABLES
+        if is_recorded and saved.get(path) != now.get(path):
             what = "was not read before" if path not in saved else "has changed"
             what = what if path in now else "is not read any more"
             raise InputError(
@@ -50,7 +50,7 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
 
 def _contents(features: Features) -> Iterator[tuple[Path, Iterator[bytes]]]:
     """What is hashed of each file."""
-    for table in (folder / name for folder in features.directories for name in TABLES):
+    for table in (directory / name for directory in features.directories for name in TABLES):
         if table.exists():
             yield table, iter([table.read_bytes()])
     for archive in features.statistics_archives:

@@ -53,16 +53,16 @@ class Index:
         NotKeptError where it cannot be written.
         """
         for folder in self._folders:
-            found, _ = _taken(folder / f"{name}.npz", made_from, use)
-            if found is not None:
-                return found
+            value, _ = _taken(folder / f"{name}.npz", made_from, use)
+            if value is not None:
+                return value
         folder = next(filter(_may_be_written, self._folders), self._folders[-1])
         path = folder / f"{name}.npz"
         with ExitStack() as stack:
             with keeping():
                 stack.enter_context(in_turn(path.with_suffix(".lock")))
-            found, why = _taken(path, made_from, use)  # made by another process meanwhile
-            if found is None:
+            value, why = _taken(path, made_from, use)  # made by another process meanwhile
+            if value is None:
                 if why:
                     LOGGER.info("%s: %s: reading again all that it is made from", path, why)
                 start = time.perf_counter()
@@ -73,8 +73,8 @@ class Index:
                 took = time.perf_counter() - start
                 if took > WORTH_SAYING:
                     LOGGER.info("%s: made in %.1f s", path, took)
-                found = use(folder, arrays)
-        return found
+                value = use(folder, arrays)
+        return value
 
 
 @contextmanager
@@ -94,9 +94,9 @@ def _taken(
         return None, ""
     try:
         arrays = _read(path)
-        before = json.loads(str(arrays.pop("made_from")))
+        recorded = json.loads(str(arrays.pop("made_from")))
         now = {"format": FORMAT, **made_from}
-        changed = sorted(key for key in before.keys() | now if before.get(key) != now.get(key))
+        changed = sorted(key for key in recorded.keys() | now if recorded.get(key) != now.get(key))
         if changed:
             return None, f"{changed[0]} has changed"
         return use(path.parent, arrays), ""
@@ -118,11 +118,11 @@ def _read(path: Path) -> Arrays:
     So nothing that is damaged gets to NumPy's and the zip file's readers, which fail in many ways.
     """
     with path.open("rb") as raw:
-        left = os.fstat(raw.fileno()).st_size - SUM
+        remaining = os.fstat(raw.fileno()).st_size - SUM
         total = hashlib.blake2b()
-        while part := raw.read(min(max(left, 0), CHUNK)):
+        while part := raw.read(min(max(remaining, 0), CHUNK)):
             total.update(part)
-            left -= len(part)
+            remaining -= len(part)
         if raw.read() != total.digest():
             raise InputError("its check sum is another")
         raw.seek(0)
@@ -132,8 +132,8 @@ def _read(path: Path) -> Arrays:
 
 def name_of(*what: Path | str) -> str:
     """A short name for what an index is of."""
-    whole = tuple(str(part.absolute() if isinstance(part, Path) else part) for part in what)
-    return content_hash([repr(whole).encode()])[:12]
+    texts = tuple(str(part.absolute() if isinstance(part, Path) else part) for part in what)
+    return content_hash([repr(texts).encode()])[:12]
 
 
 def state_of(path: Path) -> str:
@@ -169,10 +169,10 @@ def hash_choice(utterances: Iterable[str]) -> dict[str, str]:
     return {"choice of utterances": content_hash(["\n".join(utterances).encode()])}
 
 
-def _may_be_written(folder: Path) -> bool:
+def _may_be_written(directory: Path) -> bool:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
+        directory.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=directory):
             return True
     except OSError:
         return False

@@ -13,8 +13,8 @@ def name_targets(labels: Mapping[str, Labels]) -> dict[str, Target]:
     """What a network may learn of label sets: `tri2.pdfs` of alignments, `tri2` of numbers."""
     return {
         f"{name}.{kind}".rstrip("."): target
-        for name, one in labels.items()
-        for kind, target in one.targets.items()
+        for name, label_set in labels.items()
+        for kind, target in label_set.targets.items()
     }
 
 
@@ -40,24 +40,24 @@ def join_labels(parts: Sequence[Labels]) -> Labels:
     return JoinedIntegers(cast(Sequence[IntegerLabels], parts))
 
 
-def check_labels(train: Labels, other: Labels) -> None:
+def check_labels(train: Labels, labels: Labels) -> None:
     """InputError where another set has labels that the training set does not know."""
-    _check_kind(train, other)
-    if isinstance(train, Alignments) and isinstance(other, Alignments):
-        check_transitions(train.model, train.path_of_model, other)
-    elif isinstance(train, IntegerLabels) and isinstance(other, IntegerLabels):
-        utt, label = other.greatest
+    _check_kind(train, labels)
+    if isinstance(train, Alignments) and isinstance(labels, Alignments):
+        check_transitions(train.model, train.path_of_model, labels)
+    elif isinstance(train, IntegerLabels) and isinstance(labels, IntegerLabels):
+        utt, label = labels.greatest
         if label > train.greatest[1]:
             raise InputError(
-                f"{other.where(utt)}: {utt} has the label {label}, but those of"
+                f"{labels.where(utt)}: {utt} has the label {label}, but those of"
                 f" {train.directory} are from 0 to {train.greatest[1]}; count both alike"
             )
 
 
-def _check_kind(one: Labels, other: Labels) -> None:
-    if isinstance(one, Alignments) != isinstance(other, Alignments):
+def _check_kind(reference: Labels, labels: Labels) -> None:
+    if isinstance(reference, Alignments) != isinstance(labels, Alignments):
         kinds = {True: "alignments by its final.mdl", False: "whole numbers"}
         raise InputError(
-            f"{other.directory} has {kinds[isinstance(other, Alignments)]}, but {one.directory}"
-            f" {kinds[isinstance(one, Alignments)]}; take one kind"
+            f"{labels.directory} has {kinds[isinstance(labels, Alignments)]}, but"
+            f" {reference.directory} {kinds[isinstance(reference, Alignments)]}; take one kind"
         )

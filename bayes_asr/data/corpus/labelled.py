@@ -17,7 +17,7 @@ class LabelledSet:
 
     streams: features by the name of the stream; targets: what they are labelled with, by name;
     alignments: where lengths come from, or the classes; labels: further label sets, by
-    name; parts: the lengths of several sets that this one is of, by name, or nothing; kept: what
+    name; parts: the lengths of several sets that this one is of, by name, or nothing; cache: what
     networks read of utterances, as far as it is held in memory.
     """
 
@@ -27,7 +27,7 @@ class LabelledSet:
     lengths: Mapping[str, int]
     labels: Mapping[str, Labels] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    kept: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    cache: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
 
     @property
     def features(self) -> Features:

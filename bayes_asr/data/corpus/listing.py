@@ -50,11 +50,11 @@ def join_listings(listings: Sequence[Listing]) -> Listing:
     if len(listings) == 1:
         return listings[0]
     return Listing(
-        combine_data_dirs([one.data for one in listings]),
-        join_tables([(one.data.path, one.lengths) for one in listings], "has features"),
-        sum(one.total for one in listings),
-        [utt for one in listings for utt in one.without_features],
-        [utt for one in listings for utt in one.without_alignment],
+        combine_data_dirs([listing.data for listing in listings]),
+        join_tables([(listing.data.path, listing.lengths) for listing in listings], "has features"),
+        sum(listing.total for listing in listings),
+        [utt for listing in listings for utt in listing.without_features],
+        [utt for listing in listings for utt in listing.without_alignment],
     )
 
 
@@ -76,37 +76,37 @@ def index_utterances(
     made_from["working directory"] = os.getcwd()  # relative names in feats.scp mean other files
 
     def make(_: Path) -> Arrays:
-        found = list_utterances(directory, alignments, open_pipe, moves)
-        feats = found.data.feats or {}
+        listing = list_utterances(directory, alignments, open_pipe, moves)
+        feats = listing.data.feats or {}
         if list(feats) != sorted(feats) or any(map(is_pipe, feats.values())):
             return {}
-        where = [os.path.join(os.getcwd(), one) for one in feats.values()]
+        where = [os.path.join(os.getcwd(), path) for path in feats.values()]
         return {
             "names": encode(feats),
             "where": encode(where),
             "archives": encode(map(str, list_archives(where))),
-            "lengths": np.array([found.lengths.get(utt, -1) for utt in feats], np.int64),
-            "total": np.array(found.total),
-            "without_features": encode(found.without_features),
+            "lengths": np.array([listing.lengths.get(utt, -1) for utt in feats], np.int64),
+            "total": np.array(listing.total),
+            "without_features": encode(listing.without_features),
         }
 
-    def use(_: Path, found: Arrays) -> Listing:
-        if not found or not all(map(os.path.exists, decode(found["archives"]))):
+    def use(_: Path, arrays: Arrays) -> Listing:
+        if not arrays or not all(map(os.path.exists, decode(arrays["archives"]))):
             return list_utterances(directory, alignments, open_pipe, moves)
-        names, lengths = found["names"], found["lengths"]
+        names, lengths = arrays["names"], arrays["lengths"]
         aligned = lengths >= 0
-        feats = SortedTable(names, found["where"])
+        feats = SortedTable(names, arrays["where"])
         return Listing(
             read_data_dir(directory, open_pipe=open_pipe, feats=feats, moves=moves),
             SortedTable(names[aligned], lengths[aligned]),
-            int(found["total"]),
-            decode(found["without_features"]),
+            int(arrays["total"]),
+            decode(arrays["without_features"]),
             decode(names[~aligned]),
         )
 
-    of = name_of(directory, *(part.directory for part in alignments.parts))
+    key = name_of(directory, *(part.directory for part in alignments.parts))
     try:
-        return index.of(f"utterances-{of}", made_from, make, use)
+        return index.of(f"utterances-{key}", made_from, make, use)
     except NotKeptError as error:
         LOGGER.warning("no index of the utterances, which are read from the tables: %s", error)
         return list_utterances(directory, alignments, open_pipe, moves)

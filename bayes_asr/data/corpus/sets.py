@@ -38,19 +38,19 @@ def locate(candidates: Sequence[str], data: DataConfig, what: str, several: str 
     that exist too and are passed over are said, with `several`: the key that would take them all.
     """
     paths = [Path(data.dir) / candidate for candidate in candidates]
-    there = [(path, found) for path in paths if (found := _existing(path))]
-    if not there:
+    existing = [(path, matches) for path in paths if (matches := _existing(path))]
+    if not existing:
         tried = ", ".join(map(str, paths)) or "no directory is configured"
         raise InputError(
             f"{what}: none of these exists: {tried}; set data.dir or name the directory"
         )
-    (path, found), *others = there
-    if len(found) > 1:
-        names = " and ".join(match.name for match in found)
+    (path, matches), *remaining = existing
+    if len(matches) > 1:
+        names = " and ".join(match.name for match in matches)
         raise InputError(f"{path}: {names} are there; choose one of them as {what}")
-    passed_over = [match for _, matches in others for match in matches]
-    LOGGER.info("%s: %s%s", what, found[0], _say_others(passed_over, several))
-    return found[0]
+    passed_over = [match for _, paths_there in remaining for match in paths_there]
+    LOGGER.info("%s: %s%s", what, matches[0], _say_others(passed_over, several))
+    return matches[0]
 
 
 def _existing(path: Path) -> list[Path]:
@@ -60,27 +60,27 @@ def _existing(path: Path) -> list[Path]:
     return [path] if path.exists() else []
 
 
-def _say_others(others: Sequence[Path], several: str) -> str:
-    if not others:
+def _say_others(paths: Sequence[Path], several: str) -> str:
+    if not paths:
         return ""
     key = f" ({several} takes several together)" if several else ""
-    return f", the first that exists; not used: {', '.join(map(str, others))}{key}"
+    return f", the first that exists; not used: {', '.join(map(str, paths))}{key}"
 
 
-def locate_all(config: Config, name: str, kind: str, of: str = "") -> list[Path]:
+def locate_all(config: Config, name: str, kind: str, entry: str = "") -> list[Path]:
     """The directories of the features or alignments (`kind`) of the set `name`; or, of a stream or
-    a label set `of` this name, those of the streams or labels (`kind`).
+    a label set `entry` this name, those of the streams or labels (`kind`).
 
     All of those that are to be taken together, or else the first that exists.
     """
-    where, what = getattr(config.data, name), f"{name} {of or kind}"
+    where, what = getattr(config.data, name), f"{name} {entry or kind}"
     candidates, together = getattr(where, kind), getattr(where, f"{kind}_all_of", ())
-    if of:
-        candidates, together = candidates.get(of, ()), dict(together).get(of, ())
+    if entry:
+        candidates, together = candidates.get(entry, ()), dict(together).get(entry, ())
         if not candidates and not together:
             raise InputError(
-                f"data.{name}.{kind} has no {of}, but data.train.{kind} has; name the directories"
-                f" of {of} there"
+                f"data.{name}.{kind} has no {entry}, but data.train.{kind} has; name the"
+                f" directories of {entry} there"
             )
     if together:
         return [locate([candidate], config.data, what) for candidate in together]
@@ -129,9 +129,9 @@ def _read_data_dirs(config: Config, paths: Sequence[Path], open_pipe: OpenPipe |
 def data_with_stm(config: Config, name: str) -> Path:
     """The first of a set's data directories that has an STM, which score.glm scores by."""
     folders = getattr(config.data, name).features
-    for folder in folders:
-        if (Path(config.data.dir) / folder / "stm").exists():
-            return Path(config.data.dir) / folder
+    for directory in folders:
+        if (Path(config.data.dir) / directory / "stm").exists():
+            return Path(config.data.dir) / directory
     raise InputError(
         f"score.glm is set, but none of {', '.join(folders)} in {config.data.dir} has an "
         f"stm for {name}; make one, or set score.glm to null to score texts"
@@ -173,11 +173,11 @@ def open_sets(
     return train, dev
 
 
-def is_labelled(config: Config, some: LabelledSetConfig) -> bool:
+def is_labelled(config: Config, selection: LabelledSetConfig) -> bool:
     """Whether a set has labels of its own."""
-    candidates = (*some.alignments, *some.alignments_all_of)
+    candidates = (*selection.alignments, *selection.alignments_all_of)
     if file := config.data.labels_of_utterances:
-        folders = (*some.features, *some.features_all_of)
+        folders = (*selection.features, *selection.features_all_of)
         candidates = tuple(f"{folder}/{file}" for folder in folders)
     return any((Path(config.data.dir) / path).exists() for path in candidates)
 
@@ -196,42 +196,49 @@ def open_set(
     directories = locate_all(config, name, "features")
     paths, alignments = _open_first_labels(config, name, directories, open_pipe, index, like)
     # Labels of utterances have their lengths of the features.
-    kept = None if config.data.labels_of_utterances else index
-    read = partial(index_utterances, index=kept) if kept else list_utterances
+    table_index = None if config.data.labels_of_utterances else index
+    list_directory = (
+        partial(index_utterances, index=table_index) if table_index else list_utterances
+    )
 
     def list_all(places: Sequence[Path]) -> list[Listing]:
-        return [read(place, alignments, open_pipe, moves=config.data.moves) for place in places]
+        return [
+            list_directory(place, alignments, open_pipe, moves=config.data.moves)
+            for place in places
+        ]
 
     def report(what: str, places: Sequence[Path], skipped: list[str]) -> None:
         why = f"{name}: no {what} in {_join(places)}"
-        report_skipped(why, skipped, found.total, config.data.max_skipped)
+        report_skipped(why, skipped, joined.total, config.data.max_skipped)
 
     listings = list_all(directories)
-    found = join_listings(listings)
-    streams = {FEATURES: _open_features(config, FEATURES, found.data, open_pipe)}
-    report("features", directories, found.without_features)
-    learnt = _say_learnt(config, name)
-    report(learnt[0], paths, found.without_alignment)
-    if not found.lengths:
+    joined = join_listings(listings)
+    streams = {FEATURES: _open_features(config, FEATURES, joined.data, open_pipe)}
+    report("features", directories, joined.without_features)
+    wording = _say_learnt(config, name)
+    report(wording[0], paths, joined.without_alignment)
+    if not joined.lengths:
         raise InputError(
-            f"{name}: none of the {found.total} utterances of {_join(directories)} has"
-            f" {learnt[1]} in {_join(paths)}; name those of these utterances as {learnt[2]}"
+            f"{name}: none of the {joined.total} utterances of {_join(directories)} has"
+            f" {wording[1]} in {_join(paths)}; name those of these utterances as {wording[2]}"
         )
-    lengths = found.lengths
+    lengths = joined.lengths
     for stream in config.data.train.stream_names:
         places = locate_all(config, name, "streams", stream)
-        other = join_listings(list_all(places)).data
-        streams[stream] = _open_features(config, stream, other, open_pipe)
+        table = join_listings(list_all(places)).data
+        streams[stream] = _open_features(config, stream, table, open_pipe)
         check_speakers(streams[FEATURES], streams[stream], lengths)
-        lengths = _keep(lengths, other.feats or {}, partial(report, say_stream(stream), places))
+        lengths = _keep(lengths, table.feats or {}, partial(report, say_stream(stream), places))
     labels = {}
     for label in config.data.train.label_names:
         places = locate_all(config, name, "labels", label)
         labels[label] = join_labels([open_labels(path, index) for path in places])
-        there = labels[label].lengths
-        lengths = _keep(lengths, there, partial(report, f"labels of {label}", places))
+        label_lengths = labels[label].lengths
+        lengths = _keep(lengths, label_lengths, partial(report, f"labels of {label}", places))
         check_lengths(alignments, labels[label], lengths)
-    parts = _name_parts(directories, [split_table(one.lengths, lengths)[0] for one in listings])
+    parts = _name_parts(
+        directories, [split_table(listing.lengths, lengths)[0] for listing in listings]
+    )
     targets = {**alignments.targets, **name_targets(labels)}
     return LabelledSet(streams, targets, alignments, lengths, labels, parts)
 
@@ -249,8 +256,8 @@ def _open_first_labels(
         tables = _read_data_dirs(config, directories, open_pipe).parts
         names = next(iter(like.targets.values())).names if like else ()
         how = file, tables, names, open_pipe
-        found = open_classes(*how) if config.data.classes else open_sequences(*how)
-        return [path / file for path in directories], found
+        labels = open_classes(*how) if config.data.classes else open_sequences(*how)
+        return [path / file for path in directories], labels
     paths = locate_all(config, name, "alignments")
     aligned = [index_alignments(path, index) if index else Alignments(path) for path in paths]
     return paths, aligned[0] if len(aligned) == 1 else JoinedAlignments(aligned)
@@ -270,17 +277,17 @@ def _join(places: Sequence[Path]) -> str:
 
 
 def _keep(
-    lengths: Mapping[str, int], there: Mapping[str, Any], report: Callable[[list[str]], None]
+    lengths: Mapping[str, int], table: Mapping[str, Any], report: Callable[[list[str]], None]
 ) -> Mapping[str, int]:
     """The utterances that are in another table too; InputError where that leaves none."""
-    kept, missing = split_table(lengths, there)
+    common, missing = split_table(lengths, table)
     report(missing)
-    if not kept:
+    if not common:
         raise InputError(
             f"{missing[0]} and all other utterances are skipped, so that none is left; name the"
             " directories of the same utterances"
         )
-    return kept
+    return common
 
 
 def _open_features(
@@ -303,7 +310,7 @@ def _name_parts(
         return {}
     names = [directory.name for directory in directories]
     names = names if len(set(names)) == len(names) else [str(path) for path in directories]
-    return {name: some for name, some in zip(names, lengths, strict=True) if some}
+    return {name: part for name, part in zip(names, lengths, strict=True) if part}
 
 
 def report_lacking(
@@ -314,11 +321,11 @@ def report_lacking(
 
     directories: of the streams, by name, the features first.
     """
-    spoken = next(iter(directories.values())).utt2spk
+    utt2spk = next(iter(directories.values())).utt2spk
     lacking: set[str] = set()
     for stream, data in directories.items():
-        _, missing = split_table(spoken, data.feats or {})
-        report_skipped(f"no {say_stream(stream)} in {data.path}", missing, len(spoken), limit, key)
+        _, missing = split_table(utt2spk, data.feats or {})
+        report_skipped(f"no {say_stream(stream)} in {data.path}", missing, len(utt2spk), limit, key)
         lacking.update(missing)
     return lacking
 
@@ -345,16 +352,18 @@ def report_skipped(
 def _announce_dimension(features: Features, data: DataConfig) -> None:
     """Say it where the features are not what the recipe expects, and what raw ones want."""
     if data.expected_dims and features.dimensions not in data.expected_dims:
-        wanted = [] if features.front_end.cmvn != "none" else ["--set features.cmvn=mean-variance"]
+        settings = (
+            [] if features.front_end.cmvn != "none" else ["--set features.cmvn=mean-variance"]
+        )
         if features.dimensions == MFCC and not features.front_end.deltas:
-            wanted.append("--set features.deltas=2")
+            settings.append("--set features.deltas=2")
         LOGGER.warning(
             "the training features have %d dimensions (%s), not %s as this recipe expects: they are"
             " used as they are, but results are not comparable%s",
             features.dimensions,
             features.where(features.utterances[0]),
             " or ".join(map(str, data.expected_dims)),
-            f"; MFCC and filter banks want {' '.join(wanted)}" if wanted else "",
+            f"; MFCC and filter banks want {' '.join(settings)}" if settings else "",
         )
 
 
@@ -388,10 +397,10 @@ def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSe
         name_some(sorted(held)),
     )
     remaining, out = (
-        {u: n for u, n in train.lengths.items() if (utt2spk[u] in held) == chosen}
-        for chosen in (False, True)
+        {u: n for u, n in train.lengths.items() if (utt2spk[u] in held) == is_held_out}
+        for is_held_out in (False, True)
     )
     return (
-        replace(train, lengths=remaining, parts={}, kept={}),
-        replace(train, lengths=out, parts={}, kept={}),
+        replace(train, lengths=remaining, parts={}, cache={}),
+        replace(train, lengths=out, parts={}, cache={}),
     )

@@ -26,7 +26,7 @@ class Survey:
 
 
 def survey_stream(
-    name: str, data: LabelledSet, stream: str, noted: Mapping[str, str], index: Index, *, new: bool
+    name: str, data: LabelledSet, stream: str, hashes: Mapping[str, str], index: Index, *, new: bool
 ) -> Survey:
     """Survey a stream of the set `name`, or take what the index has of it.
 
@@ -36,9 +36,9 @@ def survey_stream(
     """
     features = data.streams[stream]
     aligned = [part.directory for part in data.alignments.parts]
-    of = name_of(*features.directories, *aligned, features.front_end.preparation)
+    key = name_of(*features.directories, *aligned, features.front_end.preparation)
     made_from = {
-        **noted,
+        **hashes,
         **{f"{path} (times)": state_of(path) for path in features.archives},
         **hash_choice(data.lengths),
         "preparation": features.front_end.preparation,
@@ -52,14 +52,14 @@ def survey_stream(
             "digest": np.array(survey.digest),
         }
 
-    def use(_: Path, found: Arrays) -> Survey:
-        normalisation = Normalisation(found["mean"], found["deviation"])
-        return Survey(normalisation, str(found["digest"]))
+    def use(_: Path, arrays: Arrays) -> Survey:
+        normalisation = Normalisation(arrays["mean"], arrays["deviation"])
+        return Survey(normalisation, str(arrays["digest"]))
 
     if new and features.piped:
         return _read(name, data, stream)
     try:
-        return index.of(f"{name}-{of}", made_from, make, use)
+        return index.of(f"{name}-{key}", made_from, make, use)
     except NotKeptError as error:
         LOGGER.warning("what is found in %s is not kept: %s", features.directories[0], error)
         return _read(name, data, stream)

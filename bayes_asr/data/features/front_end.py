@@ -138,23 +138,23 @@ class FrontEnd:
     """Of how many frames of the first stream each of its frames is; -n: it has n for each of them;
     utterance: it has one vector for all of them."""
 
-    def fits(self, own: int, frames: int) -> bool:
+    def fits(self, length: int, frames: int) -> bool:
         """Whether so many frames of its own are as long as so many of the first stream.
 
         The last frame of the slower of the two may stand for fewer, as Kaldi's subsample-feats
         leaves them.
         """
         if self.subsampling == "utterance":
-            return own == 1
+            return length == 1
         if self.subsampling < 0:
-            return frames == self.reach(own)
-        return own == -(-frames // self.subsampling)
+            return frames == self.reach(length)
+        return length == -(-frames // self.subsampling)
 
-    def reach(self, own: int) -> float:
+    def reach(self, length: int) -> float:
         """How many frames of the first stream so many of its own go with, at most."""
         if self.subsampling == "utterance":
-            return math.inf if own else 0
-        return -(own // self.subsampling) if self.subsampling < 0 else own * self.subsampling
+            return math.inf if length else 0
+        return -(length // self.subsampling) if self.subsampling < 0 else length * self.subsampling
 
     def spread(self, matrix: np.ndarray, frames: int) -> np.ndarray:
         """Its frame [T, F] at each of the frames [frames] of the first stream, [frames, F].
@@ -242,16 +242,16 @@ class FrontEnd:
     @classmethod
     def of_content(cls, content: Mapping[str, Any]) -> "FrontEnd":
         """The one whose `content` this is; ValueError for what no configuration could say."""
-        given = dict(content)
-        normalisation = Normalisation(given.pop("mean"), given.pop("deviation"))
+        values = dict(content)
+        normalisation = Normalisation(values.pop("mean"), values.pop("deviation"))
         mean, deviation = normalisation.mean, normalisation.deviation
-        numbers = (given["deltas"], given["left_context"], given["right_context"])
-        rate = given.get("subsampling", 1)
+        numbers = (values["deltas"], values["left_context"], values["right_context"])
+        rate = values.get("subsampling", 1)
         is_rate = rate == "utterance" or (type(rate) is int and rate not in (0, -1))
         alike = mean.shape == deviation.shape
-        if given["cmvn"] not in get_args(Cmvn) or min(numbers) < 0 or not alike or not is_rate:
-            raise ValueError(f"a front end of {given} and {len(mean)} means")
-        return cls(**given, normalisation=normalisation)
+        if values["cmvn"] not in get_args(Cmvn) or min(numbers) < 0 or not alike or not is_rate:
+            raise ValueError(f"a front end of {values} and {len(mean)} means")
+        return cls(**values, normalisation=normalisation)
 
 
 def read_analysis(directory: Path) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ def perturb(
 
 def _resample(matrix: np.ndarray, source: np.ndarray) -> np.ndarray:
     """The values [T', F] of features [T, F] at places between frames [T']."""
-    before = source.astype(np.intp)
-    share = (source - before)[:, None].astype(np.float32)
-    after = np.minimum(before + 1, len(matrix) - 1)
-    return (1 - share) * matrix[before] + share * matrix[after]
+    lower = source.astype(np.intp)
+    share = (source - lower)[:, None].astype(np.float32)
+    upper = np.minimum(lower + 1, len(matrix) - 1)
+    return (1 - share) * matrix[lower] + share * matrix[upper]

@@ -50,16 +50,16 @@ class Features:
     @cached_property
     def sound(self) -> dict[str, Any] | None:
         """What made the features of sound; None where a directory does not say."""
-        made = [read_analysis(directory) for directory in self.directories]
-        if None in made:
+        analyses = [read_analysis(directory) for directory in self.directories]
+        if None in analyses:
             return None
-        for directory, analysis in zip(self.directories, made, strict=True):
-            if analysis != made[0]:
+        for directory, analysis in zip(self.directories, analyses, strict=True):
+            if analysis != analyses[0]:
                 raise InputError(
                     f"{directory / 'frontend.json'}: is not that of {self.directories[0]}; extract"
                     " all features alike"
                 )
-        return made[0]
+        return analyses[0]
 
     @property
     def speakers(self) -> dict[str, str]:
@@ -84,8 +84,8 @@ class Features:
     @cached_property
     def dimensions(self) -> int:
         """Size of the stored feature vectors, by the first utterance."""
-        first = next(iter(self._feats))
-        return read_matrix(self._feats[first], first, open_pipe=self._open_pipe).shape[1]
+        utt = next(iter(self._feats))
+        return read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe).shape[1]
 
     def read_shape(self, utt: str) -> tuple[int, int] | None:
         """Frames and values of an utterance by the header on disk alone; None if it is piped."""
@@ -131,21 +131,21 @@ class Features:
         )
 
     def refuse_frames(
-        self, stream: str, utt: str, own: int, first: "Features", frames: int
+        self, stream: str, utt: str, length: int, reference: "Features", frames: int
     ) -> NoReturn:
         """Raise InputError for an utterance of another length than in the first stream."""
         rate = self.front_end.subsampling
         stated = "" if rate == 1 else f" at subsampling {rate}"
         raise InputError(
-            f"{self.where(utt)}: {utt} has {own} frames in the stream {stream}{stated}"
-            f" ({self.directory(utt)}), but {frames} in {first.directory(utt)}; make both of the"
-            f" same sound, or correct streams.{stream}.subsampling"
+            f"{self.where(utt)}: {utt} has {length} frames in the stream {stream}{stated}"
+            f" ({self.directory(utt)}), but {frames} in {reference.directory(utt)}; make both of"
+            f" the same sound, or correct streams.{stream}.subsampling"
         )
 
     def _check_files(self) -> None:
         """InputError for the first file that a table names and that does not exist."""
-        used = [*self.archives, *self.statistics_archives]
-        if not (absent := {path for path in used if _is_absent(path)}):
+        paths = [*self.archives, *self.statistics_archives]
+        if not (absent := {path for path in paths if _is_absent(path)}):
             return
         for part in self._data.parts:
             for name, table in (("feats.scp", part.feats), ("cmvn.scp", part.cmvn)):

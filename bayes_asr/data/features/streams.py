@@ -24,8 +24,8 @@ class StoredStreams:
         """Take streams by name; InputError where they do not say alike who speaks."""
         self._streams = streams
         self.first = next(iter(streams.values()))
-        for other in list(streams.values())[1:]:
-            check_speakers(self.first, other, self.first)
+        for features in list(streams.values())[1:]:
+            check_speakers(self.first, features, self.first)
 
     @property
     def directories(self) -> list[Path]:
@@ -35,8 +35,8 @@ class StoredStreams:
     @cached_property
     def utterances(self) -> list[str]:
         """Those that all streams have, in the order of the first."""
-        others = list(self._streams.values())[1:]
-        return [u for u in self.first.utterances if all(u in features for features in others)]
+        further = list(self._streams.values())[1:]
+        return [u for u in self.first.utterances if all(u in features for features in further)]
 
     def count_frames(self, utt: str) -> int:
         """How many frames an utterance has, by its header where there is one."""
@@ -97,28 +97,30 @@ def check_headers(streams: Mapping[str, Features], name: str) -> None:
     """InputError where a stream says other widths, speakers or lengths than it should, by headers
     alone.
     """
-    first, features = next(iter(streams.values())), streams[name]
-    if features is not first:
-        check_speakers(first, features, first)
+    reference, features = next(iter(streams.values())), streams[name]
+    if features is not reference:
+        check_speakers(reference, features, reference)
     for utt in features.utterances:
         frames, columns = features.read_shape(utt) or (1, features.dimensions)
         if not frames or columns != features.dimensions:
             features.refuse_shape(utt, frames, columns)
-        ours = first.read_shape(utt) if features is not first and utt in first else None
-        if ours and not features.front_end.fits(frames, ours[0]):
-            features.refuse_frames(name, utt, frames, first, ours[0])
+        shape = (
+            reference.read_shape(utt) if features is not reference and utt in reference else None
+        )
+        if shape and not features.front_end.fits(frames, shape[0]):
+            features.refuse_frames(name, utt, frames, reference, shape[0])
 
 
 def check_speakers(
-    first: Features, other: Features, utterances: Features | Mapping[str, int]
+    reference: Features, stream: Features, utterances: Features | Mapping[str, int]
 ) -> None:
     """InputError where one of some utterances has another speaker in another stream."""
-    ours, theirs = first.speakers, other.speakers
-    if ours == theirs:
+    expected, actual = reference.speakers, stream.speakers
+    if expected == actual:
         return
-    for utt, speaker in theirs.items():
-        if utt in utterances and ours[utt] != speaker:
+    for utt, speaker in actual.items():
+        if utt in utterances and expected[utt] != speaker:
             raise InputError(
-                f"{other.directory(utt) / 'utt2spk'}: {utt} is spoken by {speaker}, but by"
-                f" {ours[utt]} in {first.directory(utt) / 'utt2spk'}; correct one of them"
+                f"{stream.directory(utt) / 'utt2spk'}: {utt} is spoken by {speaker}, but by"
+                f" {expected[utt]} in {reference.directory(utt) / 'utt2spk'}; correct one of them"
             )

@@ -112,29 +112,29 @@ def take_channel(
 
 
 def bring_to_rate(
-    samples: np.ndarray, rate: int, wanted: int, name: str, announce: Announce = warn
+    samples: np.ndarray, rate: int, target_rate: int, name: str, announce: Announce = warn
 ) -> np.ndarray:
-    """Samples [N] at `rate` Hz as they are at `wanted` Hz, announced where that changes them."""
-    if rate == wanted:
+    """Samples [N] at `rate` Hz brought to `target_rate` Hz, announced where that changes them."""
+    if rate == target_rate:
         return samples
-    empty = f"; there is nothing above {rate // 2} Hz in it: expect errors" * (rate < wanted)
-    announce(name, f"resampled from {rate} to {wanted} Hz{empty}")
-    return resample(samples, rate, wanted)
+    empty = f"; there is nothing above {rate // 2} Hz in it: expect errors" * (rate < target_rate)
+    announce(name, f"resampled from {rate} to {target_rate} Hz{empty}")
+    return resample(samples, rate, target_rate)
 
 
-def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
-    """Bring samples [N] at `rate` Hz to `wanted` Hz, float32 [about N * wanted / rate]."""
-    divisor = int(np.gcd(rate, wanted))
-    return resample_poly(samples, wanted // divisor, rate // divisor).astype(np.float32)
+def resample(samples: np.ndarray, rate: int, target_rate: int) -> np.ndarray:
+    """Bring samples [N] at `rate` Hz to `target_rate` Hz, float32 [about N * wanted / rate]."""
+    divisor = int(np.gcd(rate, target_rate))
+    return resample_poly(samples, target_rate // divisor, rate // divisor).astype(np.float32)
 
 
 def split_speed(name: str) -> tuple[str, Fraction]:
     """The file that wav.scp names, and how fast it is to be read; 1 where it does not say."""
-    found = AT_SPEED.fullmatch(name)
-    if not found:
+    match = AT_SPEED.fullmatch(name)
+    if not match:
         return name, Fraction(1)
     try:
-        factor = Fraction(found["factor"])
+        factor = Fraction(match["factor"])
     except (ValueError, ZeroDivisionError):
         factor = Fraction(0)
     if not SLOWEST <= factor <= FASTEST or factor.limit_denominator(10**DIGITS) != factor:
@@ -142,7 +142,7 @@ def split_speed(name: str) -> tuple[str, Fraction]:
             f"{name}: a speed is a number from {float(SLOWEST):g} to {float(FASTEST):g} with at"
             f" most {DIGITS} digits after the point"
         )
-    return found["file"], factor
+    return match["file"], factor
 
 
 def change_speed(samples: np.ndarray, factor: Fraction) -> np.ndarray:
@@ -185,8 +185,8 @@ def _decode(content: bytearray, source: ByteReader) -> tuple[np.ndarray, int]:
             rate, promised = file.samplerate, file.frames
             samples = np.concatenate([*blocks, np.zeros((0, file.channels), np.float32)])
     except soundfile.SoundFileError as error:
-        said = getattr(error, "error_string", str(error)).strip(" .")
-        raise source.fail(f"cannot be decoded: {said}; {DAMAGED}") from None
+        message = getattr(error, "error_string", str(error)).strip(" .")
+        raise source.fail(f"cannot be decoded: {message}; {DAMAGED}") from None
     if len(samples) < promised < UNTOLD:
         raise source.fail(f"{len(samples)} of its {promised} samples can be decoded: {DAMAGED}")
     wrong = ~(np.abs(samples) <= LOUDEST)

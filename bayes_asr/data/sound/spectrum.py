@@ -17,7 +17,7 @@ from bayes_asr.base.errors import InputError, least_share, name_some
 from bayes_asr.base.files import replacing, settle, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.front_end import statistics
 from bayes_asr.data.sound.audio import (
     Announce,
@@ -115,8 +115,8 @@ def cut_windows(samples: np.ndarray, rate: int, window: int) -> np.ndarray:
     frames = (len(samples) - length) // shift + 1
     if frames < 1:
         return np.empty((0, width), np.float32)
-    before = width // 2 - (length // 2 - 1)
-    padded = np.pad(samples.astype(np.float32), (max(before, 0), width))[max(-before, 0) :]
+    padding = width // 2 - (length // 2 - 1)
+    padded = np.pad(samples.astype(np.float32), (max(padding, 0), width))[max(-padding, 0) :]
     return sliding_window_view(padded, width)[: frames * shift : shift].copy()
 
 
@@ -127,7 +127,7 @@ def write_features(
     *,
     channel: Channel | None = None,
     open_pipe: OpenPipe | None = None,
-    way: Way | None = None,
+    mapper: Mapper | None = None,
 ) -> None:
     """Write feats.{ark,scp}, cmvn.{ark,scp} by speaker and frontend.json in a Kaldi data directory.
 
@@ -144,35 +144,35 @@ def write_features(
     settle(data_dir)
     utt2spk = read_mapping(data_dir / "utt2spk")
     stats: dict[str, np.ndarray] = {}
-    left = dict.fromkeys(utt2spk)
+    missing = dict.fromkeys(utt2spk)
     sounds = Recordings(data_dir, front_end.sample_rate, channel, open_pipe)
 
     def compute(
         recording: str, segments: Sequence[Segment]
     ) -> tuple[list[tuple[str, np.ndarray]], list[Remark]]:
         remarks: list[Remark] = []
-        found = _read_utterances(
+        utterances = _read_utterances(
             sounds, recording, segments, lambda sound, remark: remarks.append((sound, remark))
         )
-        return [(utt, front_end(samples)) for utt, samples in found], remarks
+        return [(utt, front_end(samples)) for utt, samples in utterances], remarks
 
     recordings = _list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
-    computed = way(compute, recordings) if way else starmap(compute, recordings)
+    computed = mapper(compute, recordings) if mapper else starmap(compute, recordings)
 
     def sift() -> Iterator[tuple[str, np.ndarray]]:
         remarks: list[Remark] = []
-        for matrices, noted in computed:
-            remarks += noted
+        for matrices, new_remarks in computed:
+            remarks += new_remarks
             for utt, matrix in matrices:
                 if utt not in utt2spk:
                     raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
                 if len(matrix):
-                    left.pop(utt, None)  # a second one is refused where it is written
+                    missing.pop(utt, None)  # a second one is refused where it is written
                     speaker = utt2spk[utt]
                     stats[speaker] = stats.get(speaker, 0.0) + statistics([matrix])
                     yield utt, matrix
         _report_remarks(remarks)
-        _report_left(data_dir, [*left], len(utt2spk), max_skipped)
+        _report_left(data_dir, [*missing], len(utt2spk), max_skipped)
 
     with together(data_dir):
         matrices = follow(sift(), "features", total=len(utt2spk))
@@ -182,26 +182,26 @@ def write_features(
             temporary.write_text(json.dumps(asdict(front_end)) + "\n", encoding="utf-8")
 
 
-def _report_left(data_dir: Path, left: list[str], total: int, limit: float) -> None:
+def _report_left(data_dir: Path, missing: list[str], total: int, limit: float) -> None:
     """Name the utterances that get no features; InputError if they are too many, or all."""
-    if not left:
+    if not missing:
         return
     message = (
-        f"{data_dir}: {len(left)} of {total} utterances have too little sound, or none, and get no"
-        f" features: {name_some(left)}"
+        f"{data_dir}: {len(missing)} of {total} utterances have too little sound, or none, and get"
+        f" no features: {name_some(missing)}"
     )
-    if len(left) == total:
+    if len(missing) == total:
         raise InputError(f"{message}; nothing is left to write")
-    _check_limit(message, len(left), total, limit)
+    _check_limit(message, len(missing), total, limit)
     LOGGER.warning("%s", message)
 
 
-def _check_limit(message: str, left: int, total: int, limit: float) -> None:
+def _check_limit(message: str, missing: int, total: int, limit: float) -> None:
     """InputError with the message if more than `limit` of `total` utterances are left out."""
-    if left > limit * total:
+    if missing > limit * total:
         raise InputError(
             f"{message}; more than --max-skipped = {limit:g} allows: mend them, or skip them by"
-            f" --max-skipped {least_share(left, total):g}"
+            f" --max-skipped {least_share(missing, total):g}"
         )
 
 
@@ -225,14 +225,14 @@ class Recordings:
             samples, rate = read_channels(file, open_pipe=self.open_pipe)
         except InputError as error:
             raise InputError(f"{self.table}: {name}: {error}") from None
-        chosen = self.channel if channel is None else channel
-        if chosen is None and samples.shape[1] > 1 and name in self.sides:
+        selected = self.channel if channel is None else channel
+        if selected is None and samples.shape[1] > 1 and name in self.sides:
             raise InputError(
                 f"{what}: has {samples.shape[1]} channels, and reco2file_and_channel says"
                 f" {self.sides[name]}, which only scoring reads; name the channel, from 0, in the"
                 " fifth column of segments, or by --channel"
             )
-        mono = take_channel(samples, chosen, what, announce)
+        mono = take_channel(samples, selected, what, announce)
         return change_speed(bring_to_rate(mono, rate, self.rate, what, announce), speed)
 
 
@@ -242,8 +242,8 @@ def _report_remarks(remarks: Iterable[Remark]) -> None:
     for sound, remark in remarks:
         sounds.setdefault(remark, []).append(sound)
     for remark, names in sounds.items():
-        others = f" (and {len(names) - 1} more)" * (len(names) > 1)
-        LOGGER.warning("%s%s: %s", names[0], others, remark)
+        further = f" (and {len(names) - 1} more)" * (len(names) > 1)
+        LOGGER.warning("%s%s: %s", names[0], further, remark)
 
 
 def _read_sides(path: Path) -> dict[str, str]:
@@ -265,11 +265,11 @@ def _list_recordings(
     if not (data_dir / "segments").exists():
         return [(utt, []) for utt in sounds.files]
     segments = read_segments(data_dir / "segments")
-    grouped = [(key[0], [*some]) for key, some in groupby(segments, key=lambda s: s[1:3])]
+    grouped = [(key[0], [*parts]) for key, parts in groupby(segments, key=lambda s: s[1:3])]
     absent: dict[str, list[Segment]] = {}
-    for recording, some in grouped:
+    for recording, parts in grouped:
         if recording not in sounds.files:
-            absent.setdefault(recording, []).extend(some)
+            absent.setdefault(recording, []).extend(parts)
     if absent:
         recording, (segment, *_) = next(iter(absent.items()))
         count = sum(map(len, absent.values()))
@@ -279,7 +279,7 @@ def _list_recordings(
         )
         _check_limit(message, count, total, limit)
         LOGGER.warning("%s", message)
-    return [(recording, some) for recording, some in grouped if recording in sounds.files]
+    return [(recording, parts) for recording, parts in grouped if recording in sounds.files]
 
 
 def _read_utterances(
@@ -290,13 +290,13 @@ def _read_utterances(
     There are none of what Kaldi's extract-segments passes over, and of digital silence.
     """
     samples = sounds.read(recording, segments[0][2] if segments else None, announce)
-    whole: list[Segment] = [(recording, recording, None, 0.0, len(samples) / sounds.rate)]
-    for utt, _, _, start, end in segments or whole:
+    entire: list[Segment] = [(recording, recording, None, 0.0, len(samples) / sounds.rate)]
+    for utt, _, _, start, end in segments or entire:
         cut, fault = _cut(samples, sounds.rate, start, end) if segments else (samples, "")
         if len(cut) and not np.ptp(cut):
             cut, fault = cut[:0], "is digital silence"
         if fault:
-            place = f"{start:g} to {end:g} s of {recording}, which has {whole[0][4]:g} s"
+            place = f"{start:g} to {end:g} s of {recording}, which has {entire[0][4]:g} s"
             announce(f"{utt} ({place})", fault)
         yield utt, cut
 

@@ -51,13 +51,13 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
                 parts = (convert(data / name, factor) for factor in factors)
                 lines: list[str] = sorted(chain.from_iterable(parts), key=_name_of)
                 write_lines(lines, out / name)
-    left = sorted(
+    skipped = sorted(
         path.name
         for path in data.iterdir()
         if path.is_file() and path.name not in (*TABLES, "utt2spk", "spk2utt", "utt2uniq")
     )
-    if left:
-        LOGGER.info("%s: not taken: %s", data, ", ".join(left))
+    if skipped:
+        LOGGER.info("%s: not taken: %s", data, ", ".join(skipped))
     return len(speakers)
 
 
@@ -67,8 +67,8 @@ def _name_of(line: str) -> str:
 
 def _list_originals(data: Path, factors: Iterable[Fraction]) -> Iterator[tuple[str, str]]:
     """Each utterance at each speed, and the utterance that it is."""
-    known = data / "utt2uniq"
-    originals: Mapping[str, str] = read_mapping(known) if is_there(known) else {}
+    utt2uniq = data / "utt2uniq"
+    originals: Mapping[str, str] = read_mapping(utt2uniq) if is_there(utt2uniq) else {}
     for prefix in map(_prefix, factors):
         for utt in read_mapping(data / "utt2spk"):
             yield f"{prefix}{utt}", originals.get(utt, utt)
@@ -85,8 +85,8 @@ def _prefix(factor: Fraction) -> str:
 
 def _convert_sounds(path: Path, factor: Fraction) -> Iterator[str]:
     for recording, name in read_scp(path).items():
-        file, before = split_speed(name)
-        total = before * factor
+        file, speed = split_speed(name)
+        total = speed * factor
         at_speed = "" if total == 1 else f"[speed={_format(total)}]"
         split_speed(file + at_speed)  # refuses what cannot be read
         yield f"{_prefix(factor)}{recording} {file}{at_speed}"

@@ -126,12 +126,12 @@ class JoinedAlignments(Alignments):
         return self._parts
 
 
-def check_transitions(ours: TransitionModel, where: Path, theirs: Alignments) -> None:
+def check_transitions(model: TransitionModel, where: Path, alignments: Alignments) -> None:
     """InputError where the model of alignments has other transitions than ours, in a file."""
-    if not np.array_equal(ours.tuples, theirs.model.tuples):
+    if not np.array_equal(model.tuples, alignments.model.tuples):
         raise InputError(
-            f"{theirs.path_of_model} ({theirs.model.num_pdfs} pdfs) has other transitions"
-            f" than {where} ({ours.num_pdfs} pdfs); align all with one model"
+            f"{alignments.path_of_model} ({alignments.model.num_pdfs} pdfs) has other transitions"
+            f" than {where} ({model.num_pdfs} pdfs); align all with one model"
         )
 
 
@@ -165,13 +165,13 @@ def iter_alignments(directory: Path, model: TransitionModel) -> Iterator[tuple[s
 
     InputError for a transition-id that the model has not, and for an utterance that is repeated.
     """
-    seen: set[str] = set()
+    utterances: set[str] = set()
     last = model.num_transition_ids
     for path in find_alignments(directory):
         for utt, transition_ids in iter_int_vectors(path):
-            if utt in seen:
+            if utt in utterances:
                 raise InputError(f"{path}: {utt} is aligned a second time; keep one alignment")
-            seen.add(utt)
+            utterances.add(utt)
             outside = np.flatnonzero((transition_ids < 1) | (transition_ids > last))
             if len(outside):
                 frame = outside[0]

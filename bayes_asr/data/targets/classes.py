@@ -25,7 +25,7 @@ class Classes:
     def __init__(
         self,
         directory: Path,
-        given: Mapping[str, str],
+        classes: Mapping[str, str],
         lengths: Mapping[str, int],
         names: Sequence[str] = (),
     ) -> None:
@@ -33,13 +33,13 @@ class Classes:
 
         InputError for a class that is not known.
         """
-        self.directory, self._given, self.lengths = directory, given, lengths
-        self.names = tuple(names) or tuple(sorted({given[utt] for utt in lengths}))
+        self.directory, self._classes, self.lengths = directory, classes, lengths
+        self.names = tuple(names) or tuple(sorted({classes[utt] for utt in lengths}))
         self._numbers = {name: number for number, name in enumerate(self.names)}
         for utt in lengths:
-            check_class(given[utt], utt, self.where(utt), self.names)
-        said = "\n".join(f"{utt} {given[utt]}" for utt in lengths)
-        self.digest = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+            check_class(classes[utt], utt, self.where(utt), self.names)
+        text = "\n".join(f"{utt} {classes[utt]}" for utt in lengths)
+        self.digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def parts(self) -> "Sequence[Classes]":
@@ -56,7 +56,7 @@ class Classes:
         return next((p.directory for p in self.parts if utt in p.lengths), self.directory)
 
     def _label(self, utt: str) -> np.ndarray:
-        return np.array([self._numbers[self._given[utt]]], np.int32)
+        return np.array([self._numbers[self._classes[utt]]], np.int32)
 
 
 class JoinedClasses(Classes):
@@ -66,8 +66,8 @@ class JoinedClasses(Classes):
         """Join them; InputError for an utterance that two of them have."""
         self._parts = tuple(parts)
         lengths = join_tables([(part.directory, part.lengths) for part in parts], "has a class")
-        given = {utt: part._given[utt] for part in parts for utt in part.lengths}
-        super().__init__(parts[0].directory, given, lengths, names)
+        classes = {utt: part._classes[utt] for part in parts for utt in part.lengths}
+        super().__init__(parts[0].directory, classes, lengths, names)
 
     @property
     def parts(self) -> Sequence[Classes]:
@@ -75,10 +75,10 @@ class JoinedClasses(Classes):
         return self._parts
 
 
-def check_class(name: str, utt: str, where: Path, known: Sequence[str]) -> None:
+def check_class(name: str, utt: str, where: Path, classes: Sequence[str]) -> None:
     """InputError for a class that a training set did not have."""
-    if name not in known:
+    if name not in classes:
         raise InputError(
             f"{where}: {utt} is of the class {name}, which no utterance of the training set is of"
-            f"{nearest(name, known)}; known: {', '.join(known)}"
+            f"{nearest(name, classes)}; known: {', '.join(classes)}"
         )

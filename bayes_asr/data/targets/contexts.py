@@ -9,7 +9,7 @@ from bayes_asr.kaldi_io.mdl import TransitionModel
 
 
 @dataclass(frozen=True)
-class Places:
+class TransitionPlaces:
     """Where each transition-id stands in a model: arrays by transition-id; entry 0 is unused.
 
     `state`: its transition-state, from 1; `place`: its number among all transitions in the topology
@@ -38,22 +38,22 @@ class Phones:
         return padded[np.arange(len(self.phones))[:, None] + np.arange(width)]
 
 
-def locate_transitions(model: TransitionModel) -> Places:
+def locate_transitions(model: TransitionModel) -> TransitionPlaces:
     """Return where the transition-ids of `model` stand."""
     rows = [(0, 0, 0, False)]
     for number, (phone, hmm_state, *_) in enumerate(model.tuples.tolist(), 1):
         states = model.topology[phone]
-        before = sum(len(state.transitions) for state in states[:hmm_state])
+        offset = sum(len(state.transitions) for state in states[:hmm_state])
         state = states[hmm_state]
-        for place, (target, _) in enumerate(state.transitions, before):
+        for place, (target, _) in enumerate(state.transitions, offset):
             emitted = state.self_loop_class if target == hmm_state else state.forward_class
             rows.append((number, place, emitted, target == len(states) - 1))
     number_of, place_of, emitted_by, last = np.array(rows).T
-    return Places(number_of, place_of, emitted_by, last.astype(bool))
+    return TransitionPlaces(number_of, place_of, emitted_by, last.astype(bool))
 
 
 def split_phones(
-    utt: str, transition_ids: np.ndarray, model: TransitionModel, places: Places
+    utt: str, transition_ids: np.ndarray, model: TransitionModel, places: TransitionPlaces
 ) -> Phones:
     """Split an alignment int [T] into phones, as Kaldi's SplitToPhones (hmm/hmm-utils.cc).
 
@@ -63,10 +63,10 @@ def split_phones(
     if not len(transition_ids):
         return Phones(np.zeros(0, np.int64), np.zeros(0, np.int64))
     state, loops = places.state[transition_ids], model.self_loop[transition_ids]
-    first = np.flatnonzero(~loops)  # frames of each visit to a state
-    ends = places.last[transition_ids[first]]
+    entries = np.flatnonzero(~loops)  # frames of each visit to a state
+    ends = places.last[transition_ids[entries]]
     begins = np.zeros(len(transition_ids), bool)
-    begins[first] = np.append(True, ends[:-1])
+    begins[entries] = np.append(True, ends[:-1])
     of_frame = np.cumsum(begins) - 1
     phones = model.phone[transition_ids[begins]].astype(np.int64)
     strays = loops & (state != np.append(0, state[:-1]))

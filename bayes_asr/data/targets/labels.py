@@ -82,7 +82,7 @@ class JoinedIntegers(IntegerLabels):
         lengths = join_tables([(part.directory, part.lengths) for part in parts], "is labelled")
         vectors = ChainMap(*(cast(dict, part._vectors) for part in parts))  # only read
         digest = hashlib.blake2b(" ".join(part.digest for part in parts).encode(), digest_size=16)
-        greatest = max((part.greatest for part in parts), key=lambda one: one[1])
+        greatest = max((part.greatest for part in parts), key=lambda pair: pair[1])
         super().__init__(parts[0].directory, vectors, lengths, digest.hexdigest(), greatest)
         self._parts = tuple(parts)
 
@@ -138,12 +138,12 @@ def iter_integers(path: Path) -> Items:
 
     InputError for a negative one, and for an utterance that is repeated.
     """
-    seen: set[str] = set()
+    utterances: set[str] = set()
     for archive in list_label_files(path):
         for utt, labels in iter_int_vectors(archive):
-            if utt in seen:
+            if utt in utterances:
                 raise InputError(f"{archive}: {utt} is labelled a second time; keep one of them")
-            seen.add(utt)
+            utterances.add(utt)
             if (negative := np.flatnonzero(labels < 0)).size:
                 frame = negative[0]
                 raise InputError(

@@ -76,9 +76,9 @@ def spread_states(phones: Sequence[int], ends: np.ndarray, model: TransitionMode
     forward[model.pdf[tids[~model.self_loop[1:]]]] = tids[~model.self_loop[1:]]
     pdf_of = {(phone, state): pdf for phone, state, pdf, _ in model.tuples.tolist()}
     pdf = np.repeat([pdf_of[phone, state] for phone in phones for state in range(STATES)], shares)
-    first = np.zeros(len(pdf), bool)
-    first[np.cumsum(shares) - shares] = True
-    return np.where(first, forward[pdf], loop[pdf]).astype(np.int32)
+    begins = np.zeros(len(pdf), bool)
+    begins[np.cumsum(shares) - shares] = True
+    return np.where(begins, forward[pdf], loop[pdf]).astype(np.int32)
 
 
 def count_transitions(model: TransitionModel, alignments: Iterable[np.ndarray]) -> TransitionModel:

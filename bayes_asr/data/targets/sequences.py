@@ -28,7 +28,7 @@ class Sequences:
     def __init__(
         self,
         directory: Path,
-        given: Mapping[str, Sequence[str]],
+        sequences: Mapping[str, Sequence[str]],
         lengths: Mapping[str, int],
         names: Sequence[str] = (),
         parts: "Sequence[Sequences]" = (),
@@ -39,14 +39,14 @@ class Sequences:
         InputError for a label that is not in it.
         """
         self.directory, self.lengths = directory, lengths
-        self._given, self._parts = given, tuple(parts)
-        known = {label for utt in lengths for label in given[utt]}
-        self.names = tuple(names) or (ENDS, *sorted(known))
+        self._sequences, self._parts = sequences, tuple(parts)
+        vocabulary = {label for utt in lengths for label in sequences[utt]}
+        self.names = tuple(names) or (ENDS, *sorted(vocabulary))
         self._numbers = {name: number for number, name in enumerate(self.names) if name != ENDS}
-        for utt in lengths if known - self._numbers.keys() else ():
+        for utt in lengths if vocabulary - self._numbers.keys() else ():
             self._check(utt)
-        said = "\n".join(" ".join((utt, *given[utt])) for utt in lengths)
-        self.digest = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+        text = "\n".join(" ".join((utt, *sequences[utt])) for utt in lengths)
+        self.digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def parts(self) -> "Sequence[Sequences]":
@@ -63,10 +63,10 @@ class Sequences:
         return next((p.directory for p in self.parts if utt in p.lengths), self.directory)
 
     def _label(self, utt: str) -> np.ndarray:
-        return np.array([self._numbers[label] for label in self._given[utt]], np.int32)
+        return np.array([self._numbers[label] for label in self._sequences[utt]], np.int32)
 
     def _check(self, utt: str) -> None:
-        for label in self._given[utt]:
+        for label in self._sequences[utt]:
             if label == ENDS:
                 raise InputError(
                     f"{self.where(utt)}: {utt} has {ENDS}, which means the end of all labels; take"
@@ -85,5 +85,5 @@ def join_sequences(parts: Sequence[Sequences], names: Sequence[str]) -> Sequence
     if len(parts) == 1:
         return parts[0]
     lengths = join_tables([(part.directory, part.lengths) for part in parts], "has labels")
-    given = {utt: part._given[utt] for part in parts for utt in part.lengths}
-    return Sequences(parts[0].directory, given, lengths, names, parts)
+    sequences = {utt: part._sequences[utt] for part in parts for utt in part.lengths}
+    return Sequences(parts[0].directory, sequences, lengths, names, parts)

@@ -16,7 +16,7 @@ from bayes_asr.base.files import replacing, settle, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.data.corpus.sets import locate, locate_model, report_lacking, report_skipped
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.stored import Features
@@ -73,7 +73,7 @@ def align_run(
     nj: int = 1,
     max_skipped: float | None = None,
     open_pipe: OpenPipe | None = None,
-    way: Way | None = None,
+    way: Mapper | None = None,
 ) -> AlignSummary:
     """Align the Kaldi directory `data`, or the run's own set `on`, by the network of `run`.
 

@@ -13,7 +13,7 @@ from bayes_asr.base.files import together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.config.catalogue import nearest
 from bayes_asr.data.corpus.sets import report_lacking, stream_dirs
 from bayes_asr.data.features.front_end import FEATURES
@@ -53,7 +53,7 @@ def forward(
     max_skipped: float | None = None,
     open_pipe: OpenPipe | None = None,
     chunk: int | None = None,
-    way: Way | None = None,
+    way: Mapper | None = None,
     onnx: Path | None = None,
     output: Output = DECODED,
 ) -> int:
@@ -210,7 +210,7 @@ def open_streams(
 
 
 def share_log_likelihoods(
-    way: Way,
+    way: Mapper,
     network: Network,
     features: StoredStreams,
     use: Callable[[str, np.ndarray], Used],
@@ -226,7 +226,7 @@ def share_log_likelihoods(
 
 
 def _share(
-    way: Way,
+    way: Mapper,
     features: StoredStreams,
     compute: Compute,
     use: Callable[[str, np.ndarray], Used],

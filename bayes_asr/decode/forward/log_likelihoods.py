@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
-from bayes_asr.data.features.arriving import ArrivingStreams
 from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.data.features.streaming import StreamingFeatures
 from bayes_asr.data.features.streams import lay_side_by_side, take_apart
 from bayes_asr.data.targets.alignments import log_priors, read_counts
 from bayes_asr.decode.forward.average import Averaged
@@ -139,7 +139,7 @@ class LogLikelihoods(nn.Module):
                 for name, some in name_streams(self.front_ends, features, {}).items()
             }
 
-        return Stream(self.advance, without_speaker, ArrivingStreams(self.front_ends))
+        return Stream(self.advance, without_speaker, StreamingFeatures(self.front_ends))
 
     def plain(self) -> PlainUtterance:
         """The same as plain torch in single precision, which `torch.export` can write down."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from torch import Tensor
 
-from bayes_asr.data.features.arriving import ArrivingStreams
+from bayes_asr.data.features.streaming import StreamingFeatures
 from bayes_asr.decode.forward.given import Given
 from bayes_asr.nn.network import States
 
@@ -26,7 +26,7 @@ class Stream:
     """
 
     def __init__(
-        self, advance: Advance, without_speaker: WithoutSpeaker, arriving: ArrivingStreams
+        self, advance: Advance, without_speaker: WithoutSpeaker, arriving: StreamingFeatures
     ) -> None:
         self._advance, self._without_speaker, self._arriving = advance, without_speaker, arriving
         self.reset()

@@ -13,7 +13,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, replacing, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.progress import follow
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.job import Decoded, Decoder, Job, Summary
 from bayes_asr.decode.search.kaldi import KaldiDecoder
@@ -48,7 +48,7 @@ def decode_archive(
     nj: int = 1,
     backend: str = "embedded",
     cmd: str = "",
-    way: Way | None = None,
+    way: Mapper | None = None,
     recorded: bool = False,
     lm: Path | None = None,
 ) -> Summary:

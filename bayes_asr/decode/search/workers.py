@@ -8,7 +8,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import name_file
 from bayes_asr.base.processes.pool import map_here, map_utterances
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.paths import sweep_words
 from bayes_asr.decode.search.embedded import ENGINES, DecodeResult, choose_engine, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_network
@@ -52,7 +52,7 @@ class EmbeddedDecoder:
         return ""
 
 
-def start_decoding(job: Job, way: Way | None = None) -> Iterator[Result]:
+def start_decoding(job: Job, way: Mapper | None = None) -> Iterator[Result]:
     """Decode every utterance, in order, here or in shards; what does not fit is refused at once."""
     network = load_network(job.graph, job.model, job.lm)
     utterances = read_utterances(job.loglikes, network)

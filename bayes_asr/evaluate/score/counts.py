@@ -9,11 +9,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.shards import shard_result
 
 Costs = Literal["sclite", "levenshtein"]
 Kind = Literal["correct", "substitution", "insertion", "deletion"]
 
 
+@shard_result
 @dataclass(frozen=True)
 class ErrorCounts:
     """Errors over `tokens` reference tokens; values that pool by addition, never by averaging."""

@@ -12,7 +12,7 @@ from bayes_asr.base.errors import InputError, StoppedError, complaint
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.processes.pool import open_pool
-from bayes_asr.base.shards import Way
+from bayes_asr.base.shards import Mapper
 from bayes_asr.config import Config
 from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.measure import FRAMES, measure_of
@@ -149,7 +149,7 @@ def _check_same(out: Path, about: dict[str, Any]) -> None:
 
 
 def _train_rung(
-    trials: Sequence[Trial], epochs: int, plan: SearchPlan, run_jobs: Way
+    trials: Sequence[Trial], epochs: int, plan: SearchPlan, run_jobs: Mapper
 ) -> Iterator[Outcome]:
     """Train trials for so many epochs, in order, until one reaches `plan.stop_at`.
 

@@ -308,7 +308,7 @@ def test_a_process_that_is_killed_ends_all(trainings: Trainings, what: str) -> N
 def wait_for_the_first(rank: int, number: signal.Signals) -> int:
     with group.joined():
         group.total(1)
-        group.from_first(lambda: os.kill(os.getpid(), number))
+        group.broadcast(lambda: os.kill(os.getpid(), number))
     return 0
 
 

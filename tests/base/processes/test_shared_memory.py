@@ -42,7 +42,7 @@ def add_up(rank: int, apart: bool) -> int:
                     parts = brought(shape, dtype, seed)
                     expected = sum(parts, start=torch.zeros((), dtype=dtype))
                     time.sleep(late.choice((0, 0, 0, 0.002)))
-                    group.add_up(parts[rank])
+                    group.all_reduce(parts[rank])
                     assert torch.equal(parts[rank], expected)
             assert group.largest(10 * rank - seed) == 20 - seed
             assert group.total(rank, 1) == [3, 3]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.data.features.arriving import Arriving
 from bayes_asr.data.features.front_end import append_context, statistics
+from bayes_asr.data.features.streaming import StreamingFrontEnd
 from bayes_asr.decode.forward.stream import Stream
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.nn.network import AcousticModel, States
@@ -76,7 +76,7 @@ def test_arriving_features_are_prepared_as_the_whole(
     cuts: list[int], order: int, left: int, right: int, frames: int
 ) -> None:
     whole = np.random.default_rng(1).standard_normal((frames, 2)).astype(np.float32)
-    arriving = Arriving(order=order, left=left, right=right)
+    arriving = StreamingFrontEnd(order=order, left=left, right=right)
     for _ in range(2):  # the second utterance does not know of the first
         ready = []
         for count, part in zip([*cuts, frames], np.split(whole, cuts), strict=True):
