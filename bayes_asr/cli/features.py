@@ -98,6 +98,6 @@ def run(args: argparse.Namespace) -> None:
                 args.max_skipped,
                 channel=args.channel,
                 open_pipe=pipes,
-                way=way,
+                mapper=way,
             )
             print(f"wrote the {args.kind} features of {data}")
