@@ -80,7 +80,7 @@ def train(
     if number != ALONE:
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         os.environ |= {"WORLD_SIZE": str(PROCESSES), "RANK": str(number)}
-    with group.joined():
+    with group.process_group():
         model, step = make_training(args)
         criterion = CrossEntropy(dict.fromkeys(HEADS, 1.0))
         rounds = []

@@ -1,1 +1,1 @@
-"""What all rooms stand on: errors, files, locks, messages, processes, other programs."""
+"""The ground floor: errors, files, locks, messages, processes, other programs."""

@@ -57,7 +57,7 @@ class InputError(ValueError):
 
 
 def reason(error: OSError) -> str:
-    """Why the system refused, and what to do about it: "Is a directory; a file is due here"."""
+    """The reason of a system error and its remedy: "Is a directory; a file is due here"."""
     message = error.strerror or " ".join(str(error).split()) or type(error).__name__
     remedy = REMEDIES.get(error.errno or 0)
     return f"{message}; {remedy}" if remedy else message
@@ -72,7 +72,7 @@ def explain(error: OSError) -> str:
 
 
 def complaint(error: BaseException) -> str:
-    """What to say of an error, in one line."""
+    """The message of an error, in one line."""
     if isinstance(error, OSError):
         return explain(error)
     if isinstance(error, MemoryError):

@@ -197,7 +197,7 @@ def find_below(folder: Path, *names: str) -> list[Path]:
 
 
 def _find_place(path: Path) -> Path:
-    """Where to write the file that shall appear at `path`: there, or where its group waits."""
+    """The path to write for a file that shall appear at `path`: there, or where its group waits."""
     if _group:
         folder, staged = _group
         absolute = Path(os.path.abspath(path))

@@ -1,4 +1,4 @@
-"""What comes with the package and is not Python: `conf/`, `recipes/`, `local/` and `run.sh`."""
+"""The files of the package that are not Python: `conf/`, `recipes/`, `local/` and `run.sh`."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ SCRIPTS = ("egs/wsj/s5/utils/parallel", "egs/wsj/s5/utils")
 
 
 class CommandOutput(io.BufferedReader):
-    """What a shell command prints; closing it waits for the command and checks its status."""
+    """The output of a shell command; closing it waits for the command and checks its status."""
 
     def __init__(self, command: str) -> None:
         self._command = command.strip()
@@ -196,7 +196,7 @@ def _quote(word: str) -> str:
 
 
 def _choose_name(arguments: Sequence[str]) -> str:
-    """What Kaldi's scripts shall replace by the number: JOB, or a name that no argument holds.
+    """The word that Kaldi's scripts replace by the number: JOB, or a name that no argument holds.
 
     They replace it wherever it stands, also within the word JOBS of a path.
     """

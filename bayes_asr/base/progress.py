@@ -1,4 +1,4 @@
-"""How far a long piece of work is: a bar on a terminal, in a log a line now and then."""
+"""Progress of a long piece of work: a bar on a terminal, in a log a line now and then."""
 
 import sys
 import time
@@ -70,7 +70,7 @@ class Progress:
         return True
 
     def _describe(self) -> str:
-        """How much is done, and how long the rest will take at this pace."""
+        """The units that are done, and the time that the others will take at this pace."""
         if not self.total:
             return f"{self.done} {self.unit}"
         pace = (time.monotonic() - self._start) / (self.done - self._initial)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 from zipfile import BadZipFile, ZipFile
 
+from bayes_asr.base import safe_pickle
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
 from bayes_asr.base.log import LOGGER
@@ -23,7 +24,6 @@ from bayes_asr.base.programs import JOB, read_last_line, run_array
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
-Result = TypeVar("Result")
 DAMAGE = (  # what reading a zip archive, JSON or a pickle that is damaged, or none, may raise
     BadZipFile,
     zlib.error,
@@ -37,24 +37,8 @@ DAMAGE = (  # what reading a zip archive, JSON or a pickle that is damaged, or n
     AttributeError,
 )
 MOST_NAMED = 5  # lost shards in a message
-# What NumPy and Python pickle their own values by.
-PLAIN_RESULTS = {
-    "builtins": {"frozenset"},
-    "numpy": {"dtype", "ndarray"},
-    "numpy._core.multiarray": {"_reconstruct", "scalar"},
-    "numpy._core.numeric": {"_frombuffer"},
-    "numpy.core.multiarray": {"_reconstruct", "scalar"},
-    "numpy.core.numeric": {"_frombuffer"},
-}
 
-# Classes of results by module and name, filled by `shard_result`. Nothing else is made of a file.
-_result_classes: dict[tuple[str, str], type] = {("bayes_asr.base.errors", "InputError"): InputError}
-
-
-def shard_result(kind: type[Result]) -> type[Result]:
-    """Let shards hold instances of a class that a mapped function returns; a decorator."""
-    _result_classes[kind.__module__, kind.__qualname__] = kind
-    return kind
+safe_pickle.loadable(InputError)  # some functions return it, so that all utterances are tried
 
 
 class Mapper(Protocol):
@@ -182,7 +166,7 @@ class Cluster:
                 if totals == {number - 1}:
                     return
                 try:
-                    result = _Reader(io.BytesIO(files[shard.number - 1].read(str(number)))).load()
+                    result = safe_pickle.load(io.BytesIO(files[shard.number - 1].read(str(number))))
                 except DAMAGE as error:
                     shard.path.unlink()
                     raise InputError(
@@ -190,14 +174,3 @@ class Cluster:
                         f" ({error}); the same command repeats it alone"
                     ) from None
                 yield result
-
-
-class _Reader(pickle.Unpickler):
-    """Reads results, and runs nothing that a file may ask for."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _result_classes:
-            return _result_classes[module, name]
-        if name not in PLAIN_RESULTS.get(module, ()):
-            raise pickle.UnpicklingError(f"holds {module}.{name}")
-        return super().find_class(module, name)

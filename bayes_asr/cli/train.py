@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     if args.nproc > 1:
         raise SystemExit(launch(args.nproc, _arguments(args)))
     keep_freed_memory()
-    with group.joined():
+    with group.process_group():
         layers = continue_runs(args.config)
         criterion = [f"train.criterion={args.criterion}"] if args.criterion else []
         config = load(layers, [*criterion, *args.set])

@@ -1,4 +1,4 @@
-"""What a configuration may name, and where each of these is written.
+"""The catalogue of units, layers, criteria, optimizers and schedules that a configuration names.
 
 A newcomer is a class or function in its own room and a line here. Nothing is imported until it is
 built, so that a configuration is checked without torch.
@@ -85,7 +85,7 @@ class ScheduleKind:
 
 @dataclass(frozen=True)
 class CriterionKind:
-    """What is minimised.
+    """A criterion that training minimises.
 
     function: where it is; lattices: whether it is of whole utterances, and wants the lattices of
     all that might have been said instead; chain: whether it is of whole utterances, and wants a

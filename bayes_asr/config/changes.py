@@ -1,4 +1,4 @@
-"""What a configuration changes that its recipe has decided."""
+"""Values of its recipe that a configuration changes."""
 
 from collections.abc import Sequence
 from pathlib import Path

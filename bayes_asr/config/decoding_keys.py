@@ -1,4 +1,4 @@
-"""How log-likelihoods are decoded: keys, their types and ranges."""
+"""The keys of the section `decode`, their types and ranges."""
 
 from dataclasses import dataclass
 from typing import Annotated

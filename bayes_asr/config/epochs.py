@@ -13,14 +13,14 @@ def at_epoch(value: Mapping[int, Value], epoch: int) -> Value: ...
 @overload
 def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value: ...
 def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value:
-    """What a key says of an epoch: one value of all, or that of the last epoch named up to it."""
+    """The value of a key in an epoch: one for all, or that of the last epoch named up to it."""
     if not isinstance(value, Mapping):
         return value
     return value[max(begin for begin in value if begin <= epoch)]
 
 
 def between_epochs(value: float | Mapping[int, float], epoch: int) -> float:
-    """What a key says of an epoch: one value of all, or on the line between those named."""
+    """The value of a key in an epoch: one for all, or linear between the epochs that are named."""
     if not isinstance(value, Mapping):
         return value
     begin = max(key for key in value if key <= epoch)

@@ -1,4 +1,4 @@
-"""What a key means: its comment in conf/base.yaml, its type and range, its default."""
+"""The meaning of a key: its comment in conf/base.yaml, its type and range, its default."""
 
 from collections.abc import Iterator
 

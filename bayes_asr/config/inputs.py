@@ -13,7 +13,7 @@ Directories = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class SetConfig:
-    """Where one set is: directories tried in order, relative to `data.dir`."""
+    """The directories of one set, tried in order, relative to `data.dir`."""
 
     features: tuple[str, ...]
     alignments: tuple[str, ...]
@@ -83,7 +83,7 @@ class DataConfig:
 
     @property
     def moves(self) -> list[tuple[str, str]]:
-        """What names of files begin with, and what that is replaced with."""
+        """Prefixes of file names, and the prefixes that replace them."""
         parts = (move.partition("=") for move in self.moved)
         return [(old.rstrip("/"), new.rstrip("/")) for old, _, new in parts]
 

@@ -134,7 +134,7 @@ class PoolKind:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderConfig:
-    """What writes the labels of data.sequences, in place of a head."""
+    """The decoder that writes the labels of data.sequences, in place of a head."""
 
     unit: Annotated[str, OneOf(RECURRENT)]
     units: Units
@@ -147,7 +147,7 @@ class DecoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class KindsConfig:
-    """What a layer has where it does not say so itself, by its kind."""
+    """Default options of layers, by their kind."""
 
     mlp: MlpKind
     conv1d: Conv1dKind

@@ -97,6 +97,6 @@ _Loader.add_implicit_resolver(
 
 
 def describe_problem(error: Exception) -> str:
-    """What is wrong, without the excerpt that PyYAML draws."""
+    """The problem in words, without the excerpt that PyYAML draws."""
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     return " ".join(str(problem).split())

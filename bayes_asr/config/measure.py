@@ -1,4 +1,4 @@
-"""What of dev a training is judged by: what chooses its best epoch and drives its schedule."""
+"""The measure on dev that chooses the best epoch of a training and drives its schedule."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ class Measure(NamedTuple):
 
     @property
     def on_dev(self) -> str:
-        """What the history calls it on dev."""
+        """The name of the measure on dev in the history."""
         return f"dev_{self.of}"
 
 
@@ -33,7 +33,7 @@ LOSS = Measure("loss", "loss", False)
 
 
 def measure_of(config: Config) -> Measure:
-    """What a training is judged by.
+    """The measure of a training.
 
     Criteria of whole utterances may lower the errors of words and raise those of frames.
     """

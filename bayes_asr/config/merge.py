@@ -42,11 +42,11 @@ ALIKE = 0.7  # names that are taken for slips of another
 MOST_SHOWN = 60  # characters of a value in a message
 
 
-Layer = Path | tuple[str, ...]
+ConfigLayer = Path | tuple[str, ...]
 """What stands over base.yaml: a file, or settings that stand between files."""
 
 
-def load(files: Sequence[Layer], settings: Sequence[str] = ()) -> Config:
+def load(files: Sequence[ConfigLayer], settings: Sequence[str] = ()) -> Config:
     """Merge base.yaml, `files` in order and `settings` (`a.b=c`, c is YAML) into a configuration.
 
     Files are those of `find_configuration`, or `FILE#SYSTEM` of a list of systems. A file's
@@ -70,7 +70,7 @@ def list_files(path: Path) -> list[Path]:
     return [file for file, _ in _layers(path, ())]
 
 
-def merge(files: Sequence[Layer], settings: Sequence[str] = ()) -> dict[str, Any]:
+def merge(files: Sequence[ConfigLayer], settings: Sequence[str] = ()) -> dict[str, Any]:
     """Nested located values of base.yaml, the files and the settings; the later win."""
     values: dict[str, Any] = {}
     _overlay(values, _defaults())
@@ -346,7 +346,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _find_where(values: Any, message: str) -> str:
-    """Where the key was written with which a message begins, as far as it is one."""
+    """The place of the key with which a message begins, as far as it is one."""
     for part in message.split()[0].split("."):
         values = values.get(part, values) if isinstance(values, dict) else values
     return _first_leaf("", values)[1].where

@@ -1,4 +1,4 @@
-"""What values of keys may be, besides their types."""
+"""Ranges and choices of the values of keys, besides their types."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

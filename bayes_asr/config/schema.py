@@ -116,7 +116,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreConfig:
-    """How errors are counted."""
+    """The counting of errors."""
 
     metric: Literal["per", "wer"]
     costs: Literal["sclite", "levenshtein"]
@@ -139,7 +139,7 @@ class ScoreConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeConfig:
-    """How run.sh prepares the data of a recipe, and by what it knows its corpus."""
+    """The options of a recipe in run.sh, and the files by which it knows its corpus."""
 
     offers: tuple[Literal["corpus", "dim", "force"], ...]
     options: tuple[str, ...]

@@ -17,7 +17,7 @@ Complete = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class LayerInputs:
-    """Where a layer stands: what it reads, and what is done with several of that.
+    """The inputs of a layer, and the way in which several of them are joined.
 
     reads: streams and layers before it; empty: the layer before, or all streams. join: `concat`,
     one beside the other, or `sum`. residual: what is read is added to the outputs.

@@ -22,7 +22,7 @@ BY_EPOCH = ("batch_sequences", "max_frames", "teacher_forcing")
 
 @dataclass(frozen=True, kw_only=True)
 class LayerTraining:
-    """How one layer or head is trained, where that is not as all others."""
+    """Training options of one layer or head, where they differ from those of all others."""
 
     learning_rate_factor: Annotated[float, Within(1e-6, 1e3)]
     optimizer: OptimizerName | None
@@ -48,7 +48,7 @@ class Transfer:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
-    """How shallower networks are trained first, each with a layer more than the one before."""
+    """Layer-wise pretraining: shallower networks first, each one layer deeper than the last."""
 
     epochs: Annotated[int, Within(0, 1000)]
     learning_rate: Rate | None
@@ -57,7 +57,7 @@ class PretrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SpecAugmentConfig:
-    """Which spans of features are masked in training."""
+    """Spans of features that are masked in training (Park et al. 2019)."""
 
     time_masks: Annotated[int, Within(0, 100)]
     time_width: Annotated[int, Within(0, 10_000)]
@@ -69,7 +69,7 @@ class SpecAugmentConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceConfig:
-    """How criteria of whole utterances compare what was said with what might have been said."""
+    """Options of sequence-discriminative criteria, by numerator and denominator lattices."""
 
     lattices: Literal["once", "each-epoch"]
     acoustic_scale: Annotated[float, Within(1e-6, 1e3)] | None
@@ -84,7 +84,7 @@ class SequenceConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ChainConfig:
-    """How lattice-free MMI compares outputs with alignments, by Kaldi's names."""
+    """Options of lattice-free MMI, by Kaldi's names."""
 
     frame_subsampling_factor: Annotated[int, Within(1, 20)]
     left_tolerance: Annotated[int, Within(0, 100)]
@@ -106,7 +106,7 @@ class ChainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How the network is trained."""
+    """Options of training."""
 
     epochs: Count
     batch_sequences: Count | Mapping[Count, Count]

@@ -90,7 +90,7 @@ def convert_name(hint: Any, name: str) -> Any:
 
 
 def list_choices(hint: Any) -> tuple[Any, ...]:
-    """What the type `hint` may be, where that is a list of names."""
+    """The choices of the type `hint`, where it is a list of names."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return arguments

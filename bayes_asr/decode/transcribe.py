@@ -12,7 +12,7 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config import Config
 from bayes_asr.data.corpus.sets import locate, locate_model
-from bayes_asr.data.features.front_end import FEATURES, statistics
+from bayes_asr.data.features.front_end import FEATURES, cmvn_statistics
 from bayes_asr.data.sound.audio import Channel, bring_to_rate, load_library, read_audio
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.decode.align.best_path import AlignOptions
@@ -223,9 +223,9 @@ class _Sound:
 def _normalise(name: str, cmvn: str, sounds: Sequence[_Sound], *, one_speaker: bool) -> None:
     """Add the statistics of a stream to all sounds."""
     features = [sound.features[name] for sound in sounds]
-    of_all = statistics(features) if one_speaker else None
+    of_all = cmvn_statistics(features) if one_speaker else None
     for sound, own in zip(sounds, features, strict=True):
-        sound.statistics[name] = statistics([own]) if of_all is None else of_all
+        sound.statistics[name] = cmvn_statistics([own]) if of_all is None else of_all
     LOGGER.info(
         "normalised (%s) over %s",
         cmvn,

@@ -10,13 +10,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files, is_there, writing
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.config import Config
-from bayes_asr.data.corpus.sets import (
-    data_with_stm,
-    locate,
-    locate_streams,
-    report_lacking,
-    stream_dirs,
-)
+from bayes_asr.data.corpus.sets import data_with_stm, locate, locate_streams, stream_dirs
+from bayes_asr.data.features.streams import report_lacking
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.rescore import write_ctm_at
 from bayes_asr.evaluate.score.counts import ErrorCounts

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.processes.pool import map_here
+from bayes_asr.base.processes.pool import map_serially
 from bayes_asr.base.shards import Mapper
-from bayes_asr.data.corpus.sets import report_lacking
 from bayes_asr.data.features.front_end import FEATURES, read_analysis
+from bayes_asr.data.features.streams import report_lacking
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import write_folder
@@ -72,7 +72,7 @@ def decode_data(
     lmwts: Sequence[float] = LM_WEIGHTS,
     wips: Sequence[float] = (0.0,),
     max_skipped: float = MAX_SKIPPED,
-    mapper: Mapper = map_here,
+    mapper: Mapper = map_serially,
     open_pipe: OpenPipe | None = None,
     raw: bool = False,
     moves: Moves = (),

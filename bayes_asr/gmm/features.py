@@ -14,7 +14,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, is_there, replacing, together
 from bayes_asr.base.progress import follow
-from bayes_asr.data.features.front_end import DELTA_WINDOW, Cmvn, FrontEnd, statistics
+from bayes_asr.data.features.front_end import DELTA_WINDOW, Cmvn, FrontEnd, cmvn_statistics
 from bayes_asr.data.features.stored import Features
 from bayes_asr.gmm.affine import apply_transform
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices, write_matrix
@@ -296,7 +296,7 @@ def write_fmllr(
         for utt in follow(features.utterances, "features"):
             x = features[utt]
             speaker = features.speakers[utt]
-            sums[speaker] = sums.get(speaker, 0.0) + statistics([x])
+            sums[speaker] = sums.get(speaker, 0.0) + cmvn_statistics([x])
             yield utt, x
 
     with together(out):

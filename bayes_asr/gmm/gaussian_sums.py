@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.shards import shard_result
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.gmm.likelihood import PdfFrames, iter_posteriors
 from bayes_asr.gmm.occupation import gather
 from bayes_asr.gmm.products import multiply
@@ -15,7 +15,7 @@ from bayes_asr.kaldi_io.mixtures import Mixtures
 BLOCK = 20_000  # frames that are taken together, so that many share a pdf
 
 
-@shard_result
+@loadable
 @dataclass
 class Statistics:
     """Counts and sums, float64, of M Gaussians over frames (Kaldi's gmm-acc-stats-ali).

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.shards import shard_result
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.gmm.linear_algebra import cholesky, eigh, solve_lower
 from bayes_asr.gmm.occupation import PdfWeights
 from bayes_asr.gmm.products import multiply
@@ -17,7 +17,7 @@ from bayes_asr.gmm.products import multiply
 SMOOTHING = 1e-3  # of the mean variance within classes, where these are singular
 
 
-@shard_result
+@loadable
 @dataclass
 class LdaStatistics:
     """Sums over frames: counts [C] and sums [C, F] of each class, squares [F, F] of all."""

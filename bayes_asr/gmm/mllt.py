@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.shards import shard_result
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.gmm.linear_algebra import dot, invert, log_determinant
 from bayes_asr.gmm.occupation import PRUNING, Occupation, PdfWeights, iter_blocks
 from bayes_asr.gmm.products import multiply
@@ -22,7 +22,7 @@ from bayes_asr.kaldi_io.mixtures import Mixtures
 ITERATIONS = 200
 
 
-@shard_result
+@loadable
 @dataclass
 class MlltStatistics:
     """Sufficient statistics: the count of frames, and for each dimension the scatter around means.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.features.front_end import statistics
+from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.gmm.first_model import derive_transitions
 from bayes_asr.gmm.roots import Root, build_stub
 from bayes_asr.kaldi_io.mdl import Topology, TransitionModel, pdf_class_counts
@@ -47,7 +47,7 @@ def build_shared_tree(topology: Topology, sets: Sequence[Sequence[int]]) -> Tree
 def _repeat_gaussian(features: Iterable[np.ndarray], num_pdfs: int) -> Mixtures:
     """One Gaussian for each pdf, all of the mean and variance of `features`."""
     # Kaldi's CMVN statistics [2, D + 1]: sums and count, sums of squares.
-    stats = np.atleast_2d(statistics(features))
+    stats = np.atleast_2d(cmvn_statistics(features))
     frames = stats[0, -1]
     if not frames:
         raise InputError("no features to begin with: the data has no utterance of any frame")

@@ -19,7 +19,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, is_there, replacing, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.shards import Mapper
-from bayes_asr.data.corpus.sets import report_skipped
+from bayes_asr.data.features.streams import report_skipped
 from bayes_asr.data.targets.alignments import iter_alignments
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.gmm import jobs

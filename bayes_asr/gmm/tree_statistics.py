@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.shards import shard_result
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.data.targets.contexts import TransitionPlaces, locate_transitions, split_phones
 from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.tree import ABSENT
@@ -19,7 +19,7 @@ ROWS = 1 << 17  # what is merged at once, which bounds the memory besides that o
 COLUMNS = 16  # of sums that are added at once
 
 
-@shard_result
+@loadable
 @dataclass(frozen=True)
 class Context:
     """Context of a tree: windows of N `width` phones, the phone itself at position P `center`.
@@ -39,7 +39,7 @@ class Context:
             )
 
 
-@shard_result
+@loadable
 @dataclass(frozen=True, eq=False)
 class TreeStatistics:
     """Sums of E distinct events, in their order.

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from bayes_asr.base.files import replacing, writing
-from bayes_asr.base.shards import shard_result
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.kaldi_io.binary import DAMAGED, ByteReader, check_name, open_bytes
 from bayes_asr.kaldi_io.openfst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE
 
@@ -37,7 +37,7 @@ GZIP_LEVEL = 1  # the fastest: graphs are written once and read in every pass
 STATE_WORDS, ARC_WORDS = VECTOR_STATE.size // WORD, ARC.itemsize // WORD
 
 
-@shard_result
+@loadable
 @dataclass(frozen=True)
 class Fst:
     """A weighted transducer of S states and A arcs, arcs sorted by source state; weights are costs.

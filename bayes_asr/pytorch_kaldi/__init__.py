@@ -1,1 +1,1 @@
-"""What pytorch-kaldi's users bring: its configurations and its networks. Nothing is executed."""
+"""Configurations and networks of pytorch-kaldi, translated. Nothing of theirs is executed."""

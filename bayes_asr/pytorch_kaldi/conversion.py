@@ -29,7 +29,7 @@ class Gate:
     negated: bool = False
 
     def sign(self, tensor: Tensor) -> Tensor:
-        """What our gate has in place of a tensor of this one."""
+        """The tensor of our gate, negated where the gate of theirs is."""
         return -tensor if self.negated else tensor
 
 
@@ -137,7 +137,7 @@ def _convert_head(reader: _Reader, layer: LayerOptions) -> State:
 
 
 def _outputs(layer: LayerOptions) -> tuple[int]:
-    """How many outputs the configuration says; any for those that it counts in labels."""
+    """The number of outputs by the configuration; any for those that it counts in labels."""
     return (layer.units if isinstance(layer.units, int) else -1,)
 
 

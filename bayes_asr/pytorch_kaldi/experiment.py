@@ -50,14 +50,14 @@ class FeatureSource:
 
 @dataclass(frozen=True)
 class LabelSource:
-    """Labels of a set: what its block says, by name (`LABELS`)."""
+    """Labels of a set: the fields of its block, by name (`LABELS`)."""
 
     fields: Mapping[str, str]
     line: int
 
     @property
     def name(self) -> str:
-        """How the operations call them."""
+        """The name by which the operations refer to them."""
         return self.fields["lab_name"]
 
     @property
@@ -66,7 +66,7 @@ class LabelSource:
         return self["lab_opts"].startswith("ali-to-phones")
 
     def __getitem__(self, name: str) -> str:
-        """What a field of the block says; empty where it is not there."""
+        """The text of a field of the block; empty where it is not there."""
         return self.fields.get(name, "")
 
 
@@ -303,7 +303,7 @@ def _read_cudnn_layers(section: Section, kind: str) -> tuple[LayerOptions, ...]:
 
 
 def _parse_size(option: Option, text: str) -> int | str:
-    """How many units; the name of the label for N_out_LABEL."""
+    """The number of units; the name of the label for N_out_LABEL."""
     if text.startswith("N_out_"):
         return text.removeprefix("N_out_")
     return parse_whole(option, text)

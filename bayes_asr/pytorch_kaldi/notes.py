@@ -1,4 +1,4 @@
-"""What cannot be carried over from a configuration, option by option."""
+"""Options of a configuration that cannot be carried over, one by one."""
 
 from dataclasses import dataclass, field
 

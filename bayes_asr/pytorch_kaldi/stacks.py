@@ -38,7 +38,7 @@ CUDNN_UNITS = {"LSTM_cudnn": "torch-lstm", "GRU_cudnn": "torch-gru", "RNN_cudnn"
 
 @dataclass(frozen=True)
 class Source:
-    """What a layer reads: names of streams and layers, and how they are joined."""
+    """The inputs of a layer: names of streams and layers, and how they are joined."""
 
     reads: tuple[str, ...]
     join: str = "concat"
@@ -46,7 +46,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Origin:
-    """What of a network of theirs a layer or head of ours is.
+    """The part of a network of theirs that a layer or head of ours comes from.
 
     part: the number of the layer, from 0; `ln0` or `bn0`, a norm of the input; "": nothing that
     has weights.
@@ -59,7 +59,7 @@ class Origin:
 
 @dataclass
 class Stack:
-    """What a network of ours consists of.
+    """The layers and heads of a network of ours.
 
     layers: of `model.stack`; heads: the layer that the head of a label reads; origins: of each
     layer by its name, and of each head by the label.
@@ -286,7 +286,7 @@ class _Builder:
 
 
 def _describe_band(network: Architecture) -> dict[str, float]:
-    """What a SincNet says of frequencies."""
+    """The frequencies of a SincNet, in Hz."""
     names = {"sample_rate": "sample_rate", "min_low": "min_low_hz", "min_band": "min_band_hz"}
     options = {key: network.options[f"sinc_{name}"] for key, name in names.items()}
     return {key: parse_whole(option, option.text) for key, option in options.items()}

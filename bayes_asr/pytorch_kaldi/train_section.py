@@ -144,7 +144,7 @@ def _is_of_layers(name: str) -> bool:
 
 
 def _train_otherwise(reference: Architecture, network: Architecture) -> Translated:
-    """How the layers of a network are trained, where that is not as those of the first."""
+    """Training options of the layers of a network, where they differ from those of the first."""
     factor = network.learning_rate[0][0] / reference.learning_rate[0][0]
     optimizer = OUR_OPTIMIZERS.get(network.optimizer, network.optimizer)
     return {

@@ -43,7 +43,7 @@ LMWT = re.compile(r"--(?P<end>min|max)-lmwt[ =](?P<weight>\d+)")
 
 @dataclass(frozen=True)
 class Translation:
-    """What becomes of an experiment.
+    """The translation of an experiment.
 
     keys: of our configuration, by section; notes: what could not be carried over; origins: what
     each layer and head of ours is there, by its name; nothing where ours has no such network.

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.processes import group
-from bayes_asr.data.corpus.batches import key_of
+from bayes_asr.data.corpus.batches import find_piece, utterance_key
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.data.corpus.pieces import find_piece
+from bayes_asr.data.features.augmentation import Masks, perturb
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.data.features.perturbation import perturb
-from bayes_asr.data.features.spec_augment import Masks
 from bayes_asr.nn.decoder import END, DecoderTargets
 from bayes_asr.nn.frames import PackedFrames, pack
 
@@ -94,7 +92,7 @@ class Loader:
                 empty,
                 decoder_targets=DecoderTargets(empty.keys_B, empty.frames, []) if decoded else None,
             )
-        keys = [key_of(self.seed, self.epoch, utt) for utt in utterances]
+        keys = [utterance_key(self.seed, self.epoch, utt) for utt in utterances]
         examples = [self._read(utt, key) for utt, key in zip(utterances, keys, strict=True)]
         packed = {
             name: pack([streams[name] for streams, _ in examples]) for name in self.data.streams
@@ -159,7 +157,7 @@ class Loader:
         The first or last frame is repeated. Kaldi: ShiftChainExampleTimes.
         """
         # `turn` passes through 0 ... shifts - 1; its upper half stands for negative shifts.
-        turn = (key_of(self.seed, 0, utt) + self.epoch) % self.shifts
+        turn = (utterance_key(self.seed, 0, utt) + self.epoch) % self.shifts
         shift = turn - self.shifts if 2 * turn >= self.shifts else turn
         shifted: np.ndarray = x_TF[(np.arange(len(x_TF)) - shift).clip(0, len(x_TF) - 1)]
         return shifted

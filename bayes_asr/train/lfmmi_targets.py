@@ -16,7 +16,8 @@ from bayes_asr.config import Config
 from bayes_asr.data.corpus.alignments_index import index_vectors
 from bayes_asr.data.corpus.index import Index, content_hash, name_of
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.data.corpus.sets import CHAIN, locate, report_skipped
+from bayes_asr.data.corpus.sets import CHAIN, locate
+from bayes_asr.data.features.streams import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.data.targets.target import Target

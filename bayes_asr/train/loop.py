@@ -15,10 +15,9 @@ from bayes_asr.base.processes import group
 from bayes_asr.base.progress import Progress
 from bayes_asr.config import at_epoch
 from bayes_asr.config.epochs import between_epochs
-from bayes_asr.data.corpus.batches import batches_of, in_order, read_ahead
+from bayes_asr.data.corpus.batches import batches_of, cut_pieces, in_order, read_ahead
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.data.corpus.pieces import cut
-from bayes_asr.data.features.spec_augment import Masks
+from bayes_asr.data.features.augmentation import Masks
 from bayes_asr.evaluate.score.counts import count_errors
 from bayes_asr.nn.beam_search import search_greedily
 from bayes_asr.nn.criteria import Criterion
@@ -118,7 +117,7 @@ def _cut_long_utterances(
     """Frames of the examples of an epoch: utterances, or pieces of those above `max_frames`."""
     if not max_frames:
         return lengths
-    pieces = cut(lengths, max_frames)
+    pieces = cut_pieces(lengths, max_frames)
     uncut = sum(name in lengths for name in pieces)
     LOGGER.info(
         "epoch %d: %d of %d utterances are longer than %d frames (train.max_frames), and are cut"

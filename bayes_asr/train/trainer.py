@@ -15,7 +15,7 @@ from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.base.lock import Lock
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
-from bayes_asr.base.processes.signals import Notice
+from bayes_asr.base.processes.signals import ReceivedSignal
 from bayes_asr.base.progress import format_seconds
 from bayes_asr.config import Config, TrainConfig, as_yaml
 from bayes_asr.config.catalogue import SCHEDULES, find
@@ -97,7 +97,7 @@ class Trainer:
     state: TrainerState
     begun_from: dict[str, str] = field(default_factory=dict)
     speakers: SpeakerActivations | None = None
-    notice: Notice = field(default_factory=Notice)
+    notice: ReceivedSignal = field(default_factory=ReceivedSignal)
     lock: Lock | None = None
     board: Board | None = None
     last_saved: float = field(default_factory=time.monotonic)

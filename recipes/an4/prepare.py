@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.features.front_end import statistics
+from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.binary import iter_lines
@@ -136,7 +136,9 @@ def write_data(members: Sequence[Utterance], corpus: Path, directory: Path) -> N
     by_speaker: dict[str, list[np.ndarray]] = {}
     for utt in members:
         by_speaker.setdefault(utt.speaker, []).append(cepstra[utt.name])
-    sums = ((speaker, statistics(matrices)) for speaker, matrices in sorted(by_speaker.items()))
+    sums = (
+        (speaker, cmvn_statistics(matrices)) for speaker, matrices in sorted(by_speaker.items())
+    )
     write_matrices(cepstra.items(), directory / "feats.ark", directory / "feats.scp")
     write_matrices(sums, directory / "cmvn.ark", directory / "cmvn.scp")
     write_lines([json.dumps({"kind": "Sphinx MFCC"})], directory / "frontend.json")  # for tables

@@ -14,7 +14,7 @@ import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.features import front_end
-from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, statistics
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, cmvn_statistics
 from bayes_asr.decode.export import export_onnx
 from bayes_asr.decode.forward import plain
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
@@ -244,7 +244,7 @@ def test_program_of_torch_export_is_read_without_this_package(run: Path, tmp_pat
     net = bayes_asr.load(run)
     for frames in LENGTHS:
         x = made_up(frames, DIMENSIONS)
-        stats = statistics([x])
+        stats = cmvn_statistics([x])
         found = program(torch.from_numpy(net.front_ends[FEATURES].without_speaker(x, stats)))
         torch.testing.assert_close(found, net(x, stats), rtol=0, atol=BOUND)
 

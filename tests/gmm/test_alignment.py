@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.features.front_end import deltas, splice
+from bayes_asr.data.features.front_end import add_deltas, splice
 from bayes_asr.decode.align.best_path import Alignment
 from bayes_asr.decode.graph.transducers import build_fst
 from bayes_asr.decode.search.embedded import choose_engine
@@ -49,7 +49,7 @@ def features(stage: str) -> dict[str, np.ndarray]:
         for utt, x in iter_matrices(GOLDEN / "data" / "mfcc_train.ark")
     }
     if stage in ("mono", "tri1"):
-        return {utt: deltas(x, 2) for utt, x in found.items()}
+        return {utt: add_deltas(x, 2) for utt, x in found.items()}
     matrix = read_numbers((GOLDEN / "tri2" / "final.mat.txt").read_text())
     found = {utt: splice(x, 3, 3) @ matrix.T for utt, x in found.items()}
     if stage == "tri2":

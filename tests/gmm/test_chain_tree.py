@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.processes.pool import map_here
+from bayes_asr.base.processes.pool import map_serially
 from bayes_asr.cli import main
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
@@ -96,7 +96,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folders = StepFolders(write_few(folder / "data"), find_lang(), source, folder / "out")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chain_tree_steps, "cluster_phones", lambda statistics, sets, random: [*sets])
-        ChainTree(OPTIONS, folders, map_here, max_skipped=0.5).run()
+        ChainTree(OPTIONS, folders, map_serially, max_skipped=0.5).run()
         yield folder
 
 
@@ -194,6 +194,6 @@ def test_utterances_with_more_phones_than_frames_are_named_and_left_out(
     folders = StepFolders(made / "data", find_lang(), made / "mono_ali", tmp_path / "out")
     rare = replace(OPTIONS, frame_subsampling_factor=30)
     with pytest.raises(InputError, match="at this rate for any of 12 utterances"):
-        ChainTree(rare, folders, map_here, max_skipped=1.0).run()
+        ChainTree(rare, folders, map_serially, max_skipped=1.0).run()
     assert "phones have" in caplog.text
     assert not (tmp_path / "out/final.mdl").exists()

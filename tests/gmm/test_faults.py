@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.processes.pool import map_here
+from bayes_asr.base.processes.pool import map_serially
 from bayes_asr.cli import main
 from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.features import read_transforms, write_fmllr
@@ -51,14 +51,14 @@ def train(
     """Train one pass."""
     source = lab / before if before else None
     folders = StepFolders(lab / "data", find_lang(), source, lab / out)
-    training = GmmTrainer(replace(schedule, **SHORT), folders, map_here)
+    training = GmmTrainer(replace(schedule, **SHORT), folders, map_serially)
     training.run()
     return training
 
 
 def align(lab: Path, out: str = "ali", **options: Any) -> None:
     folders = StepFolders(lab / "data", find_lang(), lab / "mono", lab / out)
-    Realignment(folders, map_here, ALIGN_SI, **options).run()
+    Realignment(folders, map_serially, ALIGN_SI, **options).run()
 
 
 def first_utterance() -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.features.front_end import deltas, speaker_normalised, splice, statistics
+from bayes_asr.data.features.front_end import add_deltas, apply_cmvn, cmvn_statistics, splice
 from bayes_asr.gmm.features import (
     Pipeline,
     SpeakerFeatures,
@@ -53,7 +53,7 @@ def test_monophones_read_deltas(tmp_path: Path, cmvn: bool) -> None:
     assert features.utterances == [*UTTERANCES]
     assert features.dim == 3 * SIZE
     for utt in UTTERANCES:
-        np.testing.assert_allclose(features[utt], deltas(centred(utt), 2), atol=1e-5)
+        np.testing.assert_allclose(features[utt], add_deltas(centred(utt), 2), atol=1e-5)
 
 
 def test_adapted_features_are_spliced_and_transformed_twice(data: Path) -> None:
@@ -212,7 +212,7 @@ def test_adapted_data_directory_has_all_that_a_network_reads(
     for utt, x in written.items():
         np.testing.assert_array_equal(x, features[utt])
     for speaker, where in read_scp(out / "cmvn.scp").items():
-        expected = statistics(x for utt, x in written.items() if utt[0] == speaker)
+        expected = cmvn_statistics(x for utt, x in written.items() if utt[0] == speaker)
         np.testing.assert_allclose(read_matrix(where, speaker), expected, rtol=1e-5)
     for name in ("text", "utt2spk", "stm"):
         assert (out / name).read_bytes() == (data / name).read_bytes()
@@ -232,6 +232,6 @@ def test_nothing_is_written_where_a_speaker_has_no_transform(
 
 def test_statistics_of_the_speaker_are_subtracted_as_apply_cmvn_does(data: Path) -> None:
     features = SpeakerFeatures(read_data_dir(data), Pipeline("mean-variance", 0))
-    stats = statistics(x for utt, x in UTTERANCES.items() if utt[0] == "a")
-    expected = speaker_normalised(UTTERANCES["a-1"], "mean-variance", stats)
+    stats = cmvn_statistics(x for utt, x in UTTERANCES.items() if utt[0] == "a")
+    expected = apply_cmvn(UTTERANCES["a-1"], "mean-variance", stats)
     np.testing.assert_allclose(features["a-1"], expected, atol=1e-5)

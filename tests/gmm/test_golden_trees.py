@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.data.features.front_end import speaker_normalised, splice
+from bayes_asr.data.features.front_end import apply_cmvn, splice
 from bayes_asr.gmm.affine import apply_transform
 from bayes_asr.gmm.fmllr import adapt_speaker
 from bayes_asr.gmm.occupation import PdfWeights
@@ -32,7 +32,7 @@ def spliced(golden: GoldenGmms, matrix: str) -> Features:
     stats = dict(iter_matrices(golden.root / "data" / "cmvn_train.ark"))
     return {
         utt: apply_transform(
-            transform, splice(speaker_normalised(mfcc, "mean", stats[speakers[utt][0]]), 3, 3)
+            transform, splice(apply_cmvn(mfcc, "mean", stats[speakers[utt][0]]), 3, 3)
         )
         for utt, mfcc in iter_matrices(golden.root / "data" / "mfcc_train.ark")
     }

@@ -12,7 +12,7 @@ import pytest
 
 from bayes_asr.base import shards
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.processes.pool import map_here, open_pool
+from bayes_asr.base.processes.pool import map_serially, open_pool
 from bayes_asr.base.shards import Mapper
 from bayes_asr.cli import main
 from bayes_asr.gmm import clusterable, resumable
@@ -54,7 +54,7 @@ def test_each_pass_fits_as_kaldis(name: str, before: str, tmp_path: Path) -> Non
     schedule = replace(SCHEDULES[name], leaves=200, gaussians=1000, passes=12)
     out = tmp_path / "out"
     folders = StepFolders(data, find_lang(), lay_out(before, tmp_path), out)
-    GmmTrainer(schedule, folders, map_here).run()
+    GmmTrainer(schedule, folders, map_serially).run()
     assert read_likelihoods(out) == pytest.approx(read_golden(name)[:12], abs=2e-3)
 
 
@@ -63,7 +63,7 @@ def test_model_that_was_not_adapted_can_adapt(tmp_path: Path) -> None:
     golden = golden_gmms()
     data, tri2 = write_golden_data(golden, tmp_path / "data"), lay_out("tri2_ali", tmp_path)
     out = tmp_path / "adapted"
-    Realignment(StepFolders(data, find_lang(), tri2, out), map_here, ALIGN_SI, adapt=True).run()
+    Realignment(StepFolders(data, find_lang(), tri2, out), map_serially, ALIGN_SI, adapt=True).run()
     model, mixtures = golden.model("tri2/final.mdl")
     features = SpeakerFeatures(read_data_dir(data), read_pipeline(tri2))
     aligned = dict(golden.alignments("tri2_ali").items())  # by Kaldi
@@ -91,7 +91,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def train_few(few: Path, name: str, out: Path, way: Mapper = map_here) -> dict[str, bytes]:
+def train_few(few: Path, name: str, out: Path, way: Mapper = map_serially) -> dict[str, bytes]:
     """Train three passes; what the folder then holds."""
     before = {"mono": None, "tri1": "mono_ali", "tri2": "tri1_ali", "tri3": "tri2_ali"}[name]
     alignments = None
@@ -185,7 +185,7 @@ def test_other_options_and_inputs_begin_anew(few: Path, tmp_path: Path) -> None:
     train_few(few, "mono", out)
     model = (out / "final.mdl").read_bytes()
     fewer = replace(SCHEDULES["mono"], **{**SHORT, "gaussians": 150})
-    GmmTrainer(fewer, StepFolders(few / "data", find_lang(), None, out), map_here).run()
+    GmmTrainer(fewer, StepFolders(few / "data", find_lang(), None, out), map_serially).run()
     assert (out / "final.mdl").read_bytes() != model
     train_few(few, "mono", out)
     assert (out / "final.mdl").read_bytes() == model
@@ -204,8 +204,8 @@ def test_what_is_missing_is_named(few: Path, tmp_path: Path) -> None:
     (tmp_path / "ali" / "ali.1.gz").write_bytes(b"")
     folders = StepFolders(few / "data", find_lang(), tmp_path / "ali", tmp_path)
     with pytest.raises(InputError, match=r"ali/final\.mdl: is not there; an earlier step makes it"):
-        GmmTrainer(SCHEDULES["tri1"], folders, map_here).run()
+        GmmTrainer(SCHEDULES["tri1"], folders, map_serially).run()
     (few / "empty").mkdir(exist_ok=True)
     folders = StepFolders(few / "empty", find_lang(), None, tmp_path / "out")
     with pytest.raises(InputError, match=r"empty/feats\.scp: is not there"):
-        GmmTrainer(SCHEDULES["mono"], folders, map_here).run()
+        GmmTrainer(SCHEDULES["mono"], folders, map_serially).run()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.data.features.front_end import deltas, speaker_normalised
+from bayes_asr.data.features.front_end import add_deltas, apply_cmvn
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.mdl import TransitionModel
@@ -44,7 +44,7 @@ class GoldenGmms:
         speakers = read_text(self.root / "data" / "utt2spk")
         stats = dict(iter_matrices(self.root / "data" / "cmvn_train.ark"))
         return {
-            utt: deltas(speaker_normalised(matrix, "mean", stats[speakers[utt][0]]), 2)
+            utt: add_deltas(apply_cmvn(matrix, "mean", stats[speakers[utt][0]]), 2)
             for utt, matrix in iter_matrices(self.root / "data" / "mfcc_train.ark")
         }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.data.features.front_end import statistics
+from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
@@ -43,7 +43,7 @@ def write_data_dir(path: Path, features: Mapping[str, np.ndarray], *, cmvn: bool
     write_text(((utt, ["a", "b"]) for utt in features), path / "text")
     if cmvn:
         by_speaker = (
-            (speaker, statistics(x for utt, x in features.items() if utt2spk[utt] == speaker))
+            (speaker, cmvn_statistics(x for utt, x in features.items() if utt2spk[utt] == speaker))
             for speaker in sorted(set(utt2spk.values()))
         )
         write_matrices(by_speaker, path / "cmvn.ark", path / "cmvn.scp")

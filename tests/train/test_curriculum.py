@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayes_asr.data.corpus.pieces import cut
+from bayes_asr.data.corpus.batches import cut_pieces
 from bayes_asr.data.corpus.sets import open_set
+from bayes_asr.data.features.augmentation import Masks
 from bayes_asr.data.features.front_end import Normalisation
-from bayes_asr.data.features.spec_augment import Masks
 from bayes_asr.nn.frames import unpack
 from bayes_asr.train import loop
 from bayes_asr.train.batch import Batch, Loader
@@ -55,7 +55,7 @@ def test_each_epoch_has_every_frame_in_sequences_of_its_length(
     for epoch, most, sequences in ((1, 10, 6), (2, 15, 6), (3, 0, 2)):
         batches = passes[f"epoch {epoch}"]
         names = sorted(name for batch in batches for name in batch)
-        expected = cut(data.lengths, most) if most else data.lengths
+        expected = cut_pieces(data.lengths, most) if most else data.lengths
         assert names == sorted(expected)
         assert max(map(len, batches)) == sequences
     dev = sorted(name for batch in passes["epoch 1 dev"] for name in batch)
@@ -94,7 +94,7 @@ def test_pieces_hold_the_frames_and_labels_of_their_utterance(
     passes: dict[str, Any], small_corpus: Path
 ) -> None:
     loader = make_loader(passes, small_corpus)
-    pieces = cut(loader.data.lengths, 7)
+    pieces = cut_pieces(loader.data.lengths, 7)
     for utt in loader.data.lengths:
         own = [read(loader, name) for name in pieces if name.split()[0] == utt]
         x, labels = read(loader, utt)
@@ -117,7 +117,7 @@ def test_masks_come_after_noise_and_touch_no_label(
 
 def test_company_changes_no_piece(passes: dict[str, Any], small_corpus: Path) -> None:
     loader = make_loader(passes, small_corpus, noise=0.3, masks=Masks(1, 6, 1.0, 1, 3))
-    names = [*cut(loader.data.lengths, 7)][:5]
+    names = [*cut_pieces(loader.data.lengths, 7)][:5]
     batch = loader(names)
     together = unpack(batch.streams["features"], batch.frames, order_of(batch))
     alone = sorted((read(loader, name)[0] for name in names), key=lambda x: -len(x))
@@ -142,7 +142,7 @@ def test_pieces_and_masks_of_streams_at_other_rates(tmp_path: Path) -> None:
     loader = Loader(data, front_ends, ["pdfs"], 1, 1)
     masked = replace(loader, masks=Masks(1, 4, 1.0, 0, 0))
     utt = next(iter(data.lengths))
-    pieces = [name for name in cut(data.lengths, 7) if name.split(" ")[0] == utt]
+    pieces = [name for name in cut_pieces(data.lengths, 7) if name.split(" ")[0] == utt]
     for name in front_ends:
         parts = [read(loader, piece, name)[0] for piece in pieces]
         whole, _ = read(loader, utt, name)

@@ -16,7 +16,7 @@ import torch
 
 from bayes_asr import load
 from bayes_asr.base.errors import InputError, StoppedError
-from bayes_asr.data.features.front_end import statistics
+from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.status import read_status
@@ -158,7 +158,7 @@ def test_run_of_version_0_1_goes_on_and_is_read(small_corpus: Path, tmp_path: Pa
     run, whole = tmp_path / "run", tmp_path / "whole"
     train(config_of(small_corpus, *options, "train.epochs=2"), run)
     features = np.ones((9, DIMENSIONS), np.float32)
-    stats = statistics([features + np.arange(9)[:, None]])
+    stats = cmvn_statistics([features + np.arange(9)[:, None]])
     expected = load(run)(features, stats)
     write_as_version_0_1(run)
     assert torch.equal(load(run)(features, stats), expected)

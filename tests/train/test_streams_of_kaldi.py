@@ -10,7 +10,7 @@ import pytest
 import bayes_asr
 from bayes_asr.config import load
 from bayes_asr.data.corpus.sets import training_and_dev
-from bayes_asr.data.features.front_end import statistics
+from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
@@ -81,6 +81,6 @@ def test_fmllr_and_filter_banks_learn_two_trees(corpus: Path, tmp_path: Path) ->
     speakers = read_mapping(corpus / "fbank/test/utt2spk")
     network = bayes_asr.load(tmp_path / "run")
     utt = min(fmllr)
-    of_speaker = statistics(x for u, x in banks.items() if speakers[u] == speakers[utt])
+    of_speaker = cmvn_statistics(x for u, x in banks.items() if speakers[u] == speakers[utt])
     found = network(features=fmllr[utt], fbank=banks[utt], cmvn={"fbank": of_speaker})
     assert found.shape == (len(fmllr[utt]), 152)

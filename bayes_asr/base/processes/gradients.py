@@ -46,7 +46,7 @@ class GradientSum:
 
 
 def _by_messages(gradients: list[Tensor]) -> None:
-    with group.together():
+    with group.explain_lost_peers():
         sums = [dist.all_reduce(each, async_op=True) for each in gradients]
         for work, each in zip(sums, gradients, strict=True):
             group.finish(work, each)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from bayes_asr.base.errors import InputError, StoppedError, complaint
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.offered_memory import offer_memory, open_memory
-from bayes_asr.base.processes.shared_memory import ROOM, Meeting
+from bayes_asr.base.processes.shared_memory import ROOM, SharedBarrier
 from bayes_asr.nn.norm import BatchNorm
 from bayes_asr.nn.units.cell import LogDomainCell
 
@@ -35,11 +35,11 @@ FAILURE, ENDED = "bayes_asr/failure", "bayes_asr/ended"  # keys of the store tha
 LOOK = timedelta(seconds=1)  # between two looks at whether another process has failed
 FAREWELL = 30.0  # seconds that the first process keeps the store for others to read why it failed
 
-_meeting: Meeting | None = None  # where all processes are on one machine
+_meeting: SharedBarrier | None = None  # where all processes are on one machine
 
 
 class PeerError(InputError):
-    """What another process has said before it ended."""
+    """The failure of another process, in its words."""
 
 
 class LostPeerError(InputError):
@@ -47,7 +47,7 @@ class LostPeerError(InputError):
 
 
 @contextmanager
-def joined() -> Iterator[None]:
+def process_group() -> Iterator[None]:
     """Join the processes that torchrun started, if it did.
 
     They end together: where one fails, it says why, and the others end silently with it.
@@ -96,12 +96,12 @@ def _part(store: dist.distributed_c10d.Store) -> None:
             time.sleep(0.02)
 
 
-def _find_meeting() -> Meeting | None:
-    """Where processes wait for one another in memory, if they all can, which is sooner."""
-    memory = map_shared_memory(Meeting.size(size()))
+def _find_meeting() -> SharedBarrier | None:
+    """The barrier in shared memory, if all processes can use one, which is faster than messages."""
+    memory = map_shared_memory(SharedBarrier.size(size()))
     numbers = [int(number) for number in _gather_numbers(os.getpid())]
     alike = len(set(_gather_numbers(_find_number_space()))) == 1
-    meeting = Meeting.arrange(memory, dist.get_rank(), numbers) if memory and alike else None
+    meeting = SharedBarrier.arrange(memory, dist.get_rank(), numbers) if memory and alike else None
     (without,) = total(meeting is None)
     if without and meeting:
         meeting.leave()
@@ -146,7 +146,7 @@ def _find_store() -> dist.distributed_c10d.Store:
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def explain_lost_peers() -> Iterator[None]:
     """Say what ended a process for which the others would wait in vain."""
     try:
         yield
@@ -161,7 +161,7 @@ def together() -> Iterator[None]:
 
 
 def size() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
@@ -174,7 +174,7 @@ def all_reduce(tensor: Tensor) -> None:
     """Add up a tensor over all processes, in place."""
     if not dist.is_initialized():
         return
-    with together():
+    with explain_lost_peers():
         if _meeting and tensor.nbytes <= ROOM and not tensor.is_cuda:
             tensor.copy_(_meeting.gather(tensor).sum(0))
         else:
@@ -217,17 +217,17 @@ def _gather_numbers(number: float) -> list[float]:
 
 
 def broadcast(make: Callable[[], Made]) -> Made:
-    """What the first process makes, in all of them."""
+    """Make an object in the process of rank 0 and return it in all of them."""
     objects = [make() if is_rank0() else None]
     if dist.is_initialized():
         wait()
-        with together():
+        with explain_lost_peers():
             dist.broadcast_object_list(objects, device=torch.device("cpu"))
     return objects[0]  # type: ignore[return-value]
 
 
 def rank0_first(make: Callable[[], Made]) -> Made:
-    """What each process makes, after the first one has: that leaves files which all can use."""
+    """Make an object in each process, in rank 0 first: that leaves files which all can use."""
     result = make() if is_rank0() else None
     broadcast(lambda: None)
     return make() if result is None else result

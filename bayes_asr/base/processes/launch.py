@@ -48,7 +48,7 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
 
 
 def _count_processors() -> int:
-    """How many processors this process may use, where the system (not macOS) tells that."""
+    """The number of processors that this process may use; macOS tells only how many there are."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,6 +1,4 @@
-"""What the C library does with memory that is freed, in pages of which size it comes, and how much
-of it libraries keep.
-"""
+"""Settings of memory: freed blocks that glibc keeps, huge pages, and caches of libraries."""
 
 import ctypes as c
 import mmap

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 @contextmanager
 def offer_memory(size: int) -> Iterator[tuple[str, str] | None]:
-    """Where others find new memory of this process, and what it is called there; None if nowhere.
+    """Yield the path and the name of new memory that other processes can open; None if none can.
 
     It has no name in a file system, and goes with the last process that sees it.
     """

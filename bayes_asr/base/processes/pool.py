@@ -38,7 +38,7 @@ def map_utterances(
 def open_pool(nj: int) -> Iterator[Mapper]:
     """Yield `map_utterances` for many calls, between which the `nj` processes live on."""
     if nj == 1:
-        yield map_here
+        yield map_serially
         return
     context = _Context()
     with _environment_of_workers(nj):  # this starts a process that tracks resources
@@ -51,7 +51,7 @@ def open_pool(nj: int) -> Iterator[Mapper]:
             raise
 
 
-def map_here(
+def map_serially(
     function: Callable[[str, Input], Output], items: Iterable[tuple[str, Input]]
 ) -> Iterator[Output]:
     """Yield function(name, item) in order, from this process."""
@@ -105,7 +105,7 @@ class _Context(SpawnContext):
             worker.terminate()
 
     def say_how_one_died(self) -> str:
-        """What became of the worker that died; the pool ends the others by SIGTERM."""
+        """The end of the worker that died, in words; the pool ends the others by SIGTERM."""
         statuses = {worker.exitcode for worker in self._workers} - {None, 0, -signal.SIGTERM}
         if statuses == {-signal.SIGKILL}:
             return (

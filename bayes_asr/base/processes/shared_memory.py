@@ -19,8 +19,8 @@ ROOM = 2**20  # bytes of what a process tells at once
 SECONDS = 0.1  # of waiting, after which a process looks whether the others still live
 
 
-class Meeting:
-    """Where processes wait for one another, and see what each brings.
+class SharedBarrier:
+    """A barrier of the processes of a machine, with an all-gather of small tensors.
 
     All of them make it from the same memory, and then make the same calls.
     """
@@ -66,7 +66,7 @@ class Meeting:
         return library.wait_at_barrier(self._arrivals, self._rank, self._count, seconds)
 
     def gather(self, x: Tensor) -> Tensor:
-        """What each of P processes brings, [P, *x.shape], until the next call but one.
+        """The tensors of all P processes, [P, *x.shape], valid until the next call but one.
 
         x: of at most ROOM bytes. Places alternate: who brings something again has met all others
         since they read what it brought last in this place.

@@ -14,14 +14,14 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass
-class Notice:
-    """Which signal came in `note_signals`; 0: none yet."""
+class ReceivedSignal:
+    """The number of the signal that came in `note_signals`; 0: none yet."""
 
     number: int = 0
 
 
 @contextmanager
-def note_signals() -> Iterator[Notice]:
+def note_signals() -> Iterator[ReceivedSignal]:
     """Note the first of SIGNALS instead of ending; after it, SIGINT has its usual effect.
 
     The others may well come twice, to the process and to its group, and change nothing then. So may
@@ -30,7 +30,7 @@ def note_signals() -> Iterator[Notice]:
     One that is ignored, as in background jobs of a script or by nohup, stays ignored. Outside the
     main thread, where Python lets nobody handle signals, none is ever noted.
     """
-    notice = Notice()
+    notice = ReceivedSignal()
     if threading.current_thread() is not threading.main_thread():
         yield notice
         return

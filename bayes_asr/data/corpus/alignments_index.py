@@ -23,8 +23,8 @@ from bayes_asr.data.targets.alignments import (
 )
 from bayes_asr.data.targets.labels import (
     IntegerLabels,
+    LabelDigest,
     Labels,
-    Noting,
     has_model,
     iter_integers,
     list_label_files,
@@ -72,7 +72,7 @@ def index_integers(path: Path, index: Index) -> IntegerLabels:
     name = f"labels-{name_of(path)}"
 
     def make(folder: Path) -> Arrays:
-        noting = Noting()
+        noting = LabelDigest()
         places = _keep(noting(iter_integers(path)), folder / f"{name}.ark")
         utt, greatest = noting.greatest
         about = {"digest": noting.digest, "greatest": greatest, "greatest_of": utt}

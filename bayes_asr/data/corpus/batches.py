@@ -1,9 +1,10 @@
-"""Which utterances are trained together, and their frames, read ahead."""
+"""Batches of utterances that are trained together, and their frames, read ahead."""
 
 import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TypeVar, overload
 
 import numpy as np
@@ -79,7 +80,7 @@ def _columns(lengths: Mapping[str, int]) -> tuple[Sequence[str] | np.ndarray, np
 
 
 def _begins(lengths: np.ndarray, sequences: int, frames: int) -> list[int]:
-    """Where batches of utterances of these lengths begin, and where the last one ends."""
+    """The begins of batches of utterances of these lengths, and the end of the last one."""
     total = [0, *np.cumsum(lengths).tolist()]  # frames of the first 0, 1, 2, ... utterances
     begins = [0]
     while (begin := begins[-1]) < len(lengths):
@@ -88,7 +89,7 @@ def _begins(lengths: np.ndarray, sequences: int, frames: int) -> list[int]:
     return begins
 
 
-def key_of(seed: int, epoch: int, utt: str) -> int:
+def utterance_key(seed: int, epoch: int, utt: str) -> int:
     """A signed 64-bit integer for an utterance in an epoch: what makes its dropout and noise."""
     digest = hashlib.blake2b(f"{seed} {epoch} {utt}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
@@ -108,3 +109,26 @@ def read_ahead(
             yield pending.pop(0).result()
         for future in pending:
             yield future.result()
+
+
+def cut_pieces(lengths: Mapping[str, int], most: int) -> dict[str, int]:
+    """The frames of utterances, of which those longer than `most` are cut into pieces.
+
+    As few pieces as there must be, of equal length but for one frame: together they are the
+    utterance. So an epoch has every frame once, and pdfs are as frequent as without.
+    """
+    pieces = {}
+    for utt, frames in lengths.items():
+        count = -(-frames // most)
+        if count == 1:
+            pieces[utt] = frames
+            continue
+        for begin, end in pairwise(frames * number // count for number in range(count + 1)):
+            pieces[f"{utt} {begin} {end}"] = end - begin
+    return pieces
+
+
+def find_piece(name: str) -> tuple[str, slice]:
+    """The utterance of a piece, or of its own name, and which of its frames it has."""
+    utt, *ends = name.split(" ")
+    return utt, slice(*map(int, ends)) if ends else slice(None)

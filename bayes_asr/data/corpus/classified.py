@@ -1,4 +1,4 @@
-"""What data directories say of utterances, not of frames, and their lengths by their features."""
+"""Classes and label sequences of utterances, with the lengths of their features."""
 
 from collections.abc import Container, Sequence
 from pathlib import Path
@@ -45,7 +45,7 @@ def open_sequences(
 
 
 def _find(data: DataDir, file: str, key: str, what: str, line: str) -> Path:
-    """Where a data directory has `data.KEY`; InputError where it has not."""
+    """The file of `data.KEY` in a data directory; InputError where there is none."""
     path = data.path / file
     if not is_there(path):
         raise InputError(

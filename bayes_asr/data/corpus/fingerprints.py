@@ -1,4 +1,4 @@
-"""What a run was started on, so that it never goes on with other data unawares."""
+"""Fingerprints of the data of a run, so that it never goes on with other data unawares."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -49,7 +49,7 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
 
 
 def _contents(features: Features) -> Iterator[tuple[Path, Iterator[bytes]]]:
-    """What is hashed of each file."""
+    """Yield each file and the bytes of it that are hashed."""
     for table in (directory / name for directory in features.directories for name in TABLES):
         if table.exists():
             yield table, iter([table.read_bytes()])

@@ -1,4 +1,4 @@
-"""What was found by reading all inputs of a training, kept so that the next one starts at once.
+"""An index of results that take a reading of all inputs; the next training starts at once.
 
 A file of the index says what it was made from, and is made again where that has changed.
 """
@@ -46,14 +46,14 @@ class Index:
         make: Callable[[Path], Arrays],
         use: Callable[[Path, Arrays], Found],
     ) -> Found:
-        """What is kept as `name`: found by `make` where it is not there, and taken up by `use`.
+        """The entry `name`: computed by `make` where it is not there, and read by `use`.
 
         made_from: the state of all that it depends on, by file. Both functions are told the folder,
         for what `make` leaves there besides. Of processes that want the same, one makes it.
         NotKeptError where it cannot be written.
         """
         for folder in self._folders:
-            value, _ = _taken(folder / f"{name}.npz", made_from, use)
+            value, _ = _load(folder / f"{name}.npz", made_from, use)
             if value is not None:
                 return value
         folder = next(filter(_may_be_written, self._folders), self._folders[-1])
@@ -61,7 +61,7 @@ class Index:
         with ExitStack() as stack:
             with keeping():
                 stack.enter_context(in_turn(path.with_suffix(".lock")))
-            value, why = _taken(path, made_from, use)  # made by another process meanwhile
+            value, why = _load(path, made_from, use)  # made by another process meanwhile
             if value is None:
                 if why:
                     LOGGER.info("%s: %s: reading again all that it is made from", path, why)
@@ -86,10 +86,10 @@ def keeping() -> Iterator[None]:
         raise NotKeptError(str(error)) from error
 
 
-def _taken(
+def _load(
     path: Path, made_from: Mapping[str, str], use: Callable[[Path, Arrays], Found]
 ) -> tuple[Found | None, str]:
-    """What is kept in a file of the index; or None, and why not, empty if it was never made."""
+    """The value in a file of the index; or None, and why not, empty if it was never made."""
     if not path.is_file():
         return None, ""
     try:

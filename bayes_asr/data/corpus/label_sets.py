@@ -10,7 +10,7 @@ from bayes_asr.data.targets.target import Target
 
 
 def name_targets(labels: Mapping[str, Labels]) -> dict[str, Target]:
-    """What a network may learn of label sets: `tri2.pdfs` of alignments, `tri2` of numbers."""
+    """The targets in label sets: `tri2.pdfs` of alignments, `tri2` of numbers."""
     return {
         f"{name}.{kind}".rstrip("."): target
         for name, label_set in labels.items()

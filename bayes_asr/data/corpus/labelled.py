@@ -35,7 +35,7 @@ class LabelledSet:
         return next(iter(self.streams.values()))
 
     def prepare(self, utt: str) -> dict[str, np.ndarray]:
-        """What front ends make of an utterance before normalisation, float32 [T, F'] by stream.
+        """An utterance after the front ends, before normalisation: float32 [T, F'] by stream.
 
         InputError unless each T is that of the alignment, at the rate of the stream.
         """

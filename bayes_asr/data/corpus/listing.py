@@ -1,4 +1,4 @@
-"""Which utterances of a set have features and an alignment."""
+"""The utterances of a set that have features and an alignment."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def list_utterances(
 
 
 def join_listings(listings: Sequence[Listing]) -> Listing:
-    """What several directories have together; InputError for an utterance that two of them have."""
+    """The joined listing of several directories; InputError for an utterance that two have."""
     if len(listings) == 1:
         return listings[0]
     return Listing(
@@ -65,7 +65,7 @@ def index_utterances(
     index: Index,
     moves: Moves = (),
 ) -> Listing:
-    """What `list_utterances` gives, from an index.
+    """The result of `list_utterances`, from an index.
 
     That is kept where feats.scp is as Kaldi sorts it and has no pipes.
     """

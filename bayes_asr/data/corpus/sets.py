@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.base.errors import InputError, least_share, name_some
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config import Config, DataConfig, LabelledSetConfig
 from bayes_asr.config.catalogue import CRITERIA
@@ -19,7 +19,12 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.listing import Listing, index_utterances, join_listings, list_utterances
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.stored import Features
-from bayes_asr.data.features.streams import check_dimensions, check_speakers, say_stream
+from bayes_asr.data.features.streams import (
+    check_dimensions,
+    check_speakers,
+    describe_stream,
+    report_skipped,
+)
 from bayes_asr.data.targets.alignments import Alignments, JoinedAlignments, check_transitions
 from bayes_asr.data.targets.labels import Labels
 from bayes_asr.kaldi_io.binary import OpenPipe
@@ -215,7 +220,7 @@ def open_set(
     joined = join_listings(listings)
     streams = {FEATURES: _open_features(config, FEATURES, joined.data, open_pipe)}
     report("features", directories, joined.without_features)
-    wording = _say_learnt(config, name)
+    wording = _describe_target(config, name)
     report(wording[0], paths, joined.without_alignment)
     if not joined.lengths:
         raise InputError(
@@ -228,13 +233,15 @@ def open_set(
         table = join_listings(list_all(places)).data
         streams[stream] = _open_features(config, stream, table, open_pipe)
         check_speakers(streams[FEATURES], streams[stream], lengths)
-        lengths = _keep(lengths, table.feats or {}, partial(report, say_stream(stream), places))
+        lengths = _intersect(
+            lengths, table.feats or {}, partial(report, describe_stream(stream), places)
+        )
     labels = {}
     for label in config.data.train.label_names:
         places = locate_all(config, name, "labels", label)
         labels[label] = join_labels([open_labels(path, index) for path in places])
         label_lengths = labels[label].lengths
-        lengths = _keep(lengths, label_lengths, partial(report, f"labels of {label}", places))
+        lengths = _intersect(lengths, label_lengths, partial(report, f"labels of {label}", places))
         check_lengths(alignments, labels[label], lengths)
     parts = _name_parts(
         directories, [split_table(listing.lengths, lengths)[0] for listing in listings]
@@ -263,8 +270,8 @@ def _open_first_labels(
     return paths, aligned[0] if len(aligned) == 1 else JoinedAlignments(aligned)
 
 
-def _say_learnt(config: Config, name: str) -> tuple[str, str, str]:
-    """What the utterances of a set are to have, the same with its article, and the key of it."""
+def _describe_target(config: Config, name: str) -> tuple[str, str, str]:
+    """The words for the target of a set: noun, noun with article, and key of the configuration."""
     if config.data.classes:
         return "class", "a class", "data.classes"
     if config.data.sequences:
@@ -276,7 +283,7 @@ def _join(places: Sequence[Path]) -> str:
     return " and ".join(map(str, places))
 
 
-def _keep(
+def _intersect(
     lengths: Mapping[str, int], table: Mapping[str, Any], report: Callable[[list[str]], None]
 ) -> Mapping[str, int]:
     """The utterances that are in another table too; InputError where that leaves none."""
@@ -311,42 +318,6 @@ def _name_parts(
     names = [directory.name for directory in directories]
     names = names if len(set(names)) == len(names) else [str(path) for path in directories]
     return {name: part for name, part in zip(names, lengths, strict=True) if part}
-
-
-def report_lacking(
-    directories: Mapping[str, DataDir], limit: float, key: str = "data.max_skipped"
-) -> set[str]:
-    """The utterances of a set that a stream has no features of, as they have no frame: nothing
-    reads them, all their words are deletions. Named and limited by `report_skipped`.
-
-    directories: of the streams, by name, the features first.
-    """
-    utt2spk = next(iter(directories.values())).utt2spk
-    lacking: set[str] = set()
-    for stream, data in directories.items():
-        _, missing = split_table(utt2spk, data.feats or {})
-        report_skipped(f"no {say_stream(stream)} in {data.path}", missing, len(utt2spk), limit, key)
-        lacking.update(missing)
-    return lacking
-
-
-def report_skipped(
-    why: str, skipped: list[str], total: int, limit: float, key: str = "data.max_skipped"
-) -> None:
-    """Name and count what is skipped of `total` utterances; InputError if it is above `limit`.
-
-    key: what sets the limit, a key of the configuration or an option, for the message.
-    """
-    if not skipped:
-        return
-    message = f"{why} for {len(skipped)} of {total} utterances: {name_some(skipped)}"
-    if len(skipped) / total > limit:
-        enough = least_share(len(skipped), total)
-        remedy = f"{key} {enough:g}" if key.startswith("--") else f"--set {key}={enough:g}"
-        raise InputError(
-            f"{message}; more than {key} = {limit:g} allows: mend them, or skip them by {remedy}"
-        )
-    LOGGER.warning("%s; they are skipped", message)
 
 
 def _announce_dimension(features: Features, data: DataConfig) -> None:

@@ -16,7 +16,7 @@ from bayes_asr.data.features.front_end import Normalisation
 
 @dataclass(frozen=True)
 class Survey:
-    """What all utterances of a set give together, by one stream of features.
+    """Statistics of all utterances of a set, by one stream of features.
 
     digest: a hash of the features as they are stored.
     """

@@ -23,7 +23,7 @@ VARIANCE_FLOOR = 1e-20  # as Kaldi's apply-cmvn
 LEAST_DEVIATION = 1e-5  # what varies less over all training data counts as constant
 
 
-def statistics(matrices: Iterable[np.ndarray]) -> np.ndarray:
+def cmvn_statistics(matrices: Iterable[np.ndarray]) -> np.ndarray:
     """Kaldi's CMVN statistics [2, F+1] of some utterances: sums and count, sums of squares and 0.
 
     As compute-cmvn-stats.
@@ -56,7 +56,7 @@ class Normalisation:
 
         A column that is constant there gets deviation 1: elsewhere it must not grow beyond measure.
         """
-        mean, deviation = mean_and_deviation(statistics(matrices))
+        mean, deviation = mean_and_deviation(cmvn_statistics(matrices))
         deviation = np.where(deviation > LEAST_DEVIATION, deviation, 1.0)
         return cls(mean.astype(np.float32), deviation.astype(np.float32))
 
@@ -65,7 +65,7 @@ class Normalisation:
         return (matrix - self.mean) / self.deviation
 
 
-def deltas(matrix: np.ndarray, order: int) -> np.ndarray:
+def add_deltas(matrix: np.ndarray, order: int) -> np.ndarray:
     """Append `order` derivatives over +-2 frames [T, F * (order + 1)], as add-deltas.
 
     Frames beyond an end repeat the frame at the end.
@@ -107,11 +107,11 @@ def splice(matrix: np.ndarray, left: int, right: int) -> np.ndarray:
 def append_context(matrix: np.ndarray, *, order: int, left: int, right: int) -> np.ndarray:
     """Append deltas of `order`, then context: [T, F] -> [T, F * (order + 1) * (left+1+right)]."""
     if order:
-        matrix = deltas(matrix, order)
+        matrix = add_deltas(matrix, order)
     return splice(matrix, left, right) if left or right else matrix
 
 
-def speaker_normalised(matrix: np.ndarray, cmvn: Cmvn, stats: np.ndarray) -> np.ndarray:
+def apply_cmvn(matrix: np.ndarray, cmvn: Cmvn, stats: np.ndarray) -> np.ndarray:
     """Features [T, F] less the speaker's mean, by his deviation if asked, as Kaldi's apply-cmvn."""
     mean, deviation = mean_and_deviation(stats)
     centred = matrix - mean
@@ -120,7 +120,7 @@ def speaker_normalised(matrix: np.ndarray, cmvn: Cmvn, stats: np.ndarray) -> np.
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """What is done to the features of a stream; one value, which the checkpoint holds.
+    """The steps that features of a stream go through; one value, which the checkpoint holds.
 
     cmvn: normalisation by speaker; deltas: order of the derivatives that are appended;
     left_context, right_context: frames that are; normalisation: mean and deviation of the training
@@ -139,7 +139,7 @@ class FrontEnd:
     utterance: it has one vector for all of them."""
 
     def fits(self, length: int, frames: int) -> bool:
-        """Whether so many frames of its own are as long as so many of the first stream.
+        """Whether `length` frames of this stream last as long as `frames` of the first stream.
 
         The last frame of the slower of the two may stand for fewer, as Kaldi's subsample-feats
         leaves them.
@@ -151,13 +151,13 @@ class FrontEnd:
         return length == -(-frames // self.subsampling)
 
     def reach(self, length: int) -> float:
-        """How many frames of the first stream so many of its own go with, at most."""
+        """The most frames of the first stream that `length` frames of this stream cover."""
         if self.subsampling == "utterance":
             return math.inf if length else 0
         return -(length // self.subsampling) if self.subsampling < 0 else length * self.subsampling
 
     def spread(self, matrix: np.ndarray, frames: int) -> np.ndarray:
-        """Its frame [T, F] at each of the frames [frames] of the first stream, [frames, F].
+        """The stream [T, F] at each of the frames [frames] of the first stream, [frames, F].
 
         Frames of a slower stream are repeated; of a faster one, those are taken at which a frame of
         the first stream begins.
@@ -167,7 +167,7 @@ class FrontEnd:
         return matrix[self.place(np.arange(frames))]
 
     def place(self, frames: np.ndarray) -> np.ndarray:
-        """Which of its frames goes with each of some frames [T] of the first stream."""
+        """The frame of this stream at each of some frames [T] of the first stream."""
         if self.subsampling == "utterance":
             return np.zeros_like(frames)
         return frames * -self.subsampling if self.subsampling < 0 else frames // self.subsampling
@@ -197,7 +197,7 @@ class FrontEnd:
         self.check_speaker(stats)
         if self.cmvn == "none" or stats is None:
             return matrix
-        return speaker_normalised(matrix, self.cmvn, stats)
+        return apply_cmvn(matrix, self.cmvn, stats)
 
     def check_speaker(self, stats: np.ndarray | None) -> None:
         """ValueError where statistics of the speaker are needed and not given."""
@@ -212,7 +212,7 @@ class FrontEnd:
         return append_context(self.without_speaker(matrix, stats), **self.shape)
 
     def normalise(self, matrix: np.ndarray) -> np.ndarray:
-        """What the network reads [T, F'] of prepared features, in their precision."""
+        """Prepared features, normalised for the network [T, F'], in their precision."""
         return self._measured(matrix)
 
     @property
@@ -222,7 +222,7 @@ class FrontEnd:
 
     @property
     def preparation(self) -> str:
-        """What is done before normalisation, for comparison."""
+        """The steps before normalisation in words, for comparison."""
         rate = "" if self.subsampling == 1 else f", subsampling {self.subsampling}"
         return f"cmvn {self.cmvn}, {self.shape}{rate}"
 
@@ -255,7 +255,7 @@ class FrontEnd:
 
 
 def read_analysis(directory: Path) -> dict[str, Any] | None:
-    """What made the features of a data directory from sound; None where it does not say."""
+    """The analysis that made the features of a data directory from sound; None if not recorded."""
     path = directory / "frontend.json"
     if not is_there(path):
         return None

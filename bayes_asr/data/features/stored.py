@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.features.front_end import FrontEnd, read_analysis, statistics
+from bayes_asr.data.features.front_end import FrontEnd, cmvn_statistics, read_analysis
 from bayes_asr.kaldi_io.ark import read_matrix, read_shape
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.scp import is_pipe, list_archives, missing_file_error
@@ -49,7 +49,7 @@ class Features:
 
     @cached_property
     def sound(self) -> dict[str, Any] | None:
-        """What made the features of sound; None where a directory does not say."""
+        """The analysis that made the features of sound; None where a directory records none."""
         analyses = [read_analysis(directory) for directory in self.directories]
         if None in analyses:
             return None
@@ -111,7 +111,7 @@ class Features:
         return self.front_end.cmvn != "none"
 
     def prepare(self, utt: str, matrix: np.ndarray) -> np.ndarray:
-        """What is made [T, F'] of the stored features [T, F] of an utterance."""
+        """Stored features [T, F] of an utterance after the front end [T, F']."""
         stats = self._statistics(utt) if self._normalises_speakers else None
         return self.front_end.prepare(matrix, stats)
 
@@ -161,7 +161,7 @@ class Features:
 
     def _speaker_statistics(self, speaker: str) -> np.ndarray:
         if self._data.cmvn is None:
-            return statistics(self.read(utt) for utt in self._utterances_of[speaker])
+            return cmvn_statistics(self.read(utt) for utt in self._utterances_of[speaker])
         if speaker not in self._data.cmvn:
             scp = self._data.path / "cmvn.scp"
             raise InputError(f"{scp}: speaker {speaker} is missing; compute its statistics")

@@ -1,4 +1,4 @@
-"""What the network reads of an utterance whose features arrive in chunks."""
+"""The front end of utterances whose features arrive in chunks."""
 
 import math
 from collections.abc import Mapping
@@ -106,7 +106,7 @@ class StreamingFeatures:
             self._ready[name] = np.concatenate((earlier, prepared)) if len(earlier) else prepared
 
     def _count(self, name: str) -> int:
-        """How many frames of a stream were ready so far."""
+        """The number of frames of a stream that were ready so far."""
         return self._passed[name] + len(self._ready.get(name, ()))
 
     def _hand_on(self) -> np.ndarray:

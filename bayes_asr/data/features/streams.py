@@ -10,9 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, least_share, name_some
+from bayes_asr.base.log import LOGGER
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.stored import Features
+from bayes_asr.kaldi_io.sorted_table import split_table
+from bayes_asr.kaldi_io.text import DataDir
 
 FrontEnds = Mapping[str, FrontEnd]
 
@@ -39,11 +42,11 @@ class StoredStreams:
         return [u for u in self.first.utterances if all(u in features for features in further)]
 
     def count_frames(self, utt: str) -> int:
-        """How many frames an utterance has, by its header where there is one."""
+        """The number of frames of an utterance, by its header where there is one."""
         return (self.first.read_shape(utt) or self.first.read(utt).shape)[0]
 
     def __getitem__(self, utt: str) -> np.ndarray:
-        """What front ends prepare of an utterance, side by side [T, F'].
+        """Prepared features of an utterance, all streams side by side [T, F'].
 
         InputError where a stream is of another length or width than the network reads.
         """
@@ -59,10 +62,10 @@ class StoredStreams:
             if not features.front_end.fits(len(prepared[name]), frames):
                 features.refuse_frames(name, utt, len(prepared[name]), self.first, frames)
         front_ends = {name: features.front_end for name, features in self._streams.items()}
-        return lay_side_by_side(front_ends, prepared)
+        return join_streams(front_ends, prepared)
 
 
-def lay_side_by_side(front_ends: FrontEnds, prepared: Mapping[str, np.ndarray]) -> np.ndarray:
+def join_streams(front_ends: FrontEnds, prepared: Mapping[str, np.ndarray]) -> np.ndarray:
     """Prepared streams [T_s, F_s] of an utterance at the frames of the first, [T, sum of F_s]."""
     if len(front_ends) == 1:
         return next(iter(prepared.values()))
@@ -70,15 +73,15 @@ def lay_side_by_side(front_ends: FrontEnds, prepared: Mapping[str, np.ndarray]) 
     return np.hstack([end.spread(prepared[name], frames) for name, end in front_ends.items()])
 
 
-def take_apart(front_ends: FrontEnds, matrix: np.ndarray) -> dict[str, np.ndarray]:
-    """What `lay_side_by_side` has put together, [T, F_s] by stream."""
+def split_streams(front_ends: FrontEnds, matrix: np.ndarray) -> dict[str, np.ndarray]:
+    """The inverse of `join_streams`: [T, F_s] by stream."""
     if len(front_ends) == 1:
         return dict.fromkeys(front_ends, matrix)
     ends = np.cumsum([front_end.size for front_end in front_ends.values()])
     return dict(zip(front_ends, np.split(matrix, ends[:-1], axis=1), strict=True))
 
 
-def say_stream(name: str) -> str:
+def describe_stream(name: str) -> str:
     """The features of a stream, in words."""
     return "features" if name == FEATURES else f"features of {name}"
 
@@ -89,7 +92,7 @@ def check_dimensions(name: str, features: Features, trained: Features) -> None:
         utt = features.utterances[0]
         raise InputError(
             f"{features.where(utt)}: {utt} has {features.dimensions} dimensions, but the training"
-            f" {say_stream(name)} have {trained.dimensions}; extract all features alike"
+            f" {describe_stream(name)} have {trained.dimensions}; extract all features alike"
         )
 
 
@@ -124,3 +127,41 @@ def check_speakers(
                 f"{stream.directory(utt) / 'utt2spk'}: {utt} is spoken by {speaker}, but by"
                 f" {expected[utt]} in {reference.directory(utt) / 'utt2spk'}; correct one of them"
             )
+
+
+def report_lacking(
+    directories: Mapping[str, DataDir], limit: float, key: str = "data.max_skipped"
+) -> set[str]:
+    """The utterances of a set that a stream has no features of, as they have no frame: nothing
+    reads them, all their words are deletions. Named and limited by `report_skipped`.
+
+    directories: of the streams, by name, the features first.
+    """
+    utt2spk = next(iter(directories.values())).utt2spk
+    lacking: set[str] = set()
+    for stream, data in directories.items():
+        _, missing = split_table(utt2spk, data.feats or {})
+        report_skipped(
+            f"no {describe_stream(stream)} in {data.path}", missing, len(utt2spk), limit, key
+        )
+        lacking.update(missing)
+    return lacking
+
+
+def report_skipped(
+    why: str, skipped: list[str], total: int, limit: float, key: str = "data.max_skipped"
+) -> None:
+    """Name and count what is skipped of `total` utterances; InputError if it is above `limit`.
+
+    key: what sets the limit, a key of the configuration or an option, for the message.
+    """
+    if not skipped:
+        return
+    message = f"{why} for {len(skipped)} of {total} utterances: {name_some(skipped)}"
+    if len(skipped) / total > limit:
+        enough = least_share(len(skipped), total)
+        remedy = f"{key} {enough:g}" if key.startswith("--") else f"--set {key}={enough:g}"
+        raise InputError(
+            f"{message}; more than {key} = {limit:g} allows: mend them, or skip them by {remedy}"
+        )
+    LOGGER.warning("%s; they are skipped", message)

@@ -18,7 +18,7 @@ from bayes_asr.base.files import replacing, settle, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
-from bayes_asr.data.features.front_end import statistics
+from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.data.sound.audio import (
     Announce,
     Channel,
@@ -169,7 +169,7 @@ def write_features(
                 if len(matrix):
                     missing.pop(utt, None)  # a second one is refused where it is written
                     speaker = utt2spk[utt]
-                    stats[speaker] = stats.get(speaker, 0.0) + statistics([matrix])
+                    stats[speaker] = stats.get(speaker, 0.0) + cmvn_statistics([matrix])
                     yield utt, matrix
         _report_remarks(remarks)
         _report_left(data_dir, [*missing], len(utt2spk), max_skipped)

@@ -72,7 +72,7 @@ class Alignments:
 
     @property
     def num_monophones(self) -> int:
-        """How many phones the model knows."""
+        """The number of phones of the model."""
         return len(self._phones)
 
     def transition_ids(self, utt: str) -> np.ndarray:
@@ -93,7 +93,7 @@ class Alignments:
 
     @property
     def targets(self) -> dict[str, Target]:
-        """What a network may learn of them: pdfs and monophones."""
+        """The targets that a network may learn: pdfs and monophones."""
         return {
             "pdfs": Target(self.pdfs, self.model.num_pdfs),
             "monophones": Target(self.monophones, self.num_monophones),

@@ -10,7 +10,7 @@ from bayes_asr.kaldi_io.mdl import TransitionModel
 
 @dataclass(frozen=True)
 class TransitionPlaces:
-    """Where each transition-id stands in a model: arrays by transition-id; entry 0 is unused.
+    """The place of each transition-id in a model: arrays by transition-id; entry 0 is unused.
 
     `state`: its transition-state, from 1; `place`: its number among all transitions in the topology
     of its phone; `pdf_class`: what it emits; `last`: whether it leaves the phone.

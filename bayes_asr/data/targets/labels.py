@@ -20,7 +20,7 @@ Items = Iterator[tuple[str, np.ndarray]]
 
 
 class Labels(Protocol):
-    """What `Alignments`, `IntegerLabels` and `Classes` have in common.
+    """The interface of `Alignments`, `IntegerLabels`, `Classes` and `Sequences`.
 
     lengths: labels of each utterance; digest: a hash of what they say.
     """
@@ -35,7 +35,7 @@ class Labels(Protocol):
 
     @property
     def targets(self) -> Mapping[str, Target]:
-        """What a network may learn of them, by name; "" where the set has one target alone."""
+        """Targets that a network may learn, by name; "" where the set has one target alone."""
 
     def where(self, utt: str) -> Path:
         """The directory or archive that has an utterance, for messages."""
@@ -92,7 +92,7 @@ class JoinedIntegers(IntegerLabels):
         return self._parts
 
 
-class Noting:
+class LabelDigest:
     """Passes labels on, and notes what `IntegerLabels` knows of them."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ def has_model(path: Path) -> bool:
 
 def read_integers(path: Path) -> IntegerLabels:
     """Read integer labels into memory; InputError as `iter_integers`."""
-    noting = Noting()
+    noting = LabelDigest()
     vectors = dict(noting(iter_integers(path)))
     lengths = {utt: len(vector) for utt, vector in vectors.items()}
     return IntegerLabels(path, vectors, lengths, noting.digest, noting.greatest)

@@ -52,7 +52,7 @@ def find_frames(starts: np.ndarray, frames: int, rate: int) -> PhoneFrames:
 
 
 def describe_phones(aligned: Sequence[PhoneFrames]) -> str:
-    """How many phones there are, and how many are too short for their states."""
+    """The counts of phones and of those too short for their states, in words."""
     frames, phones = sum(int(a.ends[-1]) for a in aligned), sum(len(a.ends) for a in aligned)
     short, moved = sum(a.short for a in aligned), sum(a.moved for a in aligned)
     return (

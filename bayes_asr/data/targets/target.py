@@ -1,4 +1,4 @@
-"""What a network learns of utterances."""
+"""Targets: the labels of utterances that a network learns."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Target:
     names: tuple[str, ...] = ()
 
     def count(self, utterances: Iterable[str]) -> np.ndarray:
-        """How often each label occurs in utterances, plus 0.5: float64 [size], as Kaldi's
+        """The count of each label in utterances, plus 0.5: float64 [size], as Kaldi's
         analyze-counts.
         """
         counts = np.full(self.size, 0.5)

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.shards import shard_result
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.decode.search.search_graph import Network
@@ -32,7 +32,7 @@ class AlignOptions:
     rescue: bool = False
 
 
-@shard_result
+@loadable
 @dataclass(frozen=True)
 class Alignment:
     """Transition-ids int32 [T] of the best path, its scaled cost, and whether it was retried."""

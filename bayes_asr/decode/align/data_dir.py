@@ -17,9 +17,10 @@ from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.shards import Mapper
-from bayes_asr.data.corpus.sets import locate, locate_model, report_lacking, report_skipped
+from bayes_asr.data.corpus.sets import locate, locate_model
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.stored import Features
+from bayes_asr.data.features.streams import report_lacking, report_skipped
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.decode.align.transcript import Speech, align_evenly, read_speech

@@ -15,10 +15,10 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
 from bayes_asr.config.catalogue import nearest
-from bayes_asr.data.corpus.sets import report_lacking, stream_dirs
+from bayes_asr.data.corpus.sets import stream_dirs
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.stored import Features
-from bayes_asr.data.features.streams import StoredStreams
+from bayes_asr.data.features.streams import StoredStreams, report_lacking
 from bayes_asr.decode.forward.average import Averaged, Computed
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, load_members
 from bayes_asr.decode.forward.onnx_network import OnnxNetwork

@@ -12,7 +12,7 @@ from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.data.features.streaming import StreamingFeatures
-from bayes_asr.data.features.streams import lay_side_by_side, take_apart
+from bayes_asr.data.features.streams import join_streams, split_streams
 from bayes_asr.data.targets.alignments import log_priors, read_counts
 from bayes_asr.decode.forward.average import Averaged
 from bayes_asr.decode.forward.given import Given, Matrix, Statistics, name_streams
@@ -119,7 +119,7 @@ class LogLikelihoods(nn.Module):
                     f"{name} has {len(prepared[name])} frames, which do not go with {frames} of"
                     f" {next(iter(prepared))} at subsampling {front_end.subsampling}"
                 )
-        return lay_side_by_side(self.front_ends, prepared)
+        return join_streams(self.front_ends, prepared)
 
     def stream(self, cmvn: Statistics = None) -> Stream:
         """A stream of utterances [T, F] in chunks; cmvn: as in `forward`.
@@ -212,7 +212,7 @@ class LogLikelihoods(nn.Module):
         """What the layers read of each stream [T, F_s], in their precision."""
         like = next(self.model.parameters(), self.log_priors)
         precision = np.float64 if like.dtype == torch.float64 else np.float32
-        prepared = take_apart(self.front_ends, matrix.astype(precision))
+        prepared = split_streams(self.front_ends, matrix.astype(precision))
         return {
             name: torch.from_numpy(front_end.normalise(prepared[name])).to(like)
             for name, front_end in self.front_ends.items()

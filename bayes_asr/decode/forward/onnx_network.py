@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
-from bayes_asr.data.features.streams import take_apart
+from bayes_asr.data.features.streams import split_streams
 
 
 class OnnxNetwork:
@@ -58,7 +58,7 @@ class OnnxNetwork:
         return [torch.from_numpy(self._compute(matrix)) for matrix in matrices]
 
     def _compute(self, matrix: np.ndarray) -> np.ndarray:
-        given = take_apart(self.front_ends, matrix)
+        given = split_streams(self.front_ends, matrix)
         if self._is_step:
             given["begins"] = np.array(True)
             for state in self._session.get_inputs()[len(self.front_ends) + 1 :]:

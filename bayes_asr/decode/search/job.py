@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bayes_asr.base.shards import shard_result
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.search.options import DecodeOptions
 
@@ -28,7 +28,7 @@ class Job:
     lm: Path | None = None
 
 
-@shard_result
+@loadable
 @dataclass(frozen=True)
 class Decoded:
     """What one utterance contributes to the output files; `error` says why it has no words.

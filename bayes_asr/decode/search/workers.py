@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import name_file
-from bayes_asr.base.processes.pool import map_here, map_utterances
+from bayes_asr.base.processes.pool import map_serially, map_utterances
 from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.paths import sweep_words
 from bayes_asr.decode.search.embedded import ENGINES, DecodeResult, choose_engine, decode_utterance
@@ -67,7 +67,7 @@ def decode_all(
     """Decode utterances, in order, here or by processes that have the graph once in memory."""
     engine = choose_engine().name
     if job.nj == 1:
-        return map_here(partial(decode_one, network, job, engine), utterances)
+        return map_serially(partial(decode_one, network, job, engine), utterances)
     return _decode_by_processes(network, job, engine, utterances)
 
 

@@ -9,13 +9,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.shards import shard_result
+from bayes_asr.base.safe_pickle import loadable
 
 Costs = Literal["sclite", "levenshtein"]
 Kind = Literal["correct", "substitution", "insertion", "deletion"]
 
 
-@shard_result
+@loadable
 @dataclass(frozen=True)
 class ErrorCounts:
     """Errors over `tokens` reference tokens; values that pool by addition, never by averaging."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import is_there, replacing
-from bayes_asr.base.shards import shard_result
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.evaluate.score.counts import Costs, Edit, ErrorCounts, align, leave_out, tally
 from bayes_asr.evaluate.score.statistics import Marks, mark
 from bayes_asr.evaluate.score.word_network import align_marked
@@ -23,7 +23,7 @@ Metric = Literal["per", "wer", "error"]
 SPEAKER = "speaker"
 
 
-@shard_result
+@loadable
 @dataclass(frozen=True)
 class UtteranceScore:
     """One utterance: who spoke, what was said, what was recognised, and the errors."""

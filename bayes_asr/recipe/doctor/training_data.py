@@ -14,7 +14,7 @@ from bayes_asr.config.catalogue import CRITERIA
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import features_of, stream_dirs, training_and_dev
 from bayes_asr.data.features.front_end import FEATURES
-from bayes_asr.data.features.streams import check_headers, say_stream
+from bayes_asr.data.features.streams import check_headers, describe_stream
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import build_network
@@ -97,7 +97,7 @@ def _check_set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterato
     data = directories[FEATURES]
     streams = {of: features_of(at, config, of, open_pipe) for of, at in directories.items()}
     counts = [f"{len(data.utt2spk)} utterances"]
-    there = {say_stream(of): at.feats or {} for of, at in directories.items()}
+    there = {describe_stream(of): at.feats or {} for of, at in directories.items()}
     for what, table in {**there, "text": data.text or {}}.items():
         missing = [utt for utt in data.utt2spk if utt not in table]
         counts.append(f"{len(data.utt2spk) - len(missing)} with {what}")

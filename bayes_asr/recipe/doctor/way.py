@@ -23,12 +23,11 @@ from bayes_asr.data.corpus.sets import (
     locate,
     locate_model,
     open_set,
-    report_lacking,
     stream_dirs,
 )
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.stored import Features
-from bayes_asr.data.features.streams import check_dimensions
+from bayes_asr.data.features.streams import check_dimensions, report_lacking
 from bayes_asr.decode.search.archive import choose_decoder
 from bayes_asr.decode.search.graph_dir import graph_files, read_grammar, read_words
 from bayes_asr.evaluate.score.glm import find_glm, read_glm

@@ -86,7 +86,7 @@ def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
 
 def learn_together(rank: int, folder: Path, apart: bool) -> int:
     on_machines_of_their_own(apart)
-    with group.joined():
+    with group.process_group():
         found = {(norm, lengths): learnt(norm, lengths) for norm in NORMS for lengths in BATCHES}
     torch.save(found, folder / f"{rank}.pt")
     return 0
@@ -306,7 +306,7 @@ def test_a_process_that_is_killed_ends_all(trainings: Trainings, what: str) -> N
 
 
 def wait_for_the_first(rank: int, number: signal.Signals) -> int:
-    with group.joined():
+    with group.process_group():
         group.total(1)
         group.broadcast(lambda: os.kill(os.getpid(), number))
     return 0

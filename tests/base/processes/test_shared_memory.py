@@ -34,7 +34,7 @@ def brought(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> list[torch
 def add_up(rank: int, apart: bool) -> int:
     on_machines_of_their_own(apart)
     late = random.Random(rank)
-    with group.joined():
+    with group.process_group():
         assert (group._meeting is None) == apart
         for seed in range(40):
             for shape in SHAPES:
@@ -60,7 +60,7 @@ def add_up_gradients(rank: int, apart: bool) -> int:
     on_machines_of_their_own(apart)
     late = random.Random(rank)
     parameters = [nn.Parameter(torch.zeros(size)) for size in SIZES]
-    with group.joined():
+    with group.process_group():
         add_up = GradientSum(parameters)
         assert (add_up._shared is None) == apart
         for step in range(60):
@@ -95,7 +95,7 @@ def memory_held() -> tuple[int, int]:
 
 def leave_nothing(_: int) -> int:
     parameters = [nn.Parameter(torch.zeros(9))]
-    with group.joined():
+    with group.process_group():
         held = memory_held()
         assert held[0] == 1
         for _epoch in range(3):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.processes.group import deal
-from bayes_asr.data.corpus.batches import batches_of, in_order, key_of, read_ahead
+from bayes_asr.data.corpus.batches import batches_of, in_order, read_ahead, utterance_key
 from bayes_asr.kaldi_io.sorted_table import SortedTable, encode
 
 lengths_of = st.dictionaries(st.text("abc", min_size=1), st.integers(1, 100), max_size=25)
@@ -87,10 +87,10 @@ def test_batches_hold_utterances_of_similar_length() -> None:
 
 
 def test_keys_tell_seed_epoch_and_utterance_apart() -> None:
-    keys = {key_of(s, e, u) for s in (1, 11) for e in (1, 11) for u in ("1", "a", "1 a")}
+    keys = {utterance_key(s, e, u) for s in (1, 11) for e in (1, 11) for u in ("1", "a", "1 a")}
     assert len(keys) == 12
     assert all(-(2**63) <= key < 2**63 for key in keys)
-    assert key_of(1, 2, "a") == -4374494633378592579
+    assert utterance_key(1, 2, "a") == -4374494633378592579
 
 
 def test_batches_are_read_in_order_and_not_far_ahead() -> None:

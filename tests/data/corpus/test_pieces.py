@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayes_asr.data.corpus.pieces import cut, find_piece
+from bayes_asr.data.corpus.batches import cut_pieces, find_piece
 
 
 @given(
@@ -12,7 +12,7 @@ from bayes_asr.data.corpus.pieces import cut, find_piece
     st.integers(1, 120),
 )
 def test_pieces_are_the_utterances(lengths: dict[str, int], most: int) -> None:
-    pieces = cut(lengths, most)
+    pieces = cut_pieces(lengths, most)
     frames: dict[str, list[int]] = {utt: [] for utt in lengths}
     for name, length in pieces.items():
         utt, place = find_piece(name)
@@ -23,13 +23,13 @@ def test_pieces_are_the_utterances(lengths: dict[str, int], most: int) -> None:
 
 
 def test_as_few_pieces_as_there_must_be_and_of_one_length() -> None:
-    assert cut({"a": 100, "b": 101, "c": 7}, 100) == {
+    assert cut_pieces({"a": 100, "b": 101, "c": 7}, 100) == {
         "a": 100,
         "b 0 50": 50,
         "b 50 101": 51,
         "c": 7,
     }
     for length in range(1, 200):
-        pieces = list(cut({"a": length}, 30).values())
+        pieces = list(cut_pieces({"a": length}, 30).values())
         assert len(pieces) == -(-length // 30)
         assert max(pieces) - min(pieces) <= 1

@@ -12,7 +12,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config import Config, load
 from bayes_asr.data.corpus.index import Index
-from bayes_asr.data.corpus.sets import open_sets, report_skipped, training_and_dev
+from bayes_asr.data.corpus.sets import open_sets, training_and_dev
+from bayes_asr.data.features.streams import report_skipped
 from tests.support.small_corpus import (
     DIMENSIONS,
     made_up,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.data.features.perturbation import perturb
+from bayes_asr.data.features.augmentation import perturb
 
 KEYS = st.integers(-(2**63), 2**63 - 1)
 

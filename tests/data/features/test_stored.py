@@ -10,12 +10,12 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import (
     FrontEnd,
     Normalisation,
+    add_deltas,
     append_context,
-    deltas,
+    apply_cmvn,
+    cmvn_statistics,
     mean_and_deviation,
-    speaker_normalised,
     splice,
-    statistics,
 )
 from bayes_asr.data.features.stored import Features
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices
@@ -37,12 +37,12 @@ def test_deltas_are_those_of_add_deltas(kaldi_corpus: Callable[[str], Path]) -> 
     static = dict(iter_matrices(golden / "mfcc_dither0.ark"))
     assert static.keys() == expected.keys()
     for utt, matrix in static.items():
-        np.testing.assert_allclose(deltas(matrix, 2), expected[utt], rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(add_deltas(matrix, 2), expected[utt], rtol=1e-5, atol=1e-4)
 
 
 def test_deltas_of_a_straight_line_are_its_slope() -> None:
     line = np.outer(np.arange(20), [1.0, -2.0]).astype(np.float32)
-    found = deltas(line, 2)
+    found = add_deltas(line, 2)
     np.testing.assert_allclose(found[2:-2, 2:4], np.tile([1, -2], (16, 1)), atol=1e-5)
     np.testing.assert_allclose(found[4:-4, 4:], 0, atol=1e-5)
     assert found.dtype == np.float32
@@ -65,7 +65,7 @@ def test_speaker_statistics_are_those_of_compute_cmvn_stats(
     speaker, rxfilename = next(iter(data.cmvn.items()))
     own = [utt for utt in data.feats if data.utt2spk[utt] == speaker]
     expected = read_matrix(rxfilename, speaker, dtype=np.float64)
-    computed = statistics(read_matrix(data.feats[utt], utt) for utt in own)
+    computed = cmvn_statistics(read_matrix(data.feats[utt], utt) for utt in own)
     np.testing.assert_allclose(computed, expected, rtol=1e-6, atol=1e-3)
 
 
@@ -88,7 +88,7 @@ def test_a_speaker_has_mean_0_and_deviation_1_after_apply_cmvn(
 
 def test_a_constant_column_becomes_0_and_not_noise() -> None:
     matrix = np.full((1000, 1), 0.1, np.float32)
-    found = speaker_normalised(matrix, "mean-variance", statistics([matrix]))
+    found = apply_cmvn(matrix, "mean-variance", cmvn_statistics([matrix]))
     np.testing.assert_allclose(found, 0, atol=1e-3)
     np.testing.assert_allclose(Normalisation.of([matrix])(matrix + 1), 1, atol=1e-5)
 

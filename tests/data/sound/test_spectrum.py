@@ -15,7 +15,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import settle
 from bayes_asr.cli import main
-from bayes_asr.data.features.front_end import deltas, read_analysis, statistics
+from bayes_asr.data.features.front_end import add_deltas, cmvn_statistics, read_analysis
 from bayes_asr.data.sound.audio import read_audio, resample
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix
@@ -50,7 +50,7 @@ def test_deltas_are_kaldis(kaldi_corpus: Callable[[str], Path]) -> None:
     golden = kaldi_corpus("timit_sample") / "golden"
     expected = dict(iter_matrices(golden / "mfcc_deltas.ark"))
     for utt, matrix in iter_matrices(golden / "mfcc_dither0.ark"):
-        assert deltas(matrix, 2) == pytest.approx(expected[utt], abs=1e-4)
+        assert add_deltas(matrix, 2) == pytest.approx(expected[utt], abs=1e-4)
 
 
 @pytest.mark.parametrize(("samples", "frames"), [(399, 0), (400, 1), (559, 1), (560, 2)])
@@ -142,7 +142,7 @@ def test_a_data_directory_gets_features_and_statistics(tmp_path: Path) -> None:
     for utt, matrix in found.items():
         assert np.array_equal(matrix, front_end(read_audio(folder / f"{utt}.wav")[0]))
     stored = read_matrix(data.cmvn["a"], "a")
-    assert stored == pytest.approx(statistics([found["a1"], found["a2"]]), rel=1e-6)
+    assert stored == pytest.approx(cmvn_statistics([found["a1"], found["a2"]]), rel=1e-6)
     assert Analysis(**json.loads((folder / "frontend.json").read_text())) == front_end
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import bayes_asr
 from bayes_asr.cli import main
-from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, statistics
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, cmvn_statistics
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.nn.architecture import describe_layers
@@ -90,7 +90,7 @@ def test_directories_chunks_shards_and_python_give_the_same(
             np.testing.assert_allclose(found[utt], loglikes, rtol=0, atol=1e-5)
     network = bayes_asr.load(run)
     features, other = made_up("test", SETS["test"])[0], other_features("test")
-    stats = {OTHER: statistics(other.values())}  # one speaker
+    stats = {OTHER: cmvn_statistics(other.values())}  # one speaker
     for utt, loglikes in wanted.items():
         both = {FEATURES: features[utt], OTHER: other[utt]}
         for found in (
@@ -198,7 +198,7 @@ def test_a_lacking_stream_may_be_skipped(corpus: Path, run: Path, tmp_path: Path
 
 def test_python_says_which_streams_it_wants(run: Path) -> None:
     network, x = bayes_asr.load(run), np.zeros((7, 5), np.float32)
-    other, stats = np.zeros((7, WIDTH), np.float32), {OTHER: statistics([np.ones((9, WIDTH))])}
+    other, stats = np.zeros((7, WIDTH), np.float32), {OTHER: cmvn_statistics([np.ones((9, WIDTH))])}
     for streams, message in (
         ({}, r"this network reads features, pitch: pass features, pitch too"),
         ({FEATURES: x}, r"pass pitch too, in a mapping or by name"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.data.features.front_end import append_context, statistics
+from bayes_asr.data.features.front_end import append_context, cmvn_statistics
 from bayes_asr.data.features.streaming import StreamingFrontEnd
 from bayes_asr.decode.forward.stream import Stream
 from bayes_asr.kaldi_io.ark import iter_matrices
@@ -108,7 +108,7 @@ def test_streams_give_what_forward_gives(run: Path) -> None:
     network = bayes_asr.load(run)
     rng = np.random.default_rng(2)
     speakers = [rng.standard_normal((frames, DIMENSIONS)) for frames in (40, 30)]
-    stats = [statistics([x]) for x in speakers]
+    stats = [cmvn_statistics([x]) for x in speakers]
     streams = [network.stream(cmvn) for cmvn in stats]
     assert streams[0].latency == 2 + 1
     whole = [network(x, cmvn) for x, cmvn in zip(speakers, stats, strict=True)]
@@ -132,7 +132,7 @@ def test_streams_give_what_forward_gives(run: Path) -> None:
 def test_single_precision_streams_agree_to_its_own_rounding(run: Path) -> None:
     network = bayes_asr.load(run).float()
     x = np.random.default_rng(3).standard_normal((50, DIMENSIONS)).astype(np.float32)
-    cmvn = statistics([x])
+    cmvn = cmvn_statistics([x])
     found = through(network.stream(cmvn), x, [10, 20])
     torch.testing.assert_close(found, network(x, cmvn), rtol=0, atol=1e-5)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bayes_asr.data.features.augmentation import Masks
 from bayes_asr.data.features.front_end import append_context
-from bayes_asr.data.features.spec_augment import Masks
 
 KEYS = st.integers(-(2**63), 2**63 - 1)
 FRAMES, BANDS = 30, 8

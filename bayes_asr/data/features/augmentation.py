@@ -1,7 +1,8 @@
-"""SpecAugment: spans of time and of frequency that a network does not see (Park et al. 2019).
+"""Changes of training features that are drawn anew in every epoch.
 
-Time warping, the third part of the paper, is left out: it gave least there, and `train.tempo`
-changes the tempo.
+`perturb` changes tempo and adds noise. `Masks` is SpecAugment: spans of time and of frequency that
+a network does not see (Park et al. 2019). Time warping, the third part of that paper, is left out:
+it gave least there, and `train.tempo` changes the tempo.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ STREAM = 1  # keeps the spans apart from what else an utterance's key draws
 
 @dataclass(frozen=True)
 class Masks:
-    """How many spans of an utterance are masked, and how wide they are.
+    """Numbers and widths of the spans of an utterance that are masked.
 
     time_width: most frames of one; time_share: most frames, as a share of the utterance (p of the
     paper); frequency_width: most neighbouring features; frequency_streams: streams that have such
@@ -55,10 +56,38 @@ class Masks:
 
 
 def _draw_spans(rng: np.random.Generator, count: int, widest: int, size: int) -> np.ndarray:
-    """Which of `size` places are in one of `count` spans, bool [size]."""
+    """A mask of the places that lie in one of `count` random spans, bool [size]."""
     hidden = np.zeros(size, bool)
     for _ in range(count):
         width = rng.integers(widest + 1)
         begin = rng.integers(size - width + 1)
         hidden[begin : begin + width] = True
     return hidden
+
+
+def perturb(
+    matrices: Sequence[np.ndarray], key: int, *, noise: float, tempo: float
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Change the tempo of an utterance and add noise to it; depends on `key` only.
+
+    matrices: its features [T, F] in each stream, whose frames stay together.
+    tempo: the utterance becomes faster or slower by a factor drawn from 1 - tempo to 1 + tempo
+    (as speed perturbation, Ko et al. 2015, but of features: values between frames are linear).
+    noise: standard deviation of Gaussian noise on every value.
+    Returns features [T', F] and, for each of their frames, the nearest frame before [T'].
+    """
+    rng = np.random.default_rng(key % 2**64)
+    frames = len(matrices[0])
+    source = np.arange(0, frames - 0.5, 1 + rng.uniform(-tempo, tempo)).clip(0, frames - 1)
+    changed = [_resample(matrix, source) if tempo else matrix for matrix in matrices]
+    if noise:
+        changed = [x + noise * rng.standard_normal(x.shape, dtype=np.float32) for x in changed]
+    return changed, np.rint(source).astype(np.intp)
+
+
+def _resample(matrix: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """The values [T', F] of features [T, F] at places between frames [T']."""
+    lower = source.astype(np.intp)
+    share = (source - lower)[:, None].astype(np.float32)
+    upper = np.minimum(lower + 1, len(matrix) - 1)
+    return (1 - share) * matrix[lower] + share * matrix[upper]
