@@ -84,14 +84,17 @@ def cos(x: ArrayLike) -> np.ndarray:
     r = (x - n * HALF_PI_HIGH) - n * HALF_PI_LOW
     squared = r * r
     even, odd = _polynomial(COSINE, squared), r * _polynomial(SINE, squared)
+    # The last two bits of n say in which quarter of the turn x lies.
     quarter = shifted.view(np.int64) & 3
     return np.select([quarter == 0, quarter == 1, quarter == 2], [even, -odd, -even], odd)
 
 
 def _reduce(x: Number) -> tuple[Number, Number]:
     """A sum whose last bits count the twos n in e^x = 2^n p, and p."""
+    # Adding ROUNDER rounds x / ln 2 to n, and subtracting it again gives n as a float.
     shifted = x * LOG2_E + ROUNDER
     n = shifted - ROUNDER
+    # ln 2 in two parts (Cody and Waite): the first product is exact, so r keeps all its digits.
     r = (x - n * LN2_HIGH) - n * LN2_LOW
     squared = r * r
     return shifted, 1 + (r * _polynomial(ODD, squared) + squared * _polynomial(EVEN, squared))
@@ -99,6 +102,7 @@ def _reduce(x: Number) -> tuple[Number, Number]:
 
 def _join(m: Number, e: Number) -> Number:
     """The logarithm of 2^e m, with m between the root of 1/2 and that of 2."""
+    # log m = 2 atanh(s), whose series in s^2 falls fast because |s| < 0.172.
     s = (m - 1) / (m + 1)
     squared = s * s
     tail = s * (squared * _polynomial(ATANH, squared))

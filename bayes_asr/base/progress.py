@@ -63,6 +63,7 @@ class Progress:
         """Whether it is time for a line; notes it."""
         now, tenth = time.monotonic(), 10 * self.done // (self.total or sys.maxsize)
         waited = now - self._said
+        # At most one line in SOONEST seconds, at least one in LATEST, else one for each tenth.
         too_soon = waited < SOONEST or (waited < LATEST and tenth == self._tenth)
         if too_soon or self.done == self.total:
             return False

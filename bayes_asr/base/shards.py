@@ -80,6 +80,7 @@ class Shard:
         total = 0
         with replacing(self.path) as temporary, ZipFile(temporary, "w") as file:
             for total, (name, item) in enumerate(items, 1):
+                # Items go to the shards in turn, so that long ones are spread.
                 if (total - self.number) % self.count == 0:
                     file.writestr(str(total), pickle.dumps(function(name, item)))
             file.comment = json.dumps({"inputs": self.inputs, "total": total}).encode()
@@ -163,6 +164,7 @@ class Cluster:
             files = [stack.enter_context(ZipFile(shard.path)) for shard in shards]
             for number in itertools.count(1):
                 shard = shards[(number - 1) % self.count]
+                # All shards have seen the same number of items, and that many are read.
                 if totals == {number - 1}:
                     return
                 try:

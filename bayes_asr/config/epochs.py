@@ -25,6 +25,7 @@ def between_epochs(value: float | Mapping[int, float], epoch: int) -> float:
         return value
     begin = max(key for key in value if key <= epoch)
     last = min((key for key in value if key > epoch), default=begin)
+    # Linear interpolation; after the last epoch that is named, the value stays.
     share = (epoch - begin) / (last - begin) if last > begin else 0.0
     return value[begin] + share * (value[last] - value[begin])
 

@@ -201,6 +201,7 @@ def _overlay(values: dict[str, Any], layer: Mapping[str, Any]) -> None:
                 values[key] = {}
             _overlay(values[key], value)
             continue
+        # A synonym and its key in one layer contradict each other.
         if key != name and key in layer and isinstance(value, Located):
             raise InputError(f"{value.where}: {name} is another name of {key}; keep one of them")
         values[key] = value

@@ -69,6 +69,7 @@ def _read_layer(
     options = {key: value for key, value in described.items() if key not in ("name", "kind")}
     placed = {key: options.pop(key) for key in get_type_hints(LayerInputs) if key in options}
     place = complete(LayerInputs(), placed)
+    # A stream that is read twice would only double its columns.
     if len(set(place.reads)) < len(place.reads):
         raise InputError(f"reads {', '.join(place.reads)}, one of them twice; name it once")
     return StackLayer(name=name, kind=kind, place=place, options=complete_options(kind, options))

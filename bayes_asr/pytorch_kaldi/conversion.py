@@ -30,6 +30,7 @@ class Gate:
 
     def sign(self, tensor: Tensor) -> Tensor:
         """The tensor of our gate, negated where the gate of theirs is."""
+        # sigmoid(-x) = 1 - sigmoid(x): a gate with the roles of its two inputs exchanged.
         return -tensor if self.negated else tensor
 
 

@@ -74,6 +74,7 @@ def read_sections(path: Path) -> dict[str, Section]:
         text = line.strip()
         if text.startswith(COMMENTS):
             continue
+        # The second half of a broken command: restore the blanks that the editor took for a margin.
         if value and _is_cut(value[-1][1]) and text.endswith(END):
             broken = lines[number - 2] + line[: line.index(text)]
             blank = broken[len(broken.rstrip()) :]

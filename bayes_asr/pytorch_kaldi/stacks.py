@@ -99,6 +99,7 @@ def list_costs(experiment: Experiment, notes: Notes) -> dict[tuple[str, str], fl
         if operation.kind in inner:
             return weigh(operation.first, inner[operation.kind])
         if operation.kind in ("sum", "avg"):
+            # Weights multiply on the way from the final loss to each cost.
             part = weight / 2 if operation.kind == "avg" else weight
             costs = [weigh(operation.first, part), weigh(operation.second, part)]
             return {

@@ -172,6 +172,7 @@ def _compare(
 ) -> None:
     """Say what ours has once for all layers and theirs has for each network."""
     where = f"[{network.section}] {network.name}"
+    # Schedules are alike where they differ by a constant factor only.
     shapes = [
         [
             (value / architecture.learning_rate[0][0], count)

@@ -63,6 +63,7 @@ def _through_memory(gradients: list[Tensor], shared_PX: Tensor) -> None:
     count = sum(sizes)
     torch.cat([g.flatten() for g in gradients], out=own_PX[rank, :count])
     group.wait()
+    # Reduce-scatter: each process sums one part; reading all parts afterwards is the all-gather.
     part = slice(count * rank // len(own_PX), count * (rank + 1) // len(own_PX))
     torch.sum(own_PX[:, part], 0, out=sum_X[part])
     group.wait()

@@ -213,6 +213,7 @@ def largest(number: int) -> int:
 
 def _gather_numbers(number: float) -> list[float]:
     rank = dist.get_rank() if dist.is_initialized() else 0
+    # A sum in which each process fills its own entry is an all-gather.
     return total(*(number if rank == each else 0 for each in range(size())))
 
 
@@ -248,6 +249,7 @@ def deal(batch: Sequence[str], lengths: Mapping[str, int], processes: int) -> li
     hands: list[list[str]] = [[] for _ in range(processes)]
     loads = [(0, number) for number in range(processes)]
     for utt in sorted(batch, key=lambda utt: (-lengths[utt], utt)):
+        # The heap has the process with the fewest frames in front.
         frames, number = loads[0]
         hands[number].append(utt)
         heapq.heapreplace(loads, (frames + lengths[utt], number))

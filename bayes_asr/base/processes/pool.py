@@ -75,6 +75,7 @@ class _Pool:
             for utt, item in items:
                 with _environment_of_workers(self.nj):
                     ahead.append((utt, self.pool.submit(function, utt, item)))
+                # Two items for each worker wait: enough to keep all busy, and memory stays bounded.
                 if len(ahead) > 2 * self.nj:
                     utt, future = ahead.popleft()
                     yield future.result()

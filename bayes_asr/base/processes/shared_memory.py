@@ -71,6 +71,7 @@ class SharedBarrier:
         x: of at most ROOM bytes. Places alternate: who brings something again has met all others
         since they read what it brought last in this place.
         """
+        # Two buffers alternate, so that one barrier for each call is enough.
         places = self._places[self._count % 2].view(x.dtype)[:, : x.numel()]
         places[self._rank] = x.detach().flatten()
         self.wait()

@@ -84,6 +84,7 @@ def _begins(lengths: np.ndarray, sequences: int, frames: int) -> list[int]:
     total = [0, *np.cumsum(lengths).tolist()]  # frames of the first 0, 1, 2, ... utterances
     begins = [0]
     while (begin := begins[-1]) < len(lengths):
+        # The largest end whose frames fit, but at least one utterance (begin + 1).
         last = min(begin + sequences, len(lengths))
         begins.append(bisect_right(total, total[begin] + frames, begin + 2, last + 1) - 1)
     return begins
@@ -119,6 +120,7 @@ def cut_pieces(lengths: Mapping[str, int], most: int) -> dict[str, int]:
     """
     pieces = {}
     for utt, frames in lengths.items():
+        # Division rounded up: the fewest pieces of at most `most` frames.
         count = -(-frames // most)
         if count == 1:
             pieces[utt] = frames

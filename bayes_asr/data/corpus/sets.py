@@ -351,7 +351,9 @@ def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSe
     """Split off whole speakers, chosen by a hash of their names."""
     utt2spk = train.features.speakers
     speakers = sorted(
-        {utt2spk[utt] for utt in train.lengths}, key=lambda s: hashlib.sha256(s.encode()).digest()
+        # A hash orders speakers alike on every machine, and independently of other speakers.
+        {utt2spk[utt] for utt in train.lengths},
+        key=lambda s: hashlib.sha256(s.encode()).digest(),
     )
     count = max(1, round(share * len(speakers)))
     if share == 0 or count == len(speakers):

@@ -78,6 +78,7 @@ def perturb(
     """
     rng = np.random.default_rng(key % 2**64)
     frames = len(matrices[0])
+    # Times of the new frames, in old frames; a step above 1 is faster speech.
     source = np.arange(0, frames - 0.5, 1 + rng.uniform(-tempo, tempo)).clip(0, frames - 1)
     changed = [_resample(matrix, source) if tempo else matrix for matrix in matrices]
     if noise:

@@ -73,6 +73,8 @@ def add_deltas(matrix: np.ndarray, order: int) -> np.ndarray:
     parts = [matrix]
     for weights in regression_weights(order):
         reach = len(weights) // 2
+        # A derivative of order i is one filter over 4i + 1 frames, applied to the features
+        # themselves.
         padded = np.pad(matrix.astype(np.float64), ((reach, reach), (0, 0)), mode="edge")
         total = np.zeros(matrix.shape)
         for lag, weight in enumerate(weights):
@@ -148,6 +150,7 @@ class FrontEnd:
             return length == 1
         if self.subsampling < 0:
             return frames == self.reach(length)
+        # Division rounded up: the last slow frame may cover fewer fast ones.
         return length == -(-frames // self.subsampling)
 
     def reach(self, length: int) -> float:

@@ -29,11 +29,13 @@ class StreamingFrontEnd:
     def push(self, matrix: np.ndarray) -> np.ndarray:
         """Copy the next features [T, F]; return the frames that are ready now [T', F'], T' >= 0."""
         frames = matrix.copy() if self._pending is None else np.concatenate((self._pending, matrix))
+        # Frames before `end` have all the frames to their right that they need.
         end = len(frames) - self.latency
         self._pending = frames
         if end <= self._done:
             return frames[:0]
         ready = append_context(frames, **self._shape)[self._done : end]
+        # Keep as many finished frames as the next ones need to their left.
         self._done = min(end, self._behind)
         self._pending = frames[end - self._done :]
         return ready

@@ -41,6 +41,7 @@ def check_complete(content: bytearray, name: str) -> range:
     an ID3 tag before the sound and what follows SPHERE's, and with a size where a pipe told none.
     """
     if content[:3] == b"ID3":
+        # The size of an ID3 tag has seven bits in each of four bytes, the highest first.
         size = sum((byte & 127) << 7 * place for place, byte in enumerate(content[9:5:-1]))
         footer = ID3 * bool(len(content) > 5 and content[5] & 16)
         del content[: ID3 + size + footer]
@@ -145,6 +146,7 @@ def _mp3_frame(content: bytes | bytearray, start: int) -> tuple[int, int] | None
         return None
     bits = 1000 * BIT_RATES[version != 3][index]
     samples = 1152 if version == 3 else 576
+    # ISO 11172-3, 2.4.3.1: bytes of a frame; the padding bit adds one.
     length = samples // 8 * bits // SAMPLE_RATES[version][rate] + (header >> 9 & 1)
     return length, samples
 

@@ -115,6 +115,7 @@ def cut_windows(samples: np.ndarray, rate: int, window: int) -> np.ndarray:
     frames = (len(samples) - length) // shift + 1
     if frames < 1:
         return np.empty((0, width), np.float32)
+    # Samples by which a window begins before its frame of 25 ms, so that both middles agree.
     padding = width // 2 - (length // 2 - 1)
     padded = np.pad(samples.astype(np.float32), (max(padding, 0), width))[max(-padding, 0) :]
     return sliding_window_view(padded, width)[: frames * shift : shift].copy()

@@ -66,6 +66,7 @@ def split_phones(
     entries = np.flatnonzero(~loops)  # frames of each visit to a state
     ends = places.last[transition_ids[entries]]
     begins = np.zeros(len(transition_ids), bool)
+    # A phone begins where the visit before it has left its phone.
     begins[entries] = np.append(True, ends[:-1])
     of_frame = np.cumsum(begins) - 1
     phones = model.phone[transition_ids[begins]].astype(np.int64)

@@ -45,7 +45,9 @@ def find_frames(starts: np.ndarray, frames: int, rate: int) -> PhoneFrames:
     middle = np.arange(frames) * (rate // FRAMES_PER_SECOND) + rate // WINDOWS_PER_SECOND // 2
     exact = np.append(np.searchsorted(middle, starts[1:]), frames)
     steps = STATES * np.arange(1, count + 1)
+    # Forward: each end lies at least STATES frames after the one before it.
     ends = np.maximum.accumulate(np.maximum(exact - steps, 0)) + steps
+    # Backward: enough frames remain for the phones that follow.
     ends = np.minimum(ends, frames - steps[::-1] + STATES)
     short = int((np.diff(exact, prepend=0) < STATES).sum())
     return PhoneFrames(ends, short, int(np.abs(ends - exact).sum()))
@@ -69,6 +71,7 @@ def spread_states(phones: Sequence[int], ends: np.ndarray, model: TransitionMode
     forward transition; self-loops follow.
     """
     lengths = np.diff(ends, prepend=0)
+    # Frames that do not divide evenly go to the later states.
     shares = ((lengths[:, None] + np.arange(STATES)) // STATES).ravel()
     tids = np.arange(1, model.num_transition_ids + 1)
     loop, forward = np.zeros((2, model.num_pdfs), np.int32)
