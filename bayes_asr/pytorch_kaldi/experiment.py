@@ -28,8 +28,13 @@ CUDNN = ("LSTM_cudnn", "GRU_cudnn", "RNN_cudnn")
 CLASSES = (  # all of the original, also those that are not understood here
     *PREFIXES,
     *CUDNN,
-    *("SRU", "QLSTM", "fusionRNN_jit", "logMelFb"),
-    *("channel_averaging", "liGRU_layer", "PASE"),
+    "SRU",
+    "QLSTM",
+    "fusionRNN_jit",
+    "logMelFb",
+    "channel_averaging",
+    "liGRU_layer",
+    "PASE",
 )
 STREAM = ("fea_name", "fea_lst", "fea_opts", "cw_left", "cw_right")
 LABELS = ("lab_name", "lab_folder", "lab_opts", "lab_count_file", "lab_data_folder", "lab_graph")

@@ -5,10 +5,23 @@ from dataclasses import dataclass, field
 from bayes_asr.pytorch_kaldi.sections import Section
 
 SILENT = {  # names of files that theirs needs and ours has not, and options that change no result
-    *("cfg_proto", "cfg_proto_chunk", "arch_proto", "arch_library", "model_proto"),
-    *("decoding_proto", "decoding_script_folder", "run_nn_script", "save_gpumem", "max_mem"),
-    *("max_arcs", "arch_seq_model", "data_name", "batch_first", "norm_vars"),
-    *("normalize_posteriors", "require_decoding"),
+    "cfg_proto",
+    "cfg_proto_chunk",
+    "arch_proto",
+    "arch_library",
+    "model_proto",
+    "decoding_proto",
+    "decoding_script_folder",
+    "run_nn_script",
+    "save_gpumem",
+    "max_mem",
+    "max_arcs",
+    "arch_seq_model",
+    "data_name",
+    "batch_first",
+    "norm_vars",
+    "normalize_posteriors",
+    "require_decoding",
 }
 NOT_WANTED = ("", "none", "false")
 SAID = {

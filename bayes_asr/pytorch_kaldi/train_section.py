@@ -30,8 +30,11 @@ OPTIMIZER_OPTIONS = {
 OUR_OPTIMIZERS = {"adam": "adam-l2"}
 """Those that are called otherwise here: weight decay of our `adam` is not in the gradient."""
 OF_BATCHES = (
-    *("batch_size_train", "max_seq_length_train", "increase_seq_length_train"),
-    *("start_seq_len_train", "multply_factor_seq_len_train"),
+    "batch_size_train",
+    "max_seq_length_train",
+    "increase_seq_length_train",
+    "start_seq_len_train",
+    "multply_factor_seq_len_train",
 )
 OF_NETWORKS = ("arch_name", "arch_class", "arch_freeze", "arch_lr", "arch_opt")
 OF_SCHEDULE = ("arch_halving_factor", "arch_improvement_threshold")
