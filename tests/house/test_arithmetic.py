@@ -17,7 +17,7 @@ MODULES = {  # of other rooms
     *("lattices.expectation", "lattices.posteriors", "decode.on_the_fly", "align.transcript"),
     *("chain.phone_lm", "chain.pushing", "chain.denominator_graph", "targets.marks"),
 }
-COMPILED = ["gmm", "lattices", "decode"]
+COMPILED = ["gmm", "decode/lattices", "decode/search"]
 CHOOSING = {
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "logaddexp", "power", "pow"),
     *("sin", "cos", "tan", "sinh", "cosh", "tanh", "arctan2", "atan2", "hypot", "cbrt"),
