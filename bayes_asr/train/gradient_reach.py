@@ -59,24 +59,8 @@ def measure_reach(
             f"this network has outputs of {describe_stride(model.output_stride)}, and was trained"
             " without labels of frames, whose loss is measured; take one of cross entropy"
         )
-    recurrent = {
-        name: layer
-        for name, layer in zip(model.names, model.layers, strict=True)
-        if isinstance(layer, RecurrentLayer) and layer.unrolled and model.strides[name] == 1
-    }
-    if not recurrent:
-        raise InputError(
-            "this network has no recurrent layer that computes every frame, so that nothing goes"
-            " back through time"
-        )
-    longest = sorted(data.lengths, key=lambda utt: (-data.lengths[utt], utt))[:utterances]
-    needed = 2 * lags  # frames: the loss is in the middle, with all lags on both sides of it
-    if len(longest) < utterances or data.lengths[longest[-1]] < needed:
-        num_long = sum(length >= needed for length in data.lengths.values())
-        raise InputError(
-            f"{num_long} utterances have the {needed} frames that {lags} lags on both sides need,"
-            f" and {utterances} are asked for; ask for fewer lags or utterances"
-        )
+    recurrent = _find_recurrent_layers(model)
+    longest = _select_longest(data, lags, utterances)
     if gain != 1:
         _scale_recurrence(model, gain)
     load = Loader(data, network.front_ends, model.outputs[:1], seed=0, epoch=1)
@@ -94,6 +78,34 @@ def measure_reach(
         GradientReach(name, layer.unit, log_norms)
         for (name, layer), log_norms in zip(recurrent.items(), logs, strict=True)
     ]
+
+
+def _find_recurrent_layers(model: AcousticModel) -> dict[str, RecurrentLayer]:
+    """Recurrent layers that compute every frame, by name; InputError where there is none."""
+    recurrent = {
+        name: layer
+        for name, layer in zip(model.names, model.layers, strict=True)
+        if isinstance(layer, RecurrentLayer) and layer.unrolled and model.strides[name] == 1
+    }
+    if not recurrent:
+        raise InputError(
+            "this network has no recurrent layer that computes every frame, so that nothing goes"
+            " back through time"
+        )
+    return recurrent
+
+
+def _select_longest(data: LabelledSet, lags: int, utterances: int) -> list[str]:
+    """The longest utterances of a set; InputError where they are too few or too short."""
+    longest = sorted(data.lengths, key=lambda utt: (-data.lengths[utt], utt))[:utterances]
+    needed = 2 * lags  # frames: the loss is in the middle, with all lags on both sides of it
+    if len(longest) < utterances or data.lengths[longest[-1]] < needed:
+        num_long = sum(length >= needed for length in data.lengths.values())
+        raise InputError(
+            f"{num_long} utterances have the {needed} frames that {lags} lags on both sides need,"
+            f" and {utterances} are asked for; ask for fewer lags or utterances"
+        )
+    return longest
 
 
 def _scale_recurrence(model: AcousticModel, gain: float) -> None:

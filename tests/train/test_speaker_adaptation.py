@@ -11,9 +11,9 @@ from bayes_asr.cli import main
 from bayes_asr.config import load
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.speaker_adaptation import adapt
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
+from bayes_asr.train.speaker_adaptation import adapt
 from tests.support.small_corpus import settings
 
 UNIT = ("model.unit=mlp", "model.activation=p-sigmoid", "model.layers=2", "model.norm=none")

@@ -9,7 +9,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.base.installed import CONF
 from bayes_asr.config.epochs import at_epoch
-from bayes_asr.config.merge import Layer, load
+from bayes_asr.config.merge import ConfigLayer, load
 from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import BY_EPOCH
 
@@ -32,14 +32,14 @@ def read_configuration(run: Path, settings: Sequence[str] = ()) -> Config:
     return load([run / CONFIG], settings)
 
 
-def continue_runs(paths: Sequence[Path]) -> list[Layer]:
+def continue_runs(paths: Sequence[Path]) -> list[ConfigLayer]:
     """Replace each run among configurations by the layers of one that goes on from it.
 
     These are its own configuration as of the last epoch, and conf/continued.yaml; those of the last
     run also say that the new run begins with the networks of all. InputError for a folder that is
     no run.
     """
-    layers: list[Layer] = []
+    layers: list[ConfigLayer] = []
     runs = [path for path in paths if path.is_dir()]
     for path in paths:
         if path not in runs:

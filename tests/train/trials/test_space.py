@@ -9,7 +9,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config import load
-from bayes_asr.train.trials.space import as_overrides, list_grid, draw, read_space
+from bayes_asr.train.trials.space import as_overrides, draw, list_grid, read_space
 
 SPACE = """
 train.learning_rate: {log_uniform: [1e-4, 1e-2]}
