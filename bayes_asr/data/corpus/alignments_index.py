@@ -59,6 +59,7 @@ def index_alignments(directory: Path, index: Index) -> Alignments:
         digest = str(arrays.pop("digest"))
         return Alignments(directory, _open(folder / f"{name}.ark", arrays), digest)
 
+    # The model is among the files: another one gives the same transition-ids other pdfs.
     files = [*find_alignments(directory), directory / "final.mdl"]
     try:
         return index.of(name, _states(files), make, use)
@@ -125,6 +126,7 @@ def _states(files: list[Path]) -> dict[str, str]:
 def _keep(vectors: Vectors, ark: Path) -> Arrays:
     """Write vectors, and return their places."""
     with keeping():  # where it is the reading that fails, it does so in memory again
+        # The fields of a VectorIndex are arrays, so the index holds them as they are.
         return vars(write_vectors(vectors, ark))
 
 

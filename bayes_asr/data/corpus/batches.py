@@ -41,6 +41,7 @@ class Batches(Sequence[list[str]]):
         if isinstance(which, slice):
             return Batches(self._names, self._order, self._begins, self._selected[which])
         batch = self._selected[which]
+        # A batch b has the places order[begins[b]:begins[b + 1]].
         names = (self._names[p] for p in self._order[self._begins[batch] : self._begins[batch + 1]])
         return [name.decode() if isinstance(name, bytes) else name for name in names]
 
@@ -58,6 +59,7 @@ def batches_of(
     # A tenth of noise on the length keeps batches from being the same in every epoch.
     order = np.argsort(frames_of * rng.uniform(0.9, 1.1, len(names)), kind="stable")
     begins = _begins(frames_of[order], sequences, frames)
+    # Batches are shuffled as a whole: their utterances stay together, which saves padding.
     selected = np.arange(len(begins) - 1)
     rng.shuffle(selected)
     return Batches(names, order, begins, selected)
@@ -81,6 +83,7 @@ def _columns(lengths: Mapping[str, int]) -> tuple[Sequence[str] | np.ndarray, np
 
 def _begins(lengths: np.ndarray, sequences: int, frames: int) -> list[int]:
     """The begins of batches of utterances of these lengths, and the end of the last one."""
+    # A Python list is searched by bisect faster than an array of NumPy.
     total = [0, *np.cumsum(lengths).tolist()]  # frames of the first 0, 1, 2, ... utterances
     begins = [0]
     while (begin := begins[-1]) < len(lengths):
@@ -93,6 +96,7 @@ def _begins(lengths: np.ndarray, sequences: int, frames: int) -> list[int]:
 def utterance_key(seed: int, epoch: int, utt: str) -> int:
     """A signed 64-bit integer for an utterance in an epoch: what makes its dropout and noise."""
     digest = hashlib.blake2b(f"{seed} {epoch} {utt}".encode(), digest_size=8).digest()
+    # The integer is signed because a tensor of int64 has to hold it.
     return int.from_bytes(digest, "little", signed=True)
 
 
@@ -104,6 +108,7 @@ def read_ahead(
     An error in `load` is raised here, at the batch that caused it.
     """
     with ThreadPoolExecutor(max_workers=1) as pool:
+        # One worker keeps the order of reading, and no lock is needed in `load`.
         pending = [pool.submit(load, batch) for batch in batches[:ahead]]
         for batch in batches[ahead:]:
             pending.append(pool.submit(load, batch))
@@ -125,6 +130,7 @@ def cut_pieces(lengths: Mapping[str, int], most: int) -> dict[str, int]:
         if count == 1:
             pieces[utt] = frames
             continue
+        # Bounds rounded down at multiples of frames / count differ by one frame at most.
         for begin, end in pairwise(frames * number // count for number in range(count + 1)):
             pieces[f"{utt} {begin} {end}"] = end - begin
     return pieces
@@ -132,5 +138,6 @@ def cut_pieces(lengths: Mapping[str, int], most: int) -> dict[str, int]:
 
 def find_piece(name: str) -> tuple[str, slice]:
     """The utterance of a piece, or of its own name, and which of its frames it has."""
+    # No name of Kaldi has a space in it, so a name with spaces is one of a piece.
     utt, *ends = name.split(" ")
     return utt, slice(*map(int, ends)) if ends else slice(None)

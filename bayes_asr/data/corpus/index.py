@@ -61,6 +61,7 @@ class Index:
         with ExitStack() as stack:
             with keeping():
                 stack.enter_context(in_turn(path.with_suffix(".lock")))
+            # The wait for the lock may have been for the process that makes just this file.
             value, why = _load(path, made_from, use)  # made by another process meanwhile
             if value is None:
                 if why:
@@ -118,6 +119,7 @@ def _read(path: Path) -> Arrays:
     So nothing that is damaged gets to NumPy's and the zip file's readers, which fail in many ways.
     """
     with path.open("rb") as raw:
+        # The check sum itself is no part of what is summed.
         remaining = os.fstat(raw.fileno()).st_size - SUM
         total = hashlib.blake2b()
         while part := raw.read(min(max(remaining, 0), CHUNK)):
@@ -125,6 +127,7 @@ def _read(path: Path) -> Arrays:
             remaining -= len(part)
         if raw.read() != total.digest():
             raise InputError("its check sum is another")
+        # NumPy finds the directory of the zip from the end, and passes over what follows it.
         raw.seek(0)
         with np.load(raw) as file:
             return {name: file[name] for name in file.files}

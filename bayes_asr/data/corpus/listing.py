@@ -84,7 +84,9 @@ def index_utterances(
         return {
             "names": encode(feats),
             "where": encode(where),
+            # The archives are kept apart, so that no table of a million lines is parsed for them.
             "archives": encode(map(str, list_archives(where))),
+            # A length of -1 marks an utterance that has features and no alignment.
             "lengths": np.array([listing.lengths.get(utt, -1) for utt in feats], np.int64),
             "total": np.array(listing.total),
             "without_features": encode(listing.without_features),
@@ -95,6 +97,7 @@ def index_utterances(
             return list_utterances(directory, alignments, open_pipe, moves)
         names, lengths = arrays["names"], arrays["lengths"]
         aligned = lengths >= 0
+        # Names are sorted bytes here, and a look-up is a binary search without a dictionary.
         feats = SortedTable(names, arrays["where"])
         return Listing(
             read_data_dir(directory, open_pipe=open_pipe, feats=feats, moves=moves),

@@ -87,6 +87,7 @@ def locate_all(config: Config, name: str, kind: str, entry: str = "") -> list[Pa
                 f"data.{name}.{kind} has no {entry}, but data.train.{kind} has; name the"
                 f" directories of {entry} there"
             )
+    # Directories to be joined must all be there; of candidates the first that exists is enough.
     if together:
         return [locate([candidate], config.data, what) for candidate in together]
     several = f"data.{name}.{kind}_all_of" if hasattr(where, f"{kind}_all_of") else ""
@@ -201,6 +202,7 @@ def open_set(
     directories = locate_all(config, name, "features")
     paths, alignments = _open_first_labels(config, name, directories, open_pipe, index, like)
     # Labels of utterances have their lengths of the features.
+    # The index keeps lengths of alignments, which are known without a look at features.
     table_index = None if config.data.labels_of_utterances else index
     list_directory = (
         partial(index_utterances, index=table_index) if table_index else list_utterances
@@ -230,6 +232,7 @@ def open_set(
     lengths = joined.lengths
     for stream in config.data.train.stream_names:
         places = locate_all(config, name, "streams", stream)
+        # Lengths of other streams differ where they are subsampled: only the tables are taken.
         table = join_listings(list_all(places)).data
         streams[stream] = _open_features(config, stream, table, open_pipe)
         check_speakers(streams[FEATURES], streams[stream], lengths)
@@ -243,6 +246,7 @@ def open_set(
         label_lengths = labels[label].lengths
         lengths = _intersect(lengths, label_lengths, partial(report, f"labels of {label}", places))
         check_lengths(alignments, labels[label], lengths)
+    # Parts are cut last, when all streams and labels have sifted the utterances.
     parts = _name_parts(
         directories, [split_table(listing.lengths, lengths)[0] for listing in listings]
     )
@@ -356,6 +360,7 @@ def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSe
         key=lambda s: hashlib.sha256(s.encode()).digest(),
     )
     count = max(1, round(share * len(speakers)))
+    # A held-out set needs one speaker, and training another one.
     if share == 0 or count == len(speakers):
         raise InputError(
             f"dev has no alignments, and of {len(speakers)} training speakers data.held_out ="

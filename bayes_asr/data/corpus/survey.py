@@ -56,6 +56,7 @@ def survey_stream(
         normalisation = Normalisation(arrays["mean"], arrays["deviation"])
         return Survey(normalisation, str(arrays["digest"]))
 
+    # A command may print other frames though its text, which the index compares, is the same.
     if new and features.piped:
         return _read(name, data, stream)
     try:
@@ -74,6 +75,7 @@ def _read(name: str, data: LabelledSet, stream: str) -> Survey:
     def matrices() -> Iterator[np.ndarray]:
         for utt in follow(data.lengths, f"reading {name}"):
             stored = data.read(utt, stream)
+            # The name and the length part the bytes of one utterance from those of the next.
             total.update(f"{utt} {len(stored)} ".encode())
             total.update(stored.data)
             yield data.streams[stream].prepare(utt, stored)

@@ -48,8 +48,10 @@ class Masks:
             masked = matrix.copy()
             masked[hidden] = 0
             if not self.frequency_streams or stream in self.frequency_streams:
+                # A stream may have fewer bands than the widest span.
                 widest = min(self.frequency_width, size)
                 bands_hidden = _draw_spans(rng, self.frequency_masks, widest, size)
+                # np.resize repeats the mask of one frame over its deltas and its context.
                 masked[:, np.resize(bands_hidden, matrix.shape[1])] = 0
             changed.append(masked)
         return changed
@@ -79,6 +81,7 @@ def perturb(
     rng = np.random.default_rng(key % 2**64)
     frames = len(matrices[0])
     # Times of the new frames, in old frames; a step above 1 is faster speech.
+    # The margin of half a frame keeps rounding from adding a frame at the end.
     source = np.arange(0, frames - 0.5, 1 + rng.uniform(-tempo, tempo)).clip(0, frames - 1)
     changed = [_resample(matrix, source) if tempo else matrix for matrix in matrices]
     if noise:
@@ -89,6 +92,7 @@ def perturb(
 def _resample(matrix: np.ndarray, source: np.ndarray) -> np.ndarray:
     """The values [T', F] of features [T, F] at places between frames [T']."""
     lower = source.astype(np.intp)
+    # The share of the upper neighbour in a linear interpolation.
     share = (source - lower)[:, None].astype(np.float32)
     upper = np.minimum(lower + 1, len(matrix) - 1)
     return (1 - share) * matrix[lower] + share * matrix[upper]

@@ -31,6 +31,7 @@ def cmvn_statistics(matrices: Iterable[np.ndarray]) -> np.ndarray:
     total: np.ndarray | float = 0.0
     for matrix in matrices:
         x = matrix.astype(np.float64)
+        # Kaldi keeps the count as the last entry of the first row.
         sums = np.append(x.sum(0), len(x))
         total = total + np.stack((sums, np.append((x * x).sum(0), 0.0)))
     return np.asarray(total)
@@ -39,6 +40,7 @@ def cmvn_statistics(matrices: Iterable[np.ndarray]) -> np.ndarray:
 def mean_and_deviation(stats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean [F] and standard deviation [F] from CMVN statistics [2, F+1]."""
     mean = stats[0, :-1] / stats[0, -1]
+    # The variance is E[x^2] - E[x]^2, which rounding may make slightly negative.
     variance = np.maximum(stats[1, :-1] / stats[0, -1] - mean**2, VARIANCE_FLOOR)
     return mean, np.sqrt(variance)
 
@@ -90,6 +92,7 @@ def regression_weights(order: int) -> list[np.ndarray]:
     feature-functions.cc, DeltaFeatures).
     """
     offsets = np.arange(-DELTA_WINDOW, DELTA_WINDOW + 1)
+    # Linear regression over a window: sum of n x[t + n], divided by the sum of n^2.
     step = offsets / np.square(offsets).sum()
     weights = [np.ones(1)]
     for _ in range(order):
@@ -149,6 +152,7 @@ class FrontEnd:
         if self.subsampling == "utterance":
             return length == 1
         if self.subsampling < 0:
+            # A faster stream has n frames for each of the first, and perhaps fewer for the last.
             return frames == self.reach(length)
         # Division rounded up: the last slow frame may cover fewer fast ones.
         return length == -(-frames // self.subsampling)
@@ -157,6 +161,7 @@ class FrontEnd:
         """The most frames of the first stream that `length` frames of this stream cover."""
         if self.subsampling == "utterance":
             return math.inf if length else 0
+        # The rate is negative, so both minus signs round length / n up.
         return -(length // self.subsampling) if self.subsampling < 0 else length * self.subsampling
 
     def spread(self, matrix: np.ndarray, frames: int) -> np.ndarray:
@@ -173,6 +178,7 @@ class FrontEnd:
         """The frame of this stream at each of some frames [T] of the first stream."""
         if self.subsampling == "utterance":
             return np.zeros_like(frames)
+        # Frame t of the first stream begins at frame n t of a stream that is n times as fast.
         return frames * -self.subsampling if self.subsampling < 0 else frames // self.subsampling
 
     @property
@@ -184,6 +190,7 @@ class FrontEnd:
     def stored_size(self) -> int:
         """Size F of the features."""
         context = self.left_context + 1 + self.right_context
+        # The network reads F (deltas + 1) (left + 1 + right) values a frame.
         return self.size // ((self.deltas + 1) * context)
 
     @property
@@ -239,6 +246,7 @@ class FrontEnd:
             "mean": self._measured.mean,
             "deviation": self._measured.deviation,
             "sound": None if self.sound is None else dict(self.sound),
+            # The rate is written only where it is not 1, so that older checkpoints look the same.
             **({} if self.subsampling == 1 else {"subsampling": self.subsampling}),
         }
 

@@ -150,6 +150,7 @@ class Features:
         for part in self._data.parts:
             for name, table in (("feats.scp", part.feats), ("cmvn.scp", part.cmvn)):
                 for key, where in (table or {}).items():
+                    # The tables are searched line by line only to name the key of the missing file.
                     if absent.intersection(archives := list_archives([where])):
                         raise missing_file_error(part.path / name, key, str(archives[0]))
 
@@ -161,12 +162,14 @@ class Features:
 
     def _speaker_statistics(self, speaker: str) -> np.ndarray:
         if self._data.cmvn is None:
+            # Without cmvn.scp the statistics are those of all utterances of the speaker.
             return cmvn_statistics(self.read(utt) for utt in self._utterances_of[speaker])
         if speaker not in self._data.cmvn:
             scp = self._data.path / "cmvn.scp"
             raise InputError(f"{scp}: speaker {speaker} is missing; compute its statistics")
         where = self._data.cmvn[speaker]
         stats = read_matrix(where, speaker, open_pipe=self._open_pipe, dtype=np.float64)
+        # The last entry of the first row is the count of frames.
         if stats.shape != (2, self.dimensions + 1) or stats[0, -1] <= 0:
             raise InputError(
                 f"{where}: statistics of speaker {speaker} are {list(stats.shape)} of"

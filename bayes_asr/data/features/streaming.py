@@ -17,6 +17,7 @@ class StreamingFrontEnd:
 
     def __init__(self, *, order: int, left: int, right: int) -> None:
         self._shape = {"order": order, "left": left, "right": right}
+        # A derivative of each order reaches DELTA_WINDOW frames further.
         self.latency = DELTA_WINDOW * order + right
         self._behind = DELTA_WINDOW * order + left
         self.reset()
@@ -34,6 +35,7 @@ class StreamingFrontEnd:
         self._pending = frames
         if end <= self._done:
             return frames[:0]
+        # The frames at the edges of the buffer repeat its ends; those are not handed on.
         ready = append_context(frames, **self._shape)[self._done : end]
         # Keep as many finished frames as the next ones need to their left.
         self._done = min(end, self._behind)
@@ -63,6 +65,7 @@ class StreamingFeatures:
         delays = (
             front_end.reach(streaming.latency) for front_end, streaming in self._streams.values()
         )
+        # The reach of a stream of one vector an utterance may be infinite, and delays nothing.
         self.latency = max(int(delay) for delay in delays if delay < math.inf)
         self.reset()
 
@@ -119,9 +122,11 @@ class StreamingFeatures:
             return np.empty((0, 0), np.float32)
         parts = []
         for name, (front_end, _) in self._streams.items():
+            # One place more than is asked for tells the first frame that the next call needs.
             *places, needed = front_end.place(np.arange(begin, end + 1))
             ready, passed = self._ready[name], self._passed[name]
             parts.append(ready if len(self._streams) == 1 else ready[np.array(places) - passed])
+            # A slower stream's frame that the next frames share is kept.
             self._passed[name] = min(needed, passed + len(ready))
             self._ready[name] = ready[self._passed[name] - passed :]
         self._frames = end

@@ -76,6 +76,7 @@ def join_streams(front_ends: FrontEnds, prepared: Mapping[str, np.ndarray]) -> n
 def split_streams(front_ends: FrontEnds, matrix: np.ndarray) -> dict[str, np.ndarray]:
     """The inverse of `join_streams`: [T, F_s] by stream."""
     if len(front_ends) == 1:
+        # A single stream has the matrix as it is, without a copy.
         return dict.fromkeys(front_ends, matrix)
     ends = np.cumsum([front_end.size for front_end in front_ends.values()])
     return dict(zip(front_ends, np.split(matrix, ends[:-1], axis=1), strict=True))
@@ -104,6 +105,7 @@ def check_headers(streams: Mapping[str, Features], name: str) -> None:
     if features is not reference:
         check_speakers(reference, features, reference)
     for utt in features.utterances:
+        # A pipe has no header: it passes here and is checked when it is read.
         frames, columns = features.read_shape(utt) or (1, features.dimensions)
         if not frames or columns != features.dimensions:
             features.refuse_shape(utt, frames, columns)

@@ -70,6 +70,7 @@ def read_channels(path: Path | str, *, open_pipe: OpenPipe | None = None) -> tup
     cannot be opened or decoded, truncated files, samples that are no numbers, and no samples.
     """
     with _open(str(path), open_pipe) as source:
+        # The first bytes are judged alone, so that a huge file of another kind is not read at all.
         content = bytearray(source.read_some(NEEDED))
         if not content:
             raise source.fail("is empty; make it again")
@@ -85,6 +86,7 @@ def read_channels(path: Path | str, *, open_pipe: OpenPipe | None = None) -> tup
         samples, rate = _decode(content, source)
         if rate not in RATES or not len(samples):
             raise source.fail(f"{len(samples)} samples at {rate} Hz: an empty or damaged file")
+        # The decoder may end early without an error, so its count is held against the container's.
         if len(samples) not in possible:
             due = possible[0] if len(samples) < possible[0] else possible[-1]
             raise source.fail(
@@ -124,6 +126,7 @@ def bring_to_rate(
 
 def resample(samples: np.ndarray, rate: int, target_rate: int) -> np.ndarray:
     """Bring samples [N] at `rate` Hz to `target_rate` Hz, float32 [about N * wanted / rate]."""
+    # Polyphase filters want the least whole factors up and down, such as 160 and 441.
     divisor = int(np.gcd(rate, target_rate))
     return resample_poly(samples, target_rate // divisor, rate // divisor).astype(np.float32)
 
@@ -134,6 +137,7 @@ def split_speed(name: str) -> tuple[str, Fraction]:
     if not match:
         return name, Fraction(1)
     try:
+        # A fraction keeps 0.9 exact: the factors of the resampling follow from it.
         factor = Fraction(match["factor"])
     except (ValueError, ZeroDivisionError):
         factor = Fraction(0)
@@ -149,6 +153,7 @@ def change_speed(samples: np.ndarray, factor: Fraction) -> np.ndarray:
     """Samples [N] as they are when they are played `factor` times as fast [about N / factor]."""
     if factor == 1:
         return samples
+    # Speech that is n/d as fast has d/n of the samples at the same rate.
     return resample(samples, factor.numerator, factor.denominator)
 
 
@@ -176,6 +181,7 @@ def _decode(content: bytearray, source: ByteReader) -> tuple[np.ndarray, int]:
 
     try:
         with OneWay(io.BytesIO(content)) as file:
+            # A block has BLOCK samples over all channels, and at least one moment of time.
             size, blocks, count = max(1, BLOCK // file.channels), [], 0
             while len(block := file.read(size, "float32", always_2d=True)):
                 blocks.append(block)
@@ -183,12 +189,14 @@ def _decode(content: bytearray, source: ByteReader) -> tuple[np.ndarray, int]:
                 if count > LONGEST:
                     raise source.fail(f"has more than {LONGEST} samples; cut it into shorter files")
             rate, promised = file.samplerate, file.frames
+            # The empty array gives the right shape where no block was decoded.
             samples = np.concatenate([*blocks, np.zeros((0, file.channels), np.float32)])
     except soundfile.SoundFileError as error:
         message = getattr(error, "error_string", str(error)).strip(" .")
         raise source.fail(f"cannot be decoded: {message}; {DAMAGED}") from None
     if len(samples) < promised < UNTOLD:
         raise source.fail(f"{len(samples)} of its {promised} samples can be decoded: {DAMAGED}")
+    # The comparison is negated because one with NaN is false.
     wrong = ~(np.abs(samples) <= LOUDEST)
     if wrong.any():
         where = int(np.argwhere(wrong)[0][0])

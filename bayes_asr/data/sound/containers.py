@@ -43,6 +43,7 @@ def check_complete(content: bytearray, name: str) -> range:
     if content[:3] == b"ID3":
         # The size of an ID3 tag has seven bits in each of four bytes, the highest first.
         size = sum((byte & 127) << 7 * place for place, byte in enumerate(content[9:5:-1]))
+        # Bit 4 of the flags says that a footer as long as the header follows the tag.
         footer = ID3 * bool(len(content) > 5 and content[5] & 16)
         del content[: ID3 + size + footer]
     magic = bytes(content[:4])
@@ -58,6 +59,7 @@ def check_complete(content: bytearray, name: str) -> range:
         return _count_mp3(content, source)
     elif magic != b"fLaC":
         raise source.fail(f"no sound follows its tags: {DAMAGED}")
+    # Here the container, or the decoder of FLAC, tells what is missing: any number will do.
     return range(1 << 62)
 
 
@@ -73,11 +75,14 @@ def _check_chunks(content: bytearray, source: ByteReader) -> None:
     align = 0
     while (name := source.take(4, "the next chunk")) != sound:
         length = _read_number(source, endian)
+        # A chunk of odd length is followed by one byte of padding.
         body = source.take(length + length % 2, f"the chunk {name!r}")
         if name == b"fmt ":
+            # Bytes 12 and 13 of `fmt ` are the block alignment: bytes of all channels.
             align = int.from_bytes(body[12:14], endian)  # type: ignore[arg-type]
     length = _read_number(source, endian)
     if magic != b"FORM" and (length in STREAMED or size in STREAMED):
+        # The largest size makes libsndfile read to the end of the file.
         content[source.position - 4 : source.position] = b"\xff" * 4
         length = len(content) - source.position
     source.expect(length, "the sound")
@@ -91,11 +96,13 @@ def _read_number(source: ByteReader, endian: str) -> int:
 
 def _check_sphere(content: bytearray, source: ByteReader) -> int:
     """Read the text header (SPHERE 2.7, sp.doc of NIST): how many samples the file holds."""
+    # The first line is the magic, the second the size of the whole header in bytes.
     head = source.line() + source.line()
     size = head.removeprefix(b"NIST_1A\n").strip()
     if not head.startswith(b"NIST_1A\n") or not size.isdigit() or int(size) > SPHERE_HEADER:
         raise source.fail("the header of a NIST SPHERE file is damaged")
     text = source.take(int(size) - source.position, "the header")
+    # Nothing after `end_head` counts: the rest of the header is padding.
     fields = dict(SPHERE_FIELD.findall(text.partition(b"end_head")[0]))
     counts = {name: _parse_sphere_count(fields, name, source) for name in SPHERE_COUNTS}
     coding = fields.get(b"sample_coding", b"pcm").decode("latin-1")
@@ -127,6 +134,7 @@ def _check_pages(source: ByteReader) -> None:
         if len(head) < 27 or head[:4] != b"OggS":
             raise source.fail(f"no page of Ogg ends at offset {source.position}: {DAMAGED}")
         flags = head[5]
+        # Byte 26 of a page is the number of its segments; as many bytes follow, each a length.
         source.take(sum(source.take(head[26], "a page")), "a page")
     if not flags & LAST_PAGE:
         raise source.fail(f"the stream does not end within its {source.position} bytes: {DAMAGED}")
@@ -139,9 +147,11 @@ def _is_mp3(head: bytes | bytearray) -> bool:
 def _mp3_frame(content: bytes | bytearray, start: int) -> tuple[int, int] | None:
     """Bytes and samples of the frame of MPEG layer III that begins here, None if none does."""
     header = int.from_bytes(content[start : start + 4], "big")
+    # Below 11 bits of sync lie version (2), layer (2), no CRC (1), bit rate (4) and rate (2).
     version, index, rate = header >> 19 & 3, header >> 12 & 15, header >> 10 & 3
     if header >> 21 != 0x7FF or header >> 17 & 3 != 1 or version == 1 or rate == 3:
         return None
+    # Index 0 means a free bit rate, whose frames tell no length; 15 is forbidden.
     if index in (0, 15):
         return None
     bits = 1000 * BIT_RATES[version != 3][index]
@@ -165,4 +175,5 @@ def _count_mp3(content: bytearray, source: ByteReader) -> range:
                 f" {len(content)}: {DAMAGED}"
             )
         position, frames = position + length, frames + 1
+    # A decoder may leave out the frames at the start that carry no sound, or give them as silence.
     return range(max(0, frames - MP3_HIDDEN) * samples, frames * samples + 1)

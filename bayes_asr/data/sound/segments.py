@@ -17,6 +17,7 @@ def read_segments(path: Path) -> Iterator[Segment]:
     for number, fields in iter_lines(path):
         try:
             utt, recording, start, end = fields[0], fields[1], float(fields[2]), float(fields[3])
+            # Kaldi's channel -1 means that none is named.
             channel = int(fields[4]) if len(fields) == 5 and fields[4] != "-1" else None
         except (ValueError, IndexError):
             raise InputError(f"{path}, line {number}: not `utt recording start end`") from None

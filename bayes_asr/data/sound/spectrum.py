@@ -87,6 +87,7 @@ class Analysis:
         computer.accept_waveform(self.sample_rate, samples)
         computer.input_finished()
         frames = [computer.get_frame(i) for i in range(computer.num_frames_ready)]
+        # The reshape gives [0, F] where the sound is too short for one frame.
         return np.array(frames, np.float32).reshape(-1, computer.dim)
 
     def _computer(self) -> Any:
@@ -112,11 +113,13 @@ def cut_windows(samples: np.ndarray, rate: int, window: int) -> np.ndarray:
     Beyond the ends they are 0, and the middle is that of pytorch-kaldi's save_raw_fea.py.
     """
     length, shift, width = (int(rate * s) for s in (FRAME_LENGTH, FRAME_SHIFT, window / 1000))
+    # Only whole frames count, as with Kaldi's snip-edges=true.
     frames = (len(samples) - length) // shift + 1
     if frames < 1:
         return np.empty((0, width), np.float32)
     # Samples by which a window begins before its frame of 25 ms, so that both middles agree.
     padding = width // 2 - (length // 2 - 1)
+    # A negative padding cuts samples: a window that begins after its frame.
     padded = np.pad(samples.astype(np.float32), (max(padding, 0), width))[max(-padding, 0) :]
     return sliding_window_view(padded, width)[: frames * shift : shift].copy()
 
@@ -170,11 +173,13 @@ def write_features(
                 if len(matrix):
                     missing.pop(utt, None)  # a second one is refused where it is written
                     speaker = utt2spk[utt]
+                    # The statistics are sums, so those of a speaker add up by utterance.
                     stats[speaker] = stats.get(speaker, 0.0) + cmvn_statistics([matrix])
                     yield utt, matrix
         _report_remarks(remarks)
         _report_left(data_dir, [*missing], len(utt2spk), max_skipped)
 
+    # Features, statistics and the analysis replace the old ones together, or not at all.
     with together(data_dir):
         matrices = follow(sift(), "features", total=len(utt2spk))
         write_matrices(matrices, data_dir / "feats.ark", data_dir / "feats.scp")
@@ -266,6 +271,7 @@ def _list_recordings(
     if not (data_dir / "segments").exists():
         return [(utt, []) for utt in sounds.files]
     segments = read_segments(data_dir / "segments")
+    # A group is a run of segments of one recording and channel, so its sound is read once.
     grouped = [(key[0], [*parts]) for key, parts in groupby(segments, key=lambda s: s[1:3])]
     absent: dict[str, list[Segment]] = {}
     for recording, parts in grouped:
@@ -294,6 +300,7 @@ def _read_utterances(
     entire: list[Segment] = [(recording, recording, None, 0.0, len(samples) / sounds.rate)]
     for utt, _, _, start, end in segments or entire:
         cut, fault = _cut(samples, sounds.rate, start, end) if segments else (samples, "")
+        # A constant signal has no energy without its mean: features would be the floor of the log.
         if len(cut) and not np.ptp(cut):
             cut, fault = cut[:0], "is digital silence"
         if fault:
@@ -307,6 +314,7 @@ def _cut(samples: np.ndarray, rate: int, start: float, end: float) -> tuple[np.n
     length = len(samples) / rate
     if end > length + OVERSHOOT:
         return samples[:0], f"ends more than {OVERSHOOT:g} s after its recording"
+    # A small overshoot is cut off, since times of segments are rounded.
     end = length if end < 0 else min(end, length)
     if end - start < SHORTEST:
         return samples[:0], f"is shorter than {SHORTEST:g} s"

@@ -40,6 +40,7 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
         for prefix in map(_prefix, factors)
         for utt, speaker in read_mapping(data / "utt2spk").items()
     }
+    # Two names that fall together leave fewer entries than utterances times speeds.
     if len(speakers) < len(factors) * len(read_mapping(data / "utt2spk")):
         raise InputError(f"{data / 'utt2spk'}: some names begin with sp already, as those to come")
     out.mkdir(parents=True, exist_ok=True)
@@ -49,6 +50,7 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
         for name, convert in TABLES.items():
             if name == "wav.scp" or is_there(data / name):
                 parts = (convert(data / name, factor) for factor in factors)
+                # Kaldi wants tables sorted by their first column, not by whole lines.
                 lines: list[str] = sorted(chain.from_iterable(parts), key=_name_of)
                 write_lines(lines, out / name)
     skipped = sorted(
@@ -71,6 +73,7 @@ def _list_originals(data: Path, factors: Iterable[Fraction]) -> Iterator[tuple[s
     originals: Mapping[str, str] = read_mapping(utt2uniq) if is_there(utt2uniq) else {}
     for prefix in map(_prefix, factors):
         for utt in read_mapping(data / "utt2spk"):
+            # A copy of a copy points at the first original.
             yield f"{prefix}{utt}", originals.get(utt, utt)
 
 
@@ -86,6 +89,7 @@ def _prefix(factor: Fraction) -> str:
 def _convert_sounds(path: Path, factor: Fraction) -> Iterator[str]:
     for recording, name in read_scp(path).items():
         file, speed = split_speed(name)
+        # Sound that is at a speed already has the product of both.
         total = speed * factor
         at_speed = "" if total == 1 else f"[speed={_format(total)}]"
         split_speed(file + at_speed)  # refuses what cannot be read

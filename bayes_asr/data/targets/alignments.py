@@ -33,6 +33,7 @@ class Alignments:
         """Read the alignments into memory, or use those that are `stored`, with their digest."""
         self.directory = Path(directory)
         self.model: TransitionModel = read_transition_model(self.path_of_model)
+        # Entry 0 of the model's tables is no transition: ids count from 1.
         self._phones, self._monophones = np.unique(self.model.phone[1:], return_inverse=True)
         total = begin_hash(self.model)
         if stored is None:
@@ -89,6 +90,7 @@ class Alignments:
 
     def monophones(self, utt: str) -> np.ndarray:
         """Phone of every frame counted from 0, [T]: its place among the phones of the model."""
+        # The table lacks the unused entry 0, so an id is one more than its place.
         return self._monophones[self._transition_ids[utt] - 1]
 
     @property
@@ -157,6 +159,7 @@ def log_priors(counts: np.ndarray, floor: float = 1e-10) -> np.ndarray:
     never likely.
     """
     share = counts / counts.sum(dtype=np.float64)
+    # np.where computes both sides, and the maximum keeps log from 0.
     return np.where(share < floor, DISABLED, np.log(np.maximum(share, floor)))
 
 
@@ -185,6 +188,7 @@ def iter_alignments(directory: Path, model: TransitionModel) -> Iterator[tuple[s
 
 def begin_hash(model: TransitionModel) -> "hashlib.blake2b":
     """Begin the hash of alignments with their model."""
+    # Probabilities are left out: training changes them, and they change no label.
     return hashlib.blake2b(model.tuples.tobytes() + model.pdf.tobytes(), digest_size=16)
 
 

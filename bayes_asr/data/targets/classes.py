@@ -34,6 +34,7 @@ class Classes:
         InputError for a class that is not known.
         """
         self.directory, self._classes, self.lengths = directory, classes, lengths
+        # Sorting gives a class the same number in every run.
         self.names = tuple(names) or tuple(sorted({classes[utt] for utt in lengths}))
         self._numbers = {name: number for number, name in enumerate(self.names)}
         for utt in lengths:

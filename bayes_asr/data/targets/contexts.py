@@ -34,6 +34,7 @@ class Phones:
 
     def windows(self, width: int, center: int) -> np.ndarray:
         """The `width` phones around each [S, width], itself at `center`; 0 beyond an end."""
+        # Entry i + center of the padded phones is phone i, so window i begins at entry i.
         padded = np.pad(self.phones, (center, width - 1 - center))
         return padded[np.arange(len(self.phones))[:, None] + np.arange(width)]
 
@@ -43,10 +44,12 @@ def locate_transitions(model: TransitionModel) -> TransitionPlaces:
     rows = [(0, 0, 0, False)]
     for number, (phone, hmm_state, *_) in enumerate(model.tuples.tolist(), 1):
         states = model.topology[phone]
+        # Transitions of a phone are counted over its states, one after the other.
         offset = sum(len(state.transitions) for state in states[:hmm_state])
         state = states[hmm_state]
         for place, (target, _) in enumerate(state.transitions, offset):
             emitted = state.self_loop_class if target == hmm_state else state.forward_class
+            # The last state of a topology is the final one, which emits nothing.
             rows.append((number, place, emitted, target == len(states) - 1))
     number_of, place_of, emitted_by, last = np.array(rows).T
     return TransitionPlaces(number_of, place_of, emitted_by, last.astype(bool))
@@ -64,12 +67,14 @@ def split_phones(
         return Phones(np.zeros(0, np.int64), np.zeros(0, np.int64))
     state, loops = places.state[transition_ids], model.self_loop[transition_ids]
     entries = np.flatnonzero(~loops)  # frames of each visit to a state
+    # The forward transition opens a visit, so it says whether the phone ends with this visit.
     ends = places.last[transition_ids[entries]]
     begins = np.zeros(len(transition_ids), bool)
     # A phone begins where the visit before it has left its phone.
     begins[entries] = np.append(True, ends[:-1])
     of_frame = np.cumsum(begins) - 1
     phones = model.phone[transition_ids[begins]].astype(np.int64)
+    # A self-loop must go on with the state of the frame before it.
     strays = loops & (state != np.append(0, state[:-1]))
     strays |= model.phone[transition_ids] != phones[of_frame]
     if strays.any() or not ends[-1]:

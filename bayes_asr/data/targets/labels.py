@@ -104,6 +104,7 @@ class LabelDigest:
         for utt, vector in labels:
             self._hash.update(f"{utt} {len(vector)} ".encode())
             self._hash.update(vector.tobytes())
+            # The initial value stands for an utterance without labels, which has no maximum.
             greatest = int(vector.max(initial=-1))
             if greatest > self.greatest[1]:
                 self.greatest = utt, greatest

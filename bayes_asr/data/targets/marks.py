@@ -42,14 +42,18 @@ def find_frames(starts: np.ndarray, frames: int, rate: int) -> PhoneFrames:
         raise InputError(f"{frames} frames do not hold {count} phones of {STATES} states")
     if (np.diff(starts) < 0).any():
         raise InputError(f"phone {np.argmax(np.diff(starts) < 0) + 2} begins before the one before")
+    # The middle of a frame in samples: its begin, t times 10 ms, and half of its 25 ms.
     middle = np.arange(frames) * (rate // FRAMES_PER_SECOND) + rate // WINDOWS_PER_SECOND // 2
+    # Frames whose middle lies before the next phone are this phone's: the count is its end.
     exact = np.append(np.searchsorted(middle, starts[1:]), frames)
+    # The ends that are possible at the earliest, where each phone has one frame a state.
     steps = STATES * np.arange(1, count + 1)
     # Forward: each end lies at least STATES frames after the one before it.
     ends = np.maximum.accumulate(np.maximum(exact - steps, 0)) + steps
     # Backward: enough frames remain for the phones that follow.
     ends = np.minimum(ends, frames - steps[::-1] + STATES)
     short = int((np.diff(exact, prepend=0) < STATES).sum())
+    # Each frame by which an end moves changes the phone of one frame.
     return PhoneFrames(ends, short, int(np.abs(ends - exact).sum()))
 
 
@@ -74,12 +78,14 @@ def spread_states(phones: Sequence[int], ends: np.ndarray, model: TransitionMode
     # Frames that do not divide evenly go to the later states.
     shares = ((lengths[:, None] + np.arange(STATES)) // STATES).ravel()
     tids = np.arange(1, model.num_transition_ids + 1)
+    # A model without context has one state a pdf, so a pdf names its two transitions.
     loop, forward = np.zeros((2, model.num_pdfs), np.int32)
     loop[model.pdf[tids[model.self_loop[1:]]]] = tids[model.self_loop[1:]]
     forward[model.pdf[tids[~model.self_loop[1:]]]] = tids[~model.self_loop[1:]]
     pdf_of = {(phone, state): pdf for phone, state, pdf, _ in model.tuples.tolist()}
     pdf = np.repeat([pdf_of[phone, state] for phone in phones for state in range(STATES)], shares)
     begins = np.zeros(len(pdf), bool)
+    # The running sum less the own share is the first frame of a state.
     begins[np.cumsum(shares) - shares] = True
     return np.where(begins, forward[pdf], loop[pdf]).astype(np.int32)
 
@@ -89,6 +95,7 @@ def count_transitions(model: TransitionModel, alignments: Iterable[np.ndarray]) 
     counts = np.ones(model.num_transition_ids + 1)
     for tids in alignments:
         counts += np.bincount(tids, minlength=len(counts))
+    # All transitions of a state have its pdf, so sums by pdf are sums by state.
     total = np.bincount(model.pdf[1:], counts[1:])
     log_prob = np.append(0.0, elementary.log(counts[1:] / total[model.pdf[1:]]))
     return replace(model, log_prob=log_prob.astype(np.float32))

@@ -43,6 +43,7 @@ class Sequences:
         vocabulary = {label for utt in lengths for label in sequences[utt]}
         self.names = tuple(names) or (ENDS, *sorted(vocabulary))
         self._numbers = {name: number for number, name in enumerate(self.names) if name != ENDS}
+        # Utterances are searched only where the vocabulary has an unknown label.
         for utt in lengths if vocabulary - self._numbers.keys() else ():
             self._check(utt)
         text = "\n".join(" ".join((utt, *sequences[utt])) for utt in lengths)

@@ -26,6 +26,7 @@ class Target:
         """The count of each label in utterances, plus 0.5: float64 [size], as Kaldi's
         analyze-counts.
         """
+        # A half keeps the log prior of a label finite that never occurs.
         counts = np.full(self.size, 0.5)
         for utt in utterances:
             counts += np.bincount(self.labels(utt), minlength=self.size)
