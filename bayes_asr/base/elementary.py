@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+# Constants are hexadecimal, so that every bit is the same on each machine.
 LOG2_E = float.fromhex("0x1.71547652b82fep+0")
 LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")  # 41 bits: its products with exponents are exact
 LN2_LOW = float.fromhex("0x1.cf79abc9e3b3ap-40")
@@ -40,6 +41,7 @@ def exp(x: ArrayLike) -> np.ndarray:
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):  # of what the last line replaces
         shifted, p = _reduce(x)
+        # Bits 52 and up of a double are its exponent, so the sum multiplies p by 2^n.
         scaled = (p.view(np.int64) + (shifted.view(np.int64) << 52)).view(np.float64)
         return np.where(x < LEAST_EXPONENT, 0.0, np.where(x > LARGEST_EXPONENT, np.inf, scaled))
 
@@ -48,6 +50,7 @@ def exp_scalar(x: float) -> float:
     """The same of one number."""
     if LEAST_EXPONENT <= x <= LARGEST_EXPONENT:
         shifted, p = _reduce(x)
+        # The subtraction is exact, so the difference is n itself.
         return math.ldexp(p, int(shifted - ROUNDER))
     return 0.0 if x < 0 else math.inf if x > 0 else x
 
@@ -57,6 +60,7 @@ def log(x: ArrayLike) -> np.ndarray:
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         m, e = np.frexp(x)
+        # frexp gives m from 1/2 to 1; doubling the lower ones centres it on 1.
         low = m < ROOT_HALF
         result = _join(np.where(low, 2 * m, m), np.where(low, e - 1, e))
         result = np.where(x == np.inf, np.inf, np.where(x == 0, -np.inf, result))
@@ -79,6 +83,7 @@ def power(x: ArrayLike, exponent: float) -> np.ndarray:
 def cos(x: ArrayLike) -> np.ndarray:
     """The cosine of x [...], float64, a few turns around 0 at most."""
     x = np.asarray(x, np.float64)
+    # x is n quarters of a turn and a rest r of at most an eighth.
     shifted = x * (2 / math.pi) + ROUNDER
     n = shifted - ROUNDER
     r = (x - n * HALF_PI_HIGH) - n * HALF_PI_LOW
@@ -86,6 +91,7 @@ def cos(x: ArrayLike) -> np.ndarray:
     even, odd = _polynomial(COSINE, squared), r * _polynomial(SINE, squared)
     # The last two bits of n say in which quarter of the turn x lies.
     quarter = shifted.view(np.int64) & 3
+    # cos(r + n pi / 2) is cos r, -sin r, -cos r or sin r.
     return np.select([quarter == 0, quarter == 1, quarter == 2], [even, -odd, -even], odd)
 
 
@@ -97,6 +103,7 @@ def _reduce(x: Number) -> tuple[Number, Number]:
     # ln 2 in two parts (Cody and Waite): the first product is exact, so r keeps all its digits.
     r = (x - n * LN2_HIGH) - n * LN2_LOW
     squared = r * r
+    # Odd and even powers are two independent chains, which a processor computes side by side.
     return shifted, 1 + (r * _polynomial(ODD, squared) + squared * _polynomial(EVEN, squared))
 
 
@@ -106,6 +113,7 @@ def _join(m: Number, e: Number) -> Number:
     s = (m - 1) / (m + 1)
     squared = s * s
     tail = s * (squared * _polynomial(ATANH, squared))
+    # Small terms are added first, so that the large ones round once.
     return e * LN2_HIGH + (2 * s + (tail + e * LN2_LOW))
 
 

@@ -35,6 +35,7 @@ _group: tuple[Path, Path] | None = None  # of `together`: the folder, and where 
 def read_text(path: Path, longest: int = LONGEST_TEXT) -> str:
     """Read a UTF-8 text that a person wrote: not endless, nor longer than `longest` bytes."""
     with open_to_read(str(path)) as file:
+        # One byte more than is allowed shows that a file is too long without reading all of it.
         raw = file.read(longest + 1)
     if len(raw) > longest:
         raise InputError(f"{path}: has more than {longest} bytes, which nobody wrote")
@@ -74,6 +75,7 @@ def _open(name: str) -> BinaryIO:
     is_named = os.path.exists(os.path.realpath(name))  # /dev/fd/N leads to "pipe:[7]"
     if not (is_named and stat.S_ISFIFO(os.stat(name).st_mode)):
         return open(name, "rb")
+    # Without O_NONBLOCK the opening itself would wait for a writer, and without end.
     pipe = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
     waiting = select.poll()
     waiting.register(pipe, select.POLLIN)
@@ -98,6 +100,7 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary = folder / path.name
         try:
             yield temporary
+            # The content is on the disk before the name is, or a crash could leave an empty file.
             _sync(temporary)
             temporary.replace(target)
             if target != path:  # of a group that may have discarded it
@@ -143,6 +146,7 @@ def together(folder: Path) -> Iterator[None]:
             yield
         finally:
             _group = None
+        # What can fail is tried before the rename, after which there is no way back.
         _check_targets(staged, folder)
         for place in filter(Path.is_dir, staged.rglob("*")):
             _sync(place)
@@ -150,6 +154,7 @@ def together(folder: Path) -> Iterator[None]:
             (staged / LOCK).touch()
             _sync(staged)
             _finish(folder)  # of another process, which was stopped meanwhile
+            # This one rename decides: before it nothing has changed, after it all will.
             staged.rename(folder / REPLACED_BY)
             _sync(folder)
             _finish(folder)
@@ -161,6 +166,7 @@ def discard(path: Path) -> None:
     place.unlink(missing_ok=True)
     if place != path and os.path.lexists(path):
         place.parent.mkdir(parents=True, exist_ok=True)
+        # An empty file that ends in DISCARDED stands for a removal among the new files.
         place.with_name(f"{path.name}{DISCARDED}").touch()
 
 
@@ -186,6 +192,7 @@ def check_settled(path: Path | str) -> None:
 
 def find_below(folder: Path, *names: str) -> list[Path]:
     """The files of these names (with * for any part) at or below a folder, whole and in place."""
+    # The list is made first, since finishing removes folders that are being walked.
     for stopped in list(folder.rglob(REPLACED_BY)):
         check_settled(stopped)
     return sorted(
@@ -257,9 +264,11 @@ def _finish(folder: Path) -> None:
     with lock:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX)
+        # A lock file without a name was removed by the process that had the lock before.
         if not os.fstat(lock.fileno()).st_nlink:  # another process has finished it
             return
         _put_in_place(ready, folder)
+        # The lock goes last but the folder, as a sign for those who wait for it.
         (ready / LOCK).unlink()
         ready.rmdir()
 
@@ -278,6 +287,7 @@ def _put_in_place(ready: Path, folder: Path) -> None:
             target = folder / path.relative_to(ready)
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
+    # Reversed order empties the inner folders before the outer ones.
     for path in reversed([path for path in entries if path not in files]):
         path.rmdir()
 
@@ -304,6 +314,7 @@ def _is_over(path: Path, host: str, process: str) -> bool:
             return time.time() - path.lstat().st_mtime > LONGEST_WORK
         return False
     try:
+        # Signal 0 sends nothing and only asks whether the process exists.
         os.kill(int(process), 0)
     except ProcessLookupError:
         return True

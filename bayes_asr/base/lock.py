@@ -76,6 +76,7 @@ def alone_in(folder: Path) -> Iterator[Lock]:
             try:
                 yield lock
             finally:
+                # The name may lead to the file of another process by now, which must stay.
                 if lock.holds():
                     mark.unlink()
     except OSError as error:
@@ -111,6 +112,7 @@ def _busy(path: Path) -> InputError:
 
 def _lock(file: TextIO) -> None:
     """Take the lock, though `held` may have it for an instant."""
+    # The last try, after the loop, lets the error pass.
     for _ in range(TRIES - 1):
         try:
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

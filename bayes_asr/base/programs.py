@@ -40,6 +40,7 @@ class CommandOutput(io.BufferedReader):
             return
         super().close()
         status = self._process.wait()
+        # A shell reports a command that died by a signal as 128 and its number.
         if status not in (0, -signal.SIGPIPE, 128 + signal.SIGPIPE):
             raise InputError(f"{self._command!r} failed with status {status}; run it by hand")
 
@@ -104,6 +105,7 @@ def run_hubscr(folder: Path) -> Path:
     counts by speaker, `folder`/ctm.filt.raw; InputError with the log's last line if there is none.
     """
     hubscr, log, counts = find_nist_program("hubscr.pl"), folder / "log", folder / "ctm.filt.raw"
+    # An old table would pass for the result of a run that failed.
     counts.unlink(missing_ok=True)
     options = ["-p", str(Path(hubscr).parent), "-V", "-l", "english", "-h", "hub5", "-g", "glm"]
     status = start(["perl", hubscr, *options, "-r", "stm", "ctm"], log, cwd=folder).wait()
@@ -160,6 +162,7 @@ def _start_array(
             f"{log.parent}: {script} cannot write to a path with white space, quotes or other signs"
             " of a shell; choose another"
         )
+    # The mark of the job stays outside of quotes, where the script replaces it.
     words = [str(log), *(JOB.join(map(_quote, word.split(JOB))) for word in command)]
     name = _choose_name([*options, *words])
     substituted = [word.replace(JOB, name) for word in words]
@@ -192,6 +195,7 @@ def _quote(word: str) -> str:
     """A word for bash without white space: the scripts quote what has some in their own ways."""
     if SAFE.fullmatch(word):
         return word
+    # Octal escapes of bash have no sign that a script could take for its own.
     return "$'" + "".join(f"\\{byte:03o}" for byte in os.fsencode(word)) + "'"
 
 
@@ -216,6 +220,7 @@ def start(command: Sequence[str], log: Path, cwd: Path | None = None) -> subproc
     """Start a program with its command line, output and messages in `log`."""
     with log.open("wb") as file:
         file.write(f"# {shlex.join(command)}\n".encode())
+        # The program writes to the file itself, so our line must be there before it starts.
         file.flush()
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=cwd

@@ -61,6 +61,7 @@ class Progress:
 
     def _is_due(self) -> bool:
         """Whether it is time for a line; notes it."""
+        # Without a total the tenth stays 0, and only LATEST asks for a line.
         now, tenth = time.monotonic(), 10 * self.done // (self.total or sys.maxsize)
         waited = now - self._said
         # At most one line in SOONEST seconds, at least one in LATEST, else one for each tenth.
@@ -74,6 +75,7 @@ class Progress:
         """The units that are done, and the time that the others will take at this pace."""
         if not self.total:
             return f"{self.done} {self.unit}"
+        # Units done before this start took no time of this process.
         pace = (time.monotonic() - self._start) / (self.done - self._initial)
         remaining = format_seconds(pace * (self.total - self.done))
         return f"{self.done} of {self.total} {self.unit}, {remaining} left"

@@ -43,6 +43,7 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _classes:
             return _classes[module, name]
+        # A name outside of the tables could run any code while it is loaded.
         if name not in PLAIN.get(module, ()):
             raise pickle.UnpicklingError(f"holds {module}.{name}")
         return super().find_class(module, name)

@@ -78,11 +78,13 @@ class Shard:
         if self.read_total() is not None:
             raise ShardWrittenError
         total = 0
+        # All items pass through every job, since only their order tells whose they are.
         with replacing(self.path) as temporary, ZipFile(temporary, "w") as file:
             for total, (name, item) in enumerate(items, 1):
                 # Items go to the shards in turn, so that long ones are spread.
                 if (total - self.number) % self.count == 0:
                     file.writestr(str(total), pickle.dumps(function(name, item)))
+            # The comment of the zip tells the inputs and the total without a look at its entries.
             file.comment = json.dumps({"inputs": self.inputs, "total": total}).encode()
         LOGGER.info("wrote %s", self.path)
         raise ShardWrittenError
@@ -123,6 +125,7 @@ class Cluster:
         missing = self._find_missing(self._list_shards())
         if missing:
             for number in missing:
+                # The log of an earlier try must not explain a failure of this one.
                 self._log_of(number).unlink(missing_ok=True)
             # A complete shard between two that are missing ends at once.
             run_array(self.command, missing[0], missing[-1], self.log, self.cmd)
@@ -163,6 +166,7 @@ class Cluster:
         with ExitStack() as stack:
             files = [stack.enter_context(ZipFile(shard.path)) for shard in shards]
             for number in itertools.count(1):
+                # Item n, from 1, was written by shard (n - 1) mod count.
                 shard = shards[(number - 1) % self.count]
                 # All shards have seen the same number of items, and that many are read.
                 if totals == {number - 1}:

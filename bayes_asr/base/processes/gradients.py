@@ -40,6 +40,7 @@ class GradientSum:
         kinds = {(p.device.type, p.dtype) for p in self._parameters}
         alike = len(kinds) == 1 and not self._parameters[0].is_cuda
         rows, dtype = group.size() + 1, self._parameters[0].dtype
+        # A size of 0 makes all processes agree on messages, even if only one cannot share.
         size = rows * sum(p.nbytes for p in self._parameters) if alike else 0
         memory = group.map_shared_memory(size)
         return torch.frombuffer(memory, dtype=dtype).view(rows, -1) if memory else None
@@ -47,6 +48,7 @@ class GradientSum:
 
 def _by_messages(gradients: list[Tensor]) -> None:
     with group.explain_lost_peers():
+        # All messages start before one is waited for, so that they overlap.
         sums = [dist.all_reduce(each, async_op=True) for each in gradients]
         for work, each in zip(sums, gradients, strict=True):
             group.finish(work, each)
@@ -61,6 +63,7 @@ def _through_memory(gradients: list[Tensor], shared_PX: Tensor) -> None:
     own_PX, sum_X = shared_PX[:-1], shared_PX[-1]
     sizes, rank = [g.numel() for g in gradients], dist.get_rank()
     count = sum(sizes)
+    # Each process writes its own row, so no lock is needed.
     torch.cat([g.flatten() for g in gradients], out=own_PX[rank, :count])
     group.wait()
     # Reduce-scatter: each process sums one part; reading all parts afterwards is the all-gather.

@@ -92,6 +92,7 @@ def _part(store: dist.distributed_c10d.Store) -> None:
     with suppress(RuntimeError):
         if not is_rank0():
             store.add(ENDED, 1)
+        # Adding 0 reads the counter without changing it.
         while is_rank0() and store.add(ENDED, 0) < size() - 1 and time.monotonic() < until:
             time.sleep(0.02)
 
@@ -102,6 +103,7 @@ def _find_meeting() -> SharedBarrier | None:
     numbers = [int(number) for number in _gather_numbers(os.getpid())]
     alike = len(set(_gather_numbers(_find_number_space()))) == 1
     meeting = SharedBarrier.arrange(memory, dist.get_rank(), numbers) if memory and alike else None
+    # All must take the same way, so one process without memory decides for all.
     (without,) = total(meeting is None)
     if without and meeting:
         meeting.leave()
@@ -131,6 +133,7 @@ def _speaks_of(error: BaseException) -> bool:
         return False
     mine = f"process {dist.get_rank()}: {complaint(error)}"
     with suppress(RuntimeError):  # the store may be gone too
+        # The first to set the key wins, and finds its own words in the store.
         return _find_store().compare_set(FAILURE, "", mine) == mine.encode()
     return True
 
@@ -175,6 +178,7 @@ def all_reduce(tensor: Tensor) -> None:
     if not dist.is_initialized():
         return
     with explain_lost_peers():
+        # Memory is only for what fits into the room of one process.
         if _meeting and tensor.nbytes <= ROOM and not tensor.is_cuda:
             tensor.copy_(_meeting.gather(tensor).sum(0))
         else:
@@ -221,6 +225,7 @@ def broadcast(make: Callable[[], Made]) -> Made:
     """Make an object in the process of rank 0 and return it in all of them."""
     objects = [make() if is_rank0() else None]
     if dist.is_initialized():
+        # The wait is one that notices failed processes, which the broadcast would not.
         wait()
         with explain_lost_peers():
             dist.broadcast_object_list(objects, device=torch.device("cpu"))
@@ -231,6 +236,7 @@ def rank0_first(make: Callable[[], Made]) -> Made:
     """Make an object in each process, in rank 0 first: that leaves files which all can use."""
     result = make() if is_rank0() else None
     broadcast(lambda: None)
+    # Rank 0 has its result already, and the others make theirs from its files.
     return make() if result is None else result
 
 

@@ -41,6 +41,7 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
         elastic_launch(config, sys.executable)("-P", "-m", "bayes_asr", *arguments)
     except ChildFailedError as error:
         status = error.get_first_failure()[1].exitcode
+        # A negative status is a signal, which a shell reports as 128 and its number.
         return status if status > 0 else 128 - status
     except SignalException as error:
         return 128 + error.sigval

@@ -32,6 +32,7 @@ def keep_freed_memory() -> None:
         os.environ.setdefault(cache, SHAPES)
     with suppress(OSError, AttributeError):
         libc = c.CDLL(None)
+        # Blocks above this threshold are mapped one by one, and unmapped when they are freed.
         libc.mallopt(M_MMAP_THRESHOLD, GIB)
         libc.mallopt(M_TRIM_THRESHOLD, NEVER)
         if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
@@ -44,8 +45,10 @@ def _ask_for_huge_pages(libc: c.CDLL) -> None:
     libc.free.argtypes = [c.c_void_p]
     libc.madvise.argtypes = [c.c_void_p, c.c_size_t, c.c_int]
     size = GIB - mmap.PAGESIZE  # what is larger lies outside of the heap
+    # All blocks are taken before one is freed, so that the heap grows to their sum.
     blocks = [libc.malloc(size) for _ in range(HUGE)]
     for block in filter(None, blocks):
+        # madvise wants an address at the begin of a page.
         start = block - block % mmap.PAGESIZE
         libc.madvise(start, size + mmap.PAGESIZE, mmap.MADV_HUGEPAGE)
         libc.free(block)

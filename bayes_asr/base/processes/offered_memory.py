@@ -19,6 +19,7 @@ def offer_memory(size: int) -> Iterator[tuple[str, str] | None]:
             descriptor = os.memfd_create(name)
             stack.callback(os.close, descriptor)
             os.truncate(descriptor, size)
+            # The link's text has the random name, which proves that it is the same memory.
             offer = f"/proc/{os.getpid()}/fd/{descriptor}", f"/memfd:{name} (deleted)"
         yield offer
 

@@ -107,6 +107,7 @@ class _Context(SpawnContext):
 
     def say_how_one_died(self) -> str:
         """The end of the worker that died, in words; the pool ends the others by SIGTERM."""
+        # None and 0 are workers that live or ended well.
         statuses = {worker.exitcode for worker in self._workers} - {None, 0, -signal.SIGTERM}
         if statuses == {-signal.SIGKILL}:
             return (
@@ -119,9 +120,11 @@ class _Context(SpawnContext):
 def _end_with_parent() -> None:
     """Leave interrupts to the parent process, but end where that was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Interrupts were blocked at the start, so none came before they were ignored.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = multiprocessing.parent_process()
 
+    # A thread waits for the parent, since the main thread may be deep in a computation.
     def watch() -> None:
         if parent:
             parent.join()
@@ -136,10 +139,12 @@ def _environment_of_workers(nj: int) -> Iterator[None]:
 
     Until it leaves interrupts to this process, it does not hear of them.
     """
+    # The workers share the processors, each with its part of the threads.
     threads = str(max(1, (os.cpu_count() or 1) // nj))
     variables = {SAFE_PATH: "1", THREADS: os.environ.get(THREADS, threads)}
     previous = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
+    # A process inherits the mask, so a worker is born with interrupts blocked.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

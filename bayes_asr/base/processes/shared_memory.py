@@ -29,10 +29,12 @@ class SharedBarrier:
         """Take memory of `size(P)` for P processes with these numbers, of which this is `rank`."""
         self._rank, self._count = rank, 0
         self._ends = select.poll()
+        # A descriptor of a process becomes readable when the process ends.
         self._descriptors = [os.pidfd_open(process) for process in processes]
         for descriptor in self._descriptors:
             self._ends.register(descriptor, select.POLLIN)
         everything = torch.frombuffer(memory, dtype=torch.uint8)
+        # Each process has a cache line of its own, so that none waits for another's writes.
         self._arrivals, places = everything.tensor_split([library.LINE * len(processes)])
         self._places = places.view(2, len(processes), ROOM)
 

@@ -39,6 +39,7 @@ def note_signals() -> Iterator[ReceivedSignal]:
 
     def note(number: int, frame: FrameType | None) -> None:
         notice.number = notice.number or number
+        # A second interrupt ends a single process at once, as a user expects.
         if group.size() == 1:
             _handle({n: handler for n, handler in previous.items() if n == signal.SIGINT})
 
