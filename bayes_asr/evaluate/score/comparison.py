@@ -100,6 +100,7 @@ class Comparison:
 
         That is strictest for the first of them, which is what is assumed.
         """
+        # Holm compares the smallest of m p-values with level / m.
         level = SIGNIFICANT / comparisons
         return [detect(precision, self.b.counts.rate, level) for precision in self.precisions]
 
@@ -113,6 +114,7 @@ class Comparison:
 
         adjusted: p of each test by Holm over all that are compared, which then judges.
         """
+        # The first test judges by convention, so that nobody picks the one that suits.
         judged = self.tests[0]
         low, high = self.difference.difference.interval
         better, worse = (self.b, self.a) if self.points > 0 else (self.a, self.b)
@@ -228,6 +230,7 @@ def compare(
     systems_a, systems_b = _list_systems(a), _list_systems(b)
     runs_a, runs_b = ([run for runs in side for run in runs] for side in (systems_a, systems_b))
     for runs, name in ((runs_a, names[0]), (runs_b, names[1])):
+        # All runs are held against one, which makes them comparable with each other.
         for run in runs:
             check_comparable(runs_a[0], run, (names[0], name))
     first = runs_a[0]
@@ -238,6 +241,7 @@ def compare(
     resampled = first.cluster if has_enough_speakers(first) else "utterance"
     drawn = pairs[resampled]
     drawing = (replicates, seed, LEVEL)
+    # Both sides are drawn with the same seed, so a replicate has the same speech for both.
     difference = paired_bootstrap(*drawn, *drawing)
     over_speech = (difference.difference.standard_error, len(drawn.tokens))
     run_tests = run_group_tests if as_groups else run_system_tests
@@ -283,6 +287,7 @@ def _list_systems(side: Runs) -> list[list[Score]]:
     if isinstance(side, Score):
         return [[side]]
     runs = [run for run in side if isinstance(run, Score)]
+    # A side is either runs of one system or lists of runs, one list a system.
     return [runs] if runs else [list(system) for system in side if not isinstance(system, Score)]
 
 

@@ -108,6 +108,7 @@ def align(
     table = _compute_least_costs(ref, hyp, convention, omission).tolist()
     edits = []
     i, j = len(ref), len(hyp)
+    # The way back from the last cell decides ties, so its order is that of the programs.
     while i or j:
         inf = table[-1][-1] + 1
         diagonal = deletion = insertion = inf
@@ -143,6 +144,7 @@ def _compute_least_costs(
     table[0] = inserted
     for i, r in enumerate(ref):
         best = table[i] + omission[i]
+        # A reference token that the hypothesis lacks has no number, and -1 equals none.
         diagonal = table[i, :-1] + convention.substitution * (hyp_ids != ids.get(r, -1))
         np.minimum(best[1:], diagonal, out=best[1:])
         # Insertions run along the row: a cumulative minimum once their own cost is taken out.
@@ -166,6 +168,7 @@ def leave_out(edits: Sequence[Edit], unknown: frozenset[str]) -> list[Edit]:
     What is recognised where a word is unknown are often several others, which are its errors.
     """
     left = [edit.ref in unknown for edit in edits]
+    # Forward and backward: insertions on either side of what is left out go with it.
     for order in (range(1, len(edits)), range(len(edits) - 2, -1, -1)):
         for i in order:
             beside = left[i - order.step]

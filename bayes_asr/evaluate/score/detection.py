@@ -17,6 +17,7 @@ def detection_ratios(log_likelihoods_UL: np.ndarray) -> np.ndarray:
     if L < 2:
         raise InputError(f"{L} class leaves nothing to tell apart; at least 2 are needed")
     columns = [
+        # The mean of the L - 1 others is their sum, by logaddexp, less log (L - 1).
         log_likelihoods_UL[:, k]
         - np.logaddexp.reduce(np.delete(log_likelihoods_UL, k, axis=1), axis=1)
         + np.log(L - 1)
@@ -48,8 +49,11 @@ def average_cost(
     present = np.unique(labels_U)
     if len(present) < 2:
         raise InputError("C_avg needs utterances of at least 2 classes")
+    # Bayes' decision: the class is said where its ratio is beta or more.
     said_UL = ratios_UL >= np.log(beta)
+    # Row t has the share of utterances of class t in which each class is said.
     share_NL = np.stack([said_UL[labels_U == k].mean(axis=0) for k in present])[:, present]
+    # The diagonal are hits; what else a column has are false alarms of its class.
     misses = 1 - np.diagonal(share_NL)
     false_alarms = (share_NL.sum(axis=0) - np.diagonal(share_NL)) / (len(present) - 1)
     return float(np.mean(misses + beta * false_alarms))

@@ -48,6 +48,7 @@ class Glm:
         while at < len(text):
             rule = self._rule_at(matched, at)
             written.append(rule.target if rule else text[at])
+            # The context of a rule is only looked at and not consumed.
             at += len(rule.source) if rule else 1
         return "".join(written)
 
@@ -77,6 +78,7 @@ def read_glm(path: Path, purpose: Purpose) -> Glm:
         lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; name a GLM file, or english") from error
+    # The first word of the file is the mark that begins its comments.
     comment = next(iter(split_words(lines[0])), "")
     settings = {"case_sensitive": "T"}
     rules: list[Rule] = []
@@ -85,6 +87,7 @@ def read_glm(path: Path, purpose: Purpose) -> Glm:
         if only := _APPLIES.match(line):
             kinds = (purpose, _PURPOSE_FORMAT[purpose])
             try:
+                # A pattern holds for all rules that follow, until the next one.
                 applies = any(re.search(only[1].lower(), kind) for kind in kinds)
             except re.error as error:
                 raise InputError(f"{path}, line {number}: {only[1]!r}: {error}") from None
@@ -118,6 +121,7 @@ def _parse_rule(line: str, path: Path, number: int) -> Rule:
     source = _unwrap(source)
     if not arrow or not source:
         raise InputError(f"{path}, line {number}: not a rule `a => b / [ ] __ [ ]`: {line}")
+    # The last slash parts the context, as the target may be an alternation with slashes.
     target, slash, context = rest.rpartition("/")
     left, slot, right = context.partition("_")
     if not (slash and slot):
@@ -148,11 +152,14 @@ def filter_words(text: str, glm: Glm | None) -> list[str]:
     Words in parentheses may be missing, `(a b)` becomes `(a) (b)`; braces and slashes of an
     alternation `{a b/c}` are words of their own.
     """
+    # Words are upper case while the rules apply, as csrfilt has them.
     spaced = f" {text.strip(BLANKS)} ".translate(_UPPER).replace("(", "( ").replace(")", " )")
     if glm:
         spaced = glm.apply(f" {spaced} ")
     spaced = re.sub(r"\{[^}]*\}", lambda m: re.sub(r"([{}/])", r" \1 ", m[0]), spaced)
+    # A hyphen at the edge of a word marks a fragment and stays.
     spaced = re.sub(r"([^( ])-(?=[^) ])", r"\1 ", spaced)
+    # Each pass takes one word out of a parenthesis of several.
     while (split := _SECOND.sub(r"\1) ( \2", spaced)) != spaced:
         spaced = split
     joined = _INSIDE.sub(lambda m: m[1] or m[2], spaced)

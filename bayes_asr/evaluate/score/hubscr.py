@@ -56,6 +56,7 @@ def read_counts(raw: Path) -> dict[str, ErrorCounts]:
         r"^ *\| (\S+) +\|" + r"[ |]+(\d+)" * 7, raw.read_text(errors="replace"), re.MULTILINE
     )
     counts = {}
+    # Columns of sclite: sentences, words, correct, substitutions, deletions, insertions, errors.
     for speaker, _, tokens, _, substitutions, deletions, insertions, _ in rows:
         if speaker == "Sum":
             continue

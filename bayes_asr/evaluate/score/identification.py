@@ -48,6 +48,7 @@ class Identified:
     def confusions(self) -> np.ndarray:
         """How many utterances of each class (row) are taken for each class (column) [L, L]."""
         counts = np.zeros((len(self.names), len(self.names)), int)
+        # np.add.at counts repeated pairs, which an indexed += would count once.
         np.add.at(counts, (self.labels_U, self.decided_U), 1)
         return counts
 
@@ -59,6 +60,7 @@ class Identified:
             return {"c_avg": None, "c_primary_lre17": None}
         ratios = detection_ratios(self.log_likelihoods_UL)
         return {
+            # average_cost divides by C_miss P_target = 0.5, which the older plans did not do.
             "c_avg": average_cost(ratios, self.labels_U, p_target=0.5) / 2,
             "c_primary_lre17": primary_cost_lre17(ratios, self.labels_U),
         }
@@ -78,6 +80,7 @@ class Identified:
     ) -> dict[float, "Identified"]:
         """Those nearest to each nominal duration, by the ratio; seconds: of each utterance."""
         durations = np.array([seconds[utt] for utt in self.utterances])
+        # The ratio of durations is a difference of their logarithms.
         distance = np.abs(np.log(durations)[:, None] - np.log(np.array(nominal))[None, :])
         nearest = distance.argmin(1)
         found = {n: self.take(np.flatnonzero(nearest == k)) for k, n in enumerate(nominal)}

@@ -124,6 +124,7 @@ def filter_ctm(words: Sequence[Word], glm: Glm | None) -> list[TimedTokens]:
 
 def _spread_tokens(word: Word, tokens: Sequence[str]) -> Iterator[TimedTokens]:
     if "{" in tokens:
+        # csrfilt cuts the word into as many parts as the longest alternative has words.
         longest = max(1, *(len(split_words(a)) for a in re.split(r"[{}/]", " ".join(tokens))))
         yield TimedTokens(word.channel, _middle(word, longest - 1, longest), tuple(tokens))
         return
@@ -134,6 +135,7 @@ def _spread_tokens(word: Word, tokens: Sequence[str]) -> Iterator[TimedTokens]:
 def _middle(word: Word, i: int, parts: int) -> float:
     """The middle of the i-th part of a word, of times in milliseconds as csrfilt writes them."""
     duration = word.duration / parts
+    # Begin and duration are rounded each, as they stand in a CTM.
     return round(word.begin + i * duration, 3) + round(duration, 3) / 2
 
 
@@ -159,6 +161,7 @@ def deal(segments: Sequence[Segment], timed: Sequence[TimedTokens]) -> list[list
     for segment in segments:
         own: list[str] = []
         queue = waiting.get(segment.channel, deque())
+        # The last segment takes all that is left, and others only what lies before their end.
         while queue and (segment is last[segment.channel] or queue[0].middle < segment.end):
             own.extend(queue.popleft().tokens)
         dealt.append(own)
@@ -190,6 +193,7 @@ def score_segments(
     for segment, recognised in zip(segments, dealt, strict=True):
         if segment.text.lower().startswith(IGNORED):
             continue
+        # Ignored segments get no number, so that names are those of sclite.
         number = spoken[segment.speaker] = spoken.get(segment.speaker, -1) + 1
         utterance = f"{segment.speaker}-{number:03d}"
         ref = _fold_all(filter_words(segment.text, ref_glm), phone_map)

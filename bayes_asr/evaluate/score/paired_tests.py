@@ -106,6 +106,7 @@ def run_group_tests(
         ("utterance", collect_utterances(a, b).spoken()),
     ]
     questions = []
+    # The order decides: the first question is the test by which systems are judged.
     for unit, spoken in pairs if has_enough_speakers(a[0]) else reversed(pairs):
         if len(spoken.tokens) > 1 or unit == "utterance":
             questions += [
@@ -160,6 +161,7 @@ def _compare_rates(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _answer(questions: Sequence[_Question], alternative: Alternative) -> list[PairedTest]:
+    # Holm's adjustment takes all tests of the table as one family.
     found = [q.ask(alternative) for q in questions]
     return [
         PairedTest(

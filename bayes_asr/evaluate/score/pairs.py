@@ -82,6 +82,7 @@ class Pairs(NamedTuple):
 
 def _weigh(a: Sequence[Score], b: Sequence[Score]) -> tuple[int, int]:
     """How often the errors of a run of A, and of B, count, for both to be of as many tokens."""
+    # The least common multiple keeps errors whole, where means would round.
     every = math.lcm(len(a), len(b))
     return every // len(a), every // len(b)
 
@@ -117,6 +118,7 @@ def collect_segments(a: Sequence[Score], b: Sequence[Score]) -> tuple[np.ndarray
     pairs = []
     for marks in zip(*(run.marks for run in (*a, *b)), strict=True):
         if len({len(mark.wrong) for mark in marks}) > 1:
+            # One insertion place with all errors makes the utterance a single segment.
             marks = tuple(Marks([sum(m.wrong) + sum(m.inserted)], [0, 0]) for m in marks)
         pairs.append(
             (_add_marks(marks[: len(a)], weights[0]), _add_marks(marks[len(a) :], weights[1]))

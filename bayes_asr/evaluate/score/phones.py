@@ -47,6 +47,7 @@ def timit_map(to: int) -> PhoneMap:
     if to == 48:
         return _TO_48
     if to == 39:
+        # The maps are applied one after the other: 60 to 48, then 48 to 39.
         folded = {a: b if b is None else _48_TO_39.get(b, b) for a, b in _TO_48.items()}
         return {**_48_TO_39, **folded}
     raise InputError(f"TIMIT phones fold to 48 or 39 classes, not to {to}")
@@ -65,6 +66,7 @@ def read_phone_map(path: Path, to: int) -> PhoneMap:
         raise InputError(
             f"{path}: no column after the first has {to} distinct phones (columns have {sizes})"
         )
+    # The search begins after the first column, which is a source in any case.
     column = sizes.index(to, 1)
     phone_map: dict[str, str | None] = {}
     for row in rows:

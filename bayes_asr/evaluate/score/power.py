@@ -39,6 +39,7 @@ def measure_precision(unit: str, pairs: Pairs) -> Precision | None:
     if number < 2 or not np.ptp(difference):
         return None
     deviation = difference.std(ddof=1)
+    # The sum of n differences has the deviation sqrt(n) times theirs; the tokens make it a rate.
     return Precision(unit, number, float(100 * deviation * np.sqrt(number) / pairs.tokens.sum()))
 
 
@@ -63,6 +64,8 @@ def find_shift(level: float, power: float, freedom: int | None = None) -> float:
         return float(stats.norm.isf(level / 2) + stats.norm.ppf(power))
     # Given the estimate of the deviation, t is normal: the mean over equally likely estimates.
     # scipy's noncentral t is NaN for some of these.
+    # The middles of 4096 equal slices of probability stand for the integral.
     chances = (np.arange(4096) + 0.5) / 4096
+    # The estimate of the deviation, by the true one, is sqrt(chi2 / freedom).
     needed = stats.t.isf(level / 2, freedom) * np.sqrt(stats.chi2.ppf(chances, freedom) / freedom)
     return float(optimize.brentq(lambda s: stats.norm.sf(needed - s).mean() - power, 0, 1e6))

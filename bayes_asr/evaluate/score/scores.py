@@ -113,6 +113,7 @@ class Score:
             "convention": self.convention,
             "optional": sorted(self.optional),
             "costs": self.costs,
+            # Keys that say nothing are left out, so that older files read back the same.
             **({"glm": self.glm} if self.glm else {}),
             "lm_weight": self.lm_weight,
             "insertion_penalty": self.insertion_penalty,
@@ -187,6 +188,7 @@ def _read_entry(entry: Any) -> Score:
         decoded=take(entry, "decoded", "an object") if "decoded" in entry else None,
         cluster=take(entry, "cluster", "a text") if "cluster" in entry else SPEAKER,
     )
+    # Counts are made anew from the texts, and a file that was edited by hand shows below.
     counted = [replace(u, counts=tally(read.alignment(u))) for u in read.utterances]
     score = replace(read, utterances=counted)
     for key, value in score.as_dict().items():

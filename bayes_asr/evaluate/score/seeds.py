@@ -61,6 +61,7 @@ def spread_over_seeds(
     t = difference / error if error else np.copysign(np.inf, difference) if difference else 0.0
     law = stats.t(over_seeds.freedom)
     speech, number = over_speech
+    # The standard error over speech enters as one more independent variance.
     both = _add([*parts, _Variance(speech**2, max(number - 1, 1))])
     half = float(stats.t.ppf((1 + level) / 2, both.freedom) * np.sqrt(both.value))
     return SeedSpread(
@@ -74,6 +75,7 @@ def _list_variances(systems: Sequence[Sequence[float]]) -> list[_Variance]:
     """What each system adds to the variance of the mean of all runs."""
     runs = sum(map(len, systems))
     return [
+        # The mean of all runs has n / runs of a system's mean, whose variance is var / n.
         _Variance(len(rates) * float(np.var(rates, ddof=1)) / runs**2, len(rates) - 1)
         for rates in systems
     ]
@@ -84,4 +86,5 @@ def _add(parts: Sequence[_Variance]) -> _Variance:
     value = sum(part.value for part in parts)
     if not value:
         return _Variance(0.0, sum(part.freedom for part in parts))
+    # Welch and Satterthwaite: (sum v)^2 / sum(v^2 / freedom).
     return _Variance(value, value**2 / sum(part.value**2 / part.freedom for part in parts))

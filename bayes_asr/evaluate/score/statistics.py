@@ -38,12 +38,15 @@ def beta_interval(
     tail = (1 - level) / 2
     e, n = errors, tokens
     if prior == "wald":
+        # The deviation of a share e / n is sqrt(p (1 - p) / n).
         half = stats.norm.ppf(1 - tail) * np.sqrt(e / n * (1 - e / n) / n)
         return Interval(100 * (e / n - half), 100 * (e / n + half))
     if prior == "clopper-pearson":
+        # Clopper and Pearson: bounds of 0 and 1 at the ends, where the beta law has no parameter.
         low = stats.beta.ppf(tail, e, n - e + 1) if e else 0.0
         high = stats.beta.ppf(1 - tail, e + 1, n - e) if e < n else 1.0
     elif prior in ("uniform", "jeffreys"):
+        # A prior Beta(a, a) gives a posterior Beta(e + a, n - e + a).
         a = 1.0 if prior == "uniform" else 0.5
         low, high = stats.beta.ppf([tail, 1 - tail], e + a, n - e + a)
     else:
@@ -89,6 +92,7 @@ def bootstrap(
     """Resample utterances or speakers [S] with replacement (Bisani and Ney, ICASSP 2004)."""
     errors, tokens = _check_lengths(errors, tokens)
     rates = [
+        # Errors and tokens are summed apart: the rate of a replicate is a ratio of sums.
         errors[draw].sum(axis=1) / tokens[draw].sum(axis=1)
         for draw in _draw(len(errors), replicates, seed)
     ]
@@ -111,6 +115,7 @@ def paired_bootstrap(
     difference = errors_a - errors_b
     rates, improved = [], 0
     for draw in _draw(len(tokens), replicates, seed):
+        # A positive sum means that A has more errors than B in this replicate.
         fewer = difference[draw].sum(axis=1)
         rates.append(fewer / tokens[draw].sum(axis=1))
         improved += int((fewer > 0).sum())
@@ -120,6 +125,7 @@ def paired_bootstrap(
 def _draw(units: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
     """Indices [replicates, units] drawn with replacement, in blocks of a few megabytes."""
     rng = np.random.default_rng(seed)
+    # A block has about a million indices.
     block = max(1, 1_000_000 // units)
     for start in range(0, replicates, block):
         yield rng.integers(0, units, size=(min(block, replicates - start), units), dtype=np.int32)
@@ -167,8 +173,10 @@ def matched_pairs(
         raise InputError("a matched pairs test needs at least 2 segments")
     mean, deviation = float(difference.mean()), float(difference.std(ddof=1))
     if deviation > 0:
+        # Z = mean / (deviation / sqrt(n)), with the deviation of a sample (n - 1).
         z = mean / (deviation / np.sqrt(n))
     else:
+        # Differences that are all equal and not 0 have no deviation: Z is infinite.
         z = np.copysign(np.inf, mean) if mean else 0.0
     p, p_student = (tail(d.cdf(z), d.sf(z), alternative) for d in (stats.norm, stats.t(n - 1)))
     return MatchedPairs(n, mean, deviation, float(z), p, p_student)
@@ -225,6 +233,7 @@ def _find_segments(a: Marks, b: Marks) -> list[list[int]]:
     closed: list[list[int]] = []
     current: list[int] | None = None
     good = 0
+    # Place j has the insertions before word j, and then word j; the last has insertions alone.
     for j in range(len(a.inserted)):
         wrong = (a.wrong[j], b.wrong[j]) if j < len(a.wrong) else (0, 0)
         inserted = a.inserted[j], b.inserted[j]
@@ -232,6 +241,7 @@ def _find_segments(a: Marks, b: Marks) -> list[list[int]]:
             current = current or [0, 0]
             current[0] += inserted[0] + wrong[0]
             current[1] += inserted[1] + wrong[1]
+            # An insertion opens a segment too, but the word after it may be the first good one.
             good = 0
         if current and not any(wrong) and j < len(a.wrong):
             good += 1
@@ -275,10 +285,13 @@ def wilcoxon(
         return _approximate_wilcoxon(difference[difference != 0], alternative)
     if method != "normal":
         raise InputError(f"unknown method {method!r}; known: normal, exact, tied")
+    # sc_stats ranks equal pairs too, unlike the textbook.
     ranks = stats.rankdata(np.abs(difference))
     equal = np.abs(difference) <= 0.005
+    # The running count of equal pairs is odd at every other one of them.
     positive = np.where(equal, np.cumsum(equal) % 2 == 1, difference > 0)
     n = len(difference)
+    # Under no difference the sum has mean n (n + 1) / 4 and variance n (n + 1)(2 n + 1) / 24.
     deviation = np.sqrt(n * (n + 1) * (2 * n + 1) / 24)
     z = float((ranks[positive].sum() - n * (n + 1) / 4) / deviation)
     return Test(z, tail(stats.norm.cdf(z), stats.norm.sf(z), alternative))
@@ -297,10 +310,12 @@ def _approximate_wilcoxon(difference: np.ndarray, alternative: Alternative) -> T
 
 def _exact_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
     """All signs are equally likely: count the ways to each sum of (doubled) ranks."""
+    # Tied ranks are halves, so twice a rank is a whole number and an index.
     doubled = np.rint(2 * stats.rankdata(np.abs(difference))).astype(int)
     ways = np.zeros(doubled.sum() + 1)
     ways[0] = 1.0
     for rank in doubled:
+        # Each rank is in the sum with probability 1/2: p(s) = (p(s) + p(s - rank)) / 2.
         ways[rank:] = (ways[rank:] + ways[: len(ways) - rank]) / 2
         ways[:rank] /= 2
     seen = doubled[difference > 0].sum()
@@ -323,6 +338,7 @@ def sign_test(
     if equal == "split":
         half, odd = divmod(len(a) - greater - less, 2)
         greater, less = (
+            # Two conditions that exclude each other give the odd pair to the rarer sign.
             greater + half + odd * (greater < less),
             less + half + odd * (less <= greater),
         )
@@ -343,6 +359,7 @@ def mcnemar(
 
 def _binomial(more: int, fewer: int, alternative: Alternative) -> Test:
     fair = stats.binom(more + fewer, 0.5)
+    # sf(more - 1) is P(X >= more): both tails contain the value itself.
     return Test(float(more), tail(fair.cdf(more), fair.sf(more - 1), alternative))
 
 
@@ -350,6 +367,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     """p-values adjusted for their number by Holm's step-down procedure, in the given order."""
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p, kind="stable")
+    # Holm: the k-th smallest of m is multiplied by m - k + 1, and none falls below the one before.
     stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(stepped, 1.0)

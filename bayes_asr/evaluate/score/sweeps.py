@@ -48,6 +48,7 @@ def find_hypotheses(decode: Path) -> dict[Weights, Path]:
         match = _HYPOTHESES.fullmatch(path.name)
         if match is None:
             raise InputError(f"{path}: expected a name like words.lmwt5.wip0.0.txt")
+        # The name of a file is the only place where its weights are written.
         found[float(match[1]), float(match[2])] = path
     if not found:
         raise InputError(f"{decode}: no words.lmwtW.wipP.txt; decode the set before scoring it")
@@ -95,6 +96,7 @@ def score_utterances(
     speakers = speakers or {}
     scored = []
     for utterance, words in reference.items():
+        # Tuples can be keys of the cache.
         ref, hyp = tuple(words), tuple(hypothesis.get(utterance, ()))
         counts = _count(ref, hyp, costs, optional, unknown)
         scored.append(
@@ -246,6 +248,7 @@ def score_sweeps(
         raise InputError(f"the LM weight is picked on set dev, but there are only {list(sweeps)}")
     scores: dict[str, list[Score]] = {name: [] for name in sweeps}
     for convention in conventions or CONVENTIONS[metric]:
+        # Each convention picks on dev anew, since it may count other errors.
         picked = choose_weights(sweeps["dev"], convention)
         for name, sweep in sweeps.items():
             weights = choose_weights(sweep, convention) if oracle else picked
@@ -261,6 +264,7 @@ def score_sweeps(
                     convention.name,
                     convention.optional,
                     costs,
+                    # NaN stands for no weight in sweeps, and JSON has null for it.
                     None if math.isnan(weights[0]) else weights[0],
                     None if math.isnan(weights[1]) else weights[1],
                     sweep.utterances(weights, convention),

@@ -50,10 +50,12 @@ def read_network(tokens: Sequence[str], optional: frozenset[str] = frozenset()) 
         if word == "{" and fork is None:
             fork, ends = network.last, []
         elif word in ("/", "}") and fork is not None:
+            # An empty alternative gets a null arc, so that the way around the others exists.
             if network.last == fork:
                 network.append(NULL)
             ends.extend(network.last)
             closes = word == "}"
+            # Each alternative starts at the fork, and what follows starts at all their ends.
             network.last = tuple(ends) if closes else fork
             fork = None if closes else fork
         elif word in ("{", "}"):
@@ -112,6 +114,7 @@ def _align_networks(ref: Network, hyp: Network) -> list[Edit]:
         for b in range(columns):
             if a or b:
                 cost[a][b], back[a][b] = _choose_cheapest(ref, hyp, cost, a, b)
+    # Arc -1 is the start, so arc i has row i + 1.
     ends = ((i + 1, j + 1) for i in ref.last for j in hyp.last)
     a, b = min(ends, key=lambda cell: cost[cell[0]][cell[1]])
     return list(_trace(ref, hyp, back, a, b))[::-1]
@@ -133,6 +136,7 @@ def _choose_cheapest(
     if a:
         deleted = _gap_cost(ref.arcs[a - 1])
         steps += [(cost[i][b] + deleted, (i, b)) for i in rows]
+    # min takes the first of equal steps, so their order above settles ties.
     return min(steps, key=lambda step: step[0])
 
 
