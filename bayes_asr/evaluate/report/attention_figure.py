@@ -22,6 +22,7 @@ def draw_attention(utt: str, features_TF: np.ndarray, weights_T: np.ndarray) -> 
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 2))
     T = len(weights_T)
     time = np.arange(T) / FRAMES_PER_SECOND
+    # Weights sum to 1, so T times a weight is 1 where attention is even.
     above.fill_between(time, T * weights_T, step="post", color="#4477aa")
     above.axhline(1, color="black", linewidth=0.7, linestyle=":")
     above.set_ylabel("weight / mean")
@@ -41,6 +42,7 @@ def draw_alignment(
     figure = Figure(figsize=(9, 2.5 + 0.16 * len(weights_LM)), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(0.16 * len(weights_LM), 2.0))
     L, M = weights_LM.shape
+    # Division rounded up: the last frame of the decoder may stand for fewer.
     stride = -(-len(features_TF) // M)
     above.imshow(
         weights_LM,
@@ -48,6 +50,7 @@ def draw_alignment(
         cmap="Blues",
         vmin=0,
         interpolation="nearest",
+        # The figure is placed in seconds, so both panels share the axis of time.
         extent=(0, M * stride / FRAMES_PER_SECOND, L, 0),
     )
     above.set_yticks(np.arange(L) + 0.5, [*map(printable, labels), "end"], fontsize=8)

@@ -111,6 +111,7 @@ def chart_speakers(system: System, key: Key) -> RateChart:
 def _describe(name: str, counts: Sequence[ErrorCounts]) -> Row:
     rates = [c.rate for c in counts]
     rate = float(np.mean(rates))
+    # The interval is of whole errors, and rounding may put the mean outside of it.
     low, high = beta_of_runs(counts) or (rate, rate)
     return Row(name, rate, min(low, rate), max(high, rate), rates if len(rates) > 1 else ())
 
@@ -123,8 +124,10 @@ def _chart(rows: Sequence[Row]) -> RateChart:
 
 def _scale(low: float, high: float) -> Axis:
     """A few round numbers that hold all values between them."""
+    # Four steps make five ticks; the least range keeps equal values from a step of 0.
     rough = max(high - low, 0.1) / (MOST_TICKS - 1)
     power = 10.0 ** math.floor(math.log10(rough))
+    # Steps are 1, 2 or 5 times a power of ten.
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
     first, last = math.floor(low / step), math.ceil(high / step)
     return Axis([round(step * i, 10) for i in range(first, max(last, first + 1) + 1)])
@@ -133,6 +136,7 @@ def _scale(low: float, high: float) -> Axis:
 def divide_errors(systems: Sequence[System], key: Key) -> list[tuple[str, list[Part]]]:
     """Substitutions, deletions and insertions of each system, over all its seeds."""
     counts = {system.name: pool(system.counts(key)) for system in systems}
+    # The widest bar is that of the highest rate; others are relative to it.
     most = max(c.rate for c in counts.values()) or 1
     return [
         (
@@ -160,6 +164,7 @@ def _chart_measure(measure: Measure, found: Mapping[str, Curves]) -> CurveChart:
     for name, parts in found.items():
         points = {
             part: " ".join(
+                # SVG counts y downwards, so a place is taken from 100.
                 f"{100 * i / max(longest - 1, 1):.2f},{100 - axis.place(value):.2f}"
                 for i, value in enumerate(values)
             )
@@ -188,6 +193,7 @@ def average_curves(systems: Sequence[System]) -> dict[Measure, dict[str, Curves]
     """
     found: dict[Measure, dict[str, Curves]] = {}
     for system in systems:
+        # Seeds may end early, and the mean needs a value of each.
         epochs = min(len(run.history) for run in system.runs)
         if epochs:
             measure = find_measure(system)
@@ -214,9 +220,11 @@ def chart_confusions(table: pd.DataFrame) -> Matrix:
     """Share of each row of a table of confusions in its columns; the square root is the opacity."""
     names = list(table.columns)
     counts = table.to_numpy()
+    # The floor of 1 keeps an empty row from a division by 0.
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     cells = [
         (int(column), int(row), round(float(shares[row, column]) ** 0.5, 2), said)
+        # Cells without a count are left out: most of a table is empty.
         for row, column in np.argwhere(counts)
         for said in [_say_pair(names[row], names[column], int(counts[row, column]))]
     ]

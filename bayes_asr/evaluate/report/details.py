@@ -53,6 +53,7 @@ def count_confusions(edits: Iterable[Edit]) -> pd.DataFrame:
     """
     pairs = Counter((e.ref or NOTHING, e.hyp or NOTHING) for e in edits)
     found = {token for pair in pairs for token in pair}
+    # False sorts before True, which puts the mark of deletions and insertions last.
     tokens = sorted(found, key=lambda token: (token == NOTHING, token))
     table = pd.DataFrame(0, index=tokens, columns=tokens)
     for (ref, hyp), number in pairs.items():
@@ -65,6 +66,7 @@ def rank_errors(edits: Iterable[Edit], most: int = 20) -> pd.DataFrame:
     pairs = Counter((e.ref or NOTHING, e.hyp or NOTHING) for e in edits if e.kind != "correct")
     rows = [
         (ref, hyp, str(number))
+        # Names decide between equal counts, so that the table is the same in each run.
         for (ref, hyp), number in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
     ]
     return pd.DataFrame(rows[:most], columns=["said", "recognised", "times"])

@@ -72,6 +72,7 @@ def compare_with_best(systems: Sequence[System], key: Key) -> Differences:
     few = {test.title for c in comparisons for test in c.tests if test.warning}
     columns = ["system", "against", "points more", "95 %"]
     columns += [f"p {title}{FEW * (title in few)}" for title in _name_tests(scored.cluster)]
+    # The column stands behind p of MAPSSWE, which is the fifth.
     columns.insert(5, f"p {JUDGING} (Holm over systems)")
     few_speakers = warn_of_few(len(scored.speakers), scored.cluster)
     columns += [SHOWS.format("utterance"), SHOWS.format(scored.cluster) + FEW * bool(few_speakers)]

@@ -45,6 +45,7 @@ def draw_bars(systems: Sequence[System], key: Key) -> Figure:
         ha="right" if turned else "center",
         rotation_mode="anchor",
     )
+    # Bars stand at 0, 1, ...; the limits leave half a bar on either side.
     middle, half = (len(scored) - 1) / 2, max(len(scored), LEAST_WIDTH) / 2
     axes.set_xlim(middle - half, middle + half)
     axes.set_ylim(0, 1.12 * max(tops) or 1)
@@ -59,6 +60,7 @@ def _draw_interval(axes: Axes, x: int, system: System, key: Key) -> float:
     mean = float(rates.mean())
     top = mean
     if interval:
+        # matplotlib wants distances from the mean, and none below 0.
         spread = [[max(0, mean - interval.low)], [max(0, interval.high - mean)]]
         axes.errorbar(x, mean, spread, color="black", capsize=4, linewidth=1)
         top = max(top, interval.high)
@@ -87,6 +89,7 @@ def draw_learning_curves(systems: Sequence[System]) -> Figure | None:
             drawn.pop(lacking).remove()
         for name, parts in found.items():
             i = next(numbers)
+            # Ten colours and three line styles tell thirty systems apart.
             style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
             for part, axes in drawn.items():
                 label = name if part == "dev" else None
@@ -115,6 +118,7 @@ def draw_confusions(table: pd.DataFrame, title: str) -> Figure:
     side = 2.2 + 0.19 * len(table)
     figure = Figure(figsize=(side + 0.8, side), layout="constrained")
     axes = figure.add_subplot()
+    # The square root of the norm keeps rare confusions visible.
     image = axes.imshow(100 * shares, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=100))
     figure.colorbar(image, ax=axes, shrink=0.7, label="share of the row / %")
     names = [printable(name) for name in table.columns]

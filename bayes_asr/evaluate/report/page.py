@@ -145,8 +145,10 @@ def name_files(parts: Iterable[Sequence[str]]) -> list[str]:
     names: list[str] = []
     for part in parts:
         plain = re.sub(r"[^\w.-]+", "_", "_".join(part))
+        # A cut inside of a letter of several bytes leaves no half letter.
         plain = plain.encode()[:LONGEST_NAME].decode(errors="ignore")
         name, number = plain, 1
+        # File systems of macOS and Windows do not tell capitals apart.
         while name.lower() in {other.lower() for other in names}:
             number += 1
             name = f"{plain}-{number}"
@@ -287,6 +289,7 @@ def _save_curves(systems: Sequence[System], out: Path) -> None:
 
 def _save_figure(figure: "Figure", path: Path) -> None:
     """Save a figure as PNG and SVG."""
+    # Without a date in the SVG the same figure gives the same file.
     for kind, options in {"png": {"dpi": 150}, "svg": {"metadata": {"Date": None}}}.items():
         with replacing(path.with_name(f"{path.name}.{kind}")) as temporary:
             figure.savefig(temporary, **options)  # type: ignore[arg-type]

@@ -80,6 +80,7 @@ def find_systems(paths: Iterable[Path]) -> list[System]:
             raise InputError(f"{path}: no scored run here; run bayes-asr score first")
         for run in found:
             is_seed = re.fullmatch(r"seed\d+", run.name)
+            # Resolved paths join a run that is named twice, or through a link.
             runs = folders.setdefault((run.parent if is_seed else run).resolve(), [])
             if run not in runs:
                 runs.append(run)
@@ -93,6 +94,7 @@ def find_systems(paths: Iterable[Path]) -> list[System]:
 def _split_numbers(path: Path) -> list[list[tuple[int, str]]]:
     """Sort folder by folder, seed10 after seed9."""
     return [
+        # Pairs compare numbers with texts without an error: a text has the number -1.
         [(int(text), "") if text.isdigit() else (-1, text) for text in re.split(r"(\d+)", part)]
         for part in path.parts
     ]
@@ -100,6 +102,7 @@ def _split_numbers(path: Path) -> list[list[tuple[int, str]]]:
 
 def _shorten_names(folders: Sequence[Path]) -> dict[Path, str]:
     """The last part of each folder, with as many parts before it as keep the names apart."""
+    # Names get longer at the front until they differ.
     for parts in range(1, max((len(folder.parts) for folder in folders), default=1) + 1):
         names = {folder: "/".join(folder.parts[-parts:]) for folder in folders}
         if len(set(names.values())) == len(folders):

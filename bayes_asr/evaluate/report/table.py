@@ -105,6 +105,7 @@ def as_markdown(table: pd.DataFrame) -> str:
 
 def escape_markdown(cell: str) -> str:
     """Text in which nothing is markup: no column, no HTML, no link."""
+    # Brackets are escaped only where a link could follow them.
     marked = re.sub(r"[\\|]|](?=[(\[])", lambda found: "\\" + found[0], cell)
     return re.sub(r"&(?=#?\w+;)|<(?=[a-zA-Z/!?])", lambda found: escape(found[0]), marked)
 

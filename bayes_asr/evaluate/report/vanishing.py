@@ -17,6 +17,7 @@ def draw_gradients(log_norms: Mapping[str, Sequence[float]]) -> Figure:
     norms, derivative = figure.subplots(1, 2, width_ratios=(3, 1))
     for i, (name, logs) in enumerate(log_norms.items()):
         style = ("-", "--", ":")[i // 10 % 3]  # there are ten colours
+        # Differences of logarithms are ratios to the norm at the loss.
         norms.semilogy(np.exp(np.subtract(logs, logs[0])), style, label=printable(name))
     norms.axhline(1, color="grey", linewidth=0.5)
     norms.set_xlabel("frames between the state and the loss")
@@ -26,6 +27,7 @@ def draw_gradients(log_norms: Mapping[str, Sequence[float]]) -> Figure:
     sigmoid = 1 / (1 + np.exp(-a))
     derivative.plot(a, sigmoid, color="grey", label="sigmoid")
     derivative.plot(a, sigmoid * (1 - sigmoid), label="its derivative")
+    # The derivative of a sigmoid is at most 1/4, at 0.
     derivative.axhline(0.25, color="grey", linewidth=0.5)
     derivative.set_xlabel("pre-activation")
     derivative.legend(fontsize=8)
