@@ -16,6 +16,7 @@ def find_recipe_folders(config: Path) -> list[Path]:
     A recipe builds on another by including its configuration, which has the same name.
     """
     files = [file for file in list_files(config) if file.name == config.name]
+    # Included files come first, so the reversed order begins with the recipe itself.
     return [file.parent for file in reversed(files)]
 
 
@@ -38,6 +39,7 @@ def describe_changes(files: Sequence[Path]) -> list[str]:
     """
     folders = find_recipe_folders(files[0])
     recipe = [file for file in files if file.resolve().parent in folders]
+    # What the recipe decides is compared with what is valid in the end.
     decided, final = (dict(flatten(merge(sources))) for sources in (recipe, files))
     changes: dict[Path | None, list[str]] = {}
     for key, old in decided.items():

@@ -16,6 +16,7 @@ def at_epoch(value: Value | Mapping[int, Value], epoch: int) -> Value:
     """The value of a key in an epoch: one for all, or that of the last epoch named up to it."""
     if not isinstance(value, Mapping):
         return value
+    # Epochs count from 1, and the first is always there (`check_first_epoch`).
     return value[max(begin for begin in value if begin <= epoch)]
 
 

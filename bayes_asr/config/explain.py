@@ -20,6 +20,7 @@ def explain(query: str) -> str:
     lines = path.read_text(encoding="utf-8").splitlines()
     values = dict(_values(compose(path)))
     below = f"{query}." if query else ""
+    # The dot behind both keeps `train.epoch` from matching `train.epochs`.
     matches = [(k, hint) for k, hint in iter_typed_keys() if f"{k}.".startswith(below)]
     if not matches:
         raise InputError(f"there is no key {query}; {nearest(query)}")
@@ -41,5 +42,6 @@ def _values(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, yam
 
 def _value_and_comment(lines: list[str], node: yaml.Node) -> tuple[str, str]:
     """A value as it is written, and what stands behind it on its line."""
+    # The comment behind a value in base.yaml is its documentation.
     line, start, end = lines[node.end_mark.line], node.start_mark.column, node.end_mark.column
     return line[start:end], line[end:].strip().lstrip("# ")

@@ -91,6 +91,7 @@ class SincKind:
             raise InputError(
                 f"kernel is {self.kernel}, but a filter has a sample in its middle; make it odd"
             )
+        # The highest filter needs 100 Hz of its own below half of the sample rate.
         if self.min_low + self.min_band + 100 > self.sample_rate / 2:
             raise InputError(
                 f"min_low {self.min_low:g} and min_band {self.min_band:g} leave no room below"

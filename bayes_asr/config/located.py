@@ -43,6 +43,7 @@ def locate_values(node: yaml.Node, path: Path) -> Any:
     where = f"{path}, line {node.start_mark.line + 1}"
     if not isinstance(node, yaml.MappingNode):
         try:
+            # The loader has no text: it makes the value of a node that was read before.
             return Located(_Loader("").construct_object(node, deep=True), where, path)
         except (yaml.YAMLError, ValueError) as error:  # such as a date that does not exist
             raise InputError(f"{where}: not a value: {describe_problem(error)}") from None
@@ -89,6 +90,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+# YAML 1.1 takes 1e-3, without a point, for a text.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),

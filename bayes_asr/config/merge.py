@@ -55,6 +55,7 @@ def load(files: Sequence[ConfigLayer], settings: Sequence[str] = ()) -> Config:
     """
     values = merge(files, settings)
     config: Config = _built(Config, values, "")
+    # The section NAME describes streams that no configuration mentions.
     plain = _built(StreamConfig, values["streams"][NAME], f"streams.{NAME}.")
     all_streams = {**dict.fromkeys(config.data.train.stream_names, plain), **config.streams}
     return dataclasses.replace(config, streams=all_streams)
@@ -73,6 +74,7 @@ def list_files(path: Path) -> list[Path]:
 def merge(files: Sequence[ConfigLayer], settings: Sequence[str] = ()) -> dict[str, Any]:
     """Nested located values of base.yaml, the files and the settings; the later win."""
     values: dict[str, Any] = {}
+    # The defaults are laid over nothing, which copies them: the cache stays as it is.
     _overlay(values, _defaults())
     for layer_source in (*files, tuple(settings)):
         if isinstance(layer_source, tuple):
@@ -94,6 +96,7 @@ def _defaults() -> dict[str, Any]:
 def nearest(key: str) -> str:
     """Advice for a key that does not exist."""
     section, _, name = key.rpartition(".")
+    # Likeness is negated because the best candidate comes first.
     candidates = sorted(
         (
             -alike,
@@ -123,6 +126,7 @@ def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dic
     if path in including:
         raise InputError(f"{path}: includes itself through {' -> '.join(map(str, including))}")
     including = (*including, path)
+    # The cycle is looked for by FILE#SYSTEM, as one system may include another of its list.
     path, system = split_system(path)
     root = compose(path)
     layer = locate_values(root, path) if root is not None else {}
@@ -130,6 +134,7 @@ def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dic
         raise InputError(f"{path}: a configuration is a mapping of keys to values")
     systems = layer.pop(SYSTEMS, None)
     layer.pop(HYPOTHESES, None)
+    # The common part of a list lies below the system, whose own includes come between.
     if system or systems is not None:
         yield from _expand(layer, path, including)
         layer = _choose_system(systems, system, path)
@@ -183,6 +188,7 @@ def _parse_setting(setting: str) -> dict[str, Any]:
     head, *below = key.split(".")
     shown = setting if len(setting) <= MOST_SHOWN else f"{setting[:MOST_SHOWN]}..."
     nested = locate_plain(value, f"--set {shown}")
+    # The innermost key is wrapped first.
     for part in reversed(below):
         nested = {part: nested}
     return {head: nested}
@@ -206,6 +212,7 @@ def _overlay(values: dict[str, Any], layer: Mapping[str, Any]) -> None:
             raise InputError(f"{value.where}: {name} is another name of {key}; keep one of them")
         values[key] = value
         replaced = REPLACES.get(key)
+        # What a lower layer said of the counterpart is emptied, and of this layer both may stand.
         if replaced in values and replaced not in layer and isinstance(value, Located):
             values[replaced] = Located([], value.where)
 
@@ -275,6 +282,7 @@ def _built_mapping(hint: Any, values: Any, prefix: str) -> dict[Any, Any]:
         }
     else:
         sections = {
+            # NAME holds the defaults of each section, and is no section of its own.
             name: _built(kind, _complete(values[NAME], section), f"{prefix}{name}.")
             for name, section in _join_names(values, hints(kind))
             if name != NAME and getattr(section, "value", section) is not None
@@ -292,6 +300,7 @@ def _join_names(
     """Names, which may have dots, and their sections, whose keys are `section_keys`."""
     for name, section in values.items():
         inner = section.values() if isinstance(section, dict) else ()
+        # A dict of dicts without a known key is a part of a name that has dots.
         if (
             inner
             and not section.keys() & section_keys.keys()

@@ -67,6 +67,7 @@ def _read_layer(
     name: str, kind: str, described: Mapping[str, Any], complete_options: Complete
 ) -> StackLayer:
     options = {key: value for key, value in described.items() if key not in ("name", "kind")}
+    # Inputs are options of any kind, so they are taken out before the kind checks its own.
     placed = {key: options.pop(key) for key in get_type_hints(LayerInputs) if key in options}
     place = complete(LayerInputs(), placed)
     # A stream that is read twice would only double its columns.

@@ -28,6 +28,7 @@ def convert(hint: Any, value: Any) -> Any:
     Raises ValueError where it is of another type or out of its range.
     """
     origin, arguments = get_origin(hint), get_args(hint)
+    # A range lies around a type: the type is converted first and then held against the range.
     if origin is Annotated:
         number = convert(arguments[0], value)
         if not arguments[1].admits(number):
@@ -47,6 +48,7 @@ def convert(hint: Any, value: Any) -> Any:
             return float(value)
         except OverflowError:  # of over 308 digits
             raise ValueError from None
+    # The type must be the very one, since True is an int for isinstance.
     if value in arguments if origin is Literal else type(value) is hint:
         return value
     raise ValueError
@@ -110,6 +112,7 @@ def _convert_mapping(name_type: Any, hint: Any, value: Any) -> dict[Any, Any]:
 
 
 def _first_that_fits(options: tuple[Any, ...], value: Any) -> Any:
+    # Options are tried in their order, so an int comes before a float that would take it.
     for option in options:
         try:
             return convert(option, value)

@@ -150,15 +150,18 @@ def _convert_recurrent(reader: _Reader, layer: LayerOptions, gates: tuple[Gate, 
     (units,) = _outputs(layer)
 
     def gather(name: str, *shape: int) -> Tensor:
+        # Gates lie one below the other in one matrix, in the order of our unit.
         return torch.cat([gate.sign(reader.take(f"{gate.w}.{name}", *shape)) for gate in gates])
 
     state = {"W.weight": gather("weight", units, -1)}
+    # Theirs multiplies U h, ours h V: the matrix is transposed.
     recurrent = [gate.sign(reader.take(f"{gate.u}.weight", units, units)).T for gate in gates]
     state["V"] = torch.cat(recurrent, 1).unsqueeze(0)
     if not layer.batch_norm:
         return {**state, "W.bias": gather("bias", units)}
     norms = [reader.take_batch_norm(f"bn_{gate.w}.", units) for gate in gates]
     for name in ("weight", "bias", "running_mean", "running_var"):
+        # Of a batch norm, x -> -x negates mean and shift; scale and variance stay.
         negated = name in ("bias", "running_mean")
         parts = [
             gate.sign(norm[name]) if negated else norm[name]
@@ -187,6 +190,7 @@ def _convert_torch(reader: _Reader, layer: LayerOptions, gates: int) -> State:
     biases_in, behind = biases
     if network.kind == "GRU_cudnn":
         state["cell.recurrent_bias"] = behind[:, -units:]
+        # The biases of the other gates are sums, so they go in front with the input's.
         behind = torch.cat((behind[:, :-units], torch.zeros(len(ends), units)), 1)
     return {**state, "W.bias": (biases_in + behind).flatten()}
 
@@ -198,6 +202,7 @@ def _convert_mlp(reader: _Reader, layer: LayerOptions) -> State:
     state, bias = {"W.weight": weight}, reader.take("wx.bias", units)
     if layer.batch_norm:
         norm = reader.take_batch_norm("bn.", units)
+        # A bias in front of batch norm only shifts its mean, so it is taken off there.
         norm["running_mean"] = norm["running_mean"] - bias
         return {**state, **_name("norm", norm)}
     if layer.layer_norm:
@@ -217,6 +222,7 @@ def _convert_maps(reader: _Reader, layer: LayerOptions) -> State:
         state, bias = {"low": low[:, 0], "band": band[:, 0]}, torch.zeros(channels)
     else:
         weight = reader.take("conv.weight", channels, -1, layer.kernel)
+        # The kernel has a height of one: [channels, inputs, 1, width].
         state, bias = {"convolution.weight": weight[:, :, None]}, reader.take("conv.bias", channels)
         if not layer.batch_norm and not layer.layer_norm:
             return {**state, "convolution.bias": bias}
@@ -224,6 +230,7 @@ def _convert_maps(reader: _Reader, layer: LayerOptions) -> State:
     if layer.batch_norm:
         norm = reader.take_batch_norm("bn.", channels)
         norm["running_mean"] = norm["running_mean"] - bias
+        # var' + EPSILON = var + frequencies, so the square root under the norm is theirs.
         norm["running_var"] = norm["running_var"] + (scale.shape[1] - EPSILON)
         return {**state, **_name("maps.norm", norm)}
     if layer.layer_norm:

@@ -39,6 +39,7 @@ def name_targets(experiment: Experiment, costs: Iterable[tuple[str, str]]) -> di
     """
     labels = experiment.sets[experiment.train[0]].labels
     written = experiment.sections["forward"].take("forward_out").text.split(",")[0].strip()
+    # False sorts before True: the label whose outputs are written comes first.
     ordered = [label for _, label in sorted(costs, key=lambda cost: cost[0] != written)]
     ordered = list(dict.fromkeys(ordered))
     if not ordered:
@@ -56,6 +57,7 @@ def name_targets(experiment: Experiment, costs: Iterable[tuple[str, str]]) -> di
 def translate_data(
     experiment: Experiment, names: Mapping[str, str], targets: Mapping[str, str], notes: Notes
 ) -> Translated:
+    # What they validate on is forwarded too, and is dev here.
     tested = [name for name in experiment.forward if name not in experiment.valid]
     sets_by_use = {"train": experiment.train, "dev": experiment.valid, "test": tested}
     data: Translated = {}
@@ -99,6 +101,7 @@ def _translate_sets(
             keys.setdefault(f"streams{several}", {})[target] = folders
     for source, target in targets.items():
         folders = [data.labels[source]["lab_folder"] for data in sets if source in data.labels]
+        # A dot in our name marks a label set beside the alignments.
         if folders and "." not in target:
             keys[f"alignments{several}"] = folders
         elif folders:
@@ -147,6 +150,7 @@ def _translate_commands(stream: FeatureSource, notes: Notes) -> Translated:
                 " the speaker's utterances",
             )
         elif deltas := DELTAS.fullmatch(command):
+            # add-deltas appends two derivatives where it is not told.
             options["deltas"] = int(deltas["order"] or 2)
         else:
             notes.say(stream.line, f"{stream.name}: {command[:60]}", "no command is run: apply it")

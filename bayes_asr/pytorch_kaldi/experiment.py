@@ -158,6 +158,7 @@ def read_experiment(path: Path) -> Experiment:
     train, valid, forward = (
         _read_names(use.take(f"{kind}_with"), sets) for kind in ("train", "valid", "forward")
     )
+    # Operations name streams and labels, which all sets have under the same names.
     trained = sets[train[0]]
     operations = parse_operations(
         sections["model"].take("model"), networks, trained.streams, trained.labels
@@ -278,6 +279,7 @@ def _read_layers(section: Section, prefix: str) -> tuple[LayerOptions, ...]:
             raise option.error(f"{len(parts)} values for {len(units)} layers; give one for each")
         return [parse(option, part) for part in parts]
 
+    # `each` reads the number of layers from here when it is called, which is below.
     units = [_parse_size(sizes, part.strip()) for part in sizes.text.split(",")]
     columns = (
         each("drop", parse_schedule),
@@ -304,6 +306,7 @@ def _read_cudnn_layers(section: Section, kind: str) -> tuple[LayerOptions, ...]:
         False,
         activation.text if activation else "tanh",
     )
+    # cuDNN's layers are all alike, and one object stands for each.
     return (layer,) * parse_whole(layers, layers.text)
 
 
@@ -330,6 +333,7 @@ def by_epoch(schedule: Schedule, convert: type[int] | type[float]) -> Any:
     """One value, or each by the epoch from which it is that."""
     if len(schedule) == 1:
         return convert(schedule[0][0])
+    # Running sums of the epochs, from 1, are where each value begins; the last sum is no begin.
     begins = accumulate((count for _, count in schedule), initial=1)
     return {begin: convert(value) for begin, (value, _) in zip(begins, schedule, strict=False)}
 

@@ -59,6 +59,7 @@ def parse_operations(
     labels: Collection[str],
 ) -> list[Operation]:
     """Read the lines of `model`; InputError for the first that names what is not there."""
+    # A value may be read only below the line that makes it.
     values, operations = list(streams), list[Operation]()
     for line, text in option.lines:
         if not text:

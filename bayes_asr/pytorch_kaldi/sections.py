@@ -80,6 +80,7 @@ def read_sections(path: Path) -> dict[str, Section]:
             blank = broken[len(broken.rstrip()) :]
             value[-1] = (value[-1][0], value[-1][1] + blank + text)
             mended.add(number)
+        # A line that is indented belongs to the value above, even if it looks like name=value.
         elif not text or (line[0].isspace() and value):
             value.append((number, text))
         elif header := HEADER.match(text):
@@ -108,6 +109,7 @@ def read_sections(path: Path) -> dict[str, Section]:
 def _build(
     path: Path, section: str, options: Mapping[str, list[tuple[int, str]]], mended: set[int]
 ) -> dict[str, Option]:
+    # A second half that was joined to line n was line n + 1.
     return {
         name: Option(
             path, section, name, tuple(value), tuple(n + 1 for n, _ in value if n + 1 in mended)

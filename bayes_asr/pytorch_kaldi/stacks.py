@@ -80,6 +80,7 @@ def build_stack(experiment: Experiment, streams: Mapping[str, str], notes: Notes
     streams: our names of their streams.
     """
     builder = _Builder(experiment, streams, notes)
+    # Operations stand in the order of computation, so what one reads is known before it.
     for operation in experiment.operations:
         builder.take(operation)
     return None if builder.failed else builder.stack
@@ -93,6 +94,7 @@ def list_costs(experiment: Experiment, notes: Notes) -> dict[tuple[str, str], fl
         operation = by_result.get(name)
         if operation is None:
             return {}
+        # Adding a constant to a loss changes no gradient, so its weight stays.
         inner = {"mult_constant": weight * operation.constant, "sum_constant": weight}
         if operation.kind == "cost_nll":
             return {(operation.first, operation.second): weight}
@@ -119,6 +121,7 @@ class _Builder:
     def __init__(self, experiment: Experiment, streams: Mapping[str, str], notes: Notes) -> None:
         self.experiment, self.notes, self.failed = experiment, notes, False
         self.stack = Stack()
+        # Values are known by what they read: a join adds no layer until one reads it.
         self.known = {name: Source((stream,)) for name, stream in streams.items()}
         self.labels = {
             operation.first: operation.second
@@ -149,6 +152,7 @@ class _Builder:
         sources = [self.known.get(operation.first), self.known.get(operation.second)]
         reads: tuple[str, ...] = ()
         for source in sources:
+            # A sum of a concatenation, or the reverse, would need a layer of its own between.
             if source is None or (len(source.reads) > 1 and source.join != join):
                 self._fail(operation, "sums and concatenations of each other have no counterpart")
                 return
@@ -170,6 +174,7 @@ class _Builder:
         self._check_beginning(network)
         hidden = network.layers
         label = self.labels.get(operation.result)
+        # The last layer of an MLP with softmax is a head here, and no layer of the stack.
         if label is not None and network.kind == "MLP" and hidden[-1].activation == "softmax":
             hidden = hidden[:-1]
         else:
@@ -209,6 +214,7 @@ class _Builder:
     def _append_layers(
         self, network: Architecture, layers: Iterable[LayerOptions], source: Source
     ) -> Source:
+        # The order is theirs: layer norm of the input comes before batch norm.
         if network.layer_norm_input:
             norm = {"kind": "norm", "norm": "layer-pytorch-kaldi"}
             source = self._append(Origin(network, "ln0"), f"{network.name}_ln0", norm, source)
@@ -247,6 +253,7 @@ class _Builder:
                 "norm": "none",
                 "dropout": 0.0,
                 "input_init": "uniform",
+                # cuDNN applies dropout between layers, and so not before the first.
                 "input_dropout": dropout if number else 0.0,
             }
         norm = "batch" if layer.batch_norm else "none"
@@ -274,12 +281,14 @@ class _Builder:
                 self._say(network, "two norms of one layer: batch normalisation is left out")
         shared: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout}
         if network.kind == "MLP":
+            # Batch norm would take a bias off again, and layer norm does not.
             bias = {"bias": True} if layer.layer_norm else {}
             return {"kind": "mlp", "units": layer.units, **bias, **shared}
         shared |= {"channels": layer.units, "pooling": layer.pooling}
         if network.kind == "SincNet" and not number:
             kernel = layer.kernel + 1 - layer.kernel % 2  # theirs makes it odd, too
             return {"kind": "sinc", "kernel": kernel, **_describe_band(network), **shared}
+        # Their convolution runs along the features of a frame alone.
         return {"kind": "conv2d", "kernel": [1, layer.kernel], **shared}
 
     def _say(self, network: Architecture, why: str) -> None:

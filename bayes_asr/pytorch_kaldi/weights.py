@@ -83,6 +83,7 @@ def _sort(path: Path, tensors: Mapping[str, Tensor]) -> Weights:
     layers: dict[int, dict[str, Tensor]] = {}
     inputs: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
+        # Training on several GPUs puts `module.` before each name.
         name = name.removeprefix("module.")
         parts = name.split(".")
         if not isinstance(tensor, Tensor):
@@ -101,6 +102,7 @@ def _sort(path: Path, tensors: Mapping[str, Tensor]) -> Weights:
             layers.setdefault(int(parts[1]), {})[f"{parts[0]}.{parts[2]}"] = tensor
         else:
             raise InputError(f"{path}: {name[:60]} is no tensor of a layer of pytorch-kaldi")
+    # A gap in the numbers means that tensors are missing.
     if sorted(layers) != list(range(len(layers))) or not layers:
         raise InputError(f"{path}: has layers {', '.join(map(str, sorted(layers))) or 'none'}")
     return Weights(path, tuple(layers[number] for number in sorted(layers)), inputs)
