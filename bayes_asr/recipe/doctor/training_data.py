@@ -53,6 +53,7 @@ def check_corpus(
     checks: list[Check] = []
     with collect_messages(checks, "training data", blocking=True):
         streams = dict.fromkeys((FEATURES, *config.data.train.stream_names), 1)
+        # The first look builds with sizes of 1, which finds mistakes before any data is read.
         architecture(config.model, streams, dict.fromkeys(target_weights(config), 1))
         train, dev = training_and_dev(config, open_pipe)
         if CRITERIA[config.train.criterion].chain:
@@ -108,6 +109,7 @@ def _check_set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterato
         check_headers(streams, stream)
         for utt in sample:
             if utt in features:
+                # Reading raises for what is wrong; the value itself is not needed.
                 features[utt]
     counts.append(f"all headers and {len(sample)} matrices read")
     yield Check(f"{name} set", "ok", ", ".join(counts))
@@ -124,9 +126,11 @@ def _estimate_resources(
     weights = 4 * sum(p.numel() for p in model.parameters())
     of_epochs = config.train.batch_sequences
     sequences = max(of_epochs.values()) if isinstance(of_epochs, Mapping) else of_epochs
+    # The largest batch has the longest utterances, as many as fit by either limit.
     longest = sorted(train.lengths.values())[-sequences:]
     frames = max(longest[-1], min(sum(longest), config.train.batch_frames))
     values = VALUES_PER_UNIT * sum(cast(Layer, layer).max_width for layer in model.layers)
+    # Each output is held three times: its value, its gradient and a temporary.
     needed = UPDATED * weights + 4 * frames * (values + 3 * sum(outputs.values()))
     free = _find_free_memory()
     yield Check(
@@ -135,6 +139,7 @@ def _estimate_resources(
         f"about {format_gib(needed)} for {weights // 4} parameters and a batch of {frames} frames,"
         f" beside the program; {'unknown' if free is None else format_gib(free)} free",
     )
+    # Log-likelihoods are float32, a value for each frame and pdf.
     written = CHECKPOINTS * weights + 4 * outputs.get("pdfs", 0) * sum(dev.lengths.values())
     free_disk = shutil.disk_usage(out).free
     yield Check(

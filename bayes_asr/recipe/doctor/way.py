@@ -89,6 +89,7 @@ def _check_graph(config: Config) -> str:
         )
     recorded = folder / "num_pdfs"  # written by Kaldi's mkgraph.sh
     said = recorded.read_text(encoding="utf-8", errors="replace") if is_there(recorded) else None
+    # The file has the number alone, and white space around it.
     if said is not None and said.split() != [str(model.num_pdfs)]:
         raise InputError(
             f"{recorded} says {said.strip()!r}, but {aligned} has"
@@ -105,6 +106,7 @@ def _check_graph(config: Config) -> str:
     words = folder / "words.txt"
     if not is_there(words):
         raise InputError(f"{words} is missing; copy it from the language directory")
+    # Word-id 0 is epsilon, which needs no name.
     unnamed = np.setdiff1d(graph.olabel, [0, *read_symbols(words).values()])
     if len(unnamed):
         raise InputError(
@@ -128,9 +130,11 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
     streams = _open_streams(config, "train", open_pipe)
     sizes = {name: some[some.utterances[0]].shape[1] for name, some in streams.items()}
     decoded, outputs = next(iter(target_weights(config))), _count_outputs(config, open_pipe)
+    # Only the first head is as large as the model says; the others hardly count for the memory.
     heads = {**dict.fromkeys(target_weights(config), 1), decoded: outputs}
     with torch.device("meta"):  # counted, not made
         network = build_network(architecture(config.model, sizes, heads))
+    # A weight has 4 bytes.
     needed = CHECKPOINTS * 4 * sum(p.numel() for p in network.parameters())
     free = shutil.disk_usage(out).free
     if needed > free:

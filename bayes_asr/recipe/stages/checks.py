@@ -55,6 +55,7 @@ def _wrong_folders(options: Options) -> Iterator[str]:
             yield f"--{name.replace('_', '-')} {folder}: there is no such folder"
     if options.out:
         out = Path(options.out).absolute()
+        # The folder may be new: the nearest one that exists must allow writing.
         there = next(path for path in (out, *out.parents) if path.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             what = "may not be written to" if there.is_dir() else "is no folder"

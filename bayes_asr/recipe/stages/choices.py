@@ -67,5 +67,6 @@ def _join(words: Sequence[str]) -> Iterator[str]:
     """Each option in one word with its value, which may begin with a dash, as for the shell."""
     left = iter(words)
     for word in left:
+        # A value that begins with a dash would pass for an option if it stood alone.
         value = None if "=" in word or word == "--force" else next(left, None)
         yield word if value is None else f"{word}={value}"

@@ -55,6 +55,7 @@ def make_plan(options: Options, root: Path) -> Plan:
     systems = choose_systems(options, recipe, root)
     check_options(options, recipe, by_gmms=trains_gmms(options, recipe))
     preparation = plan_preparation(options, recipe, root)
+    # GMMs are compared too, and come first, as their rate is what networks are to beat.
     if options.experiment and preparation.gmm:
         systems = replace(systems, compared=(f"{options.out}/gmm", *systems.compared))
     own = [recipe.file(CONFIG)]
@@ -91,6 +92,7 @@ def check_settings(options: Options, recipe: Sequence[str], systems: Systems) ->
     Raises InputError for what is wrong in a configuration or a setting.
     """
     for system in systems.system_files or ("",):
+        # The order is that of precedence: recipe, system, and what the command line names.
         files = [Path(file) for file in (*recipe, *filter(None, [system]), *options.config)]
         load(files, options.set)
         yield from describe_changes(files)

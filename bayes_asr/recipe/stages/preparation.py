@@ -43,6 +43,7 @@ def plan_preparation(options: Options, recipe: Recipe, root: Path) -> Preparatio
     command = ["python", recipe.file("prepare.py"), "--out", options.out, *recipe.options]
     command += ["--corpus", options.corpus] if options.corpus else []
     command += ["--force"] if options.force and "force" in recipe.offers else []
+    # A recipe without settings of GMMs prepares all of stages 0 to 2 itself.
     if not recipe.has(GMM_SETTINGS):
         return Preparation("0-2", (*command, *_dimension(options)))
     prepared = Preparation("0", tuple(command), tuple(_files(recipe, options.out)))
@@ -66,6 +67,7 @@ def _has_kaldi(out: str, root: Path) -> bool:
 
 def _files(recipe: Recipe, out: str) -> Iterator[str]:
     """What stage 0 reads and writes; a recipe names its test set test or eval."""
+    # A changed script makes stage 0 incomplete, as changed data does.
     scripts = {file.name for folder in recipe.folders for file in Path(folder).glob("[!.]*.py")}
     yield from map(recipe.file, sorted(scripts))
     yield from (f"{out}/data/{name}/text" for name in ("train", "dev", "test", "eval"))

@@ -44,6 +44,7 @@ def has_changed(folder: Path, stamp: Path, out: Path) -> bool:
 
 def _changes(folder: Path, out: Path) -> Iterator[int]:
     """When each folder and file last changed, in nanoseconds; each folder once."""
+    # A loop of links, and `out` inside of the corpus, end here.
     seen = {_identity(out)}
     for here, folders, files in os.walk(folder, followlinks=True):
         if _identity(here) in seen:
@@ -52,6 +53,7 @@ def _changes(folder: Path, out: Path) -> Iterator[int]:
         seen.add(_identity(here))
         for path in (here, *(os.path.join(here, name) for name in files)):
             with suppress(OSError):  # such as a link that leads nowhere
+                # The time of change, unlike that of modification, is not set back by cp -p.
                 yield os.stat(path).st_ctime_ns
 
 

@@ -61,6 +61,7 @@ def choose_systems(options: Options, recipe: Recipe, root: Path) -> Systems:
     on_top = [name_system(path) for path in options.config[-1:]]
     experiment = find_experiment(options, recipe, root)
     if experiment is None:
+        # The last configuration names the system, or else the recipe does.
         return Systems((*on_top, recipe.name)[:1], (), (options.out,))
     if experiment.is_file():
         from bayes_asr.config.systems import read_systems  # PyYAML is there after setup alone
@@ -71,6 +72,7 @@ def choose_systems(options: Options, recipe: Recipe, root: Path) -> Systems:
         files = [str(path) for path in _configurations(experiment)]
         names = [name_system(file) for file in files]
         hypotheses = list(_read_lines(experiment / HYPOTHESES))
+    # A configuration on top makes other systems, which get other folders.
     systems = {name: "-".join((name, *on_top)) for name in names}
     folders = {name: f"{options.out}/{system}" for name, system in systems.items()}
     report = "-".join((f"report_{name_system(str(experiment))}", *on_top))
