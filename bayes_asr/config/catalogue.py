@@ -115,6 +115,7 @@ class OptimizerKind:
 
 def _list_activations(default: str) -> tuple[str, ...]:
     """All activations, one of them first."""
+    # The first is the default, and dict.fromkeys keeps the first of equal names.
     return tuple(dict.fromkeys((default, *ACTIVATIONS)))
 
 
@@ -193,6 +194,7 @@ SCHEDULES = {
 
 def find(where: str) -> Any:
     """Import what stands at `module:name` below this package."""
+    # Names are imported when they are used: the catalogue itself needs no torch.
     module, _, name = where.partition(":")
     return getattr(import_module(f"bayes_asr.{module}"), name)
 

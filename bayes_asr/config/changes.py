@@ -24,6 +24,7 @@ def describe_presets(files: Sequence[Path]) -> list[str]:
     """A line for each file that makes a training compute as another program does."""
     files_read = {file.resolve() for path in files for file in list_files(find_configuration(path))}
     lines = []
+    # Presets are resolved, since a file may be reached by several spellings.
     for preset in sorted(files_read & {(CONF / name).resolve() for name in PRESETS}):
         entries = flatten(merge([preset]))
         keys = (f"{key} {located.value}" for key, located in entries if located.file == preset)

@@ -70,6 +70,7 @@ class DataConfig:
                 " learns one of the two: set the other to null"
             )
         for move in self.moved:
+            # An old name may not be empty: the `=` at the begin does not count.
             if "=" not in move.lstrip("="):
                 raise InputError(
                     f"data.moved has {move!r}; write OLD=NEW: what names of files begin with, and"
@@ -85,6 +86,7 @@ class DataConfig:
     def moves(self) -> list[tuple[str, str]]:
         """Prefixes of file names, and the prefixes that replace them."""
         parts = (move.partition("=") for move in self.moved)
+        # A prefix ends between folders, whether or not it was written with a slash.
         return [(old.rstrip("/"), new.rstrip("/")) for old, _, new in parts]
 
 

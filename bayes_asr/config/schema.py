@@ -64,6 +64,7 @@ class ModelConfig:
         """Refuse a unit that is not there, options that it does not have, and what no stack is."""
         self._check_unit()
         self._check_dropout()
+        # Without a stack the layers have no names but their numbers.
         numbered = [f"layer{number + 1}" for number in range(self.layers)]
         names = [layer.name for layer in self.read_stack()] or numbered
         for target, name in self.heads.items():
@@ -84,6 +85,7 @@ class ModelConfig:
             check_first_epoch("dropout", described.get("dropout"))
             return described
         excluded = ("layers", "stack", "heads", "decoder", "kinds")
+        # The model itself gives the defaults, and what is of several layers is replaced.
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
         if (
             described_options.get("unit", self.unit) != self.unit
@@ -103,6 +105,7 @@ class ModelConfig:
             check_first_epoch(f"model.kinds.{kind}.dropout", getattr(options, "dropout", None))
 
     def _check_unit(self) -> None:
+        # Options that are null, false or empty are not asked for.
         options = {key: value for key in UNIT_OPTIONS if (value := getattr(self, key))}
         try:
             unit = check_unit(self.unit, options)
@@ -197,6 +200,7 @@ class Config:
                 f"train.max_frames is {self.train.max_frames}, but which of the labels of"
                 " data.sequences a piece of an utterance has is not known; set it to 0"
             )
+        # `tri2.pdfs` and `tri2.monophones` are targets of the label set tri2.
         trained = {target.partition(".")[0] for target in self.train.target_weights}
         for name in self.data.train.label_names:
             if name not in trained:
@@ -238,6 +242,7 @@ class Config:
     def save(self, path: Path) -> None:
         """Write it as YAML that `load` reads back; one that says so already stays."""
         text = as_yaml(self)
+        # A file that stays keeps its time, by which make and stamps judge it.
         if path.exists() and path.read_bytes() == text.encode():
             return
         with replacing(path) as temporary:
@@ -299,6 +304,7 @@ def find_key(key: str) -> str:
     """
     for typed_key, hint in iter_typed_keys():
         depth = typed_key.count(".") + 1
+        # Below a mapping of plain values stand names of a user's, which the schema has not.
         words = key.split(".")[:depth] if get_origin(hint) is Mapping else key.split(".")
         if are_alike(typed_key, ".".join(words)):
             return typed_key
@@ -316,6 +322,7 @@ def are_alike(schema_key: str, key: str) -> bool:
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Keys whose values differ, with both values; None where a mapping has no such name."""
     old_values, new_values = (dict(_flat(_plain(config))) for config in (old, new))
+    # A key that only one of both has is a name in a mapping.
     pairs = {key: (old_values.get(key), new_values.get(key)) for key in old_values | new_values}
     return {key: (then, now) for key, (then, now) in pairs.items() if then != now}
 

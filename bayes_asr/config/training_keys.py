@@ -95,6 +95,7 @@ class ChainConfig:
 
     def __post_init__(self) -> None:
         """Refuse tolerances by which a short phone may have no output."""
+        # Each output sees a label within this many frames, and outputs are factor frames apart.
         around = self.left_tolerance + self.right_tolerance + 1
         if around < self.frame_subsampling_factor:
             raise InputError(
@@ -180,6 +181,7 @@ class TrainConfig:
     def _check_optimizers(self) -> None:
         layer_optimizers = (layer.optimizer for layer in self.layers.values())
         optimizers = {self.optimizer, *(name for name in layer_optimizers if name)}
+        # One layer with a fitting optimizer is enough for an option to be read.
         for option in OFF:
             having = [name for name, entry in OPTIMIZERS.items() if option in entry.options]
             if getattr(self, option) and not optimizers.intersection(having):
@@ -187,6 +189,7 @@ class TrainConfig:
                     f"train.{option} is of {' and '.join(having)}, but train.optimizer is"
                     f" {self.optimizer}; leave it out"
                 )
+        # torch refuses the same, though only when the optimizer is made.
         if self.nesterov and (not self.momentum or self.dampening):
             raise InputError(
                 f"train.nesterov wants train.momentum above 0 and train.dampening 0, but these are"

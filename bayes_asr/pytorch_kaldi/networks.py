@@ -37,7 +37,9 @@ def convert_networks(
 def _assign(networks: Mapping[str, Architecture], files: Sequence[Path]) -> dict[str, Path]:
     """The file of each network, by its section."""
     labels = [match[0] if (match := SECTION.search(file.stem)) else "" for file in files]
+    # Shorter names first puts architecture10 after architecture9.
     sections = sorted(networks, key=lambda section: (len(section), section))
+    # Names that tell no section are taken in the order of the sections.
     if not all(labels) and len(files) == len(sections):
         return dict(zip(sections, files, strict=True))
     assigned: dict[str, Path] = {}

@@ -95,6 +95,7 @@ class Notes:
                     continue
                 if option.text.lower() in NOT_WANTED:
                     continue
+                # An option that each network repeats is said once.
                 names.add(name)
                 why = SAID.get(name, "has no counterpart")
                 self.say(option.line, f"[{section.name}] {name} = {_shorten(option.text)}", why)

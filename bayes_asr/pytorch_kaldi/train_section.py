@@ -50,6 +50,7 @@ def is_sequential(experiment: Experiment) -> bool:
     switches = (
         network.options.get("arch_seq_model") for network in experiment.architectures.values()
     )
+    # A network without the switch counts as one of sequences.
     return any(option is None or parse_flag(option) for option in switches)
 
 
@@ -84,6 +85,7 @@ def translate_batches(
 def _draw_pieces(frames: int | Mapping[int, int]) -> Translated:
     """Batches of so many frames, of one number or by epoch, in pieces of utterances."""
     each = frames if isinstance(frames, Mapping) else {1: frames}
+    # PIECES pieces of this length fill a batch.
     pieces = {epoch: max(1, count // PIECES) for epoch, count in each.items()}
     return {
         "batch_sequences": PIECES,
@@ -98,7 +100,9 @@ def _grow(section: Section, longest: int, epochs: int) -> dict[int, int]:
         parse_whole(option := section.take(name), option.text)
         for name in ("start_seq_len_train", "multply_factor_seq_len_train")
     )
+    # The length of epoch e, from 0, is start times factor^e, up to the longest.
     lengths = [min(longest, LONGEST, start * factor**epoch) for epoch in range(min(epochs, 100))]
+    # Only epochs in which the length changes are named.
     previous = [None, *lengths]
     return {
         n: x for n, (x, last) in enumerate(zip(lengths, previous, strict=False), 1) if x != last
@@ -111,6 +115,7 @@ def translate_training(
     order = [operation.first for operation in experiment.operations if operation.kind == "compute"]
     networks = [experiment.architectures[name] for name in dict.fromkeys(order)]
     reference = networks[0]
+    # The first network sets the rate, and others get a factor on it.
     rate = reference.learning_rate[0][0]
     optimizer_options = _choose_optimizer_options(networks)
     for network in networks:
@@ -151,6 +156,7 @@ def _train_otherwise(reference: Architecture, network: Architecture) -> Translat
     factor = network.learning_rate[0][0] / reference.learning_rate[0][0]
     optimizer = OUR_OPTIMIZERS.get(network.optimizer, network.optimizer)
     return {
+        # Rounding keeps 0.0004 / 0.0002 from digits that nobody wrote.
         **({"learning_rate_factor": round(factor, 9)} if factor != 1 else {}),
         **({"optimizer": optimizer} if network.optimizer != reference.optimizer else {}),
         **({"frozen_epochs": "all"} if network.frozen else {}),
@@ -218,6 +224,7 @@ def weigh_targets(
 ) -> Translated:
     """Weights of the losses against that of the pdfs, which is 1."""
     weights = {targets[label]: weight for (_, label), weight in costs.items()}
+    # Dividing all losses by one number leaves the optimum as it is.
     of_pdfs = weights.pop("pdfs", 1.0)
     if of_pdfs != 1:
         line = experiment.sections["model"].take("model").line

@@ -95,6 +95,7 @@ def translate(experiment: Experiment) -> Translation:
         ("forward", ("forward_out", "normalize_with_counts_from")),
     ):
         notes.use(section, *names_used)
+    # All that is understood was noted above, so what is left has no counterpart.
     notes.say_rest(dict(sections))
     origins = {targets.get(name, name): origin for name, origin in stack.origins.items()}
     return Translation(translated, notes, origins)
@@ -112,6 +113,7 @@ def _translate_decoding(sections: Mapping[str, Section], notes: Notes) -> Transl
             keys[key] = parse_whole(option, option.text) if is_integer else parse_number(option)
     scoring = section.options.get("scoring_opts")
     ends = {m["end"]: int(m["weight"]) for m in LMWT.finditer(scoring.text if scoring else "")}
+    # Their bounds include both ends.
     if len(ends) == 2:
         keys["lm_weights"] = list(range(ends["min"], ends["max"] + 1))
     return keys
