@@ -52,6 +52,7 @@ class InputError(ValueError):
     def __init__(self, message: str) -> None:
         """Shorten the middle of a message that nobody would read."""
         if len(message) > LONGEST:
+            # The begin names the file and the end says what to do, so the middle goes.
             message = f"{message[: LONGEST * 2 // 3]} ... {message[-LONGEST // 4 :]}"
         super().__init__(printable(message))
 
@@ -68,6 +69,7 @@ def explain(error: OSError) -> str:
     files = [
         os.fsdecode(f) for f in (error.filename, error.filename2) if isinstance(f, str | bytes)
     ]
+    # Of a rename the second name is the one that was to be written.
     return printable(f"{files[-1]}: {reason(error)}" if files else reason(error))
 
 
@@ -83,6 +85,7 @@ def complaint(error: BaseException) -> str:
 
 def least_share(count: int, total: int) -> float:
     """The least limit of whole percents that `count` of `total` keep to."""
+    # Division rounded up: the limit must hold the share itself.
     return -(-100 * count // total) / 100
 
 

@@ -20,5 +20,6 @@ def find_configuration(path: Path) -> Path:
 
 def split_system(path: Path) -> tuple[Path, str]:
     """The file and the system of `FILE#SYSTEM`, one of a list of systems; else the file and ""."""
+    # The last # counts, as folders may have one in their names.
     file, mark, system = str(path).rpartition("#")
     return (Path(file), system) if mark and not path.exists() else (path, "")

@@ -39,8 +39,10 @@ def load(file: Path, prefix: str, structs: Structs, functions: Functions) -> c.C
         lacks = f"it has no {prefix}_description"
         raise InputError(f"{file} was built for another version: {lacks}") from error
     describe.restype, describe.argtypes = c.c_char_p, []
+    # The library describes itself in lines `name: size or types`.
     actual = dict(line.split(": ") for line in describe().decode().splitlines())
     expected = dict(expect(prefix, structs, functions))
+    # What only one of the two knows is a difference too.
     for name in [*actual, *expected]:
         if expected.get(name) != actual.get(name):
             raise InputError(
@@ -67,6 +69,7 @@ def expect(prefix: str, structs: Structs, functions: Functions) -> Iterator[tupl
     for struct in structs:
         for name, *_ in struct._fields_:
             field = getattr(struct, name)
+            # Size and offset together show a field that moved or changed its type.
             yield f"{struct.__name__}.{name}", f"{field.size} bytes at {field.offset}"
         yield struct.__name__, f"{c.sizeof(struct)} bytes"
     for name, (result, arguments) in functions.items():

@@ -23,6 +23,7 @@ def log_to_screen(level: int = logging.INFO) -> None:
     """Print messages on standard error, which leaves standard output to results."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine("%(message)s"))
+    # A second call replaces the handler, so no message comes twice.
     LOGGER.handlers[:] = [handler]
     LOGGER.setLevel(level)
     LOGGER.propagate = False

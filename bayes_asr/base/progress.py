@@ -85,6 +85,7 @@ def follow(
     items: Iterable[Item], what: str, unit: str = "utt", total: int | None = None
 ) -> Iterator[Item]:
     """The items, while their progress is shown; `total` where they have no length."""
+    # A generator has no length.
     count = len(items) if isinstance(items, Sized) else total
     with Progress(what, unit, count) as progress:
         for item in items:

@@ -67,6 +67,7 @@ def process_group() -> Iterator[None]:
         _meeting = _find_meeting()
         yield
     except (Exception, KeyboardInterrupt) as error:
+        # These ends are asked for, or are the consequence of another process's failure.
         failed = not isinstance(error, StoppedError | KeyboardInterrupt | LostPeerError)
         if not _speaks_of(error):
             raise SystemExit(_find_status(error)) from None
@@ -101,6 +102,7 @@ def _find_meeting() -> SharedBarrier | None:
     """The barrier in shared memory, if all processes can use one, which is faster than messages."""
     memory = map_shared_memory(SharedBarrier.size(size()))
     numbers = [int(number) for number in _gather_numbers(os.getpid())]
+    # Numbers of processes mean the same only within one PID namespace, such as a container.
     alike = len(set(_gather_numbers(_find_number_space()))) == 1
     meeting = SharedBarrier.arrange(memory, dist.get_rank(), numbers) if memory and alike else None
     # All must take the same way, so one process without memory decides for all.
@@ -154,6 +156,7 @@ def explain_lost_peers() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        # The store may hold why the first process failed, which explains the lost connection.
         with suppress(RuntimeError):
             if _find_store().check([FAILURE]):
                 raise PeerError(_find_store().get(FAILURE).decode()) from None

@@ -62,6 +62,7 @@ def _count_frames(
 
     def count(utt: str, where: str) -> int:
         if is_pipe(where):
+            # A pipe has no header to read the length from.
             return len(read_matrix(where, utt, open_pipe=open_pipe))
         return read_shape(where, utt)[0]
 

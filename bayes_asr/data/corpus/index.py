@@ -56,6 +56,7 @@ class Index:
             value, _ = _load(folder / f"{name}.npz", made_from, use)
             if value is not None:
                 return value
+        # The last folder is tried even so: the error then says why nothing can be written.
         folder = next(filter(_may_be_written, self._folders), self._folders[-1])
         path = folder / f"{name}.npz"
         with ExitStack() as stack:
@@ -97,6 +98,7 @@ def _load(
         arrays = _read(path)
         recorded = json.loads(str(arrays.pop("made_from")))
         now = {"format": FORMAT, **made_from}
+        # Keys of both sides are compared, as a file that is new or gone is a change too.
         changed = sorted(key for key in recorded.keys() | now if recorded.get(key) != now.get(key))
         if changed:
             return None, f"{changed[0]} has changed"

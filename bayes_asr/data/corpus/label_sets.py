@@ -20,6 +20,7 @@ def name_targets(labels: Mapping[str, Labels]) -> dict[str, Target]:
 
 def check_lengths(alignments: Labels, labels: Labels, lengths: Mapping[str, int]) -> None:
     """InputError for an utterance with more or fewer labels than frames in the alignments."""
+    # A dictionary is looked up faster than the index's sorted table, once for each utterance.
     counts = dict(labels.lengths.items())
     for utt, frames in lengths.items():
         if counts[utt] != frames:
@@ -47,6 +48,7 @@ def check_labels(train: Labels, labels: Labels) -> None:
         check_transitions(train.model, train.path_of_model, labels)
     elif isinstance(train, IntegerLabels) and isinstance(labels, IntegerLabels):
         utt, label = labels.greatest
+        # Fewer labels are no fault: the training set may know some that dev lacks.
         if label > train.greatest[1]:
             raise InputError(
                 f"{labels.where(utt)}: {utt} has the label {label}, but those of"

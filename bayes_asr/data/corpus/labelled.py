@@ -64,6 +64,7 @@ class LabelledSet:
                         f" aligned in {self.alignments.where(utt)}; extract its features"
                     )
                 shape = features.read_shape(utt)
+                # What a pipe prints is checked when it is read.
                 if shape is None:
                     continue
                 self._check_length(name, utt, shape[0])
@@ -74,6 +75,7 @@ class LabelledSet:
         features = self.streams[stream]
         if features.front_end.fits(frames, self.lengths[utt]):
             return
+        # The first stream is held against the alignment, and any other against the first.
         if features is self.features:
             raise InputError(
                 f"{features.where(utt)}: {utt} has {frames} frames of features, but"

@@ -36,6 +36,7 @@ def survey_stream(
     """
     features = data.streams[stream]
     aligned = [part.directory for part in data.alignments.parts]
+    # Another alignment or preparation is another entry, so that both are kept.
     key = name_of(*features.directories, *aligned, features.front_end.preparation)
     made_from = {
         **hashes,

@@ -39,6 +39,7 @@ class Masks:
         all of them. bands: features of a frame in each stream, by its name, before deltas and
         context repeat them; a span of frequency is masked in every repetition, by streams apart.
         """
+        # A generator takes no negative seed, and keys are signed.
         rng = np.random.default_rng((key % 2**64, STREAM))
         frames = len(matrices[0])
         widest = min(self.time_width, int(self.time_share * frames))

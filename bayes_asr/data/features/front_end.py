@@ -258,6 +258,7 @@ class FrontEnd:
         mean, deviation = normalisation.mean, normalisation.deviation
         numbers = (values["deltas"], values["left_context"], values["right_context"])
         rate = values.get("subsampling", 1)
+        # The type must be int itself: a bool is an int for isinstance, and True equals 1.
         is_rate = rate == "utterance" or (type(rate) is int and rate not in (0, -1))
         alike = mean.shape == deviation.shape
         if values["cmvn"] not in get_args(Cmvn) or min(numbers) < 0 or not alike or not is_rate:

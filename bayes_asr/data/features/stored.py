@@ -51,6 +51,7 @@ class Features:
     def sound(self) -> dict[str, Any] | None:
         """The analysis that made the features of sound; None where a directory records none."""
         analyses = [read_analysis(directory) for directory in self.directories]
+        # One directory without a record leaves open what made the features of all.
         if None in analyses:
             return None
         for directory, analysis in zip(self.directories, analyses, strict=True):

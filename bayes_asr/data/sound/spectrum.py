@@ -161,6 +161,7 @@ def write_features(
         return [(utt, front_end(samples)) for utt, samples in utterances], remarks
 
     recordings = _list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
+    # A function for other processes returns its remarks, as their logs are not read here.
     computed = mapper(compute, recordings) if mapper else starmap(compute, recordings)
 
     def sift() -> Iterator[tuple[str, np.ndarray]]:
@@ -318,4 +319,5 @@ def _cut(samples: np.ndarray, rate: int, start: float, end: float) -> tuple[np.n
     end = length if end < 0 else min(end, length)
     if end - start < SHORTEST:
         return samples[:0], f"is shorter than {SHORTEST:g} s"
+    # Half is added because int cuts off: the nearest sample is taken.
     return samples[int(start * rate + 0.5) : int(end * rate + 0.5)], ""

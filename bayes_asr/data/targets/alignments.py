@@ -118,6 +118,7 @@ class JoinedAlignments(Alignments):
             check_transitions(parts[0].model, parts[0].path_of_model, part)
         joined = _Joined(*(cast(dict, part._transition_ids) for part in parts))  # only read
         joined.lengths = lengths
+        # The order of directories counts, as the order of their utterances does.
         digest = hashlib.blake2b(" ".join(part.digest for part in parts).encode(), digest_size=16)
         super().__init__(parts[0].directory, joined, digest.hexdigest())
         self._parts = tuple(parts)

@@ -76,6 +76,7 @@ def spread_states(phones: Sequence[int], ends: np.ndarray, model: TransitionMode
     """
     lengths = np.diff(ends, prepend=0)
     # Frames that do not divide evenly go to the later states.
+    # (length + i) // STATES for i from 0 sums up to the length.
     shares = ((lengths[:, None] + np.arange(STATES)) // STATES).ravel()
     tids = np.arange(1, model.num_transition_ids + 1)
     # A model without context has one state a pdf, so a pdf names its two transitions.

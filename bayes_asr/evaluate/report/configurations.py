@@ -50,9 +50,11 @@ def tabulate_configurations(systems: Sequence[System]) -> Configurations:
             read[system.name] = load([file])
         except InputError as error:
             missing.append(str(error))
+    # All systems are compared with the first, which has no difference from itself.
     changes = {
         name: differences(next(iter(read.values())), config) for name, config in read.items()
     }
+    # The old value of each difference is that of the first system.
     first = {key: str(old) for found in changes.values() for key, (old, _) in found.items()}
     keys = sorted(first.keys() - set(OF_A_RUN))
     networks = {system.name for system in systems if system.runs[0].has_network}

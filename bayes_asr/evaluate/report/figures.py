@@ -48,6 +48,7 @@ def draw_bars(systems: Sequence[System], key: Key) -> Figure:
     # Bars stand at 0, 1, ...; the limits leave half a bar on either side.
     middle, half = (len(scored) - 1) / 2, max(len(scored), LEAST_WIDTH) / 2
     axes.set_xlim(middle - half, middle + half)
+    # The room above is for the numbers over the bars.
     axes.set_ylim(0, 1.12 * max(tops) or 1)
     axes.set_ylabel(printable(f"{key[0]} {metric} ({key[1]}) / %"))
     axes.spines[["top", "right"]].set_visible(False)
@@ -65,6 +66,7 @@ def _draw_interval(axes: Axes, x: int, system: System, key: Key) -> float:
         axes.errorbar(x, mean, spread, color="black", capsize=4, linewidth=1)
         top = max(top, interval.high)
     if len(rates) > 1:
+        # Seeds are spread in width, or equal rates would hide each other.
         at = x + np.linspace(-0.15, 0.15, len(rates))
         axes.scatter(at, rates, s=12, color="white", edgecolor="black", linewidth=0.7, zorder=3)
         top = max(top, float(rates.max()))

@@ -76,6 +76,7 @@ def answer(hypotheses: Sequence[Hypothesis], key: Key) -> Answers:
         except InputError as error:
             left_out.append(f"{hypothesis.statement} ({error})")
     comparisons = [comparison for _, comparison in found]
+    # A single hypothesis needs no correction.
     adjusted = adjust_over(comparisons) if len(found) > 1 else [{} for _ in found]
     answers = [
         Answer(
@@ -99,6 +100,7 @@ def _compare(hypothesis: Hypothesis, key: Key) -> Comparison:
         for group in hypothesis
     )
     names = hypothesis.fewer.name, hypothesis.than.name
+    # The alternative is one-sided, as a hypothesis says which group has fewer errors.
     return compare(fewer, than, names, alternative="less", as_groups=True)
 
 

@@ -172,6 +172,7 @@ def explain(systems: Sequence[System]) -> str:
 def list_keys(systems: Sequence[System]) -> list[Key]:
     """What the sections are about: every convention of the test set, or of dev without one."""
     keys = list(dict.fromkeys(key for system in systems for key in system.keys))
+    # dev chooses the weights, so its rates are shown only where there is nothing else.
     return [key for key in keys if key[0] == "test"] or keys
 
 

@@ -108,6 +108,7 @@ def read_glm(path: Path, purpose: Purpose) -> Glm:
 def _index_rules(rules: Sequence[Rule], case_sensitive: bool) -> Glm:
     by_letter: dict[str, list[Rule]] = {}
     for rule in rules:
+        # The target keeps its case: only what is looked for is compared.
         if not case_sensitive:
             left, right = rule.left.lower(), rule.right.lower()
             rule = Rule(rule.source.lower(), rule.target, left, right)
@@ -123,6 +124,7 @@ def _parse_rule(line: str, path: Path, number: int) -> Rule:
         raise InputError(f"{path}, line {number}: not a rule `a => b / [ ] __ [ ]`: {line}")
     # The last slash parts the context, as the target may be an alternation with slashes.
     target, slash, context = rest.rpartition("/")
+    # The slot is `__`: the first underscore splits, and the others are stripped.
     left, slot, right = context.partition("_")
     if not (slash and slot):
         return Rule(source, _unwrap(rest), "", "")

@@ -72,6 +72,7 @@ def read_counts(raw: Path) -> dict[str, ErrorCounts]:
 
 def describe_difference(score: Score, theirs: dict[str, ErrorCounts]) -> str:
     """Say by how much hubscr's counts differ from the score's; empty where none does."""
+    # sclite changes the case of speakers, so both sides have small letters.
     ours = {speaker.lower(): counts for speaker, counts in score.speakers.items()}
     nothing = ErrorCounts()
     apart = [

@@ -38,6 +38,7 @@ def collect_messages(checks: list[Check], name: str, *, blocking: bool = False) 
         def emit(self, record: logging.LogRecord) -> None:
             checks.append(Check(name, states[record.levelname], record.getMessage()))
 
+    # Messages become checks, and none of them is printed besides.
     handlers, LOGGER.handlers = LOGGER.handlers, [Collector()]
     level = LOGGER.level
     LOGGER.setLevel(logging.INFO)

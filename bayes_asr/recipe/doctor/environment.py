@@ -104,6 +104,7 @@ def _find_programs(programs: tuple[str, ...]) -> dict[str, str | None]:
     root = os.environ.get("KALDI_ROOT")
     places = ("src/*bin", "tools/openfst/bin")
     folders = [folder for place in places for folder in Path(root).glob(place)] if root else []
+    # Kaldi's folders come first, as its own path.sh puts them.
     path = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
     return {program: shutil.which(program, path=path) for program in programs}
 
@@ -127,6 +128,7 @@ def _check_backend(name: str) -> Check:
     """Whether a decoding backend could be used as it would be called here."""
     trouble = choose_decoder(name, Path(), os.environ.get("decode_cmd", "")).find_trouble()  # noqa: SIM112
     if not trouble and name == "kaldi":
+        # The programs may be there and lack a library, which shows only when they start.
         trouble = next(filter(None, (explain_failure(find_program(one)) for one in PROGRAMS)), "")
     if trouble:
         said = f"not usable: {trouble} (one backend is enough)"

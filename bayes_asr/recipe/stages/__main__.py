@@ -17,6 +17,7 @@ def main(script: str, question: str, *words: str) -> int:
     try:
         QUESTIONS[question](words)
     except (InputError, OSError) as error:
+        # The import waits, since most questions end without an error.
         from bayes_asr.recipe.stages.choices import OptionError
 
         print(f"{script}: {complaint(error)}", file=sys.stderr)
@@ -45,6 +46,7 @@ def plan(words: Sequence[str]) -> None:
     from bayes_asr.recipe.stages.plan import make_plan, variables
 
     root, *options = words
+    # NUL ends each word because a path may hold anything else, line ends too.
     answer = "".join(f"{word}\0" for word in variables(make_plan(parse(options), Path(root))))
     sys.stdout.buffer.write(os.fsencode(answer))
 

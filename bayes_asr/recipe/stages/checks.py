@@ -30,6 +30,7 @@ def check_options(options: Options, recipe: Recipe, *, by_gmms: bool) -> None:
 
 
 def _refuse(*kinds: Iterator[str]) -> None:
+    # The kinds yield their mistakes lazily, so a check runs only if all before it passed.
     for mistake in chain(*kinds):
         raise OptionError(mistake)
 
@@ -79,6 +80,7 @@ def _wrong_dimension(options: Options, recipe: Recipe, by_gmms: bool) -> Iterato
 
 
 def _wrong_features(options: Options, recipe: Recipe) -> Iterator[str]:
+    # MFCC without GMMs also need the script that aligns without them.
     needed = (GMM_SETTINGS, WITHOUT_GMMS) if options.features == "mfcc" else (GMM_SETTINGS,)
     for name in needed if options.features else ():
         if not recipe.has(name):

@@ -18,6 +18,7 @@ def find_recipe(named: str, root: Path) -> Recipe:
     recipe = locate_recipe(named, root)
     config = Path(recipe.file(CONFIG))
     section = load_section("recipe", [config])
+    # The first folder is the recipe's own.
     built_on = tuple(map(str, find_recipe_folders(config)[1:]))
     source = section.source or ""
     return replace(
@@ -33,6 +34,7 @@ def recognise_corpus(corpus: Path, chosen: Recipe, root: Path) -> Iterator[str]:
             patterns = load_section("recipe", [config]).known_by
         except InputError:  # of no concern to the recipe that was chosen
             continue
+        # A corpus is known by several files together: any one of them may be in others too.
         if (
             Path(chosen.folder).resolve() in built_on
             and patterns
