@@ -170,6 +170,7 @@ LAYERS = {
 }
 CRITERIA = {
     "cross-entropy": CriterionKind("nn.criteria:CrossEntropy"),
+    # One class computes all criteria on lattices, and its options tell them apart.
     **{
         name: CriterionKind("train.sequence:SequenceCriterion", lattices=True)
         for name in ("mmi", "bmmi", "mpe", "smbr")
@@ -178,6 +179,7 @@ CRITERIA = {
 }
 OPTIMIZERS = {
     "adam": OptimizerKind("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),
+    # Its weight decay is part of the gradient; that of `adam` is apart (AdamW).
     "adam-l2": OptimizerKind("train.optimizers:adam_l2", ("betas", "epsilon", "amsgrad")),
     "rmsprop": OptimizerKind(
         "train.optimizers:rmsprop", ("alpha", "epsilon", "momentum", "centered")
@@ -262,5 +264,6 @@ def check_trained(activation: str, trains: Iterable[str]) -> None:
 def nearest(word: Any, words: Iterable[str]) -> str:
     """A question about a word that may be misspelt; empty where none of the known is near."""
     names = [str(each) for each in words]
+    # Names are small letters, so the word is compared as such.
     matches = difflib.get_close_matches(str(word).lower(), names, 1, LEAST_ALIKE)
     return f"; did you mean {matches[0]}?" if matches else ""

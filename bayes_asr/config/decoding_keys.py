@@ -19,6 +19,7 @@ class DecodeConfig:
 
     acoustic_scale: Annotated[float, Within(1e-6, 1e3)]
     beam: Annotated[float, Within(1e-3, 1e6)]
+    # Beams are differences of negative natural logarithms, as in Kaldi.
     lattice_beam: Annotated[float, Within(1e-3, 1e6)]
     max_active: Annotated[int, Within(2, 2**31 - 1)]
     min_active: Annotated[int, Within(0, 2**31 - 1)]

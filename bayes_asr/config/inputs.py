@@ -55,7 +55,9 @@ class DataConfig:
     chain: tuple[str, ...]
     sequences: str | None
     graph: tuple[str, ...]
+    # Features of other dimensions are announced, and used all the same.
     expected_dims: tuple[Units, ...]
+    # A share of the training speakers.
     held_out: Annotated[float, Within(0, 0.5)]
     max_skipped: Share
     index: str
@@ -107,6 +109,7 @@ class StreamConfig(FeatureConfig):
     subsampling: Annotated[int, Within(-100, 100)] | Literal["utterance"]
 
     def __post_init__(self) -> None:
+        # -1 would say the same as 1, and 0 nothing.
         if self.subsampling in (0, -1):
             raise InputError(
                 f"subsampling is {self.subsampling}; it must be 1 for the rate of the features, 2"

@@ -40,6 +40,7 @@ class Conv1dKind:
     channels: Units
     kernel: Taps
     dilation: Step
+    # In frames: a layer with a stride has fewer of them, and heads repeat what it gives.
     stride: Step
     causal: bool
     norm: Norm
@@ -55,6 +56,7 @@ class Conv2dKind:
     input_channels: Units | None
     kernel: tuple[Taps, ...]
     dilation: Step
+    # In frequencies: a convolution over both keeps all frames.
     stride: Step
     padding: Annotated[int, Within(0, 10_000)]
     pooling: Taps
@@ -76,6 +78,7 @@ class SincKind:
     """Band-pass filters on samples."""
 
     channels: Units
+    # In samples, which stand in place of the features of a frame.
     kernel: Taps
     sample_rate: Annotated[int, Within(1000, 400_000)]
     min_low: Hertz
@@ -127,6 +130,7 @@ class PoolKind:
     """One vector of the frames of an utterance, or of each segment of it."""
 
     of: Literal["last", "mean", "attention"]
+    # In frames; 0 pools all of the utterance.
     segment: Annotated[int, Within(0, 1_000_000)]
     shift: Annotated[int, Within(1, 1_000_000)]
     units: Units
@@ -143,6 +147,7 @@ class DecoderConfig:
     attention: Literal["none", "lecture", "dot", "additive", "location"]
     attention_units: Units
     dropout: Dropped
+    # The bound ends a search that would never write the end.
     labels_per_frame: Annotated[float, Within(0.001, 1)]
 
 

@@ -72,10 +72,12 @@ class SequenceConfig:
     """Options of sequence-discriminative criteria, by numerator and denominator lattices."""
 
     lattices: Literal["once", "each-epoch"]
+    # None stands for the scale of decoding, so that both see the same odds.
     acoustic_scale: Annotated[float, Within(1e-6, 1e3)] | None
     lm_scale: Annotated[float, Within(0, 1e3)]
     silence_phones: tuple[Count, ...] | None
     one_silence_class: bool
+    # Added to the log-weight of a path for each wrong phone and frame (bMMI).
     boost: Annotated[float, Within(0, 10)]
     max_silence_error: Share
     drop_frames: bool
@@ -89,6 +91,7 @@ class ChainConfig:
     frame_subsampling_factor: Annotated[int, Within(1, 20)]
     left_tolerance: Annotated[int, Within(0, 100)]
     right_tolerance: Annotated[int, Within(0, 100)]
+    # The probability to leave a state between frames for any other, as in Kaldi's denominator.
     leaky_hmm_coefficient: Annotated[float, Within(1e-10, 1)]
     xent_regularize: Weight
     l2_regularize: Weight
@@ -111,6 +114,7 @@ class TrainConfig:
 
     epochs: Count
     batch_sequences: Count | Mapping[Count, Count]
+    # Without padding: the sum of the frames of a batch's sequences.
     batch_frames: Count
     max_frames: Frames | Mapping[Count, Frames]
     device: Literal["auto", "cpu", "cuda"]
@@ -122,6 +126,7 @@ class TrainConfig:
     momentum: Decay
     dampening: Share
     nesterov: bool
+    # The share of the old mean of squared gradients in RMSprop.
     alpha: Decay
     centered: bool
     betas: tuple[Decay, ...]
@@ -131,6 +136,7 @@ class TrainConfig:
     learning_rate: Rate
     schedule: Annotated[str, OneOf(SCHEDULES)]
     halving_factor: Annotated[float, Within(0.01, 1)]
+    # A relative fall of the dev error; below it newbob multiplies the rate by the factor above.
     improvement_threshold: Annotated[float, Within(-1, 1)]
     learning_rates: Mapping[Count, Rate]
     warmup_epochs: Annotated[float, Within(0, 1000)]
@@ -149,6 +155,7 @@ class TrainConfig:
     spec_augment: SpecAugmentConfig
     save_minutes: Annotated[float, Within(0, 10_000)]
     max_bad_batches: Annotated[int, Within(0, 1_000_000)]
+    # Each return to the last epoch halves the rate.
     max_returns: Annotated[int, Within(0, 100)]
     tensorboard: bool
 

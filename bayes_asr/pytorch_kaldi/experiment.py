@@ -220,6 +220,7 @@ def _blocks(
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or name not in names:
             raise option.error(f"{name[:40]} is none of {', '.join(names)}", line)
+        # The first name opens a block, as blocks have no other mark.
         if name == names[0]:
             blocks.append((option, {}, line))
         if not blocks:
@@ -281,6 +282,7 @@ def _read_layers(section: Section, prefix: str) -> tuple[LayerOptions, ...]:
 
     # `each` reads the number of layers from here when it is called, which is below.
     units = [_parse_size(sizes, part.strip()) for part in sizes.text.split(",")]
+    # The order of the columns is that of the fields of LayerOptions.
     columns = (
         each("drop", parse_schedule),
         each("use_batchnorm", parse_flag),
@@ -340,6 +342,7 @@ def by_epoch(schedule: Schedule, convert: type[int] | type[float]) -> Any:
 
 def parse_whole(option: Option, text: str, line: int | None = None) -> int:
     """Read a whole number of an option; InputError for anything else."""
+    # Python's int would also take blanks, underscores and digits of other scripts.
     if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII):
         raise option.error(f"{text[:40]!r} is not a whole number", line)
     return int(text)

@@ -33,6 +33,7 @@ SECOND = {  # what the second argument is, where it is no value; the first of co
     "sum_constant": "constant",
 }
 NEEDED = ("loss_final", "err_final")
+# Operations do not nest: an argument has no parenthesis.
 LINE = re.compile(r"(?P<result>\w+)\s*=\s*(?P<kind>\w+)\s*\((?P<arguments>[^()]*)\)")
 
 
@@ -84,6 +85,7 @@ def parse_operations(
             among = labels if role == "label" else values
             what = "label" if role == "label" else "stream or result"
             _find(option, line, what, second, among)
+        # A name stands for one value, or an order of lines would decide what it means.
         if match["result"] in values:
             raise option.error(f"{match['result']} is the name of two values", line)
         values.append(match["result"])

@@ -61,6 +61,7 @@ def read_weights(path: Path) -> Weights:
     """
     check_there(path)
     try:
+        # weights_only refuses a pickle that would call any other code.
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise InputError(
@@ -96,6 +97,7 @@ def _sort(path: Path, tensors: Mapping[str, Tensor]) -> Weights:
         if parts[0] in INPUT_NORMS and len(parts) == 2:
             inputs[".".join(parts)] = tensor
         elif stacked := STACKED.fullmatch(name):
+            # `weight_ih_l0_reverse` is of layer 0, and of its backward direction.
             kind, number, reverse = stacked.groups()
             layers.setdefault(int(number), {})[kind + reverse] = tensor
         elif len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 5:
