@@ -54,6 +54,7 @@ def in_use(path: Path) -> Iterator[Lock]:
     Raises InputError where one has it already. The lock ends with the process, however it ends.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Append mode makes the file if need be, and leaves its content.
     with path.open("a", encoding="utf-8") as file:
         try:
             _lock(file)
@@ -62,6 +63,7 @@ def in_use(path: Path) -> Iterator[Lock]:
         except OSError as error:
             _allow_no_locks(error)
         lock = Lock(path, file)
+        # A lock on a removed file would keep nobody out.
         if not lock.holds():  # its last user has removed it this instant
             raise _busy(path)
         yield lock

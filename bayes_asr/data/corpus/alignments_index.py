@@ -74,6 +74,7 @@ def index_integers(path: Path, index: Index) -> IntegerLabels:
 
     def make(folder: Path) -> Arrays:
         noting = LabelDigest()
+        # Labels pass the digest on their way to the archive, so they are read once.
         places = _keep(noting(iter_integers(path)), folder / f"{name}.ark")
         utt, greatest = noting.greatest
         about = {"digest": noting.digest, "greatest": greatest, "greatest_of": utt}

@@ -78,6 +78,7 @@ def split_streams(front_ends: FrontEnds, matrix: np.ndarray) -> dict[str, np.nda
     if len(front_ends) == 1:
         # A single stream has the matrix as it is, without a copy.
         return dict.fromkeys(front_ends, matrix)
+    # The last end is that of the matrix, at which nothing is split.
     ends = np.cumsum([front_end.size for front_end in front_ends.values()])
     return dict(zip(front_ends, np.split(matrix, ends[:-1], axis=1), strict=True))
 
@@ -121,6 +122,7 @@ def check_speakers(
 ) -> None:
     """InputError where one of some utterances has another speaker in another stream."""
     expected, actual = reference.speakers, stream.speakers
+    # Equal tables, the usual case, need no look at each utterance.
     if expected == actual:
         return
     for utt, speaker in actual.items():

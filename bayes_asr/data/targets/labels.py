@@ -67,6 +67,7 @@ class IntegerLabels:
     @property
     def targets(self) -> Mapping[str, Target]:
         """The numbers, from 0 to the greatest."""
+        # Labels from 0 to the greatest are one more than the greatest.
         return {"": Target(self._vectors.__getitem__, self.greatest[1] + 1)}
 
     def where(self, utt: str) -> Path:

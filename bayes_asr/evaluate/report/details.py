@@ -33,6 +33,7 @@ def tabulate_speakers(systems: Sequence[System], key: Key) -> pd.DataFrame:
         columns["tokens"].append(str(counts.tokens))
         for system in scored:
             spoken = [run.scores[key].speakers.get(speaker) for run in system.runs]
+            # A speaker without reference tokens has no rate.
             rates = [c.rate for c in spoken if c and c.tokens]
             columns.setdefault(system.name, []).append(f"{np.mean(rates):.1f}" if rates else NONE)
     return pd.DataFrame(columns)
@@ -103,6 +104,7 @@ def format_alignment(edits: Sequence[Edit]) -> str:
     for edit in edits:
         ref, hyp = printable(edit.ref or ""), printable(edit.hyp or "")
         width = max(len(ref), len(hyp))
+        # Stars mark the side that has no token, as sclite writes them.
         cells = ref or "*" * width, hyp or "*" * width, marks[edit.kind]
         for line, cell in zip(lines, cells, strict=True):
             line.append(cell.ljust(width))

@@ -61,6 +61,7 @@ def compare_with_best(systems: Sequence[System], key: Key) -> Differences:
     for system in systems:
         if system is best or key not in system.keys:
             continue
+        # A is the other system, so a positive difference means more errors than the best has.
         a, b = ([run.scores[key] for run in runs] for runs in (system.runs, best.runs))
         try:
             comparisons.append(compare(a, b, (system.name, best.name)))

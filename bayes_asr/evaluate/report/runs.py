@@ -74,6 +74,7 @@ def find_systems(paths: Iterable[Path]) -> list[System]:
     """
     folders: dict[Path, list[Path]] = {}
     for path in paths:
+        # A run may have several score files, and is one folder.
         scored = {file.parent for file in find_below(Path(path), "score_*.json")}
         found = sorted(scored, key=_split_numbers)
         if not found:
@@ -132,6 +133,7 @@ def _read_run(path: Path) -> Run:
 
 def _list_analyses(environment: Mapping[str, Any]) -> dict[str, Any]:
     """What made the features out of sound: of each stream by its name, or of the only one."""
+    # Runs with one stream have `frontend`, others `frontends` by the name of the stream.
     several: dict[str, Any] | None = environment.get("frontends")
     return several or {"": environment.get("frontend")}
 

@@ -32,6 +32,7 @@ def tabulate_results(systems: Sequence[System]) -> pd.DataFrame:
 
 
 def _tabulate_row(system: System, convention: str) -> dict[str, str]:
+    # The metric is that of the convention, the same on each set.
     first = next(s for (_, c), s in system.runs[0].scores.items() if c == convention)
     row = {
         "system": system.name,

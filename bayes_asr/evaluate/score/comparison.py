@@ -252,6 +252,7 @@ def compare(
         convention=first.convention,
         alternative=alternative,
         cluster=first.cluster,
+        # Intervals of the sides are over the same units as that of their difference.
         a=_summarise_system(names[0], systems_a, bootstrap(drawn.a, drawn.tokens, *drawing)),
         b=_summarise_system(names[1], systems_b, bootstrap(drawn.b, drawn.tokens, *drawing)),
         resampled=f"{resampled}s",
@@ -271,6 +272,7 @@ def adjust_over(comparisons: Sequence[Comparison]) -> list[dict[str, float]]:
     """
     adjusted: list[dict[str, float]] = [{} for _ in comparisons]
     for title in dict.fromkeys(test.title for c in comparisons for test in c.tests):
+        # Tests of one title form a family: Holm's correction is within each title.
         found = [
             (i, test.p)
             for i, comparison in enumerate(comparisons)

@@ -157,6 +157,7 @@ def _question_exact_ranks(unit: str, pairs: Pairs) -> list[_Question]:
 
 def _compare_rates(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
     """Differences of rates and zeros; of whole numbers, equal ones are rounded alike: ties stay."""
+    # One division of the difference keeps equal errors at exactly 0, as two rates might not.
     return 100 * (pairs.a - pairs.b) / pairs.tokens, np.zeros(len(pairs.tokens))
 
 

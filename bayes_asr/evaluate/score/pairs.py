@@ -40,6 +40,7 @@ def warn_of_few(number: int, unit: str) -> str | None:
 
 def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
     """Raise InputError where two scores are not of the same references, counted alike."""
+    # All of these change what counts as an error, or over what.
     for key in ("set", "metric", "convention", "optional", "costs", "glm", "unknown"):
         if getattr(a, key) != getattr(b, key):
             raise InputError(
@@ -47,6 +48,7 @@ def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
                 f"{getattr(b, key)}; score both alike"
             )
     said_a, said_b = ({u.utterance: u.reference for u in score.utterances} for score in (a, b))
+    # `get` gives None for an utterance that one side lacks, which differs from any text.
     different = [u for u in said_a.keys() | said_b.keys() if said_a.get(u) != said_b.get(u)]
     if different or list(said_a) != list(said_b):
         raise InputError(
@@ -94,6 +96,7 @@ def _collect(
         weight * np.array([[c.errors for c in run] for run in runs]).sum(axis=0)
         for weight, runs in zip(weights, (a, b), strict=True)
     )
+    # Tokens are those of one run, times the runs that the weighted errors stand for.
     return Pairs(errors_a, errors_b, weights[0] * len(a) * np.array([c.tokens for c in a[0]]))
 
 
@@ -116,6 +119,7 @@ def collect_segments(a: Sequence[Score], b: Sequence[Score]) -> tuple[np.ndarray
     """
     weights = _weigh(a, b)
     pairs = []
+    # The marks of one utterance in all runs stand side by side.
     for marks in zip(*(run.marks for run in (*a, *b)), strict=True):
         if len({len(mark.wrong) for mark in marks}) > 1:
             # One insertion place with all errors makes the utterance a single segment.

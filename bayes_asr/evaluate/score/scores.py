@@ -82,6 +82,7 @@ class Score:
     @property
     def speakers(self) -> dict[str, ErrorCounts]:
         """The counts by speaker, in order of first appearance."""
+        # Counts are gathered first, and added up once for each speaker.
         spoken: dict[str, list[ErrorCounts]] = {}
         for utterance in self.utterances:
             spoken.setdefault(utterance.speaker, []).append(utterance.counts)

@@ -164,6 +164,7 @@ class TextSweep:
         """The reference words that a convention with a vocabulary does not count."""
         if convention.vocabulary is None:
             return None
+        # Only words that were said matter, and the vocabulary may be much larger.
         words = {word for said in self.reference.values() for word in said}
         return frozenset(words - convention.vocabulary)
 

@@ -81,6 +81,7 @@ def _check_graph(config: Config) -> str:
     aligned, model = _read_model(config)
     file, *grammars = graph_files(folder)
     graph = read_fst(file)
+    # Input labels of a decoding graph are transition-ids, which count from 1.
     last = int(graph.ilabel.max(initial=0))
     if last > model.num_transition_ids:
         raise InputError(
@@ -98,6 +99,7 @@ def _check_graph(config: Config) -> str:
     beside = folder.parent / "final.mdl"  # that mkgraph.sh was given
     if is_there(beside):
         theirs = read_transition_model(beside)
+        # Models may differ in probabilities; the numbering of transitions must agree.
         if not np.array_equal(theirs.tuples, model.tuples):
             raise InputError(
                 f"{folder}: {beside} ({theirs.num_pdfs} pdfs) has other transitions than {aligned}"

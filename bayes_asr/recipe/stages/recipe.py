@@ -37,6 +37,7 @@ class Recipe:
 
     def file(self, name: str) -> str:
         """The path of a file, its own or of a recipe that it builds on, there or not."""
+        # The first folder that has the file wins, so a recipe overrides what it builds on.
         found = (f"{folder}/{name}" for folder in self.folders if Path(folder, name).is_file())
         return next(found, f"{self.folder}/{name}")
 

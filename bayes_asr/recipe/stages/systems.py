@@ -38,6 +38,7 @@ def find_experiment(options: Options, recipe: Recipe, root: Path) -> Path | None
         return None
     name = options.experiment
     homes = Path(recipe.folder, "experiments"), root / "conf" / "experiments"
+    # A name with a slash is a path, and any other is looked for in the known folders.
     candidates = (
         [Path(name)]
         if "/" in name
@@ -117,6 +118,7 @@ def state_hypotheses(
         if both := [system for system in fewer if system in more]:
             raise InputError(f"{where}: {both[0]} is on both sides")
         for option, (name, systems) in zip(("--group", "--against"), sides, strict=True):
+            # An option takes NAME=FOLDER as one word, and each further folder as another.
             first, *others = (folders[system] for system in systems)
             yield from (option, f"{name}={first}", *others)
 
