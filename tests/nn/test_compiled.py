@@ -248,10 +248,10 @@ def test_number_of_threads_changes_nothing(
 FORKED = """
 import os, torch
 from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel
-from bayes_asr.nn.frames import Frames
+from bayes_asr.nn.frames import PackedFrames
 torch.set_num_threads(2)
 terms, V, zero = torch.randn(160, 2, 128), torch.randn(2, 64, 128), torch.zeros(32, 2, 64)
-rest = Kernel("mixing"), Frames((5,) * 32), (False, True), False
+rest = Kernel("mixing"), PackedFrames((5,) * 32), (False, True), False
 def states(): return CompiledRecurrence.apply(*rest, terms, V, None, zero)
 y = states()
 child = os.fork()
