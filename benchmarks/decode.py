@@ -30,7 +30,7 @@ from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.embedded import ENGINES, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_network
 from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.decode.search.search_graph import Arcs, Network
+from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
 from bayes_asr.kaldi_io.ark import iter_matrices
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
@@ -105,7 +105,7 @@ def run_latgen(graph: Path, model: Path, loglikes: Path, options: DecodeOptions)
         run_jobs([*program, *files], 1, Path(folder) / "log")
 
 
-def made_up_graph(rng: np.random.Generator) -> tuple[Network, np.ndarray]:
+def made_up_graph(rng: np.random.Generator) -> tuple[DecodingGraph, np.ndarray]:
     """A loop over words of HMMs, 35,000 states, and the pdfs of each word's states [W, L].
 
     Transition-ids are numbered as in Kaldi: for each state the self-loop, then the way on.
@@ -141,7 +141,7 @@ def made_up_graph(rng: np.random.Generator) -> tuple[Network, np.ndarray]:
     final[0] = 0
     begins = np.arange(2 * PHONES * STATES + 1) % (2 * STATES) == 2
     phone = (np.arange(len(begins)) - 1) // (2 * STATES) + 1
-    network = Network(
+    network = DecodingGraph(
         start=0,
         final=final,
         emitting=emitting,

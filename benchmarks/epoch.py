@@ -36,7 +36,7 @@ from bayes_asr.train.batch import Loader
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.step import Step
-from bayes_asr.train.trainer import TrainerState, Trainer
+from bayes_asr.train.trainer import Trainer, TrainerState
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/an4/config.yaml"
 

@@ -31,9 +31,9 @@ from bayes_asr.data.features.front_end import FEATURES, Normalisation
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.lattice_targets import add_lattices, complete_sequence_options
 from bayes_asr.train.data_statistics import count_log_priors
-from bayes_asr.train.lfmmi_targets import read_chain, add_numerators
+from bayes_asr.train.lattice_targets import add_lattices, complete_sequence_options
+from bayes_asr.train.lfmmi_targets import add_numerators, read_chain
 from bayes_asr.train.step import Step
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/timit_sample/config.yaml"

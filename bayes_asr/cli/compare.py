@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import find_below
 from bayes_asr.cli.arguments import seed, whole
-from bayes_asr.cli.groups import Group, add_group_options, read_groups
+from bayes_asr.cli.groups import RunGroup, add_group_options, read_groups
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
 from bayes_asr.evaluate.score.pairs import check_comparable
 from bayes_asr.evaluate.score.scores import Score, read_scores
@@ -91,16 +91,16 @@ def run(args: argparse.Namespace) -> None:
         print("\n\n".join(_format(*entry, len(pairs)) for entry in entries))
 
 
-def _pair_runs(args: argparse.Namespace) -> list[tuple[Group, Group]]:
+def _pair_runs(args: argparse.Namespace) -> list[tuple[RunGroup, RunGroup]]:
     """The runs that are not in groups, each a side by itself."""
     if args.b is None:
         raise InputError("give RUN_A and RUN_B, or --group and --against")
     pairs = [(args.a, args.b), *args.pair]
-    a, b = ([Group(printable(str(pair[i])), [pair[i]]) for pair in pairs] for i in (0, 1))
+    a, b = ([RunGroup(printable(str(pair[i])), [pair[i]]) for pair in pairs] for i in (0, 1))
     return list(zip(a, b, strict=True))
 
 
-def _read_side(group: Group, on: str) -> Side:
+def _read_side(group: RunGroup, on: str) -> Side:
     return Side(group.name, group.systems, [_read_system(path, on) for path in group.systems])
 
 

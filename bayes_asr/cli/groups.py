@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bayes_asr.base.errors import InputError, printable
 
 
-class Group(NamedTuple):
+class RunGroup(NamedTuple):
     """Systems, each by its run or the folder of its runs, and what they are called together."""
 
     name: str
@@ -28,7 +28,7 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def read_groups(args: argparse.Namespace) -> list[tuple[Group, Group]]:
+def read_groups(args: argparse.Namespace) -> list[tuple[RunGroup, RunGroup]]:
     """What each --group is tested against; InputError where one of the two is missing."""
     if len(args.group) != len(args.against):
         raise InputError(
@@ -37,11 +37,11 @@ def read_groups(args: argparse.Namespace) -> list[tuple[Group, Group]]:
     return [(_name(a), _name(b)) for a, b in zip(args.group, args.against, strict=True)]
 
 
-def _name(words: Sequence[str]) -> Group:
+def _name(words: Sequence[str]) -> RunGroup:
     name, equals, first = words[0].partition("=")
     if not equals or Path(words[0]).exists():
         name, first = " + ".join(Path(word).name for word in words), words[0]
     systems = [Path(word) for word in (first, *words[1:]) if word]
     if not systems:
         raise InputError(f"{words[0]}: name the runs of this group")
-    return Group(printable(name), systems)
+    return RunGroup(printable(name), systems)

@@ -16,7 +16,7 @@ from bayes_asr.config.catalogue import CRITERIA
 from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.decode.lattices.aligned import align_lattice
 from bayes_asr.decode.lattices.posteriors import Posteriors, compare_posteriors
-from bayes_asr.decode.lattices.reference import Comparison
+from bayes_asr.decode.lattices.reference import LatticeComparison
 from bayes_asr.kaldi_io.lattice import iter_lattices
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import write_text
@@ -69,7 +69,9 @@ def run(args: argparse.Namespace) -> None:
     if references is not None:
         check_transitions(model, args.model, references)
     names = ("silence_phones", "one_silence_class", "boost", "max_silence_error")
-    comparison = Comparison(args.criterion, model, **{name: vars(args)[name] for name in names})
+    comparison = LatticeComparison(
+        args.criterion, model, **{name: vars(args)[name] for name in names}
+    )
     totals, likelihoods = np.zeros(3), []
     with replacing(args.out) if args.out else nullcontext() as temporary:
         target = temporary.open("w", encoding="utf-8") if temporary else nullcontext(sys.stdout)
@@ -89,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _compare_all(
-    args: argparse.Namespace, references: Alignments | None, comparison: Comparison
+    args: argparse.Namespace, references: Alignments | None, comparison: LatticeComparison
 ) -> Iterator[tuple[str, Posteriors]]:
     """Utterances and their posteriors; those without alignment are named and left out."""
     for path in args.lattices:

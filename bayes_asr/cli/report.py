@@ -12,7 +12,7 @@ from bayes_asr.base.files import together
 from bayes_asr.cli import groups
 from bayes_asr.evaluate.report.hypotheses import Group, Hypothesis, answer
 from bayes_asr.evaluate.report.page import explain, list_keys, write_report
-from bayes_asr.evaluate.report.runs import System, find_systems
+from bayes_asr.evaluate.report.runs import ReportedSystem, find_systems
 from bayes_asr.evaluate.report.table import as_text, tabulate_results
 
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     print(as_text(table))
 
 
-def _choose(group: groups.Group, systems: Sequence[System]) -> Group:
+def _choose(group: groups.RunGroup, systems: Sequence[ReportedSystem]) -> Group:
     """The systems of the report whose runs lie in the folders of a group."""
     chosen = []
     for path in group.systems:
@@ -68,6 +68,6 @@ def _choose(group: groups.Group, systems: Sequence[System]) -> Group:
     return Group(group.name, chosen)
 
 
-def _is_inside(system: System, folder: Path) -> bool:
+def _is_inside(system: ReportedSystem, folder: Path) -> bool:
     """Whether all runs of a system lie in a folder, or are it."""
     return all(run.path.resolve().is_relative_to(folder.resolve()) for run in system.runs)

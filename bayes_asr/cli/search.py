@@ -15,7 +15,7 @@ from bayes_asr.config import Config, as_yaml, load
 from bayes_asr.tasks.denlats import write_denlats_of_epoch
 from bayes_asr.train.start import train
 from bayes_asr.train.trials.search_runs import Outcome, SearchPlan, Trial, search
-from bayes_asr.train.trials.space import Settings, as_overrides, list_grid, draw, read_space
+from bayes_asr.train.trials.space import Settings, as_overrides, draw, list_grid, read_space
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.graph_dir import load_network
 from bayes_asr.decode.search.loading import check_loglikes
 from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.search_record import (
     describe_differences,
     describe_search,
@@ -68,7 +68,7 @@ class Recogniser:
     """A run, ready to hear: features to words at the weights that were chosen on dev."""
 
     network: LogLikelihoods
-    graph: Network
+    graph: DecodingGraph
     words: dict[int, str]
     options: DecodeOptions
     weights: Weights

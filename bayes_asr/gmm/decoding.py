@@ -19,7 +19,7 @@ from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import write_folder
 from bayes_asr.decode.search.embedded import choose_engine
-from bayes_asr.decode.search.job import Decoded, Job, Summary
+from bayes_asr.decode.search.job import Decoded, DecodeJob, Summary
 from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.decode.search.workers import EmbeddedDecoder, Result, decode_one
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
@@ -53,7 +53,7 @@ class DecodingTask:
     """Inputs of the processes that decode, by file names: each process reads graph and model."""
 
     data: Path
-    job: Job
+    job: DecodeJob
     adaptation: Adaptation | None
     engine: str
     open_pipe: OpenPipe | None
@@ -89,7 +89,7 @@ def decode_data(
     `decode_archive`.
     """
     model = Path(model_dir) / MODEL
-    job = Job(str(data), Path(graph), model, options, tuple(pair_weights(lmwts, wips)), 1)
+    job = DecodeJob(str(data), Path(graph), model, options, tuple(pair_weights(lmwts, wips)), 1)
     task = DecodingTask(
         Path(data), job, adaptation, choose_engine().name, open_pipe, raw, tuple(moves)
     )
@@ -127,7 +127,7 @@ class GmmDecoder:
         """Take the names of the groups, and their results in the same order."""
         self._names, self._decoded = names, decoded
 
-    def decode(self, job: Job, directory: Path) -> Iterator[Decoded]:
+    def decode(self, job: DecodeJob, directory: Path) -> Iterator[Decoded]:
         """Yield every utterance and write `directory`/lat.1.gz; at the end trans.1 and num_jobs."""
         transforms: dict[str, np.ndarray] = {}
 

@@ -10,9 +10,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.graph_dir import load_network
-from bayes_asr.decode.search.job import Job
+from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.loading import check_loglikes
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.gmm.features import SpeakerFeatures
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.kaldi_io.gmm import read_gmm
@@ -27,16 +27,18 @@ class Models:
     `features` have no transforms of speakers; `unadapted` is the model for them.
     """
 
-    job: Job
+    job: DecodeJob
     features: SpeakerFeatures
-    network: Network
+    network: DecodingGraph
     transitions: TransitionModel
     mixtures: Mixtures
     unadapted: Mixtures
     engine: Engine
 
     @classmethod
-    def open(cls, features: SpeakerFeatures, job: Job, engine: str, unadapted: Path) -> "Models":
+    def open(
+        cls, features: SpeakerFeatures, job: DecodeJob, engine: str, unadapted: Path
+    ) -> "Models":
         """Read graph and models; InputError where they do not fit each other or the features."""
         transitions, mixtures = read_gmm(job.model)
         network = load_network(job.graph, job.model)
@@ -54,7 +56,7 @@ class Models:
         return cls(job, features, network, transitions, mixtures, unadapted_gmm, ENGINES[engine])
 
     @cached_property
-    def plain_network(self) -> Network:
+    def plain_network(self) -> DecodingGraph:
         """The graph without phones: by it lattices are made deterministic by their words alone.
 
         So does Kaldi's lattice-determinize-pruned; its decoders do it by phones first.

@@ -22,7 +22,7 @@ from bayes_asr.decode.graph.lexicon import RESERVED
 from bayes_asr.decode.graph.ngram import estimate_witten_bell
 from bayes_asr.decode.search.archive import write_folder
 from bayes_asr.decode.search.graph_dir import load_network
-from bayes_asr.decode.search.job import Job, Summary
+from bayes_asr.decode.search.job import DecodeJob, Summary
 from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.decode.search.search_record import Record, read_search
 from bayes_asr.decode.search.workers import EmbeddedDecoder, decode_all
@@ -82,7 +82,9 @@ def write_denlats(
             " goes on; take a run of cross entropy"
         )
     options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
-    job = Job(f"{run}, {set_name}", graph, locate_model(config), DecodeOptions(**options), (), nj)
+    job = DecodeJob(
+        f"{run}, {set_name}", graph, locate_model(config), DecodeOptions(**options), (), nj
+    )
     return _decode(job, _compute_loglikes(run, config, load(run), set_name, open_pipe), out, {})
 
 
@@ -104,7 +106,7 @@ def write_denlats_of_epoch(
     graph, options = read_search(template)
     config = read_configuration(run)
     nj = torch.get_num_threads() * group.size()
-    job = Job(f"{run}, train", graph, locate_model(config), options, (), nj)
+    job = DecodeJob(f"{run}, train", graph, locate_model(config), options, (), nj)
     network_outputs = LogLikelihoods(take_output(network))
 
     def iter_loglikes() -> Iterator[tuple[str, np.ndarray]]:
@@ -127,7 +129,7 @@ def _compute_loglikes(
 
 
 def _decode(
-    job: Job, loglikes: Iterator[tuple[str, np.ndarray]], out: Path, entries: Record
+    job: DecodeJob, loglikes: Iterator[tuple[str, np.ndarray]], out: Path, entries: Record
 ) -> Summary:
     """Write the lattices of utterances, and the record of how they were made."""
     results = decode_all(load_network(job.graph, job.model), job, loglikes)

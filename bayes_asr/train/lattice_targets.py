@@ -24,7 +24,7 @@ from bayes_asr.data.targets.target import Target
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.lattices import native
 from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice, count_frames
-from bayes_asr.decode.lattices.reference import WITH_REFERENCE, Comparison, check_succession
+from bayes_asr.decode.lattices.reference import WITH_REFERENCE, LatticeComparison, check_succession
 from bayes_asr.kaldi_io.jobs import find_jobs
 from bayes_asr.kaldi_io.lattice import iter_lattices
 from bayes_asr.kaldi_io.sorted_table import join_tables, split_table
@@ -166,7 +166,10 @@ def _check_before_training(
 
 
 def _read_denominator(
-    parts: Sequence[DenominatorLattices], alignments: Alignments, comparison: Comparison, utt: str
+    parts: Sequence[DenominatorLattices],
+    alignments: Alignments,
+    comparison: LatticeComparison,
+    utt: str,
 ) -> Denominator:
     """Denominator of an utterance; InputError unless lattice and alignment agree."""
     part = next(part for part in parts if utt in part.vectors)
@@ -199,11 +202,11 @@ def complete_sequence_options(config: Config, begun: Config | None = None) -> Co
     return replace(config, train=replace(config.train, sequence=options))
 
 
-def _build_comparison(config: Config, alignments: Alignments) -> Comparison:
+def _build_comparison(config: Config, alignments: Alignments) -> LatticeComparison:
     """Comparison of lattices with the alignment by the criterion of a configuration."""
     options = config.train.sequence
     try:
-        return Comparison(
+        return LatticeComparison(
             config.train.criterion,
             alignments.model,
             options.silence_phones or (),

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayes_asr.decode.search.graph_dir import load_network
 from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.decode.search.search_graph import Arcs, Network
+from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.fst import Fst, write_fst
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
@@ -46,7 +46,7 @@ class Golden:
     def options(self, setting: str) -> DecodeOptions:
         return DecodeOptions(acoustic_scale=self.scale, allow_partial=True, **SETTINGS[setting])
 
-    def network(self) -> Network:
+    def network(self) -> DecodingGraph:
         return load(self.graph, self.model)
 
     def words(self, name: str) -> dict[str, list[str]]:
@@ -63,7 +63,7 @@ class Golden:
 
 
 @cache
-def load(graph: Path, model: Path) -> Network:
+def load(graph: Path, model: Path) -> DecodingGraph:
     return load_network(graph, model)
 
 
@@ -102,12 +102,12 @@ def random_arcs(rng: np.random.Generator, states: int, count: int, emitting: boo
     )
 
 
-def random_network(seed: int, states: int = 12) -> Network:
+def random_network(seed: int, states: int = 12) -> DecodingGraph:
     """A graph over 8 transition-ids, pdf = transition-id - 1; odd transition-ids begin a phone."""
     rng = np.random.default_rng(seed)
     emitting = random_arcs(rng, states, 5 * states, True)
     final = np.where(rng.random(states) < 0.3, rng.exponential(1.0, states), np.inf)
-    return Network(
+    return DecodingGraph(
         start=0,
         final=final.astype(np.float32),
         emitting=emitting,

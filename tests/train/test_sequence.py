@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bayes_asr.config import load
 from bayes_asr.config.training_keys import SequenceConfig
-from bayes_asr.decode.lattices.reference import Comparison
+from bayes_asr.decode.lattices.reference import LatticeComparison
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.lattice_targets import NAME, Denominator
 from bayes_asr.train.sequence import SequenceCriterion
@@ -34,7 +34,7 @@ def make_batch(
 ) -> tuple[list[Denominator], list[np.ndarray], Tensor, dict[str, Any]]:
     """Lattices, references, logits [N, P] and targets of three utterances, packed."""
     rng = np.random.default_rng(seed)
-    comparison = Comparison(
+    comparison = LatticeComparison(
         kind, MODEL, (2,), OPTIONS.one_silence_class, OPTIONS.boost, OPTIONS.max_silence_error
     )
     denominators, references = [], []

@@ -9,7 +9,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 
 NARROW = 0.01  # lattice beam: only the best path is asked for
 
@@ -47,7 +47,7 @@ Result = tuple[str, Alignment | InputError]
 
 def find_path(
     utt: str,
-    network: Network,
+    network: DecodingGraph,
     loglikes: np.ndarray,
     options: AlignOptions,
     engine: Engine,

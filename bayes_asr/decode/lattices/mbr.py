@@ -36,7 +36,7 @@ class TimedWord:
 
 
 @dataclass(frozen=True)
-class Hypothesis:
+class MbrHypothesis:
     """The words that were chosen, and the expected number of errors in them."""
 
     words: list[TimedWord]
@@ -59,7 +59,7 @@ class ArcTable:
 
 def decode_risk(
     lattice: CompactLattice, lmwt: float, wip: float = 0.0, *, change_words: bool = True
-) -> Hypothesis:
+) -> MbrHypothesis:
     """Return the words of least expected error, from the best path on, with times and confidences.
 
     With `change_words` off the words of the best path stay, and only get times and confidences.
@@ -80,7 +80,7 @@ def decode_risk(
         TimedWord(word, start, end, float(posterior))
         for word, (start, end), posterior in zip(words, spans, confidence, strict=True)
     ]
-    return Hypothesis(timed, errors.risk)
+    return MbrHypothesis(timed, errors.risk)
 
 
 def spread(words: list[int]) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice
 from bayes_asr.decode.lattices.expectation import expect
-from bayes_asr.decode.lattices.reference import Comparison
+from bayes_asr.decode.lattices.reference import LatticeComparison
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 
 
@@ -44,7 +44,7 @@ def compute_posteriors(lattice: Lattice | CompactLattice, acoustic_scale: float)
 
 
 def compare_posteriors(
-    lattice: AlignedLattice, reference: np.ndarray | None, comparison: Comparison
+    lattice: AlignedLattice, reference: np.ndarray | None, comparison: LatticeComparison
 ) -> Posteriors:
     """Return the posteriors of a scaled lattice for a criterion.
 

@@ -28,7 +28,7 @@ class Compared(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LatticeComparison:
     """What a criterion makes of a path and a reference.
 
     criterion: mmi, bmmi, mpe (right is the phone) or smbr (the pdf). silence_phones: phones that

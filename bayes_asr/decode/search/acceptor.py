@@ -19,7 +19,7 @@ def cost_of(graph: Cost, acoustic: Cost) -> float:
 
 
 @dataclass(frozen=True)
-class Arcs:
+class AcceptorArcs:
     """Arcs in any order, those of one state in theirs: each column int32 or float32 [A]."""
 
     source: np.ndarray
@@ -64,7 +64,7 @@ class Acceptor:
         return np.repeat(np.arange(len(self.final_graph)), np.diff(self.offsets))
 
 
-def renumber(arcs: Arcs, final_graph: np.ndarray, final_acoustic: np.ndarray) -> Acceptor:
+def renumber(arcs: AcceptorArcs, final_graph: np.ndarray, final_acoustic: np.ndarray) -> Acceptor:
     """Return the part that state 0 reaches with its states in topological order."""
     states = len(final_graph)
     rows = np.argsort(arcs.source, kind="stable")
@@ -110,7 +110,7 @@ def insert_phones(lattice: Lattice, phone_start: np.ndarray, first_phone: int) -
     target[both] = between
     spoken = first_phone + phone
     nothing = np.zeros(split, np.float32)
-    arcs = Arcs(
+    arcs = AcceptorArcs(
         np.concatenate([source, between]),
         np.concatenate([np.where((phone > 0) & ~both, spoken, word), spoken[both]]),
         np.concatenate([lattice.ilabel, np.zeros(split, np.int32)]),
@@ -159,7 +159,7 @@ def prune_acceptor(acceptor: Acceptor, beam: float) -> Acceptor:
     ending = forward + (acceptor.final_graph.astype(np.float64) + acceptor.final_acoustic)
     over = ending > cutoff
     return renumber(
-        Arcs(source[kept], *(column[kept] for column in columns)),
+        AcceptorArcs(source[kept], *(column[kept] for column in columns)),
         np.where(over, np.float32(np.inf), acceptor.final_graph),
         np.where(over, np.float32(np.inf), acceptor.final_acoustic),
     )

@@ -15,7 +15,7 @@ from bayes_asr.base.lock import alone_in
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.paths import pair_weights
-from bayes_asr.decode.search.job import Decoded, Decoder, Job, Summary
+from bayes_asr.decode.search.job import Decoded, DecodeJob, Decoder, Summary
 from bayes_asr.decode.search.kaldi import KaldiDecoder
 from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.decode.search.search_record import NAME, Record, describe_search, write_record
@@ -65,14 +65,14 @@ def decode_archive(
     beside the words.
     """
     out, grid = Path(out), tuple(pair_weights(lmwts, wips))
-    job = Job(str(loglikes), Path(graph), Path(model), options, grid, nj, lm)
+    job = DecodeJob(str(loglikes), Path(graph), Path(model), options, grid, nj, lm)
     decoder = choose_decoder(backend, out / "log", cmd)
     if way:
         decoder = EmbeddedDecoder(start_decoding(job, way))
     return write_folder(job, decoder, out, {} if recorded else None)
 
 
-def write_folder(job: Job, decoder: Decoder, out: Path, noted: Record | None) -> Summary:
+def write_folder(job: DecodeJob, decoder: Decoder, out: Path, noted: Record | None) -> Summary:
     """Decode all of a job and write the folder `out`, as `decode_archive`.
 
     noted: what is noted beside the settings of the search; None: nothing is.
@@ -120,7 +120,7 @@ def put_files(folder: Path, out: Path) -> None:
                 path.replace(temporary)
 
 
-def write_hypotheses(done: list[Decoded], job: Job, symbols: WordSymbols, out: Path) -> None:
+def write_hypotheses(done: list[Decoded], job: DecodeJob, symbols: WordSymbols, out: Path) -> None:
     """Write words, costs, and the words at each point of the grid; other points' files go away."""
 
     def write_words(path: Path, hypotheses: list[list[int]]) -> Path:

@@ -16,7 +16,7 @@ from bayes_asr.base import interface
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search import options as defaults
 from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.decode.search.search_graph import Arcs, Grammar, Network
+from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, GrammarArcs
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 
 LIBRARY = Path(__file__).with_name("_decoder.so")
@@ -51,7 +51,7 @@ class GraphView(c.Structure):
 
 
 class GrammarView(c.Structure):
-    """The struct of this name in lattice.h: the columns of `Grammar`."""
+    """The struct of this name in lattice.h: the columns of `GrammarArcs`."""
 
     _fields_ = (
         *((name, c.c_int32) for name in ("start", "everything")),
@@ -176,7 +176,7 @@ def columns(view: type[c.Structure]) -> dict[str, Any]:
 View = TypeVar("View", ArcsView, GrammarView, LatticeView)
 
 
-def view_of(table: Arcs | Grammar | Lattice, view: type[View], **sizes: int) -> View:
+def view_of(table: Arcs | GrammarArcs | Lattice, view: type[View], **sizes: int) -> View:
     """Return a view of sizes and of the columns of a table, each found by its name."""
     found = {name: pointer(getattr(table, name), kind) for name, kind in columns(view).items()}
     return view(**sizes, **found)
@@ -200,7 +200,7 @@ def copy_array(
     }
 
 
-def graph_view(network: Network) -> GraphView:
+def graph_view(network: DecodingGraph) -> GraphView:
     """Return the pointers to the columns of a graph."""
     return GraphView(
         num_states=network.num_states,
@@ -212,11 +212,11 @@ def graph_view(network: Network) -> GraphView:
     )
 
 
-def number_labels(network: Network, num_labels: int) -> dict[str, np.ndarray]:
+def number_labels(network: DecodingGraph, num_labels: int) -> dict[str, np.ndarray]:
     """Number the output labels of a graph anew, so that few spans of numbers can follow a state.
 
     Returns `number` [num_labels], the new label of each old one, and the columns set, spans, first,
-    last and ends of `Grammar`.
+    last and ends of `GrammarArcs`.
     """
     view = LabelsView()
     held = require_library().decoder_number_labels(
@@ -237,7 +237,7 @@ def number_labels(network: Network, num_labels: int) -> dict[str, np.ndarray]:
 
 
 def search(
-    network: Network, loglikes: np.ndarray, options: DecodeOptions
+    network: DecodingGraph, loglikes: np.ndarray, options: DecodeOptions
 ) -> tuple[Lattice | None, bool]:
     """Do what `lattice.search` does: scaled log-likelihoods [T, num_pdfs] float32 to a lattice."""
     graph, grammar = graph_view(network), network.grammar

@@ -22,7 +22,7 @@ from bayes_asr.decode.search import options as defaults
 from bayes_asr.decode.search.acceptor import (
     NOTHING,
     Acceptor,
-    Arcs,
+    AcceptorArcs,
     Cost,
     backward_costs,
     cost_of,
@@ -335,7 +335,7 @@ def drop_phones(done: Deterministic, first_phone: int) -> Acceptor:
     final = np.full((2, states), np.inf, np.float32)
     for number, weight in ends.items():
         final[:, number] = weight
-    return renumber(Arcs(*map(np.array, columns)), final[0], final[1])
+    return renumber(AcceptorArcs(*map(np.array, columns)), final[0], final[1])
 
 
 def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> CompactLattice:

@@ -13,7 +13,7 @@ from bayes_asr.decode.search.determinize import determinize
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.decode.search.search import best_arcs, search
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, scale_acoustic
 
 LOG = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def choose_engine() -> Engine:
 
 
 def decode_utterance(
-    network: Network,
+    network: DecodingGraph,
     utt: str,
     loglikes: np.ndarray,
     options: DecodeOptions,
@@ -74,7 +74,7 @@ def decode_utterance(
 
 
 def search_lattice(
-    network: Network, loglikes: np.ndarray, options: DecodeOptions, engine: Engine
+    network: DecodingGraph, loglikes: np.ndarray, options: DecodeOptions, engine: Engine
 ) -> tuple[Lattice | None, bool]:
     """Search for a state-level lattice; None without the words that `decode_utterance` gives.
 
@@ -86,7 +86,7 @@ def search_lattice(
 
 
 def read_lattice(
-    network: Network,
+    network: DecodingGraph,
     utt: str,
     lattice: Lattice | None,
     reached: bool,

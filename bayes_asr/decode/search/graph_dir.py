@@ -8,7 +8,7 @@ from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
 from bayes_asr.decode.graph.symbols import BACKOFF
 from bayes_asr.decode.search.loading import build_network
 from bayes_asr.decode.search.on_the_fly import attach_grammar, check_grammar, say_left_out
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.fst import Fst, read_fst
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols
@@ -30,7 +30,7 @@ def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
     return [composed]
 
 
-def load_network(graph_dir: Path, model: Path, lm: Path | None = None) -> Network:
+def load_network(graph_dir: Path, model: Path, lm: Path | None = None) -> DecodingGraph:
     """Read the files of a graph (`graph_files`) and the transition model of `model`."""
     path, *grammar = graph_files(graph_dir, lm)
     transitions = read_transition_model(Path(model))

@@ -13,7 +13,7 @@ from bayes_asr.decode.search.options import DecodeOptions
 
 
 @dataclass(frozen=True)
-class Job:
+class DecodeJob:
     """What all utterances share: files, options, the weights to try, and how many processes.
 
     lm: what a graph without language model is composed with, in place of its G.fst.
@@ -46,7 +46,7 @@ class Decoded:
     error: str = ""
 
 
-def record_without_words(utt: str, frames: int, job: Job, error: str = "") -> Decoded:
+def record_without_words(utt: str, frames: int, job: DecodeJob, error: str = "") -> Decoded:
     """Return the record of an utterance that no path got through."""
     return Decoded(utt, frames, [], np.inf, np.inf, False, [[] for _ in job.grid], error)
 
@@ -65,7 +65,7 @@ class Summary:
 class Decoder(Protocol):
     """A backend: the same inputs, the same files out."""
 
-    def decode(self, job: Job, folder: Path) -> Iterator[Decoded]:
+    def decode(self, job: DecodeJob, folder: Path) -> Iterator[Decoded]:
         """Decode every utterance, in order, and write lattices as `folder`/lat.N.gz."""
 
     def find_trouble(self) -> str:

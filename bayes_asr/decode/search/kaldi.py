@@ -13,9 +13,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.programs import JOB, find_program, run_jobs
 from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.search.graph_dir import load_network
-from bayes_asr.decode.search.job import Decoded, Job, record_without_words
+from bayes_asr.decode.search.job import Decoded, DecodeJob, record_without_words
 from bayes_asr.decode.search.loading import check_loglikes
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.utterances import is_index, read_utterances
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.scp import read_scp
@@ -39,7 +39,7 @@ class KaldiDecoder:
     cmd: str
     logs: Path
 
-    def decode(self, job: Job, folder: Path) -> Iterator[Decoded]:
+    def decode(self, job: DecodeJob, folder: Path) -> Iterator[Decoded]:
         """Decode every utterance, in order, and write lattices as `folder`/lat.N.gz."""
         programs = {name: find_program(name) for name in PROGRAMS}
         network = load_network(job.graph, job.model, job.lm)
@@ -78,7 +78,7 @@ class KaldiDecoder:
         return ""
 
     def make_lattices(
-        self, programs: dict[str, str], job: Job, inputs: str, jobs: int, folder: Path
+        self, programs: dict[str, str], job: DecodeJob, inputs: str, jobs: int, folder: Path
     ) -> None:
         """Run latgen-faster-mapped on each part of the input."""
         options = [
@@ -92,7 +92,7 @@ class KaldiDecoder:
         run_jobs([*latgen, inputs, output], jobs, self.logs / f"decode.{JOB}.log", self.cmd)
 
     def best_paths(
-        self, programs: dict[str, str], job: Job, folder: Path
+        self, programs: dict[str, str], job: DecodeJob, folder: Path
     ) -> tuple[dict[str, list[int]], dict[str, float], dict[str, float]]:
         """Return words, graph cost and unscaled acoustic cost of the best path of each lattice."""
         scale = f"--acoustic-scale={job.options.acoustic_scale}"
@@ -104,7 +104,9 @@ class KaldiDecoder:
         words, graph, acoustic = (read_text(name) for name in names)
         return parse_numbers(words), parse_first_numbers(graph), parse_first_numbers(acoustic)
 
-    def sweep(self, programs: dict[str, str], job: Job, folder: Path) -> list[dict[str, list[int]]]:
+    def sweep(
+        self, programs: dict[str, str], job: DecodeJob, folder: Path
+    ) -> list[dict[str, list[int]]]:
         """Return the words of each utterance at each point of the grid."""
 
         def rescore(weights: Weights) -> dict[str, list[int]]:
@@ -122,7 +124,9 @@ class KaldiDecoder:
             return list(pool.map(rescore, job.grid))
 
 
-def check_utterances(job: Job, network: Network) -> tuple[dict[str, int], dict[str, str]]:
+def check_utterances(
+    job: DecodeJob, network: DecodingGraph
+) -> tuple[dict[str, int], dict[str, str]]:
     """Return the frames of each utterance, and what is wrong with those that cannot be decoded."""
     frames, errors = {}, {}
     for utt, loglikes in read_utterances(job.loglikes, network):
@@ -134,7 +138,7 @@ def check_utterances(job: Job, network: Network) -> tuple[dict[str, int], dict[s
     return frames, errors
 
 
-def split_input(job: Job, excluded: set[str], folder: Path) -> tuple[str, int]:
+def split_input(job: DecodeJob, excluded: set[str], folder: Path) -> tuple[str, int]:
     """Return the rspecifier of the input, with JOB for the number of a job, and how many there are.
 
     An scp is split into contiguous parts.  An archive has no index and is one job; one that Kaldi

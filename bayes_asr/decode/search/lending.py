@@ -8,7 +8,7 @@ from functools import cache
 from itertools import accumulate
 
 from bayes_asr.base.processes.offered_memory import offer_memory, open_memory
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 
 LINE = 64  # bytes: where arrays may begin
 
@@ -29,7 +29,7 @@ class Lent:
 
 
 @contextmanager
-def lend(network: Network) -> Iterator[Lent | None]:
+def lend(network: DecodingGraph) -> Iterator[Lent | None]:
     """Offer a network to other processes while the block lasts; None where that is not possible."""
     buffers: list[pickle.PickleBuffer] = []
     content = pickle.dumps(network, protocol=5, buffer_callback=buffers.append)
@@ -47,7 +47,7 @@ def lend(network: Network) -> Iterator[Lent | None]:
 
 
 @cache
-def borrow(lent: Lent) -> Network:
+def borrow(lent: Lent) -> DecodingGraph:
     """The network that another process of this machine lends; a process maps it once.
 
     `lent` comes from the process that started this one.
@@ -57,5 +57,5 @@ def borrow(lent: Lent) -> Network:
         raise MemoryError("the process that lends the decoding graph is gone")
     view = memoryview(memory).toreadonly()
     arrays = [view[start:end] for start, end in lent.spans]
-    network: Network = pickle.loads(lent.content, buffers=arrays)  # noqa: S301
+    network: DecodingGraph = pickle.loads(lent.content, buffers=arrays)  # noqa: S301
     return network

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.search.search_graph import Arcs, Network, has_cycle
+from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, has_cycle
 from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.openfst import LARGEST
@@ -21,7 +21,7 @@ def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
     )
 
 
-def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Network:
+def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> DecodingGraph:
     """Check a graph against the transition model and prepare it for the search.
 
     Raises InputError naming `name` for an empty graph, an ilabel past the model's transition-ids
@@ -37,7 +37,7 @@ def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Netw
         )
     source = np.repeat(np.arange(len(fst.final)), np.diff(fst.offsets))
     emits = fst.ilabel > 0
-    network = Network(
+    network = DecodingGraph(
         start=int(fst.start),
         final=np.ascontiguousarray(fst.final, np.float32),
         emitting=select_arcs(fst, source, emits),
@@ -54,7 +54,9 @@ def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Netw
     return network
 
 
-def check_loglikes(network: Network, name: str, loglikes: np.ndarray | InputError) -> np.ndarray:
+def check_loglikes(
+    network: DecodingGraph, name: str, loglikes: np.ndarray | InputError
+) -> np.ndarray:
     """Return `loglikes` as float32 [T, num_pdfs], or refuse a wrong width, emptiness, NaN, +inf.
 
     Finite ones beyond LARGEST are refused too: their sums would leave float32.

@@ -19,7 +19,7 @@ from bayes_asr.decode.graph.symbols import BACKOFF
 from bayes_asr.decode.graph.transducers import sort_arcs, sources
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.loading import select_arcs
-from bayes_asr.decode.search.search_graph import Arcs, Grammar, Network, has_cycle
+from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, GrammarArcs, has_cycle
 from bayes_asr.kaldi_io.fst import Fst
 
 
@@ -51,7 +51,9 @@ def check_grammar(grammar: Fst, words: dict[str, int], name: str) -> None:
         raise InputError(f"{name}: arcs {BACKOFF} form a cycle; the search would not end")
 
 
-def attach_grammar(network: Network, fst: Fst, words: Mapping[str, int], name: str) -> Network:
+def attach_grammar(
+    network: DecodingGraph, fst: Fst, words: Mapping[str, int], name: str
+) -> DecodingGraph:
     """Return HCL with G as its grammar; words: of both, with #0, which is not written any more.
 
     Words of G that HCL lacks are named and left out. InputError where that leaves nothing, and
@@ -77,7 +79,7 @@ def attach_grammar(network: Network, fst: Fst, words: Mapping[str, int], name: s
         raise InputError(f"{name}: has no word of {network.name}")
     chance, ahead = look_ahead(closed, order, backoff)
     counts = np.bincount(rows[order], minlength=closed.num_states)
-    grammar = Grammar(
+    grammar = GrammarArcs(
         start=int(closed.start),
         everything=find_everything(found, int(number.max())),
         final=closed.final,

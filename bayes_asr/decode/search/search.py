@@ -4,13 +4,13 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.tokens import Frame, Search, finish, no_links
 from bayes_asr.kaldi_io.lattice import Lattice
 
 
 def search(
-    network: Network, loglikes: np.ndarray, options: DecodeOptions
+    network: DecodingGraph, loglikes: np.ndarray, options: DecodeOptions
 ) -> tuple[Lattice | None, bool]:
     """Search scaled log-likelihoods [T, num_pdfs]: the lattice, and was a final state reached?
 
@@ -57,7 +57,7 @@ def number_states(frames: list[Frame]) -> list[np.ndarray]:
     return numbers
 
 
-def build_raw_lattice(network: Network, frames: list[Frame], ending: np.ndarray) -> Lattice:
+def build_raw_lattice(network: DecodingGraph, frames: list[Frame], ending: np.ndarray) -> Lattice:
     """Return the lattice of the pruned tokens; `ending` are the final costs of the last ones.
 
     Acoustic costs carry the acoustic scale that the search used.

@@ -24,7 +24,7 @@ class Arcs:
 
 
 @dataclass(frozen=True)
-class Grammar:
+class GrammarArcs:
     """G, with which HCL is composed during the search, and what it says ahead of its labels.
 
     Its arcs are in compressed rows, sorted by label. Labels are those of HCL, numbered anew:
@@ -54,7 +54,7 @@ class Grammar:
 
 
 @dataclass(frozen=True)
-class Network:
+class DecodingGraph:
     """A checked HCLG: `column` holds the pdf of each emitting arc, the column of its likelihood.
 
     `phone_start` [transition-ids + 1] holds the phone that a transition-id begins, otherwise 0.
@@ -69,7 +69,7 @@ class Network:
     phone_start: np.ndarray
     num_pdfs: int
     name: str
-    grammar: Grammar | None = None
+    grammar: GrammarArcs | None = None
 
     @property
     def num_states(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bayes_asr.decode.search.options import UNLIMITED, DecodeOptions
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 
 INFINITY = np.float32(np.inf)
 BUCKETS = 1000
@@ -66,7 +66,7 @@ class Frame:
 class Search:
     """One utterance's token passing over a network; `frames` holds T + 1 sets of tokens."""
 
-    def __init__(self, network: Network, options: DecodeOptions) -> None:
+    def __init__(self, network: DecodingGraph, options: DecodeOptions) -> None:
         """Put the first token on the start state and follow its epsilon arcs."""
         self.network, self.options = network, options
         self.buckets = BUCKETS
@@ -270,7 +270,7 @@ def prune(frames: list[Frame], beam: float, interval: int) -> None:
 
 
 def finish(
-    network: Network, frames: list[Frame], beam: float, complete: bool
+    network: DecodingGraph, frames: list[Frame], beam: float, complete: bool
 ) -> tuple[np.ndarray, bool]:
     """Prune with the final costs: the final cost of each last token, and whether any is final.
 

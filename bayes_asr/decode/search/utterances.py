@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.ark import RSPECIFIER, iter_matrices, read_matrix
 from bayes_asr.kaldi_io.scp import read_scp
 
 Loglikes = np.ndarray | InputError  # what reading an utterance gave
 
 
-def read_utterances(source: str, network: Network) -> Iterator[tuple[str, Loglikes]]:
+def read_utterances(source: str, network: DecodingGraph) -> Iterator[tuple[str, Loglikes]]:
     """Stream (utterance, log-likelihoods [T, P]), or the error that reading one of an scp gave.
 
     Raises InputError where an archive is damaged, which hides what follows, and where the first

@@ -12,10 +12,10 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.paths import sweep_words
 from bayes_asr.decode.search.embedded import ENGINES, DecodeResult, choose_engine, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_network
-from bayes_asr.decode.search.job import Decoded, Job, record_without_words
+from bayes_asr.decode.search.job import Decoded, DecodeJob, record_without_words
 from bayes_asr.decode.search.lending import Lent, borrow, lend
 from bayes_asr.decode.search.loading import check_loglikes
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.utterances import Loglikes, read_utterances
 from bayes_asr.kaldi_io.lattice import lattice_bytes
 
@@ -32,7 +32,7 @@ class EmbeddedDecoder:
     def __init__(self, results: Iterator[Result] | None = None) -> None:
         self._results = results
 
-    def decode(self, job: Job, folder: Path) -> Iterator[Decoded]:
+    def decode(self, job: DecodeJob, folder: Path) -> Iterator[Decoded]:
         """Decode every utterance, in order, and write lattices as `folder`/lat.1.gz."""
         try:
             with (folder / "lat.1.gz").open("wb") as lattices:
@@ -52,7 +52,7 @@ class EmbeddedDecoder:
         return ""
 
 
-def start_decoding(job: Job, way: Mapper | None = None) -> Iterator[Result]:
+def start_decoding(job: DecodeJob, way: Mapper | None = None) -> Iterator[Result]:
     """Decode every utterance, in order, here or in shards; what does not fit is refused at once."""
     network = load_network(job.graph, job.model, job.lm)
     utterances = read_utterances(job.loglikes, network)
@@ -62,7 +62,7 @@ def start_decoding(job: Job, way: Mapper | None = None) -> Iterator[Result]:
 
 
 def decode_all(
-    network: Network, job: Job, utterances: Iterable[tuple[str, Loglikes]]
+    network: DecodingGraph, job: DecodeJob, utterances: Iterable[tuple[str, Loglikes]]
 ) -> Iterator[Result]:
     """Decode utterances, in order, here or by processes that have the graph once in memory."""
     engine = choose_engine().name
@@ -72,14 +72,14 @@ def decode_all(
 
 
 def _decode_by_processes(
-    network: Network, job: Job, engine: str, utterances: Iterable[tuple[str, Loglikes]]
+    network: DecodingGraph, job: DecodeJob, engine: str, utterances: Iterable[tuple[str, Loglikes]]
 ) -> Iterator[Result]:
     with lend(network) as lent:
         yield from map_utterances(partial(decode_elsewhere, lent, job, engine), utterances, job.nj)
 
 
 def decode_elsewhere(
-    lent: Lent | None, job: Job, engine: str, utt: str, loglikes: Loglikes
+    lent: Lent | None, job: DecodeJob, engine: str, utt: str, loglikes: Loglikes
 ) -> Result:
     """Decode one utterance in a worker process."""
     network = borrow(lent) if lent else load_job_network(job)
@@ -87,12 +87,14 @@ def decode_elsewhere(
 
 
 @cache
-def load_job_network(job: Job) -> Network:
+def load_job_network(job: DecodeJob) -> DecodingGraph:
     """Load the decoding graph of the one job that a worker process has, once."""
     return load_network(job.graph, job.model, job.lm)
 
 
-def decode_one(network: Network, job: Job, engine: str, utt: str, loglikes: Loglikes) -> Result:
+def decode_one(
+    network: DecodingGraph, job: DecodeJob, engine: str, utt: str, loglikes: Loglikes
+) -> Result:
     """Decode one utterance: its record and its gzipped lattice; its faults are in the record."""
 
     def decode() -> DecodeResult:
@@ -102,7 +104,9 @@ def decode_one(network: Network, job: Job, engine: str, utt: str, loglikes: Logl
     return record_result(job, utt, 0 if isinstance(loglikes, InputError) else len(loglikes), decode)
 
 
-def record_result(job: Job, utt: str, frames: int, decode: Callable[[], DecodeResult]) -> Result:
+def record_result(
+    job: DecodeJob, utt: str, frames: int, decode: Callable[[], DecodeResult]
+) -> Result:
     """Return what decoding an utterance gives, or the record of what keeps it from that."""
     try:
         result = decode()

@@ -11,7 +11,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.config.measure import Measure
 from bayes_asr.evaluate.report.configurations import find_measure
 from bayes_asr.evaluate.report.details import NOTHING, Key
-from bayes_asr.evaluate.report.runs import Run, System
+from bayes_asr.evaluate.report.runs import ReportedSystem, Run
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import pool
 from bayes_asr.evaluate.score.statistics import beta_of_runs
@@ -87,17 +87,17 @@ class Matrix(NamedTuple):
     alt: str
 
 
-def chart_systems(systems: Sequence[System], key: Key) -> RateChart:
+def chart_systems(systems: Sequence[ReportedSystem], key: Key) -> RateChart:
     """The rates of systems on one set under one convention."""
     return _chart([_describe(system.name, system.counts(key)) for system in systems])
 
 
-def chart_keys(system: System) -> RateChart:
+def chart_keys(system: ReportedSystem) -> RateChart:
     """The rates of one system on all its sets, under all conventions."""
     return _chart([_describe(", ".join(key), system.counts(key)) for key in system.keys])
 
 
-def chart_speakers(system: System, key: Key) -> RateChart:
+def chart_speakers(system: ReportedSystem, key: Key) -> RateChart:
     """The rates of the speakers of one system, the highest first."""
     spoken = [run.scores[key].speakers for run in system.runs]
     rows = [
@@ -133,7 +133,7 @@ def _scale(low: float, high: float) -> Axis:
     return Axis([round(step * i, 10) for i in range(first, max(last, first + 1) + 1)])
 
 
-def divide_errors(systems: Sequence[System], key: Key) -> list[tuple[str, list[Part]]]:
+def divide_errors(systems: Sequence[ReportedSystem], key: Key) -> list[tuple[str, list[Part]]]:
     """Substitutions, deletions and insertions of each system, over all its seeds."""
     counts = {system.name: pool(system.counts(key)) for system in systems}
     # The widest bar is that of the highest rate; others are relative to it.
@@ -151,7 +151,7 @@ def divide_errors(systems: Sequence[System], key: Key) -> list[tuple[str, list[P
     ]
 
 
-def chart_curves(systems: Sequence[System]) -> list[CurveChart]:
+def chart_curves(systems: Sequence[ReportedSystem]) -> list[CurveChart]:
     """What trainings were judged by, by epoch on training data and on dev, mean over seeds."""
     return [_chart_measure(measure, found) for measure, found in average_curves(systems).items()]
 
@@ -187,7 +187,7 @@ def _describe_curve(name: str, measure: Measure, dev: np.ndarray) -> str:
     )
 
 
-def average_curves(systems: Sequence[System]) -> dict[Measure, dict[str, Curves]]:
+def average_curves(systems: Sequence[ReportedSystem]) -> dict[Measure, dict[str, Curves]]:
     """By what trainings were judged by, of each system that has a history: the mean over seeds,
     shares in per cent.
     """

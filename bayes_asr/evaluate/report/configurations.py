@@ -9,7 +9,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.config import Config, differences, load
 from bayes_asr.config.measure import FRAMES, Measure, measure_of
-from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.runs import ReportedSystem
 from bayes_asr.evaluate.report.table import NONE
 
 OF_A_RUN = ("seed",)
@@ -29,7 +29,7 @@ class Configurations(NamedTuple):
     missing: Sequence[str]
 
 
-def find_measure(system: System) -> Measure:
+def find_measure(system: ReportedSystem) -> Measure:
     """What the trainings of a system were judged by: frames, where no configuration is there."""
     file = system.runs[0].path / "config.yaml"
     try:
@@ -38,7 +38,7 @@ def find_measure(system: System) -> Measure:
         return FRAMES
 
 
-def tabulate_configurations(systems: Sequence[System]) -> Configurations:
+def tabulate_configurations(systems: Sequence[ReportedSystem]) -> Configurations:
     """The keys whose values differ between systems, by the `config.yaml` of each first run."""
     read: dict[str, Config] = {}
     missing = []

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bayes_asr.base.errors import printable
-from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.runs import ReportedSystem
 from bayes_asr.evaluate.report.table import NONE
 from bayes_asr.evaluate.score.counts import Edit, ErrorCounts
 from bayes_asr.evaluate.score.scores import Score
@@ -20,7 +20,7 @@ Key = tuple[str, str]
 """Set and convention."""
 
 
-def tabulate_speakers(systems: Sequence[System], key: Key) -> pd.DataFrame:
+def tabulate_speakers(systems: Sequence[ReportedSystem], key: Key) -> pd.DataFrame:
     """Error rates in per cent, mean over seeds: speakers in rows, systems in columns.
 
     The first column is named after what a speaker of utt2spk is.

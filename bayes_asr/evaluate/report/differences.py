@@ -7,7 +7,7 @@ import pandas as pd
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.report.details import Key
-from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.runs import ReportedSystem
 from bayes_asr.evaluate.report.table import NONE
 from bayes_asr.evaluate.score.comparison import (
     Comparison,
@@ -43,14 +43,14 @@ class Differences(NamedTuple):
     left_out: Sequence[str]
 
 
-def find_best_on_dev(systems: Sequence[System], convention: str) -> System:
+def find_best_on_dev(systems: Sequence[ReportedSystem], convention: str) -> ReportedSystem:
     """The system with the lowest mean rate on dev; without dev scores, the first."""
     key = ("dev", convention)
     scored = [system for system in systems if key in system.keys]
     return min(scored, key=lambda s: float(s.rates(key).mean())) if scored else systems[0]
 
 
-def compare_with_best(systems: Sequence[System], key: Key) -> Differences:
+def compare_with_best(systems: Sequence[ReportedSystem], key: Key) -> Differences:
     """Each system against the best on dev: difference, interval, p of each test by its name, power.
 
     The numbers are those of `bayes-asr compare SYSTEM BEST`. Systems scored on other references

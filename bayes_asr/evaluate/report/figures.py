@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from bayes_asr.base.errors import printable
 from bayes_asr.evaluate.report.charts import average_curves
 from bayes_asr.evaluate.report.details import NOTHING, Key
-from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.runs import ReportedSystem
 
 BLUE = "#4477aa"
 LEAST_WIDTH = 3  # bars that a figure has room for, so that a single one is no block
@@ -20,7 +20,7 @@ mpl.rcParams["svg.hashsalt"] = "bayes_asr"  # the same figure is the same file
 mpl.rcParams["text.parse_math"] = False  # names and words may hold a dollar
 
 
-def draw_bars(systems: Sequence[System], key: Key) -> Figure:
+def draw_bars(systems: Sequence[ReportedSystem], key: Key) -> Figure:
     """A bar for each system, its mean over seeds, with the 95 % beta interval; dots are seeds.
 
     The layout of the papers' figures. Long names turn, and the figure widens with their number.
@@ -55,7 +55,7 @@ def draw_bars(systems: Sequence[System], key: Key) -> Figure:
     return figure
 
 
-def _draw_interval(axes: Axes, x: int, system: System, key: Key) -> float:
+def _draw_interval(axes: Axes, x: int, system: ReportedSystem, key: Key) -> float:
     """Draw the interval and the seeds of one bar; return the highest point."""
     rates, interval = system.rates(key), system.interval(key)
     mean = float(rates.mean())
@@ -73,7 +73,7 @@ def _draw_interval(axes: Axes, x: int, system: System, key: Key) -> float:
     return top
 
 
-def draw_learning_curves(systems: Sequence[System]) -> Figure | None:
+def draw_learning_curves(systems: Sequence[ReportedSystem]) -> Figure | None:
     """What trainings were judged by, by epoch on training data and on dev, mean over seeds; a row
     of panels for each measure, less those that it lacks. None without a history.
     """

@@ -7,7 +7,7 @@ import pandas as pd
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.report.details import Key
-from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.runs import ReportedSystem
 from bayes_asr.evaluate.report.table import as_markdown, as_text, escape_markdown
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
 
@@ -16,7 +16,7 @@ class Group(NamedTuple):
     """Systems and what they are called together."""
 
     name: str
-    systems: Sequence[System]
+    systems: Sequence[ReportedSystem]
 
 
 class Hypothesis(NamedTuple):

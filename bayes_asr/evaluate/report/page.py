@@ -32,7 +32,7 @@ from bayes_asr.evaluate.report.details import (
 from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
 from bayes_asr.evaluate.report.html import render
 from bayes_asr.evaluate.report.hypotheses import Answers
-from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.runs import ReportedSystem
 from bayes_asr.evaluate.report.table import (
     NONE,
     as_latex,
@@ -80,7 +80,7 @@ MADE_BY = ("bayes_asr", "python", "torch", "numpy", "blas", "device", "threads",
 
 
 def write_report(
-    systems: Sequence[System],
+    systems: Sequence[ReportedSystem],
     out: Path,
     command: str,
     version: str,
@@ -156,7 +156,7 @@ def name_files(parts: Iterable[Sequence[str]]) -> list[str]:
     return names
 
 
-def explain(systems: Sequence[System]) -> str:
+def explain(systems: Sequence[ReportedSystem]) -> str:
     """What the table of results means; conventions are told apart where there are several."""
     several = len({convention for system in systems for _, convention in system.keys}) > 1
     scores = [score for system in systems for score in system.runs[0].scores.values()]
@@ -169,14 +169,14 @@ def explain(systems: Sequence[System]) -> str:
     return OF_WEIGHTS * weighted + NOTES + CONVENTIONS * several + "".join(unknown)
 
 
-def list_keys(systems: Sequence[System]) -> list[Key]:
+def list_keys(systems: Sequence[ReportedSystem]) -> list[Key]:
     """What the sections are about: every convention of the test set, or of dev without one."""
     keys = list(dict.fromkeys(key for system in systems for key in system.keys))
     # dev chooses the weights, so its rates are shown only where there is nothing else.
     return [key for key in keys if key[0] == "test"] or keys
 
 
-def _make_card(systems: Sequence[System], key: Key) -> dict[str, Any]:
+def _make_card(systems: Sequence[ReportedSystem], key: Key) -> dict[str, Any]:
     """The rate to see first: that of the system that is best on dev."""
     scored = [system for system in systems if key in system.keys]
     best = find_best_on_dev(scored, key[1])
@@ -191,7 +191,7 @@ def _make_card(systems: Sequence[System], key: Key) -> dict[str, Any]:
 
 
 def _write_section(
-    systems: Sequence[System], key: Key, name: str, out: Path, drawn: bool
+    systems: Sequence[ReportedSystem], key: Key, name: str, out: Path, drawn: bool
 ) -> dict[str, Any]:
     """One set and convention: rates, kinds of errors, differences, speakers."""
     scored = [system for system in systems if key in system.keys]
@@ -246,7 +246,7 @@ def _write_answers(answers: Answers | None, path: Path) -> dict[str, Any]:
 
 
 def _write_errors(
-    system: System, key: Key, name: str, out: Path, drawn: bool, listed: int
+    system: ReportedSystem, key: Key, name: str, out: Path, drawn: bool, listed: int
 ) -> dict[str, Any]:
     """Confusions over all seeds of a system, and the listing of its first seed."""
     edits = list(iter_edits(run.scores[key] for run in system.runs))
@@ -271,7 +271,7 @@ def _write_errors(
     }
 
 
-def _tabulate_runs(systems: Sequence[System]) -> pd.DataFrame:
+def _tabulate_runs(systems: Sequence[ReportedSystem]) -> pd.DataFrame:
     rows = [
         [system.name, str(run.path), *(str(run.environment.get(key, NONE)) for key in MADE_BY)]
         for system in systems
@@ -280,7 +280,7 @@ def _tabulate_runs(systems: Sequence[System]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["system", "folder", *MADE_BY])
 
 
-def _save_curves(systems: Sequence[System], out: Path) -> None:
+def _save_curves(systems: Sequence[ReportedSystem], out: Path) -> None:
     from bayes_asr.evaluate.report.figures import draw_learning_curves
 
     figure = draw_learning_curves(systems)

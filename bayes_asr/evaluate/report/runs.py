@@ -43,7 +43,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class System:
+class ReportedSystem:
     """The runs of one configuration, which differ by their seeds."""
 
     name: str
@@ -67,7 +67,7 @@ class System:
         return beta_of_runs(self.counts(key))
 
 
-def find_systems(paths: Iterable[Path]) -> list[System]:
+def find_systems(paths: Iterable[Path]) -> list[ReportedSystem]:
     """All scored runs at or below `paths`, by configuration, in the order of `paths`, then names.
 
     A folder `seedN` is one seed of the folder it is in; any other run is a system of its own.
@@ -87,7 +87,7 @@ def find_systems(paths: Iterable[Path]) -> list[System]:
                 runs.append(run)
     names = _shorten_names(list(folders))
     return [
-        System(printable(names[folder]), [_read_run(run) for run in runs])
+        ReportedSystem(printable(names[folder]), [_read_run(run) for run in runs])
         for folder, runs in folders.items()
     ]
 

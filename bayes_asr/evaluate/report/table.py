@@ -7,12 +7,12 @@ from html import escape
 import pandas as pd
 
 from bayes_asr.base.errors import printable
-from bayes_asr.evaluate.report.runs import System
+from bayes_asr.evaluate.report.runs import ReportedSystem
 
 NONE = "–"
 
 
-def tabulate_results(systems: Sequence[System]) -> pd.DataFrame:
+def tabulate_results(systems: Sequence[ReportedSystem]) -> pd.DataFrame:
     """One row for each system and convention: mean, spread over seeds, and 95 % beta interval.
 
     With several seeds a rate is `mean ± standard deviation`, and the LM weights are all those
@@ -31,7 +31,7 @@ def tabulate_results(systems: Sequence[System]) -> pd.DataFrame:
     return table.drop(columns=unused)
 
 
-def _tabulate_row(system: System, convention: str) -> dict[str, str]:
+def _tabulate_row(system: ReportedSystem, convention: str) -> dict[str, str]:
     # The metric is that of the convention, the same on each set.
     first = next(s for (_, c), s in system.runs[0].scores.items() if c == convention)
     row = {
@@ -61,7 +61,7 @@ def _format_features(front_ends: Mapping[str, str | None]) -> str:
     return f"{' + '.join(made)}, no fMLLR"
 
 
-def _format_weights(system: System, convention: str) -> str:
+def _format_weights(system: ReportedSystem, convention: str) -> str:
     """The LM weights and penalties of the seeds; a penalty is shown where it is not 0."""
     picked = {
         (score.lm_weight, score.insertion_penalty)
@@ -72,13 +72,13 @@ def _format_weights(system: System, convention: str) -> str:
     return ", ".join(f"{w:g}" + (f" (wip {p:g})" if p else "") for w, p in sorted(picked)) or NONE
 
 
-def _format_rate(system: System, key: tuple[str, str]) -> str:
+def _format_rate(system: ReportedSystem, key: tuple[str, str]) -> str:
     rates = system.rates(key)
     spread = f" ± {rates.std(ddof=1):.2f}" if len(rates) > 1 else ""
     return f"{rates.mean():.2f}{spread}"
 
 
-def _format_interval(system: System, key: tuple[str, str]) -> str:
+def _format_interval(system: ReportedSystem, key: tuple[str, str]) -> str:
     interval = system.interval(key)
     return f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else NONE
 

@@ -6,19 +6,19 @@ from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.installed import find_configuration, split_system
-from bayes_asr.recipe.stages.choices import OptionError, Options
+from bayes_asr.recipe.stages.choices import OptionError, RecipeOptions
 from bayes_asr.recipe.stages.recipe import CONFIG, GMM_SETTINGS, WITHOUT_GMMS, Recipe
 
 LAST = 7  # stage
 FEATURES = ("fmllr", "mfcc", "fbank")
 
 
-def check_alone(options: Options) -> None:
+def check_alone(options: RecipeOptions) -> None:
     """Raise OptionError for the first mistake that shows without reading the recipe."""
     _refuse(_wrong_numbers(options), _wrong_folders(options), _wrong_settings(options))
 
 
-def check_options(options: Options, recipe: Recipe, *, by_gmms: bool) -> None:
+def check_options(options: RecipeOptions, recipe: Recipe, *, by_gmms: bool) -> None:
     """Raise OptionError for the first mistake; by_gmms: stages 1 and 2 train GMMs."""
     check_alone(options)
     _refuse(
@@ -35,7 +35,7 @@ def _refuse(*kinds: Iterator[str]) -> None:
         raise OptionError(mistake)
 
 
-def _wrong_numbers(options: Options) -> Iterator[str]:
+def _wrong_numbers(options: RecipeOptions) -> Iterator[str]:
     for name in ("seeds", "nj", "nproc"):
         if getattr(options, name) == 0:
             yield f"--{name} 0: at least one is needed"
@@ -44,7 +44,7 @@ def _wrong_numbers(options: Options) -> Iterator[str]:
         yield f"--stage {first} --stop-stage {last}: no stage of 0 to {LAST} is between them"
 
 
-def _wrong_folders(options: Options) -> Iterator[str]:
+def _wrong_folders(options: RecipeOptions) -> Iterator[str]:
     if options.kaldi_dir and options.corpus:
         yield "--corpus and --kaldi-dir exclude each other"
     for name in ("dim", "features"):
@@ -63,7 +63,7 @@ def _wrong_folders(options: Options) -> Iterator[str]:
             yield f"--out {options.out}: {there} {what}; name another place"
 
 
-def _wrong_corpus(options: Options, recipe: Recipe) -> Iterator[str]:
+def _wrong_corpus(options: RecipeOptions, recipe: Recipe) -> Iterator[str]:
     if options.corpus and "corpus" not in recipe.offers:
         yield (
             f"--corpus {options.corpus}: preparing a corpus for the recipe {recipe.name} is not"
@@ -71,7 +71,7 @@ def _wrong_corpus(options: Options, recipe: Recipe) -> Iterator[str]:
         )
 
 
-def _wrong_dimension(options: Options, recipe: Recipe, by_gmms: bool) -> Iterator[str]:
+def _wrong_dimension(options: RecipeOptions, recipe: Recipe, by_gmms: bool) -> Iterator[str]:
     if options.dim is not None and not by_gmms and "dim" not in recipe.offers:
         yield (
             f"--dim {options.dim}: choosing the feature dimension is not available for the recipe"
@@ -79,7 +79,7 @@ def _wrong_dimension(options: Options, recipe: Recipe, by_gmms: bool) -> Iterato
         )
 
 
-def _wrong_features(options: Options, recipe: Recipe) -> Iterator[str]:
+def _wrong_features(options: RecipeOptions, recipe: Recipe) -> Iterator[str]:
     # MFCC without GMMs also need the script that aligns without them.
     needed = (GMM_SETTINGS, WITHOUT_GMMS) if options.features == "mfcc" else (GMM_SETTINGS,)
     for name in needed if options.features else ():
@@ -90,7 +90,7 @@ def _wrong_features(options: Options, recipe: Recipe) -> Iterator[str]:
             )
 
 
-def _nothing_to_start_from(options: Options, recipe: Recipe) -> Iterator[str]:
+def _nothing_to_start_from(options: RecipeOptions, recipe: Recipe) -> Iterator[str]:
     if options.kaldi_dir:
         return
     if not recipe.has("prepare.py"):
@@ -105,7 +105,7 @@ def _nothing_to_start_from(options: Options, recipe: Recipe) -> Iterator[str]:
         )
 
 
-def _wrong_settings(options: Options) -> Iterator[str]:
+def _wrong_settings(options: RecipeOptions) -> Iterator[str]:
     if any(setting.startswith("seed=") for setting in options.set):
         yield "--set seed: the seeds are chosen by --seeds N"
     if options.features and options.features not in FEATURES:

@@ -14,7 +14,7 @@ class OptionError(InputError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class RecipeOptions:
     """What was asked for: an empty text or None was not.
 
     Folders and files are as they were spelled: a complete stage is known by the words of its
@@ -45,7 +45,7 @@ class _Parser(argparse.ArgumentParser):
         raise OptionError(message)
 
 
-def parse(words: Sequence[str]) -> Options:
+def parse(words: Sequence[str]) -> RecipeOptions:
     """Read options that are spelled `--NAME VALUE` or `--NAME=VALUE`."""
     parser = _Parser(allow_abbrev=False, add_help=False)
     for name, default in (("recipe", "mini"), ("kaldi-dir", ""), ("corpus", ""), ("out", "")):
@@ -60,7 +60,7 @@ def parse(words: Sequence[str]) -> Options:
         parser.add_argument(f"--{name}", type=int, default=several)
     parser.add_argument("--force", action="store_true")
     given = vars(parser.parse_args(list(_join(words))))
-    return Options(**given | {name: tuple(given[name]) for name in ("config", "set")})
+    return RecipeOptions(**given | {name: tuple(given[name]) for name in ("config", "set")})
 
 
 def _join(words: Sequence[str]) -> Iterator[str]:

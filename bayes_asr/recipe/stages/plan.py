@@ -10,7 +10,7 @@ from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes
 from bayes_asr.config.merge import load_section
 from bayes_asr.recipe.stages.checks import check_options
-from bayes_asr.recipe.stages.choices import Options
+from bayes_asr.recipe.stages.choices import RecipeOptions
 from bayes_asr.recipe.stages.preparation import Preparation, plan_preparation, trains_gmms
 from bayes_asr.recipe.stages.recipe import CONFIG
 from bayes_asr.recipe.stages.recipes import find_recipe, recognise_corpus
@@ -36,12 +36,12 @@ class Plan:
     recognisers: tuple[str, ...]
     notices: tuple[str, ...]
     changed: str
-    options: Options
+    options: RecipeOptions
     preparation: Preparation
     systems: Systems
 
 
-def make_plan(options: Options, root: Path) -> Plan:
+def make_plan(options: RecipeOptions, root: Path) -> Plan:
     """Check the options and decide what is run, in a checkout at `root`.
 
     Raises OptionError for a mistake on the command line, InputError for one in a configuration.
@@ -86,7 +86,9 @@ def absolute(folder: str) -> str:
     return os.path.join(here, folder)
 
 
-def check_settings(options: Options, recipe: Sequence[str], systems: Systems) -> Iterator[str]:
+def check_settings(
+    options: RecipeOptions, recipe: Sequence[str], systems: Systems
+) -> Iterator[str]:
     """Say what a configuration of any system changes that the recipe's files set.
 
     Raises InputError for what is wrong in a configuration or a setting.
@@ -98,7 +100,9 @@ def check_settings(options: Options, recipe: Sequence[str], systems: Systems) ->
         yield from describe_changes(files)
 
 
-def _choose_recognisers(options: Options, recipe: Sequence[str], systems: Systems) -> Iterator[str]:
+def _choose_recognisers(
+    options: RecipeOptions, recipe: Sequence[str], systems: Systems
+) -> Iterator[str]:
     """The verb of each system, by what its network learns."""
     for system in systems.system_files or ("",):
         files = [Path(file) for file in (*recipe, *filter(None, [system]), *options.config)]
@@ -106,7 +110,7 @@ def _choose_recognisers(options: Options, recipe: Sequence[str], systems: System
         yield "classify" if data.classes else "generate" if data.sequences else "decode"
 
 
-def _say_change(options: Options, preparation: Preparation) -> str:
+def _say_change(options: RecipeOptions, preparation: Preparation) -> str:
     """Say that the corpus has changed since stage 0 was complete; empty: it has not."""
     stamp = Path(options.out, "log", "prepare.done")
     watched = options.corpus and preparation.prepared and options.stage == 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bayes_asr.config.merge import load_section
-from bayes_asr.recipe.stages.choices import Options
+from bayes_asr.recipe.stages.choices import RecipeOptions
 from bayes_asr.recipe.stages.recipe import CONFIG, GMM_SETTINGS, WITHOUT_GMMS, Recipe
 
 
@@ -31,12 +31,12 @@ class Preparation:
     max_skipped: str = ""
 
 
-def trains_gmms(options: Options, recipe: Recipe) -> bool:
+def trains_gmms(options: RecipeOptions, recipe: Recipe) -> bool:
     """Say whether stages 1 and 2 train GMMs, Kaldi's or ours, for fMLLR features."""
     return recipe.has(GMM_SETTINGS) and options.features != "mfcc"
 
 
-def plan_preparation(options: Options, recipe: Recipe, root: Path) -> Preparation:
+def plan_preparation(options: RecipeOptions, recipe: Recipe, root: Path) -> Preparation:
     """Decide what stages 0 to 2 run: nothing with --kaldi-dir."""
     if options.kaldi_dir:
         return Preparation()
@@ -74,7 +74,7 @@ def _files(recipe: Recipe, out: str) -> Iterator[str]:
     yield f"{out}/data/local/lm.arpa"
 
 
-def _train_gmms(script: str, options: Options, recipe: Recipe, root: Path) -> Iterator[str]:
+def _train_gmms(script: str, options: RecipeOptions, recipe: Recipe, root: Path) -> Iterator[str]:
     """The command by which a script does stages 1 and 2."""
     yield f"{root}/local/{script}"
     folder = str(Path(recipe.file(GMM_SETTINGS)).parent)
@@ -84,12 +84,12 @@ def _train_gmms(script: str, options: Options, recipe: Recipe, root: Path) -> It
         yield "--force"
 
 
-def _limit_skipped(options: Options, recipe: Recipe) -> str:
+def _limit_skipped(options: RecipeOptions, recipe: Recipe) -> str:
     """data.max_skipped for verbs that read no configuration, where it is not that of base.yaml."""
     files = [Path(file) for file in (recipe.file(CONFIG), *options.config)]
     limit = load_section("data", files, options.set).max_skipped
     return "" if limit == load_section("data", []).max_skipped else f"{limit:g}"
 
 
-def _dimension(options: Options) -> tuple[str, ...]:
+def _dimension(options: RecipeOptions) -> tuple[str, ...]:
     return () if options.dim is None else ("--dim", str(options.dim))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.installed import split_system
-from bayes_asr.recipe.stages.choices import OptionError, Options
+from bayes_asr.recipe.stages.choices import OptionError, RecipeOptions
 from bayes_asr.recipe.stages.recipe import Recipe
 
 SUFFIX = ".yaml"
@@ -28,7 +28,7 @@ class Systems:
     compared: tuple[str, ...]
 
 
-def find_experiment(options: Options, recipe: Recipe, root: Path) -> Path | None:
+def find_experiment(options: RecipeOptions, recipe: Recipe, root: Path) -> Path | None:
     """A list of systems, or a folder of configurations; None without --experiment.
 
     An experiment of the recipe hides that of the same name in conf/experiments. OptionError where
@@ -54,7 +54,7 @@ def find_experiment(options: Options, recipe: Recipe, root: Path) -> Path | None
     )
 
 
-def choose_systems(options: Options, recipe: Recipe, root: Path) -> Systems:
+def choose_systems(options: RecipeOptions, recipe: Recipe, root: Path) -> Systems:
     """One system, named by the last configuration or the recipe, or one for each of an experiment.
 
     Configurations go on top of those of an experiment, whose names the last one's is added to.

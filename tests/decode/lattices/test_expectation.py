@@ -14,7 +14,7 @@ from bayes_asr.decode.lattices import native
 from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice
 from bayes_asr.decode.lattices.expectation import Expectation, expect, expect_in_python
 from bayes_asr.decode.lattices.posteriors import compare_posteriors
-from bayes_asr.decode.lattices.reference import Comparison
+from bayes_asr.decode.lattices.reference import LatticeComparison
 from bayes_asr.kaldi_io.lattice import CompactLattice, iter_lattices
 from bayes_asr.kaldi_io.mdl import build_monophone_model
 from tests.decode.lattices.test_posteriors import read_kaldis
@@ -111,7 +111,9 @@ def test_accuracy_is_the_mean_over_paths(criterion: str, one_class: bool, seed: 
     tids = MODEL.num_transition_ids
     lattice = random_aligned(seed, 5, tids)
     reference = np.random.default_rng(seed).integers(1, tids + 1, 5)
-    found = compare_posteriors(lattice, reference, Comparison(criterion, MODEL, (2,), one_class))
+    found = compare_posteriors(
+        lattice, reference, LatticeComparison(criterion, MODEL, (2,), one_class)
+    )
     paths = list(list_paths(lattice))
     logs = np.array([lattice.weight[list(path)].sum() for path in paths])
     shares = np.exp(logs - np.logaddexp.reduce(logs))
@@ -126,7 +128,7 @@ def test_accuracy_is_the_mean_over_paths(criterion: str, one_class: bool, seed: 
 def test_boosted_paths_weigh_more_by_their_errors() -> None:
     lattice = random_aligned(3, 5, MODEL.num_transition_ids)
     reference = np.full(5, 5)
-    how = Comparison("bmmi", MODEL, (2,), boost=0.3, max_silence_error=0.5)
+    how = LatticeComparison("bmmi", MODEL, (2,), boost=0.3, max_silence_error=0.5)
     errors = np.zeros(len(lattice.frame))
     for cell, tid in enumerate(lattice.tid.tolist()):
         if MODEL.phone[tid] != MODEL.phone[5]:
@@ -138,11 +140,11 @@ def test_boosted_paths_weigh_more_by_their_errors() -> None:
 
 
 KALDIS = [
-    ("bmmi_den", Comparison("bmmi", MODEL, (1,), boost=0.1)),
-    ("smbr_plain", Comparison("smbr", MODEL, (1,))),
-    ("smbr_one_silence", Comparison("smbr", MODEL, (1,), one_silence_class=True)),
-    ("mpe_plain", Comparison("mpe", MODEL, (1,))),
-    ("mpe_one_silence", Comparison("mpe", MODEL, (1,), one_silence_class=True)),
+    ("bmmi_den", LatticeComparison("bmmi", MODEL, (1,), boost=0.1)),
+    ("smbr_plain", LatticeComparison("smbr", MODEL, (1,))),
+    ("smbr_one_silence", LatticeComparison("smbr", MODEL, (1,), one_silence_class=True)),
+    ("mpe_plain", LatticeComparison("mpe", MODEL, (1,))),
+    ("mpe_one_silence", LatticeComparison("mpe", MODEL, (1,), one_silence_class=True)),
 ]
 
 
@@ -155,14 +157,14 @@ def kaldis_lattices(golden: Path) -> dict[str, AlignedLattice]:
 @pytest.mark.parametrize(("name", "comparison"), KALDIS, ids=[name for name, _ in KALDIS])
 def test_posteriors_are_those_of_kaldis_programs(
     name: str,
-    comparison: Comparison,
+    comparison: LatticeComparison,
     kaldis_lattices: dict[str, AlignedLattice],
     golden: Path,
     shared_data: Path,
 ) -> None:
     folder = golden / "sequence" / "timit_dev"
     aligned = Alignments(shared_data / "kaldi" / "timit_sample" / "exp" / "tri3_ali_dev")
-    how = Comparison(**{**vars(comparison), "model": aligned.model})
+    how = LatticeComparison(**{**vars(comparison), "model": aligned.model})
     theirs, total = dict(read_kaldis(folder / f"{name}.post.gz")), [0.0, 0.0, 0]
     references = dict(aligned.items())
     for utt, lattice in kaldis_lattices.items():
@@ -207,7 +209,7 @@ def test_lattices_without_transition_ids_are_refused() -> None:
 def test_references_of_other_lengths_and_models_are_refused() -> None:
     lattice = align_lattice(random_lattice(0), 1.0)
     with pytest.raises(InputError, match="has 5 frames, but 4 in the alignment"):
-        compare_posteriors(lattice, np.ones(4, np.int32), Comparison("smbr", MODEL))
+        compare_posteriors(lattice, np.ones(4, np.int32), LatticeComparison("smbr", MODEL))
     other = build_monophone_model((2,), 1)
     with pytest.raises(InputError, match=r"has transition-id \d+, but the model 2"):
-        compare_posteriors(lattice, np.ones(5, np.int32), Comparison("smbr", other))
+        compare_posteriors(lattice, np.ones(5, np.int32), LatticeComparison("smbr", other))

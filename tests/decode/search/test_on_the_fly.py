@@ -22,9 +22,9 @@ from bayes_asr.decode.graph.transducers import build_fst
 from bayes_asr.decode.search import compiled, kaldi
 from bayes_asr.decode.search.embedded import ENGINES, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_network, read_grammar
-from bayes_asr.decode.search.job import Job
+from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.options import UNLIMITED, DecodeOptions
-from bayes_asr.decode.search.search_graph import Network
+from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.search_record import (
     describe_differences,
     describe_search,
@@ -81,7 +81,7 @@ def loglikes(seed: int, frames: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 2, (frames, 3)).astype(np.float32)
 
 
-def network_of(folder: Path, kind: str) -> Network:
+def network_of(folder: Path, kind: str) -> DecodingGraph:
     return load_network(folder / kind, folder / "final.mdl")
 
 
@@ -110,7 +110,7 @@ def test_best_path_is_the_best_of_all_that_are_composed_in_advance(folder: Path,
     assert cost(found) == pytest.approx(best_of_pairs(network, folder, scores), abs=1e-5)
 
 
-def best_of_pairs(network: Network, folder: Path, scores: np.ndarray) -> float:
+def best_of_pairs(network: DecodingGraph, folder: Path, scores: np.ndarray) -> float:
     """The least cost of a path, by G as it is written, backing off step by step."""
     words = read_symbols(folder / "apart/words.txt")
     fst = read_grammar(folder / "apart/G.fst", words)
@@ -315,7 +315,7 @@ def test_decoders_that_do_not_compose_say_so(
     network = network_of(folder, "apart")
     with pytest.raises(InputError, match="only the compiled decoder composes"):
         decode_utterance(network, "u", loglikes(0, 5), WIDE, ENGINES["numpy"])
-    job = Job("x.ark", folder / "apart", folder / "final.mdl", WIDE, (), 1)
+    job = DecodeJob("x.ark", folder / "apart", folder / "final.mdl", WIDE, (), 1)
     monkeypatch.setattr(kaldi, "find_program", lambda name: name)
     with pytest.raises(InputError, match="Kaldi's decoder does not compose"):
         next(kaldi.KaldiDecoder("", tmp_path).decode(job, tmp_path))

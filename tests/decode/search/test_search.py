@@ -14,7 +14,7 @@ from bayes_asr.decode.search.embedded import ENGINES, choose_engine, decode_utte
 from bayes_asr.decode.search.loading import build_network, check_loglikes, has_cycle
 from bayes_asr.decode.search.options import UNLIMITED, DecodeOptions
 from bayes_asr.decode.search.search import best_arcs, search
-from bayes_asr.decode.search.search_graph import Arcs, Network
+from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
 from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.lattice import Lattice
 from bayes_asr.kaldi_io.mdl import build_monophone_model
@@ -30,7 +30,7 @@ def random_loglikes(seed: int, frames: int, pdfs: int = 8) -> np.ndarray:
     return np.random.default_rng([seed, 1]).normal(0, 2, (frames, pdfs)).astype(np.float32)
 
 
-def viterbi(network: Network, loglikes: np.ndarray) -> float:
+def viterbi(network: DecodingGraph, loglikes: np.ndarray) -> float:
     """The cheapest cost by dynamic programming over all states, in float64."""
     epsilon = network.epsilon
 
@@ -139,7 +139,7 @@ def test_pruning_as_it_goes_does_not_change_the_result(find) -> None:
     assert_same_arrays(often, never)
 
 
-def dead_end(network: Network) -> Network:
+def dead_end(network: DecodingGraph) -> DecodingGraph:
     return replace(network, final=np.full(network.num_states, np.inf, np.float32))
 
 

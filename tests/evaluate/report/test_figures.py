@@ -15,7 +15,7 @@ from bayes_asr.config import load
 from bayes_asr.evaluate.report.charts import chart_confusions, chart_curves
 from bayes_asr.evaluate.report.details import count_confusions
 from bayes_asr.evaluate.report.figures import draw_bars, draw_confusions, draw_learning_curves
-from bayes_asr.evaluate.report.runs import System, find_systems
+from bayes_asr.evaluate.report.runs import ReportedSystem, find_systems
 from bayes_asr.evaluate.score.counts import Edit
 from tests.support.report_runs import make_run
 
@@ -26,7 +26,7 @@ NAMES = str.split(
 
 
 @pytest.fixture(scope="module")
-def twelve(tmp_path_factory: pytest.TempPathFactory) -> list[System]:
+def twelve(tmp_path_factory: pytest.TempPathFactory) -> list[ReportedSystem]:
     """Twelve systems of two seeds each."""
     out = tmp_path_factory.mktemp("twelve")
     for i, name in enumerate(NAMES):
@@ -42,7 +42,7 @@ def boxes(figure: Figure, texts: list[Text]) -> list[Bbox]:
 
 
 @pytest.mark.parametrize("number", [1, 3, 12])
-def test_labels_of_bars_do_not_overlap(twelve: list[System], number: int) -> None:
+def test_labels_of_bars_do_not_overlap(twelve: list[ReportedSystem], number: int) -> None:
     figure = draw_bars(twelve[:number], KEY)
     (axes,) = figure.axes
     names = axes.get_xticklabels()
@@ -60,7 +60,7 @@ def test_labels_of_bars_do_not_overlap(twelve: list[System], number: int) -> Non
     assert all(min(box.x0, box.y0) >= 0 and box.x1 <= width for box in ends)
 
 
-def test_bars_are_means_and_intervals(twelve: list[System]) -> None:
+def test_bars_are_means_and_intervals(twelve: list[ReportedSystem]) -> None:
     (axes,) = draw_bars(twelve, KEY).axes
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([system.rates(KEY).mean() for system in twelve])
@@ -70,7 +70,7 @@ def test_bars_are_means_and_intervals(twelve: list[System]) -> None:
     assert axes.get_ylabel() == "test PER (strict) / %"
 
 
-def test_learning_curves_are_means_over_seeds(twelve: list[System]) -> None:
+def test_learning_curves_are_means_over_seeds(twelve: list[ReportedSystem]) -> None:
     figure = draw_learning_curves(twelve)
     assert figure
     train, dev = figure.axes

@@ -32,7 +32,7 @@ from bayes_asr.evaluate.report.details import (
 )
 from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
 from bayes_asr.evaluate.report.page import explain, name_files
-from bayes_asr.evaluate.report.runs import Run, System, find_systems
+from bayes_asr.evaluate.report.runs import ReportedSystem, Run, find_systems
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.counts import align
 from bayes_asr.evaluate.score.scores import read_scores
@@ -53,7 +53,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def systems(out: Path) -> list[System]:
+def systems(out: Path) -> list[ReportedSystem]:
     return find_systems([out])
 
 
@@ -107,7 +107,7 @@ def test_report_lies_beside_the_runs_and_may_be_repeated(out: Path) -> None:
     assert (out / "gru" / "report" / "report.html").read_bytes() == first
 
 
-def test_speakers_are_means_over_seeds(out: Path, systems: list[System]) -> None:
+def test_speakers_are_means_over_seeds(out: Path, systems: list[ReportedSystem]) -> None:
     table = tabulate_speakers(systems, KEY)
     assert list(table.columns) == ["speaker", "tokens", "gru", "li & <bru>", "lstm"]
     scores = [
@@ -150,7 +150,7 @@ def test_listing_has_every_utterance_with_errors_once() -> None:
     assert sum(errors) == score.counts.errors
 
 
-def test_differences_are_those_of_the_scores(systems: list[System]) -> None:
+def test_differences_are_those_of_the_scores(systems: list[ReportedSystem]) -> None:
     best = find_best_on_dev(systems, "strict")
     assert best.name == "li & <bru>"
     table = compare_with_best(systems, KEY).table
@@ -206,7 +206,7 @@ def test_conventions_are_told_apart_where_there_are_several(
 ) -> None:
     scores = {("test", name): make_score(1, 0.3, "test", name) for name in conventions}
     run = Run(Path("run"), scores, [], None, {}, {})
-    assert ("silences" in explain([System("one", [run])])) == told
+    assert ("silences" in explain([ReportedSystem("one", [run])])) == told
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_page_suits_a_phone_and_the_dark(out: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_figures")
 def test_labels_of_charts_tell_their_numbers(
-    out: Path, tmp_path: Path, systems: list[System]
+    out: Path, tmp_path: Path, systems: list[ReportedSystem]
 ) -> None:
     run_report(out, "--out", tmp_path)
     labels = read_page(tmp_path).labels()
@@ -385,7 +385,7 @@ def test_one_system_is_shown_by_sets_and_speakers(out: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("places", [1, 2, 20])
 def test_scales_hold_their_values(places: int) -> None:
-    systems = [System(f"s{i}", [make_score_run(0.1 + 0.03 * i)]) for i in range(places)]
+    systems = [ReportedSystem(f"s{i}", [make_score_run(0.1 + 0.03 * i)]) for i in range(places)]
     chart = chart_systems(systems, KEY)
     assert 2 <= len(chart.axis.ticks) <= 8
     for row in chart.rows:
@@ -514,7 +514,7 @@ def test_hypotheses_that_cannot_be_tested_are_named(
         run_report(out, "--out", tmp_path, "--group", str(out / "gru"), "--against", "absent")
 
 
-def test_differences_have_power_and_the_spread_over_seeds(systems: list[System]) -> None:
+def test_differences_have_power_and_the_spread_over_seeds(systems: list[ReportedSystem]) -> None:
     best = next(s for s in systems if s.name == "li & <bru>")
     rows = compare_with_best(systems, KEY).table.to_dict("records")
     for row, system in zip(rows, (s for s in systems if s is not best), strict=True):
@@ -529,7 +529,7 @@ def test_differences_have_power_and_the_spread_over_seeds(systems: list[System])
 
 
 def test_report_and_compare_agree(
-    out: Path, systems: list[System], capsys: pytest.CaptureFixture[str]
+    out: Path, systems: list[ReportedSystem], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same pair gets the same numbers, each with the name of its test, seeds and all."""
     table = compare_with_best(systems, KEY).table
