@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.decode.search.test_export import check_close, check_steps, check_utterances, made_up
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.decode.export import export_onnx, export_torchscript
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.train.runs.trained_network import TrainedNetwork
+from tests.decode.test_export import check_close, check_steps, check_utterances, made_up
 from tests.support.nn_layers import FORMS, INPUTS, name_form, network_of, stacked
 from tests.support.nn_units import plain_front_end
 

@@ -7,14 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.decode.search.test_transcribe import (
-    TINY,
-    WORDS,
-    command,
-    speak,
-    write_aligned,
-    write_set,
-)
 
 import bayes_asr
 from bayes_asr.data.sound.spectrum import Analysis
@@ -23,6 +15,14 @@ from bayes_asr.decode.search.graph_dir import load_network
 from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.kaldi_io.text import read_symbols
 from tests.data.sound.test_audio import riff
+from tests.decode.test_transcribe import (
+    TINY,
+    WORDS,
+    command,
+    speak,
+    write_aligned,
+    write_set,
+)
 from tests.support.places import CONF, ROOT
 
 for needed in ("kaldi_native_fbank", "kaldifst", "onnxruntime", "onnxscript"):

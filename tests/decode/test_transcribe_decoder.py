@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.decode.search.test_transcribe import command, write_set
 
 from bayes_asr.cli import main
 from bayes_asr.decode.transcribe import _find_span
+from tests.decode.test_transcribe import command, write_set
 from tests.support.places import CONF
 
 pytest.importorskip("kaldi_native_fbank")

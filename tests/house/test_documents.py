@@ -2,6 +2,7 @@
 
 import re
 import runpy
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -110,5 +111,8 @@ def test_modules_that_are_named_exist(document: Path) -> None:
     modules = set(re.findall(r"\bbayes_asr(?:\.[a-z_]+)+", text))
     modules -= {"bayes_asr.load", "bayes_asr.json"}
     assert not [module for module in modules if find_spec(module) is None]
+    for module, names in re.findall(r"^from (bayes_asr[\w.]*) import ([\w, ]+)$", text, re.M):
+        known = dir(import_module(module))
+        assert not [name for name in re.findall(r"\w+", names) if name not in known], module
     files = set(re.findall(r"\bbayes_asr/[\w/]+(?:\.\w+)?", text))
     assert not [file for file in files if not (ROOT / file).exists()]

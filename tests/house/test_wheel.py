@@ -74,7 +74,10 @@ def test_wheel_is_for_any_python_and_holds_all(wheel: Path) -> None:
     assert (python, abi) == ("py3", "none")
     assert platform != "any"
     inside = set(zipfile.ZipFile(wheel).namelist())
-    libraries = ("decode/_decoder", "lattices/_lattices", "nn/kernels/_kernels")
+    libraries = (
+        *("decode/search/_decoder", "decode/lattices/_lattices", "gmm/_gmm"),
+        *("nn/kernels/_kernels", "tasks/chain/_chain"),
+    )
     assert {f"bayes_asr/{library}.so" for library in libraries} <= inside
     shipped = [ROOT / "run.sh"]
     for folder in (CONF, RECIPES, ROOT / "local"):
