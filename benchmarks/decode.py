@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 def engine_names() -> list[str]:
     """The engines that are there, the reference last."""
-    return [name for name in ("native", "numpy") if name == "numpy" or compiled.library()]
+    return [name for name in ("native", "numpy") if name == "numpy" or compiled.LIBRARY.usable]
 
 
 def time_golden(corpus: str, kind: str, data: Path, rounds: int) -> list[Row]:

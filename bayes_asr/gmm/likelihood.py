@@ -10,7 +10,7 @@ import numpy as np
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
-from bayes_asr.gmm import library
+from bayes_asr.gmm import compiled
 from bayes_asr.gmm.products import multiply_in_numpy
 from bayes_asr.kaldi_io.mixtures import Mixtures
 
@@ -55,9 +55,9 @@ def score(x: np.ndarray, offsets: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     x: frames, their squares and a one, float32 [T, K]; pdf p has the Gaussians first[p] to
     first[p + 1], whose `slopes` [G, K] give the log of weight times density.
     """
-    if library.library() is None:
+    if not compiled.LIBRARY.usable:
         return score_in_numpy(x, offsets, slopes)
-    return library.score(x, offsets, slopes)
+    return compiled.score(x, offsets, slopes)
 
 
 def divide(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -65,10 +65,10 @@ def divide(x: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     x, slopes: as in `score`. Posteriors sum to one over Gaussians.
     """
-    if library.library() is None:
+    if not compiled.LIBRARY.usable:
         return divide_in_numpy(x, slopes)
     posteriors = np.empty((len(x), len(slopes)), np.float32)
-    scores = library.score(x, np.array([0, len(slopes)]), slopes, posteriors)
+    scores = compiled.score(x, np.array([0, len(slopes)]), slopes, posteriors)
     return scores[:, 0], posteriors
 
 

@@ -7,7 +7,7 @@ rotated by pairs of rows, with sums, products, quotients and roots of single ele
 import numpy as np
 
 from bayes_asr.base import elementary
-from bayes_asr.gmm import library
+from bayes_asr.gmm import compiled
 
 EPSILON = float(np.finfo(np.float64).eps)
 SWEEPS = 40  # of rotations; some ten are enough
@@ -39,7 +39,7 @@ def eliminate(work: np.ndarray) -> np.ndarray:
     Gauss and Jordan's elimination in place, the largest element of a column as the pivot. By C++
     where that is built.
     """
-    implementation = eliminate_in_numpy if library.library() is None else library.eliminate
+    implementation = compiled.eliminate if compiled.LIBRARY.usable else eliminate_in_numpy
     return implementation(work)
 
 

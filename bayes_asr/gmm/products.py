@@ -7,7 +7,7 @@ in the order of its terms, and each product and sum is rounded to float64.
 import numpy as np
 
 from bayes_asr.base import elementary
-from bayes_asr.gmm import library
+from bayes_asr.gmm import compiled
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -15,7 +15,7 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     a, b = (x if x.dtype == np.float32 else np.asarray(x, np.float64) for x in (a, b))
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"no product of {list(a.shape)} and {list(b.shape)}")
-    return multiply_in_numpy(a, b) if library.library() is None else library.multiply(a, b)
+    return compiled.multiply(a, b) if compiled.LIBRARY.usable else multiply_in_numpy(a, b)
 
 
 def multiply_in_numpy(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -29,4 +29,4 @@ def multiply_in_numpy(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def log(x: np.ndarray) -> np.ndarray:
     """Natural logarithms float64 [...] of positive, normal x [...], by C++ where that is built."""
-    return elementary.log(x) if library.library() is None else library.log(x)
+    return compiled.log(x) if compiled.LIBRARY.usable else elementary.log(x)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from bayes_asr.base.elementary import log_scalar
-from bayes_asr.gmm import library
+from bayes_asr.gmm import compiled
 from bayes_asr.gmm.linear_algebra import dot, invert, replace_row
 
 
@@ -23,7 +23,7 @@ def update_rows(
     [D, W], None where they are 0. LinAlgError where a transform or a scatter is singular.
     By C++ where that is built.
     """
-    implementation = update_rows_in_numpy if library.library() is None else library.update_rows
+    implementation = compiled.update_rows if compiled.LIBRARY.usable else update_rows_in_numpy
     offsets = None if linear is None else dot(inverses, linear[:, None])
     dim = len(inverses)
     return implementation(

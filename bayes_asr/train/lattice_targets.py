@@ -8,7 +8,6 @@ from typing import cast
 
 import numpy as np
 
-from bayes_asr.base import interface
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files
 from bayes_asr.base.log import LOGGER
@@ -22,7 +21,7 @@ from bayes_asr.data.features.streams import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.target import Target
 from bayes_asr.decode.graph.lang import read_silence_ids
-from bayes_asr.decode.lattices import native
+from bayes_asr.decode.lattices import compiled
 from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice, count_frames
 from bayes_asr.decode.lattices.reference import WITH_REFERENCE, LatticeComparison, check_succession
 from bayes_asr.kaldi_io.jobs import find_jobs
@@ -81,9 +80,10 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
     """
     if not CRITERIA[config.train.criterion].lattices:
         return data
-    if native.library() is None:
-        fault = interface.fault(native.LIBRARY, *native.INTERFACE)
-        LOGGER.warning("%s: sums over lattices in Python, about 5 times slower", fault)
+    if not compiled.LIBRARY.usable:
+        LOGGER.warning(
+            "%s: sums over lattices in Python, about 5 times slower", compiled.LIBRARY.fault
+        )
     # A dev set that is split off the training set has its lattices in the same folders.
     folders = getattr(config.data, name).lattices or config.data.train.lattices
     parts = [_open_lattices(Path(config.data.dir) / path, index) for path in folders]

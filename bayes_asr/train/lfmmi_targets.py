@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from bayes_asr.base import interface
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
@@ -21,14 +20,14 @@ from bayes_asr.data.features.streams import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.data.targets.target import Target
-from bayes_asr.decode.lattices import native
+from bayes_asr.decode.lattices import compiled as lattice_sums
 from bayes_asr.decode.lattices.aligned import AlignedLattice
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
 from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.tree import Tree, iter_leaves, read_tree
-from bayes_asr.tasks.chain import library
+from bayes_asr.tasks.chain import compiled as chain_sums
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.numerator import Numerator, NumeratorBuilder, Tolerance
 from bayes_asr.train.components import XENT
@@ -161,10 +160,9 @@ def add_numerators(config: Config, name: str, data: LabelledSet, index: Index) -
     few. InputError as of `open_supervision`.
     """
     # Without its compiled twin each sum still works, but a warning must tell of the cost.
-    for binding in (native, library):
-        if binding.library() is None:
-            fault = interface.fault(binding.LIBRARY, *binding.INTERFACE)
-            LOGGER.warning("%s: sums over paths in Python, many times slower", fault)
+    for library in (lattice_sums.LIBRARY, chain_sums.LIBRARY):
+        if not library.usable:
+            LOGGER.warning("%s: sums over paths in Python, many times slower", library.fault)
     supervision = open_supervision(config, data)
     read_numerator: Callable[[str], Numerator] = supervision.allowed_pdfs
     available: Mapping[str, Any]

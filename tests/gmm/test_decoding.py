@@ -74,7 +74,7 @@ def test_folder_is_that_of_log_likelihoods(spoken: Spoken, tmp_path: Path) -> No
     assert (tmp_path / "out" / "num_jobs").read_text() == "1\n"
 
 
-@pytest.mark.skipif(compiled.library() is None, reason="the compiled decoder is not built")
+@pytest.mark.skipif(not compiled.LIBRARY.usable, reason="the compiled decoder is not built")
 def test_a_graph_is_composed_with_its_grammar(spoken: Spoken, tmp_path: Path) -> None:
     """G of one state adds nothing to what is composed in advance."""
     apart = replace(spoken, graph=tmp_path / "graph")

@@ -1,9 +1,9 @@
 """Products, likelihoods, transforms in C++: the bits of NumPy, whatever the processor has."""
 
-import ctypes as c
 import platform
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayes_asr.base import elementary, interface
-from bayes_asr.gmm import library
+from bayes_asr.base import elementary
+from bayes_asr.gmm import compiled
 from bayes_asr.gmm.likelihood import divide, divide_in_numpy, score, score_in_numpy
 from bayes_asr.gmm.linear_algebra import invert
 from bayes_asr.gmm.products import log, multiply, multiply_in_numpy
@@ -22,7 +22,7 @@ from tests.support.places import ROOT
 SETS = {"sse2": [], "avx2": ["fma"], "avx512f": ["fma"]}  # of instructions, and with what
 SIZES = st.integers(0, 40)
 SEEDS = st.integers(0, 2**32 - 1)
-needs_library = pytest.mark.skipif(library.library() is None, reason="_gmm.so is not built")
+needs_library = pytest.mark.skipif(not compiled.LIBRARY.usable, reason="_gmm.so is not built")
 
 
 def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:
@@ -102,8 +102,8 @@ def test_code_for_every_processor_gives_the_same_bits(
         ],
         check=True,
     )
-    loaded: c.CDLL = interface.load(built, *library.INTERFACE)
-    monkeypatch.setattr(library, "library", lambda: loaded)
+    monkeypatch.setattr(compiled, "LIBRARY", replace(compiled.LIBRARY, file=built))
+    assert compiled.LIBRARY.usable
     x, first, slopes = example(3, 77)
     a = np.random.default_rng(4).normal(size=(21, 700))
     with np.errstate(invalid="ignore"):

@@ -1,17 +1,20 @@
 """Transforms row by row: C++ gives the bits of NumPy, each row is the best."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from bayes_asr.gmm import library
+from bayes_asr.gmm import compiled
 from bayes_asr.gmm.linear_algebra import dot, eliminate, eliminate_in_numpy, invert
 from bayes_asr.gmm.row_updates import best_step, update_rows, update_rows_in_numpy
 
 SEEDS = st.integers(0, 2**32 - 1)
-needs_library = pytest.mark.skipif(library.library() is None, reason="_gmm.so is not built")
+needs_library = pytest.mark.skipif(not compiled.LIBRARY.usable, reason="_gmm.so is not built")
 
 
 def example(dim: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,9 +67,12 @@ def test_steps_are_the_best(e1: float, e2: float, count: float) -> None:
 
 
 @pytest.mark.parametrize("built", [True, False])
-def test_singular_scatters_are_refused(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_singular_scatters_are_refused(
+    built: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not built:
-        monkeypatch.setattr(library, "library", lambda: None)
+        absent = replace(compiled.LIBRARY, file=tmp_path / "none.so")
+        monkeypatch.setattr(compiled, "LIBRARY", absent)
     for inverses in (np.zeros((3, 3, 3)), -np.ones((2, 2, 2)), np.full((2, 2, 2), np.nan)):
         with pytest.raises(np.linalg.LinAlgError):
             update_rows(1000, inverses, None, 2)

@@ -23,7 +23,7 @@ FLOOR_OF = {room: int(floor) for floor, room in ROWS}
 """The table of rooms of the map."""
 LONGEST_CHAIN = 10  # imports from one module to the next
 ONLY_HERE = {"kaldiio": {"kaldi_io.ark"}, "subprocess": {"base.programs"}}
-NN_KNOWS = {"nn", "base.errors", "config.catalogue", "base.interface"}
+NN_KNOWS = {"nn", "base.errors", "config.catalogue", "base.shared_library"}
 WORDS_WITHOUT_MEANING = {"util", "utils", "misc", "manager", "helper", "helpers"}
 
 

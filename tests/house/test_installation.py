@@ -53,8 +53,7 @@ def test_native_code_is_a_library_without_python(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 @pytest.mark.parametrize("native", [decoder, recurrences], ids=["decoder", "recurrences"])
 def test_native_library_is_there_where_it_can_be_compiled(native: Any) -> None:
-    path = native.LIBRARY
-    assert native.library() is not None, f"{path}: not built, or of other code; install anew"
+    assert native.LIBRARY.usable, f"{native.LIBRARY.fault}; install anew"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.nn.test_compiled import assert_as_scanned, every_path
 from tests.support.nn_units import DIRECTIONS, layer
 
 pytestmark = pytest.mark.skipif(
-    library.library() is None, reason="no compiled recurrences: install with a C++ compiler"
+    not library.LIBRARY.usable, reason="no compiled recurrences: install with a C++ compiler"
 )
 FRAMES, KEYS = PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0])
 

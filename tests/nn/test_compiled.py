@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from torch import Tensor
 
-from bayes_asr.base import interface
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels import library
@@ -28,7 +28,7 @@ from tests.support.nn_units import DIRECTIONS, FUSED, layer, name, recurrent_lay
 IN_TORCH_ALONE = {"leaky-relu", "elu", "linear", "log-softmax"}
 
 pytestmark = pytest.mark.skipif(
-    library.library() is None, reason="no compiled recurrences: install with a C++ compiler"
+    not library.LIBRARY.usable, reason="no compiled recurrences: install with a C++ compiler"
 )
 PATHS = list(library.paths())
 every_path = pytest.mark.parametrize("path", PATHS)
@@ -381,10 +381,10 @@ def test_torch_computes_where_it_is_told_to(
     ],
 )
 def test_a_library_built_for_another_version_is_left_alone(
-    said: str, instead: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, instead: str, fault: str, tmp_path: Path
 ) -> None:
-    prefix, structs, functions = library.INTERFACE
-    lines = [f"{name}: {what}" for name, what in interface.expect(*library.INTERFACE)]
+    prefix, functions = library.LIBRARY.prefix, library.LIBRARY.functions
+    lines = [f"{name}: {what}" for name, what in library.LIBRARY.expect()]
     text = "\\n".join(lines)
     assert said in text
     code = "".join(f"long {prefix}_{name}() {{ return 0; }}\n" for name in functions)
@@ -392,9 +392,9 @@ def test_a_library_built_for_another_version_is_left_alone(
     (tmp_path / "made.cpp").write_text(f'extern "C" {{\n{code}}}\n')
     command = ["c++", "-shared", "-fPIC", "made.cpp", "-o", "made.so"]
     subprocess.run(command, check=True, cwd=tmp_path)
-    monkeypatch.setattr(library, "LIBRARY", tmp_path / "made.so")
-    assert (library.library.__wrapped__() is None) == bool(fault)
-    assert fault in interface.fault(library.LIBRARY, prefix, structs, functions)
+    made = replace(library.LIBRARY, file=tmp_path / "made.so")
+    assert made.usable == (not fault)
+    assert fault in made.fault
 
 
 def cells(kind: type[Cell] = Cell) -> Iterator[type[Cell]]:

@@ -10,7 +10,7 @@ from bayes_asr.train.components import log_summary
 from tests.support.nn_units import acoustic_model
 
 compiled = pytest.mark.skipif(
-    library.library() is None, reason="no compiled recurrences: install with a C++ compiler"
+    not library.LIBRARY.usable, reason="no compiled recurrences: install with a C++ compiler"
 )
 
 

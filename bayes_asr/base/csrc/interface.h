@@ -1,5 +1,5 @@
 // What a compiled library says of itself, and Python compares at loading: the fields of each struct
-// that both sides know, and what each function takes.  base/interface.py makes the same text of its own.
+// that both sides know, and what each function takes.  base/shared_library.py makes the same text of its own.
 
 #pragma once
 

@@ -42,7 +42,7 @@ class SharedBarrier:
     def arrange(cls, memory: mmap.mmap, rank: int, processes: Sequence[int]) -> Self | None:
         """One, or None without compiled code, or where the system cannot say whether they live."""
         try:
-            return cls(memory, rank, processes) if library.library() else None
+            return cls(memory, rank, processes) if library.LIBRARY.usable else None
         except (AttributeError, OSError):
             return None
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bayes_asr.base import elementary
 from bayes_asr.base.elementary import exp_scalar, log_scalar
-from bayes_asr.decode.lattices import native
+from bayes_asr.decode.lattices import compiled
 from bayes_asr.decode.lattices.aligned import AlignedLattice
 
 
@@ -37,11 +37,11 @@ def expect(lattice: AlignedLattice, score: np.ndarray, gain: np.ndarray) -> Expe
 
     Computed in double precision, by C++ where that is built.
     """
-    if native.library() is None:
+    if not compiled.LIBRARY.usable:
         return expect_in_python(lattice, score, gain)
     cells = len(lattice.frame)
     share, slope, totals = np.empty(cells), np.empty(cells), np.empty(2)
-    native.expect(lattice, score, gain, share, slope, totals)
+    compiled.expect(lattice, score, gain, share, slope, totals)
     return Expectation(float(totals[0]), float(totals[1]), share, slope)
 
 

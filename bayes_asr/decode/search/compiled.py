@@ -1,28 +1,24 @@
-"""The C++ twin of the search and the determinization, through ctypes.
-
-`_decoder.so` lies beside this module where a compiler was at hand at installation; it links to
-nothing but the C++ library.
-"""
+"""The C++ twin of the search and the determinization."""
 
 import ctypes as c
-from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 
-from bayes_asr.base import interface
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.shared_library import (
+    DOUBLES,
+    FLOATS,
+    INTS,
+    LONGS,
+    P,
+    SharedLibrary,
+    column_types,
+    view_of,
+)
 from bayes_asr.decode.search import options as defaults
 from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, GrammarArcs
+from bayes_asr.decode.search.search_graph import DecodingGraph, GrammarArcs
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
-
-LIBRARY = Path(__file__).with_name("_decoder.so")
-FLOATS, DOUBLES = (c.POINTER(kind) for kind in (c.c_float, c.c_double))
-INTS, LONGS = (c.POINTER(kind) for kind in (c.c_int32, c.c_int64))
-DTYPES = {FLOATS: np.float32, DOUBLES: np.float64, INTS: np.int32, LONGS: np.int64}
 
 
 class ArcsView(c.Structure):
@@ -131,8 +127,8 @@ class CompactView(c.Structure):
     )
 
 
-P = c.c_void_p
-INTERFACE: tuple[str, interface.Structs, interface.Functions] = (
+LIBRARY = SharedLibrary(
+    Path(__file__).with_name("_decoder.so"),
     "decoder",
     (ArcsView, GraphView, GrammarView, LabelsView, OptionsView, LatticeView, CompactView),
     {
@@ -147,45 +143,10 @@ INTERFACE: tuple[str, interface.Structs, interface.Functions] = (
 )
 
 
-@cache
-def library() -> c.CDLL | None:
-    """Load the library; None where `interface` finds a fault in it."""
-    with suppress(InputError):
-        return interface.load(LIBRARY, *INTERFACE)
-    return None
-
-
-def require_library() -> c.CDLL:
-    """Return the library, which the caller has found to be there."""
-    loaded = library()
-    if loaded is None:
-        raise RuntimeError(f"{LIBRARY} is not built")
-    return loaded
-
-
-def pointer(values: np.ndarray, kind: Any) -> Any:
-    """Return a typed pointer to a contiguous array."""
-    return values.ctypes.data_as(kind)
-
-
-def columns(view: type[c.Structure]) -> dict[str, Any]:
-    """Return the names of a view's columns, with the types of pointers to them."""
-    return {name: kind for name, kind, *_ in view._fields_ if kind in DTYPES}
-
-
-View = TypeVar("View", ArcsView, GrammarView, LatticeView)
-
-
-def view_of(table: Arcs | GrammarArcs | Lattice, view: type[View], **sizes: int) -> View:
-    """Return a view of sizes and of the columns of a table, each found by its name."""
-    found = {name: pointer(getattr(table, name), kind) for name, kind in columns(view).items()}
-    return view(**sizes, **found)
-
-
 def lattice_view(lattice: Lattice) -> LatticeView:
     """Return the pointers to the lattice's columns."""
-    arcs = len(lattice.nextstate)
-    return view_of(lattice, LatticeView, num_states=lattice.num_states, num_arcs=arcs)
+    sizes = {"num_states": lattice.num_states, "num_arcs": len(lattice.nextstate)}
+    return view_of(LatticeView, lattice, **sizes)
 
 
 def copy_array(
@@ -195,21 +156,26 @@ def copy_array(
     return {
         name: np.ctypeslib.as_array(getattr(view, name), (counts[name],)).copy()
         if counts[name]
-        else np.empty(0, DTYPES[kind])
-        for name, kind in columns(type(view)).items()
+        else np.empty(0, dtype)
+        for name, dtype in column_types(type(view)).items()
     }
 
 
 def graph_view(network: DecodingGraph) -> GraphView:
     """Return the pointers to the columns of a graph."""
-    return GraphView(
+    return view_of(
+        GraphView,
+        network,
         num_states=network.num_states,
         start=network.start,
-        final=pointer(network.final, FLOATS),
-        emitting=view_of(network.emitting, ArcsView),
-        epsilon=view_of(network.epsilon, ArcsView),
-        column=pointer(network.column, INTS),
+        emitting=view_of(ArcsView, network.emitting),
+        epsilon=view_of(ArcsView, network.epsilon),
     )
+
+
+def grammar_view(grammar: GrammarArcs) -> GrammarView:
+    """Return the pointers to the columns of a grammar."""
+    return view_of(GrammarView, grammar, start=grammar.start, everything=grammar.everything)
 
 
 def number_labels(network: DecodingGraph, num_labels: int) -> dict[str, np.ndarray]:
@@ -219,10 +185,9 @@ def number_labels(network: DecodingGraph, num_labels: int) -> dict[str, np.ndarr
     last and ends of `GrammarArcs`.
     """
     view = LabelsView()
-    held = require_library().decoder_number_labels(
-        c.byref(graph_view(network)), num_labels, c.byref(view)
-    )
-    if not held:
+    graph = graph_view(network)
+    pointer = LIBRARY.call("number_labels", c.byref(graph), num_labels, c.byref(view))
+    if not pointer:
         raise MemoryError("looking ahead for the labels of a graph ran out of memory")
     counts = dict.fromkeys(("first", "last"), view.num_spans) | {
         "number": view.num_labels,
@@ -233,35 +198,34 @@ def number_labels(network: DecodingGraph, num_labels: int) -> dict[str, np.ndarr
     try:
         return copy_array(view, counts)
     finally:
-        require_library().decoder_free_labels(held)
+        LIBRARY.call("free_labels", pointer)
 
 
 def search(
     network: DecodingGraph, loglikes: np.ndarray, options: DecodeOptions
 ) -> tuple[Lattice | None, bool]:
     """Do what `lattice.search` does: scaled log-likelihoods [T, num_pdfs] float32 to a lattice."""
-    graph, grammar = graph_view(network), network.grammar
-    if grammar is not None:
-        grammar_view = view_of(
-            grammar, GrammarView, start=grammar.start, everything=grammar.everything
-        )
-    chosen = OptionsView(**{name: getattr(options, name) for name, *_ in OptionsView._fields_})
+    graph, grammar = graph_view(network), None
+    if network.grammar is not None:
+        grammar = c.byref(grammar_view(network.grammar))
+    option_view = OptionsView(**{name: getattr(options, name) for name, *_ in OptionsView._fields_})
     frames = np.ascontiguousarray(loglikes, np.float32)
     reached, view = c.c_int32(), LatticeView()
-    held = require_library().decoder_search(
+    pointer = LIBRARY.call(
+        "search",
         c.byref(graph),
-        None if grammar is None else c.byref(grammar_view),
-        c.byref(chosen),
-        pointer(frames, FLOATS),
+        grammar,
+        c.byref(option_view),
+        frames.ctypes.data,
         *frames.shape,
         c.byref(reached),
         c.byref(view),
     )
     if reached.value < 0:
         raise MemoryError("the search for a lattice ran out of memory")
-    if not held:
+    if not pointer:
         return None, False
-    counts = dict.fromkeys(columns(LatticeView), view.num_arcs) | {
+    counts = dict.fromkeys(column_types(LatticeView), view.num_arcs) | {
         "offsets": view.num_states + 1,
         "final_graph": view.num_states,
         "final_acoustic": view.num_states,
@@ -269,16 +233,15 @@ def search(
     try:
         lattice = Lattice(**copy_array(view, counts))
     finally:
-        require_library().decoder_free_lattice(held)
+        LIBRARY.call("free_lattice", pointer)
     return lattice, bool(reached.value)
 
 
 def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:
     """Do what `lattice.best_arcs` does."""
     arcs, last = np.empty(lattice.num_states, np.int64), c.c_int64()
-    count = require_library().decoder_best_arcs(
-        c.byref(lattice_view(lattice)), pointer(arcs, LONGS), c.byref(last)
-    )
+    view = lattice_view(lattice)
+    count = LIBRARY.call("best_arcs", c.byref(view), arcs.ctypes.data, c.byref(last))
     if count < 0:
         raise MemoryError("the search for the best path ran out of memory")
     return arcs[:count], last.value
@@ -287,14 +250,15 @@ def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:
 def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> CompactLattice:
     """Do what `determinize.determinize` does."""
     view = CompactView()
-    held = require_library().decoder_determinize(
+    pointer = LIBRARY.call(
+        "determinize",
         c.byref(lattice_view(lattice)),
-        pointer(phone_start, INTS),
+        phone_start.ctypes.data,
         beam,
         defaults.MAX_BYTES,
         c.byref(view),
     )
-    if not held:
+    if not pointer:
         raise MemoryError("the determinization of a lattice ran out of memory")
     counts = dict.fromkeys(("word", "graph", "acoustic", "nextstate"), view.num_arcs) | {
         "offsets": view.num_states + 1,
@@ -308,4 +272,4 @@ def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> Compa
     try:
         return CompactLattice(**copy_array(view, counts))
     finally:
-        require_library().decoder_free_words(held)
+        LIBRARY.call("free_words", pointer)

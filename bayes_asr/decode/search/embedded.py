@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.interface import fault
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.determinize import determinize
 from bayes_asr.decode.search.engine import Engine
@@ -48,12 +47,11 @@ def choose_engine() -> Engine:
     name = os.environ.get(VARIABLE, "")
     if name not in ("", *ENGINES):
         raise InputError(f"{VARIABLE}={name}: known engines are {', '.join(ENGINES)}")
-    if name == "numpy" or compiled.library() is not None:
+    if name == "numpy" or compiled.LIBRARY.usable:
         return ENGINES[name or "native"]
-    missing = fault(compiled.LIBRARY, *compiled.INTERFACE)
     if name == "native":
-        raise InputError(f"{VARIABLE}={name}: {missing}; reinstall with a compiler")
-    LOG.warning("%s: decoding in NumPy, about 15 times slower", missing)
+        raise InputError(f"{VARIABLE}={name}: {compiled.LIBRARY.fault}; reinstall with a compiler")
+    LOG.warning("%s: decoding in NumPy, about 15 times slower", compiled.LIBRARY.fault)
     return ENGINES["numpy"]
 
 

@@ -60,7 +60,7 @@ def attach_grammar(
     without the compiled decoder.
     """
     backoff = words[BACKOFF]
-    if compiled.library() is None:
+    if not compiled.LIBRARY.usable:
         raise InputError(
             f"{network.name}: only the compiled decoder composes with a grammar; reinstall with a"
             " compiler, or build the graph with its language model"

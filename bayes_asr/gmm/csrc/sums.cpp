@@ -345,7 +345,7 @@ int32_t gmm_update_rows(int64_t dim, int64_t width, double count, const double *
   return status == 0 && !regular ? 1 : status;
 }
 
-// What library.py compares with what it knows.
+// What compiled.py compares with what it knows.
 const char *gmm_description() {
   static const std::string text = Interface()
                                       .Struct<MatrixViewFields>()

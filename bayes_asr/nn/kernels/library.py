@@ -14,15 +14,14 @@ from contextlib import suppress
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from bayes_asr.base import interface
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.shared_library import P, SharedLibrary
 
-LIBRARY = Path(__file__).with_name("_kernels.so")
 PATH_VARIABLE = "BAYES_ASR_KERNELS"
 STORAGES = (torch.float32, torch.bfloat16)
 HAS_AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # oneDNN is faster by it
@@ -53,18 +52,18 @@ class Job(c.Structure):
 
     _fields_ = (
         *((name, c.c_int64) for name in COUNTS),
-        *((name, c.c_void_p) for name in ("sizes", "starts", "lengths", "backwards")),
-        *((name, c.c_void_p) for name in ("V", "coefficients", "terms")),
+        *((name, P) for name in ("sizes", "starts", "lengths", "backwards")),
+        *((name, P) for name in ("V", "coefficients", "terms")),
         *((name, c.c_int64) for name in ("terms_frame", "terms_direction")),
-        ("mask", c.c_void_p),
-        ("initial", c.c_void_p * 2),
-        ("h", c.c_void_p),
-        *((name, c.c_void_p) for name in ("slopes", "extras", "before", "restored")),
+        ("mask", P),
+        ("initial", P * 2),
+        ("h", P),
+        *((name, P) for name in ("slopes", "extras", "before", "restored")),
         *((name, c.c_int64) for name in ("slopes_frame", "slopes_direction")),
         *((name, c.c_int64) for name in ("before_frame", "before_direction")),
-        ("arriving", c.c_void_p),
-        ("by_initial", c.c_void_p * 2),
-        ("by_coefficients", c.c_void_p),
+        ("arriving", P),
+        ("by_initial", P * 2),
+        ("by_coefficients", P),
     )
 
 
@@ -73,11 +72,11 @@ class Product(c.Structure):
 
     _fields_ = (
         *((name, c.c_int64) for name in ("threads", "storage", "rows", "inner", "columns")),
-        ("left", c.c_void_p),
+        ("left", P),
         *((name, c.c_int64) for name in ("left_row", "left_column")),
-        ("right", c.c_void_p),
+        ("right", P),
         *((name, c.c_int64) for name in ("right_storage", "right_row", "right_column")),
-        *((name, c.c_void_p) for name in ("bias", "result")),
+        *((name, P) for name in ("bias", "result")),
         ("result_storage", c.c_int64),
     )
 
@@ -87,7 +86,7 @@ class CrossEntropyJob(c.Structure):
 
     _fields_ = (
         *((name, c.c_int64) for name in ("threads", "storage", "rows", "outputs")),
-        *((name, c.c_void_p) for name in ("logits", "labels", "gradient", "losses", "wrong")),
+        *((name, P) for name in ("logits", "labels", "gradient", "losses", "wrong")),
         ("scale", c.c_double),
     )
 
@@ -98,45 +97,38 @@ ON_STRUCTS = {
     "multiply": Product,
     "cross_entropy": CrossEntropyJob,
 }
-FUNCTIONS: interface.Functions = {
-    **{name: (c.c_int64, [c.c_int64, c.POINTER(struct)]) for name, struct in ON_STRUCTS.items()},
-    "units": (c.POINTER(UnitRow), []),
-    "activations": (c.POINTER(ActivationRow), []),
-    "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
-    "keep_mask": (None, [c.c_void_p, *[c.c_int64] * 4, c.c_void_p]),
-    "meet": (c.c_int64, [c.c_void_p, *[c.c_int64] * 3, c.c_double]),
-    "leave": (None, [c.c_void_p, c.c_int64]),
-    "use_openmp": (None, [c.c_void_p, c.c_void_p]),
-}
-INTERFACE: tuple[str, interface.Structs, interface.Functions]
-INTERFACE = "kernels", (UnitRow, ActivationRow, Job, Product, CrossEntropyJob), FUNCTIONS
+LIBRARY = SharedLibrary(
+    Path(__file__).with_name("_kernels.so"),
+    "kernels",
+    (UnitRow, ActivationRow, Job, Product, CrossEntropyJob),
+    {
+        **{name: (c.c_int64, [c.c_int64, c.POINTER(kind)]) for name, kind in ON_STRUCTS.items()},
+        "units": (c.POINTER(UnitRow), []),
+        "activations": (c.POINTER(ActivationRow), []),
+        "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
+        "keep_mask": (None, [P, *[c.c_int64] * 4, P]),
+        "meet": (c.c_int64, [P, *[c.c_int64] * 3, c.c_double]),
+        "leave": (None, [P, c.c_int64]),
+        "use_openmp": (None, [P, P]),
+    },
+)
 
 
 @cache
-def library() -> c.CDLL | None:
-    """Load the library; None where `interface` finds a fault in it."""
-    with suppress(InputError):
-        loaded = interface.load(LIBRARY, *INTERFACE)
-        _share_threads(loaded)
-        return loaded
-    return None
-
-
-def _share_threads(loaded: c.CDLL) -> None:
+def _share_threads() -> None:
     """Let the library work in the threads of torch's OpenMP, which torch makes visible to all."""
     everything = c.CDLL(None)
     with suppress(AttributeError):
         functions = (everything.GOMP_parallel, everything.omp_get_num_threads)
-        loaded.kernels_use_openmp(*(c.cast(f, c.c_void_p) for f in functions))
+        LIBRARY.call("use_openmp", *(c.cast(f, P) for f in functions))
 
 
 @cache
 def paths() -> dict[str, int]:
     """The paths that this machine has, with their numbers, the fastest last."""
-    loaded, numbers, usable = library(), {}, c.c_int64()
-    number = 0
+    numbers, usable, number = {}, c.c_int64(), 0
     # The name is NULL behind the last path that was compiled.
-    while loaded is not None and (name := loaded.kernels_path(number, c.byref(usable))):
+    while LIBRARY.usable and (name := LIBRARY.call("path", number, c.byref(usable))):
         if usable.value:
             numbers[name.decode()] = number
         number += 1
@@ -146,15 +138,13 @@ def paths() -> dict[str, int]:
 @cache
 def units() -> dict[str, UnitRow]:
     """Return the compiled units by their names, in the order of their numbers."""
-    loaded = library()
-    return _by_name(loaded.kernels_units()) if loaded else {}
+    return _by_name(LIBRARY.call("units")) if LIBRARY.usable else {}
 
 
 @cache
 def activations() -> dict[str, ActivationRow]:
     """Return the compiled activations by their names, in the order of their numbers."""
-    loaded = library()
-    return _by_name(loaded.kernels_activations()) if loaded else {}
+    return _by_name(LIBRARY.call("activations")) if LIBRARY.usable else {}
 
 
 def _by_name(rows: Any) -> dict[str, Any]:
@@ -220,8 +210,8 @@ def run_recurrence(direction: str, path: str, **members: Any) -> None:
 
 
 def _run(function: str, path: str, arguments: c.Structure, task: str) -> None:
-    if getattr(library(), f"kernels_{function}")(paths()[path], c.byref(arguments)):
-        raise MemoryError(f"{task} ran out of memory")
+    _share_threads()
+    LIBRARY.run(function, task, paths()[path], c.byref(arguments))
 
 
 def has_product(dtype: torch.dtype) -> bool:
@@ -300,8 +290,7 @@ def keep_mask(keys_B: Tensor, start: int, size: int, least: int) -> Tensor:
     """
     keys = require("keys", keys_B, (len(keys_B),), torch.int64)
     mask = torch.empty(len(keys), size, dtype=torch.float32)
-    loaded = cast(c.CDLL, library())
-    loaded.kernels_keep_mask(address(keys), len(keys), start, size, least, address(mask))
+    LIBRARY.call("keep_mask", address(keys), len(keys), start, size, least, address(mask))
     return mask
 
 
@@ -312,8 +301,7 @@ def wait_at_barrier(arrivals: Tensor, rank: int, count: int, seconds: float) -> 
     arrivals: a cache LINE for each process, of zeros in the beginning.
     """
     size = len(check_tensor("arrivals", arrivals, tuple(arrivals.shape), torch.uint8)) // LINE
-    loaded = cast(c.CDLL, library())
-    met = loaded.kernels_meet(address(arrivals), size, rank, count, seconds)
+    met = LIBRARY.call("meet", address(arrivals), size, rank, count, seconds)
     if met < 0:
         raise RuntimeError("a process has left")
     return bool(met)
@@ -321,4 +309,4 @@ def wait_at_barrier(arrivals: Tensor, rank: int, count: int, seconds: float) -> 
 
 def leave_barrier(arrivals: Tensor, rank: int) -> None:
     """Say in shared memory that process `rank` will not come again."""
-    cast(c.CDLL, library()).kernels_leave(address(arrivals), rank)
+    LIBRARY.call("leave", address(arrivals), rank)

@@ -4,26 +4,25 @@ import os
 import platform
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.interface import fault
 from bayes_asr.base.programs import explain_failure, find_nist_program, find_program
-from bayes_asr.decode.lattices import native as lattices
+from bayes_asr.base.shared_library import SharedLibrary
+from bayes_asr.decode.lattices import compiled as lattices
 from bayes_asr.decode.search import compiled as decoder
 from bayes_asr.decode.search.archive import BACKENDS, choose_decoder
 from bayes_asr.decode.search.kaldi import PROGRAMS
-from bayes_asr.gmm import library as gmm
+from bayes_asr.gmm import compiled as gmm
 from bayes_asr.nn.kernels import library as recurrence
 from bayes_asr.recipe.doctor.check import LEAST_FREE, Check
 from bayes_asr.recipe.doctor.extras import EXTRAS, find_missing
 
 LIBRARIES = (
-    ("native decoder", decoder, "decoding takes about 15 times as long"),
-    ("native GMMs", gmm, "GMMs take about 20 times as long"),
-    ("native lattices", lattices, "sums over lattices take about 5 times as long"),
+    ("native decoder", decoder.LIBRARY, "decoding takes about 15 times as long"),
+    ("native GMMs", gmm.LIBRARY, "GMMs take about 20 times as long"),
+    ("native lattices", lattices.LIBRARY, "sums over lattices take about 5 times as long"),
 )
 COMPILERS = (os.environ.get("CXX", "c++"), "g++", "clang++")
 GMM_SCRIPTS = (  # of Kaldi's egs/wsj/s5: what local/kaldi_gmm.sh calls
@@ -62,11 +61,11 @@ def check_environment() -> list[Check]:
     ]
 
 
-def _check_library(name: str, native: ModuleType, cost: str, compiler: str) -> Check:
+def _check_library(name: str, library: SharedLibrary, cost: str, compiler: str) -> Check:
     """Whether what has a slower form in Python is compiled."""
-    if native.library() is not None:
+    if library.usable:
         return Check(name, "ok", "built")
-    said = _explain_absence(fault(native.LIBRARY, *native.INTERFACE), compiler)
+    said = _explain_absence(library.fault, compiler)
     return Check(name, "warning", f"{said}: {cost}")
 
 
@@ -78,9 +77,9 @@ def _check_recurrence(compiler: str) -> Check:
         return Check("recurrence", "error", str(error))
     if path != "torch":
         return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
-    if recurrence.library() is not None:
+    if recurrence.LIBRARY.usable:
         return Check("recurrence", "ok", f"torch alone, as {recurrence.PATH_VARIABLE} says")
-    said = _explain_absence(fault(recurrence.LIBRARY, *recurrence.INTERFACE), compiler)
+    said = _explain_absence(recurrence.LIBRARY.fault, compiler)
     cost = "torch alone trains, which takes up to twice as long"
     return Check("recurrence", "warning", f"{said}: {cost}")
 

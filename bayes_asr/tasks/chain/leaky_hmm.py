@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayes_asr.tasks.chain import library
+from bayes_asr.tasks.chain import compiled
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 
 
@@ -21,7 +21,7 @@ class LeakyHmm:
         if not leak > 0:
             raise ValueError(f"a leak of {leak}: it is above 0")
         self.graph, self.leak = graph, leak
-        self._arcs = library.CompiledHmm(graph) if library.library() else None
+        self._arcs = compiled.CompiledHmm(graph) if compiled.LIBRARY.usable else None
 
     def sum_paths(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the log of the sum over all paths, and its derivatives by the scores [T, P].

@@ -20,7 +20,7 @@ PROCESSES = 3
 SHAPES = ((), (1,), (7, 3), (0, 4), (2, 5, 1), (ROOM // 8,), (ROOM // 8 + 1,))  # the last: messages
 SIZES = ((5, 3), (1,), (40_000,), (2, 2))
 memory = pytest.mark.skipif(
-    not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open") or not library.library(),
+    not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open") or not library.LIBRARY.usable,
     reason="shared memory needs Linux and compiled code",
 )
 

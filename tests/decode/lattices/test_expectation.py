@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.targets.alignments import Alignments
-from bayes_asr.decode.lattices import native
+from bayes_asr.decode.lattices import compiled
 from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice
 from bayes_asr.decode.lattices.expectation import Expectation, expect, expect_in_python
 from bayes_asr.decode.lattices.posteriors import compare_posteriors
@@ -21,7 +21,7 @@ from tests.decode.lattices.test_posteriors import read_kaldis
 from tests.decode.search.test_determinize import random_lattice
 from tests.support.aligned_cases import cells_of, list_paths, random_aligned
 
-needs_native = pytest.mark.skipif(native.library() is None, reason=f"{native.LIBRARY} is not built")
+needs_native = pytest.mark.skipif(not compiled.LIBRARY.usable, reason=compiled.LIBRARY.fault)
 FORMS = [expect_in_python, pytest.param(expect, marks=needs_native)]
 SMALL = settings(max_examples=25, deadline=None)
 MODEL = build_monophone_model((2, 3, 7), 2)  # three phones, six pdfs, two transition-ids each

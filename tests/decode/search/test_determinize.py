@@ -22,7 +22,9 @@ from tests.support.decode_cases import (
     word_paths,
 )
 
-needs_native = pytest.mark.skipif(compiled.library() is None, reason="the C++ decoder is not built")
+needs_native = pytest.mark.skipif(
+    not compiled.LIBRARY.usable, reason="the C++ decoder is not built"
+)
 FORMS = [determinize, pytest.param(compiled.determinize, marks=needs_native)]
 PHONES = random_network(0).phone_start
 

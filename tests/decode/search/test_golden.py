@@ -11,12 +11,12 @@ import pytest
 from bayes_asr.decode.lattices.mbr import decode_risk
 from bayes_asr.decode.lattices.paths import best_paths, sweep_words
 from bayes_asr.decode.search.archive import decode_archive
-from bayes_asr.decode.search.compiled import library
+from bayes_asr.decode.search.compiled import LIBRARY
 from bayes_asr.decode.search.embedded import ENGINES, DecodeResult, decode_utterance
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import CASES, SETTINGS, Golden, golden_case
 
-needs_native = pytest.mark.skipif(library() is None, reason="the C++ decoder is not built")
+needs_native = pytest.mark.skipif(not LIBRARY.usable, reason="the C++ decoder is not built")
 ENGINE_NAMES = [
     pytest.param("native", marks=needs_native),
     pytest.param("numpy", marks=pytest.mark.slow),
@@ -31,7 +31,7 @@ def golden(request: pytest.FixtureRequest, kaldi_corpus: Callable[[str], Path]) 
 @pytest.fixture(scope="module")
 def decoded(golden: Golden) -> list[DecodeResult]:
     """All utterances at setting a, by the engine that is there."""
-    engine = ENGINES["native" if library() else "numpy"]
+    engine = ENGINES["native" if LIBRARY.usable else "numpy"]
     network, options = golden.network(), golden.options("a")
     return [decode_utterance(network, u, m, options, engine) for u, m in golden.matrices()]
 

@@ -11,7 +11,9 @@ import pytest
 from bayes_asr.decode.search import compiled
 from tests.support.places import ROOT
 
-needs_native = pytest.mark.skipif(compiled.library() is None, reason="the C++ decoder is not built")
+needs_native = pytest.mark.skipif(
+    not compiled.LIBRARY.usable, reason="the C++ decoder is not built"
+)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pickle
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ from tests.support.places import ROOT
 
 pytest.importorskip("kaldifst", reason="kaldifst is not installed")
 pytestmark = pytest.mark.skipif(
-    compiled.library() is None, reason="the compiled decoder is not built"
+    not compiled.LIBRARY.usable, reason="the compiled decoder is not built"
 )
 LEXICON = "ab a b\nab b a\nab b b\nbab b a b\nba b a\nabba a b b a\nb b\nbe b\n"
 PHONES = {"<eps>": 0, "sil": 1, "a": 2, "b": 3}
@@ -319,6 +320,6 @@ def test_decoders_that_do_not_compose_say_so(
     monkeypatch.setattr(kaldi, "find_program", lambda name: name)
     with pytest.raises(InputError, match="Kaldi's decoder does not compose"):
         next(kaldi.KaldiDecoder("", tmp_path).decode(job, tmp_path))
-    monkeypatch.setattr(compiled, "library", lambda: None)
+    monkeypatch.setattr(compiled, "LIBRARY", replace(compiled.LIBRARY, file=tmp_path / "none.so"))
     with pytest.raises(InputError, match="reinstall with a compiler"):
         network_of(folder, "apart")

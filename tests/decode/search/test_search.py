@@ -20,7 +20,9 @@ from bayes_asr.kaldi_io.lattice import Lattice
 from bayes_asr.kaldi_io.mdl import build_monophone_model
 from tests.support.decode_cases import assert_same_arrays, random_arcs, random_network
 
-needs_native = pytest.mark.skipif(compiled.library() is None, reason="the C++ decoder is not built")
+needs_native = pytest.mark.skipif(
+    not compiled.LIBRARY.usable, reason="the C++ decoder is not built"
+)
 SEARCHES = [search, pytest.param(compiled.search, marks=needs_native)]
 WIDE = DecodeOptions(acoustic_scale=1.0, beam=1e6, lattice_beam=1e6, min_active=0)
 NARROW = replace(WIDE, lattice_beam=3.0)
@@ -257,8 +259,8 @@ def test_without_the_library_the_reference_decodes_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("BAYES_ASR_DECODER", raising=False)
-    monkeypatch.setattr(compiled, "LIBRARY", tmp_path / "decoder.so")
-    monkeypatch.setattr(compiled, "library", lambda: None)
+    absent = replace(compiled.LIBRARY, file=tmp_path / "decoder.so")
+    monkeypatch.setattr(compiled, "LIBRARY", absent)
     assert choose_engine().name == "numpy"
     assert "is not built: decoding in NumPy" in caplog.text
     monkeypatch.setenv("BAYES_ASR_DECODER", "native")

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -13,7 +14,7 @@ import torch
 
 from bayes_asr.cli import main
 from bayes_asr.decode.graph.transducers import build_fst
-from bayes_asr.decode.lattices import native as lattices
+from bayes_asr.decode.lattices import compiled as lattices
 from bayes_asr.decode.search import compiled as decoder
 from bayes_asr.decode.search import kaldi
 from bayes_asr.decode.search.kaldi import PROGRAMS
@@ -77,7 +78,7 @@ def test_code_of_recurrences_is_named(
     choice: str, state: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BAYES_ASR_KERNELS", choice)
-    if choice != "mmx" and recurrence.library() is None:
+    if choice != "mmx" and not recurrence.LIBRARY.usable:
         pytest.skip("no compiled recurrences")
     (found,) = [check for check in environment.check_environment() if check.name == "recurrence"]
     assert found.state == state
@@ -102,8 +103,10 @@ def test_code_that_is_not_compiled_or_not_anew_is_said(
     library = tmp_path / "library.so"
     if there:
         library.touch()
-    monkeypatch.setattr(native, "LIBRARY", library)
-    monkeypatch.setattr(native, "library", lambda: None)
+    replaced = replace(native.LIBRARY, file=library)
+    monkeypatch.setattr(native, "LIBRARY", replaced)
+    rows = [(n, replaced if n == name else one, cost) for n, one, cost in environment.LIBRARIES]
+    monkeypatch.setattr(environment, "LIBRARIES", rows)
     monkeypatch.setattr(recurrence, "path", lambda: "torch")
     monkeypatch.setattr(environment.shutil, "which", lambda name: compiler or None)
     (found,) = [check for check in environment.check_environment() if check.name == name]

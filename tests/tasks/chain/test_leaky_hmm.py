@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.transducers import build_fst
-from bayes_asr.tasks.chain import library
+from bayes_asr.tasks.chain.compiled import LIBRARY
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm, sum_paths_in_torch
 from tests.support.small_graphs import enumerate_sum, random_graph
@@ -30,8 +30,8 @@ def in_torch(graph: DenominatorGraph, leak: float) -> Callable[[np.ndarray], tup
 
 
 def compiled(graph: DenominatorGraph, leak: float) -> Callable[[np.ndarray], tuple[float, object]]:
-    if library.library() is None:
-        pytest.skip(f"{library.LIBRARY} is not built")
+    if not LIBRARY.usable:
+        pytest.skip(LIBRARY.fault)
     return LeakyHmm(graph, leak).sum_paths
 
 

@@ -100,7 +100,7 @@ int32_t lattices_expect(const PathsView *paths, int64_t num_cells, const double 
   }
 }
 
-// What native.py compares with what it knows.
+// What compiled.py compares with what it knows.
 const char *lattices_description() {
   static const std::string text =
       Interface().Struct<PathsViewFields>().Function(NAMED(lattices_expect)).text();

@@ -143,7 +143,7 @@ int32_t chain_sum_paths(const HmmView *hmm, int64_t frames, const double *scores
   }
 }
 
-// Description that library.py compares with its own.
+// Description that compiled.py compares with its own.
 const char *chain_description() {
   static const std::string text =
       Interface().Struct<HmmViewFields>().Function(NAMED(chain_sum_paths)).text();

@@ -1,20 +1,11 @@
-"""The C++ twin of products, likelihoods of mixtures and linear algebra, through ctypes.
-
-`_gmm.so` lies beside this module where a compiler was at hand at installation.
-"""
+"""The C++ twin of products, likelihoods of mixtures and linear algebra."""
 
 import ctypes as c
-from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base import interface
-from bayes_asr.base.errors import InputError
-
-LIBRARY = Path(__file__).with_name("_gmm.so")
-P = c.c_void_p
+from bayes_asr.base.shared_library import P, SharedLibrary
 
 
 class MatrixView(c.Structure):
@@ -33,7 +24,8 @@ class MatrixView(c.Structure):
         return cls(x.ctypes.data, *x.strides, x.dtype == np.float32)
 
 
-INTERFACE: tuple[str, interface.Structs, interface.Functions] = (
+LIBRARY = SharedLibrary(
+    Path(__file__).with_name("_gmm.so"),
     "gmm",
     (MatrixView,),
     {
@@ -46,22 +38,14 @@ INTERFACE: tuple[str, interface.Structs, interface.Functions] = (
 )
 
 
-@cache
-def library() -> c.CDLL | None:
-    """Load the library; None where `interface` finds a fault in it."""
-    with suppress(InputError):
-        return interface.load(LIBRARY, *INTERFACE)
-    return None
-
-
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The C++ version of `products.multiply`."""
     (rows, depth), columns = a.shape, b.shape[1]
     product = np.empty((rows, columns))
     # Strides travel along, so that transposed matrices need no copy.
     views = c.byref(MatrixView.of_array(a)), c.byref(MatrixView.of_array(b))
-    if _require_library().gmm_multiply(rows, columns, depth, *views, product.ctypes.data):
-        raise MemoryError(f"a product of {rows} x {depth} x {columns} ran out of memory")
+    task = f"a product of {rows} x {depth} x {columns}"
+    LIBRARY.run("multiply", task, rows, columns, depth, *views, product.ctypes.data)
     return product
 
 
@@ -75,8 +59,7 @@ def score(
     scores = np.empty((frames, pdfs), np.float32)
     inputs = frames, depth, x.ctypes.data, pdfs, offsets.ctypes.data, slopes.ctypes.data
     outputs = scores.ctypes.data, None if posteriors is None else posteriors.ctypes.data
-    if _require_library().gmm_score(*inputs, *outputs):
-        raise MemoryError(f"the likelihoods of {frames} frames ran out of memory")
+    LIBRARY.run("score", f"the likelihoods of {frames} frames", *inputs, *outputs)
     return scores
 
 
@@ -84,14 +67,14 @@ def log(x: np.ndarray) -> np.ndarray:
     """The C++ version of `products.log`."""
     x = np.ascontiguousarray(x, np.float64)
     logs = np.empty(x.shape)
-    _require_library().gmm_log(x.size, x.ctypes.data, logs.ctypes.data)
+    LIBRARY.call("log", x.size, x.ctypes.data, logs.ctypes.data)
     return logs
 
 
 def eliminate(work: np.ndarray) -> np.ndarray:
     """The C++ version of `linear_algebra.eliminate`."""
     pivots = np.empty(work.shape[:2])
-    _require_library().gmm_eliminate(*work.shape, work.ctypes.data, pivots.ctypes.data)
+    LIBRARY.call("eliminate", *work.shape, work.ctypes.data, pivots.ctypes.data)
     return pivots
 
 
@@ -106,7 +89,8 @@ def update_rows(
     dim, width = inverses.shape[:2]
     transform = np.eye(dim, width)
     arrays = [None if x is None else np.ascontiguousarray(x) for x in (inverses, offsets, linear)]
-    status = _require_library().gmm_update_rows(
+    status = LIBRARY.call(
+        "update_rows",
         dim,
         width,
         count,
@@ -120,10 +104,3 @@ def update_rows(
     if status > 0:
         raise np.linalg.LinAlgError("singular matrix")
     return transform
-
-
-def _require_library() -> c.CDLL:
-    loaded = library()
-    if loaded is None:
-        raise RuntimeError(f"{LIBRARY} is not built")
-    return loaded

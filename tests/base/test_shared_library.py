@@ -4,12 +4,14 @@ import ctypes as c
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from bayes_asr.base import interface
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.shared_library import INTS, SharedLibrary, view_of
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
@@ -65,11 +67,11 @@ def compiled(folder: Path, source: str) -> Path:
 
 def test_what_fits_is_loaded_and_called(library: Path) -> None:
     Outer = outer(*MEMBERS)
-    assert interface.fault(library, "made", (Inner, Outer), FUNCTIONS) == ""
-    loaded = interface.load(library, "made", (Inner, Outer), FUNCTIONS)
+    made = SharedLibrary(library, "made", (Inner, Outer), FUNCTIONS)
+    assert made.usable
     told = Outer(scale=1.5)
     told.rows[1] = c.pointer(c.c_float(2))
-    assert loaded.made_sum(c.byref(told), 0, 0) == 3.5
+    assert made.call("sum", c.byref(told), 0, 0) == 3.5
 
 
 @pytest.mark.parametrize(
@@ -90,8 +92,9 @@ def test_what_fits_is_loaded_and_called(library: Path) -> None:
 def test_another_struct_is_refused_by_the_name_of_the_field(
     members: Any, says: str, library: Path
 ) -> None:
+    made = SharedLibrary(library, "made", (Inner, outer(*members)), FUNCTIONS)
     with pytest.raises(InputError) as refused:
-        interface.load(library, "made", (Inner, outer(*members)), FUNCTIONS)
+        made.call("rest")
     assert str(refused.value) == f"{library} was built for another version: {says}"
 
 
@@ -108,8 +111,8 @@ def test_another_struct_is_refused_by_the_name_of_the_field(
 )
 def test_other_functions_are_refused(functions: Any, says: str, library: Path) -> None:
     known = FUNCTIONS | functions if functions else {"sum": FUNCTIONS["sum"]}
-    fault = interface.fault(library, "made", (Inner, outer(*MEMBERS)), known)
-    assert fault == f"{library} was built for another version: {says}"
+    made = SharedLibrary(library, "made", (Inner, outer(*MEMBERS)), known)
+    assert made.fault == f"{library} was built for another version: {says}"
 
 
 @pytest.mark.parametrize(
@@ -128,9 +131,21 @@ def test_a_description_that_lacks_a_field_is_not_compiled(
 
 def test_what_is_no_library_is_named(tmp_path: Path) -> None:
     file = tmp_path / "made.so"
-    assert interface.fault(file, "made", (), {}) == f"{file} is not built"
+    assert SharedLibrary(file, "made", (), {}).fault == f"{file} is not built"
     file.touch()
-    assert interface.fault(file, "made", (), {}).startswith(f"{file} does not load: ")
+    assert SharedLibrary(file, "made", (), {}).fault.startswith(f"{file} does not load: ")
     compiled(tmp_path, 'extern "C" int made_interface() { return 1; }\n')  # as it was once
-    fault = interface.fault(file, "made", (), {})
+    fault = SharedLibrary(file, "made", (), {}).fault
     assert fault == f"{file} was built for another version: it has no made_description"
+
+
+def test_a_view_points_to_columns_and_keeps_what_it_copies() -> None:
+    class Sizes(c.Structure):
+        _fields_ = (("count", c.c_int64),)
+
+    class Table(c.Structure):
+        _fields_ = (("sizes", Sizes), ("even", INTS))
+
+    columns = SimpleNamespace(even=np.arange(8)[::2], other=None)
+    view = view_of(Table, columns, sizes=Sizes(4))
+    assert (view.sizes.count, view.even[: view.sizes.count]) == (4, [0, 2, 4, 6])
