@@ -10,6 +10,7 @@ from bayes_asr.base.files import together
 from bayes_asr.cli.arguments import real, whole
 from bayes_asr.decode.graph.build import (
     Graph,
+    GraphOptions,
     build_graph,
     build_lang_graph,
     write_graph,
@@ -17,6 +18,7 @@ from bayes_asr.decode.graph.build import (
 )
 from bayes_asr.decode.graph.lang import (
     SILENCE_PROBABILITY,
+    Lang,
     build_monophones,
     find_phone_table,
     pause_probability,
@@ -109,18 +111,8 @@ def _build_of_lexicon(args: argparse.Namespace) -> tuple[Graph, dict[str, float]
     if probability and not silence:
         raise InputError(f"{args.lexicon}: which phone is silence? Give --silence PHONE")
     language_model = _language_model(args, [entry.word for entry in lexicon])
-    graph = build_graph(
-        lexicon,
-        language_model,
-        phones,
-        model,
-        tree,
-        silence=silence[0] if silence else None,
-        silence_probability=probability,
-        transition_scale=args.transition_scale,
-        self_loop_scale=args.self_loop_scale,
-        apart=args.apart,
-    )
+    lang = Lang(lexicon, silence[0] if silence else None, probability)
+    graph = build_graph(lang, language_model, phones, model, tree, _options(args))
     with together(args.out):
         if args.text:
             write_arpa(language_model, args.out / "lm.arpa")
@@ -143,15 +135,17 @@ def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
         language_model,
         read_transition_model(args.model),
         read_tree(args.tree or args.model.parent / "tree"),
-        transition_scale=args.transition_scale,
-        self_loop_scale=args.self_loop_scale,
-        apart=args.apart,
+        _options(args),
     )
     with together(args.out):
         if args.text:
             write_arpa(language_model, args.out / "lm.arpa")
         write_lang_graph(graph, args.lang, args.out)
     return graph, {}
+
+
+def _options(args: argparse.Namespace) -> GraphOptions:
+    return GraphOptions(args.transition_scale, args.self_loop_scale, args.apart)
 
 
 def _model(

@@ -15,7 +15,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.shards import Mapper
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.decode.graph.topology import build_chain_topology
-from bayes_asr.decode.graph.transducers import Sayings, build_fst
+from bayes_asr.decode.graph.transducers import PhoneAcceptor, build_fst
 from bayes_asr.gmm import jobs
 from bayes_asr.gmm.features import MODEL, PIPELINE, Pipeline, find_transforms, has_transforms
 from bayes_asr.gmm.first_model import init_mixtures
@@ -205,11 +205,11 @@ class ChainTree(PhaseRunner):
             split_phones(*utterance, self.old, index).phones.tolist()
             for utterance in self.iter_convertible()
         )
-        sayings = estimate_phone_lm(phones, self.options.phone_lm)
+        phone_lm = estimate_phone_lm(phones, self.options.phone_lm)
         new, tree = read_transition_model(self.model), read_tree(self.out / "tree")
-        graph = build_denominator_fst(sayings, new, tree)
+        graph = build_denominator_fst(phone_lm, new, tree)
         with self.commit_phase():
-            write_fst(accept_phones(sayings), self.out / LM, "vector")
+            write_fst(accept_phones(phone_lm), self.out / LM, "vector")
             write_fst(graph, self.out / GRAPH, "vector")
 
     def convert_to(self, model: TransitionModel, tree: Tree) -> Subsampler:
@@ -229,7 +229,7 @@ def derive_pairs(tree: Tree, topology: Topology) -> TransitionModel:
     )
 
 
-def accept_phones(sayings: Sayings) -> Fst:
+def accept_phones(phone_lm: PhoneAcceptor) -> Fst:
     """The acceptor of a phone language model."""
-    arcs = [(source, phone, phone, cost, target) for source, phone, cost, target in sayings.arcs]
-    return build_fst(arcs, sayings.final)
+    arcs = [(source, phone, phone, cost, target) for source, phone, cost, target in phone_lm.arcs]
+    return build_fst(arcs, phone_lm.final)

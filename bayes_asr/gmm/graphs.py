@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
-from bayes_asr.decode.graph.sayings import Lexicon
+from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.fst import Fst, read_fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
@@ -21,7 +21,7 @@ class GraphCompiler:
     oov: the word-id of words that `words` lacks.
     """
 
-    lexicon: Lexicon
+    lexicon: LexiconTransducer
     words: Mapping[str, int]
     oov: int
     hmms: Hmms
@@ -33,8 +33,9 @@ class GraphCompiler:
         Raises InputError, naming the utterance, for a word without a pronunciation.
         """
         try:
-            sayings = self.lexicon.say([self._number(word) for word in words])
-            return assemble(*expand_context(sayings, self.hmms.tree), self.hmms)
+            word_ids = [self._number(word) for word in words]
+            acceptor = self.lexicon.transcript_acceptor(word_ids)
+            return assemble(*expand_context(acceptor, self.hmms.tree), self.hmms)
         except InputError as error:
             raise InputError(f"{utt}: {error}") from None
 
@@ -50,7 +51,7 @@ def read_compiler(lang: Path, model: TransitionModel, tree: Tree) -> GraphCompil
 
     InputError where phones of L.fst are not in the topology of the model.
     """
-    lexicon, words = Lexicon(read_fst(lang / "L.fst")), read_symbols(lang / "words.txt")
+    lexicon, words = LexiconTransducer(read_fst(lang / "L.fst")), read_symbols(lang / "words.txt")
     strangers = sorted({*lexicon.fst.ilabel.tolist()} - {0, *model.topology})
     if strangers:
         raise InputError(

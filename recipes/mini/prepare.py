@@ -31,6 +31,7 @@ from bayes_asr.data.targets.marks import (
     write_alignments,
 )
 from bayes_asr.decode.graph.build import build_graph, write_graph
+from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.ark import iter_matrices
@@ -119,7 +120,7 @@ def prepare(out: Path, seed: int, bands: int, sentences: Mapping[str, int] = PER
     write_dictionary(said, out / "data" / "words_dict", silence=[SILENCE])
     print(f"lexicon of {len(words)} words: recipes/mini/README.md decodes words instead of phones")
     tree = read_tree(out / "exp" / "ali" / "tree")
-    graph = build_graph(lexicon, language_model, PHONE_IDS, model, tree)
+    graph = build_graph(Lang(lexicon), language_model, PHONE_IDS, model, tree)
     write_graph(graph, out / "exp" / "graph", [SILENCE])
     print(f"graph: {graph.hclg.num_states} states, {graph.hclg.num_arcs} arcs")
 

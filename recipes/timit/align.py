@@ -25,6 +25,7 @@ from bayes_asr.data.targets.marks import (
     write_alignments,
 )
 from bayes_asr.decode.graph.build import build_graph, write_graph
+from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import read_lexicon
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.kaldi_io.ark import iter_matrices
@@ -59,7 +60,7 @@ def align(out: Path) -> None:
     for name, folder in ALIGNMENTS.items():
         write_alignments(sets[name].items(), model, phones, out / "exp" / folder)
     graph = build_graph(
-        lexicon,
+        Lang(lexicon),
         read_arpa(out / "data/local/lm.arpa"),
         phones,
         model,

@@ -14,7 +14,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
-from bayes_asr.decode.graph.lang_dir import write_lang
+from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.gmm.alignment import Aligner, align_all, boost_silence, equal_alignment
@@ -231,10 +231,7 @@ def test_kaldi_decodes_with_our_graph_and_model_as_we_do(stage: Stage) -> None:
     write_lang(
         corpus / "data" / "dict",
         lang,
-        oov="sil",
-        position_dependent=False,
-        silence_probability=0.0,
-        silence_states=3,
+        LangOptions(oov="sil", position_dependent=False, silence_probability=0.0, silence_states=3),
     )
     graph = build_lang_graph(lang, read_arpa(corpus / "data" / "lm.arpa"), transitions, stage.tree)
     write_lang_graph(graph, lang, stage.ours / "graph")
@@ -271,7 +268,7 @@ def decode(stage: Stage, graph: Path) -> dict[str, list[str]]:
 def test_kaldi_finds_no_fault_with_our_lang_folder(
     positions: bool, golden_dict: Path, tmp_path: Path
 ) -> None:
-    write_lang(golden_dict, tmp_path / "lang", oov="sil", position_dependent=positions)
+    write_lang(golden_dict, tmp_path / "lang", LangOptions(oov="sil", position_dependent=positions))
     (tmp_path / "path.sh").touch()  # which the script reads
     assert "SUCCESS" in run_kaldi(tmp_path, "validate_lang.pl lang 2>&1")
 

@@ -58,10 +58,10 @@ def write_chain(folder: Path, said: list[list[int]]) -> Path:
     pairs = {p: Table(PDF_CLASS, (Leaf(next(leaves)), Leaf(next(leaves)))) for p in PHONES}
     tree = Tree(2, 1, Table(1, tuple(pairs.get(p) for p in range(max(PHONES) + 1))))
     model = derive_pairs(tree, topology)
-    sayings = estimate_phone_lm(said, PhoneLmOptions(3, 10, 2))
+    phone_lm = estimate_phone_lm(said, PhoneLmOptions(3, 10, 2))
     write_tree(tree, folder / "tree")
     write_transition_model(model, folder / "final.mdl")
-    write_fst(build_denominator_fst(sayings, model, tree), folder / "den.fst", "vector")
+    write_fst(build_denominator_fst(phone_lm, model, tree), folder / "den.fst", "vector")
     write_lines(["<eps> 0", *(f"{name} {p}" for p, name in NAMES.items())], folder / "phones.txt")
     write_lines([f"{name} {name}" for name in NAMES.values()], folder / "lexicon.txt")
     return folder

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.cli.arguments import real, whole
-from bayes_asr.decode.graph.lang_dir import write_lang
+from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 
 STATES = whole(1, 20)
 
@@ -58,11 +58,13 @@ def run(args: argparse.Namespace) -> None:
     write_lang(
         args.dict,
         args.out,
-        oov=args.oov,
-        position_dependent=args.position_dependent_phones == "true",
-        silence_probability=args.sil_prob,
-        silence_states=args.num_sil_states,
-        nonsilence_states=args.num_nonsil_states,
-        share_silence_phones=args.share_silence_phones == "true",
+        LangOptions(
+            oov=args.oov,
+            position_dependent=args.position_dependent_phones == "true",
+            silence_probability=args.sil_prob,
+            silence_states=args.num_sil_states,
+            nonsilence_states=args.num_nonsil_states,
+            share_silence_phones=args.share_silence_phones == "true",
+        ),
     )
     print(f"wrote {args.out}")

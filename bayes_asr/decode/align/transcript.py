@@ -17,8 +17,8 @@ from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.decode.graph.hmm import iter_hmm_arcs
 from bayes_asr.decode.graph.lang import Lang, find_phones_file, fit_lexicon, read_lang
 from bayes_asr.decode.graph.lexicon import build_lexicon_fst, number_words
-from bayes_asr.decode.graph.sayings import Lexicon
-from bayes_asr.decode.graph.transducers import Sayings
+from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
+from bayes_asr.decode.graph.transducers import PhoneAcceptor
 from bayes_asr.decode.graph.transition_index import Transitions, transition_costs, window_pdfs
 from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
@@ -60,13 +60,13 @@ class Speech:
         return number_words(self.lang.lexicon)
 
     @cached_property
-    def lexicon(self) -> Lexicon:
+    def lexicon(self) -> LexiconTransducer:
         """The lexicon as a transducer, with pauses before, between and after words."""
         said = fit_lexicon(self.lang.lexicon, self.phones, self.model)
         pause = (self.lang.silence or "",) if self.silence else ()
         share = self.lang.silence_probability
         fst = build_lexicon_fst(said, self.phones, self.word_ids, pause, share, backoff=False)
-        return Lexicon(fst)
+        return LexiconTransducer(fst)
 
     @cached_property
     def hmms(self) -> Hmms:
@@ -108,8 +108,9 @@ def build_transcript_fst(
 
     Raises InputError for a word that the lexicon lacks and for a transcript that nobody can say.
     """
-    said = [speech.word_ids[speech.find_word(word)] for word in words]
-    graph = assemble(*expand_context(speech.lexicon.say(said), speech.tree), speech.hmms)
+    word_ids = [speech.word_ids[speech.find_word(word)] for word in words]
+    acceptor = speech.lexicon.transcript_acceptor(word_ids)
+    graph = assemble(*expand_context(acceptor, speech.tree), speech.hmms)
     scales = transition_scale, self_loop_scale
     costs = transition_costs(speech.model, speech.hmms.transitions, *scales)
     return replace(graph, weight=graph.weight + costs[graph.ilabel])
@@ -131,7 +132,7 @@ def align_evenly(words: Sequence[str], frames: int, speech: Speech) -> np.ndarra
 
 def _walk_through(phones: Sequence[int], speech: Speech) -> list[int]:
     """The transition-ids, without self-loops, of the way through the states of `phones`."""
-    chain = Sayings([(i, p, 0.0, i + 1) for i, p in enumerate(phones)], {len(phones): 0.0})
+    chain = PhoneAcceptor([(i, p, 0.0, i + 1) for i, p in enumerate(phones)], {len(phones): 0.0})
     tids: list[int] = []
     for _, window, _, _ in expand_context(chain, speech.tree)[0]:
         if not window:

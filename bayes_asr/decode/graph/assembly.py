@@ -1,4 +1,4 @@
-"""From phones to the graph of their HMMs: context, tree and topology, without epsilons between.
+"""Graphs of HMMs from acceptors of phones: context, tree and topology, without epsilons between.
 
 The graph is that of Kaldi's compile-train-graphs before it is minimized, with self-loops that
 follow their transition (--reorder=true) and without transition probabilities.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_asr.decode.graph.transducers import Sayings, sort_arcs
+from bayes_asr.decode.graph.transducers import PhoneAcceptor, sort_arcs
 from bayes_asr.decode.graph.transition_index import (
     find_first_transition,
     index_transitions,
@@ -55,70 +55,74 @@ class Hmms:
 
         InputError where tree, model and phones do not belong together.
         """
-        found = self._of_window.get(window)
-        if found is None:
+        hmm = self._of_window.get(window)
+        if hmm is None:
             phone, pdfs = window[self.tree.center], window_pdfs(window, self.model, self.tree)
             if (phone, *pdfs) not in self._of_pdfs:
                 self._of_pdfs[phone, *pdfs] = self._build(phone, pdfs)
-            found = self._of_window[window] = self._of_pdfs[phone, *pdfs]
-        return found
+            hmm = self._of_window[window] = self._of_pdfs[phone, *pdfs]
+        return hmm
 
     def _build(self, phone: int, pdfs: Sequence[int]) -> Hmm:
         """Walk through the states of a phone, each once for every transition-state before it."""
         topology, loop = self.model.topology[phone], self.transitions.loop
         last = len(topology) - 1
-        begin = (0, 0)  # HMM state, transition-state that led here
-        numbers, open_ = {begin: ENTRY}, [begin]
+        # A self-loop follows its transition, so that a state is split by the transition-state that
+        # leads into it.
+        begin = (0, 0)  # HMM state, transition-state before it
+        numbers, queue = {begin: ENTRY}, [begin]
         inner, exits = 0, 0
         arcs: list[tuple[int, int, int]] = []
-        for here in open_:  # which grows
-            state, _ = here
+        for pair in queue:  # which grows
+            state, _ = pair
             emits = topology[state].forward_class >= 0
-            first = find_first_transition(phone, state, pdfs, self.model, self.transitions)
-            for tid, (target, _) in enumerate(topology[state].transitions, first):
+            first_tid = find_first_transition(phone, state, pdfs, self.model, self.transitions)
+            for tid, (target, _) in enumerate(topology[state].transitions, first_tid):
                 if target == state:
                     continue
-                there = (target, int(self.transitions.state[tid]) if emits else 0)
-                if there not in numbers and target == last:
+                successor = (target, int(self.transitions.state[tid]) if emits else 0)
+                if successor not in numbers and target == last:
                     exits += 1
-                    numbers[there] = -exits
-                elif there not in numbers:
-                    numbers[there] = inner
+                    numbers[successor] = -exits
+                elif successor not in numbers:
+                    numbers[successor] = inner
                     inner += 1
-                    open_.append(there)
-                arcs.append((numbers[here], tid if emits else 0, numbers[there]))
+                    queue.append(successor)
+                arcs.append((numbers[pair], tid if emits else 0, numbers[successor]))
         loops = [(n, int(loop[by]), n) for (_, by), n in numbers.items() if n >= 0 and loop[by]]
         ends = [by for (_, by), n in numbers.items() if n < 0 and (_, by) != begin]
         return Hmm(np.array(arcs + loops), inner, np.array(ends, np.int64))
 
 
-def expand_context(sayings: Sayings, tree: Tree) -> tuple[list[WindowArc], dict[int, float]]:
+def expand_context(acceptor: PhoneAcceptor, tree: Tree) -> tuple[list[WindowArc], dict[int, float]]:
     """Split states by the phones before them, and read each phone when those after it are known.
 
     The window of an arc is () where no phone is read yet. Beyond an end phones are 0, as in
     Kaldi's compose-context. State 0 is the start.
     """
+    # C of Mohri, Pereira & Riley (2002): its states are the last width - 1 phones.
     leaving: dict[int, list[tuple[int, float, int]]] = {}
-    for source, phone, cost, target in sayings.arcs:
+    for source, phone, cost, target in acceptor.arcs:
         leaving.setdefault(source, []).append((phone, cost, target))
     late = tree.width - 1 - tree.center  # phones that are read beyond the end
-    for state, cost in sayings.final.items() if late else ():
+    # As many arcs of phone 0 flush the context after a final state, through states -1, -2, ...
+    for state, cost in acceptor.final.items() if late else ():
         leaving.setdefault(state, []).append((0, cost, -1))
     for beyond in range(1, late):
         leaving[-beyond] = [(0, 0.0, -beyond - 1)]
-    ends = {-late: 0.0} if late else sayings.final
+    ends = {-late: 0.0} if late else acceptor.final
     start = (0, (0,) * (tree.width - 1))
-    number, open_ = {start: 0}, [start]
-    found: list[WindowArc] = []
-    for source, (state, before) in enumerate(open_):  # which grows
+    number, queue = {start: 0}, [start]
+    arcs: list[WindowArc] = []
+    for source, (state, history) in enumerate(queue):  # which grows
         for phone, cost, target in leaving.get(state, ()):
-            window = (*before, phone)
-            there = (target, window[1:])
-            index = number.setdefault(there, len(open_))
-            if index == len(open_):
-                open_.append(there)
-            found.append((source, window if window[tree.center] else (), cost, index))
-    return found, {n: ends[state] for (state, _), n in number.items() if state in ends}
+            window = (*history, phone)
+            successor = (target, window[1:])
+            index = number.setdefault(successor, len(queue))
+            if index == len(queue):
+                queue.append(successor)
+            arcs.append((source, window if window[tree.center] else (), cost, index))
+    return arcs, {n: ends[state] for (state, _), n in number.items() if state in ends}
 
 
 def assemble(arcs: Sequence[WindowArc], final: Mapping[int, float], hmms: Hmms) -> Fst:
@@ -140,18 +144,19 @@ def assemble(arcs: Sequence[WindowArc], final: Mapping[int, float], hmms: Hmms) 
     joined, entered_by = np.divmod(np.concatenate(([0], keys)), width)
     first_state, first_exit = (np.cumsum(counts[:, 1:], axis=0) - counts[:, 1:]).T
     first_state += len(joined)
-    here, tid, there = np.concatenate([part.arcs for part in parts]).T
-    leaves, enters = there < 0, here == ENTRY
-    there[leaves] = 1 + joint_of_exit[(first_exit[part_of] - 1 - there)[leaves]]
-    there[~leaves] += first_state[part_of][~leaves]
-    # What begins at a state of the arcs leaves each joint of it.
+    from_state, tid, to_state = np.concatenate([part.arcs for part in parts]).T
+    # Targets: exit -e of a part is the joint of its e-th exit, others are inner states.
+    leaves, enters = to_state < 0, from_state == ENTRY
+    to_state[leaves] = 1 + joint_of_exit[(first_exit[part_of] - 1 - to_state)[leaves]]
+    to_state[~leaves] += first_state[part_of][~leaves]
+    # Sources: an arc from ENTRY leaves every joint of its state, so it is copied for each.
     state = np.array(source)[part_of]
     begin = np.searchsorted(joined, state)
     copies = np.where(enters, np.searchsorted(joined, state, "right") - begin, 1)
-    here = np.where(enters, begin, first_state[part_of] + here)
-    row = np.repeat(np.arange(len(here)), copies)
+    from_state = np.where(enters, begin, first_state[part_of] + from_state)
+    row = np.repeat(np.arange(len(from_state)), copies)
     nth = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
-    here = here[row] + nth
+    from_state = from_state[row] + nth
     loop = hmms.transitions.loop[entered_by]
     looping = np.flatnonzero(loop)
     ends = np.full(len(joined) + counts[:, 1].sum(), np.inf)
@@ -159,11 +164,11 @@ def assemble(arcs: Sequence[WindowArc], final: Mapping[int, float], hmms: Hmms) 
     ilabel = np.concatenate([tid[row], loop[looping]])
     weight = np.where(enters, np.array(cost)[part_of], 0.0)[row]
     return sort_arcs(
-        source=np.concatenate([here, looping]),
+        source=np.concatenate([from_state, looping]),
         ilabel=ilabel,
         olabel=np.zeros_like(ilabel),
         weight=np.concatenate([weight, np.zeros(len(looping))]),
-        nextstate=np.concatenate([there[row], looping]),
+        nextstate=np.concatenate([to_state[row], looping]),
         final=ends,
         start=0,
     )

@@ -13,7 +13,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, replacing
 from bayes_asr.decode.graph.hmm import add_self_loops, build_hmm_fst
-from bayes_asr.decode.graph.lang import fit_lexicon
+from bayes_asr.decode.graph.lang import Lang, fit_lexicon
 from bayes_asr.decode.graph.lexicon import (
     Pronunciation,
     build_lexicon_fst,
@@ -21,7 +21,6 @@ from bayes_asr.decode.graph.lexicon import (
     number_words,
 )
 from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst
-from bayes_asr.decode.graph.symbols import BACKOFF, EPSILON
 from bayes_asr.decode.graph.transducers import (
     drop_labels,
     from_kaldifst,
@@ -32,15 +31,33 @@ from bayes_asr.decode.graph.transducers import (
 )
 from bayes_asr.kaldi_io.fst import Fst, read_fst, write_fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
-from bayes_asr.kaldi_io.text import read_symbols, write_lines, write_mapping
+from bayes_asr.kaldi_io.text import BACKOFF, EPSILON, read_symbols, write_lines, write_mapping
 from bayes_asr.kaldi_io.tree import Tree
 
 OF_LANG = ("silence", "optional_silence", "disambig", "word_boundary", "align_lexicon")
 
 
 @dataclass(frozen=True)
+class GraphOptions:
+    """Options of Kaldi's mkgraph.sh; `on_the_fly` leaves HCL and G uncomposed, for the search."""
+
+    transition_scale: float = 1.0
+    self_loop_scale: float = 0.1
+    on_the_fly: bool = False
+
+
+@dataclass(frozen=True)
+class DisambiguatedLexicon:
+    """L_disambig.fst, from phones to words, and the symbol tables of its labels."""
+
+    fst: Fst
+    phones: dict[str, int]
+    words: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Graph:
-    """What a graph directory holds: HCLG and the symbols around it.
+    """The contents of a graph directory: HCLG and the symbols around it.
 
     With a `grammar`, which is G, `hclg` is HCL: what is composed with it while it is searched.
     `disambiguation` holds the transition-ids that stood for disambiguation symbols, none of which
@@ -59,36 +76,31 @@ class Graph:
 
 
 def build_graph(
-    lexicon: Sequence[Pronunciation],
+    lang: Lang,
     language_model: NgramModel,
     phones: Mapping[str, int],
     model: TransitionModel,
     tree: Tree,
-    *,
-    silence: str | None = None,
-    silence_probability: float = 0.0,
-    transition_scale: float = 1.0,
-    self_loop_scale: float = 0.1,
-    apart: bool = False,
+    options: GraphOptions = GraphOptions(),
 ) -> Graph:
-    """Build the graph of words in `language_model`, said as `lexicon` has them.
+    """Build the graph of words in `language_model`, pronounced as the lexicon of `lang` has them.
 
     `phones` (phone -> phone-id) is the table of `model`; where it has the variants _B _I _E _S of a
-    phone, the lexicon is taken to be without. The phone `silence` may stand at the ends and between
-    words with `silence_probability`. `apart` leaves HCL and G uncomposed.
+    phone, the lexicon is taken to be without. The silence of `lang` may stand at the ends and
+    between words.
     Raises InputError for phones that the model does not have.
     """
-    plain = {phone: number for phone, number in phones.items() if not phone.startswith("#")}
-    lexicon = fit_lexicon(lexicon, plain, model)
+    phone_ids = {phone: number for phone, number in phones.items() if not phone.startswith("#")}
+    lexicon = fit_lexicon(lang.lexicon, phone_ids, model)
     marked, most = disambiguate(lexicon)
     symbols = [BACKOFF, *(f"#{number}" for number in range(1, most + 2))]  # the last for silence
-    first = max(plain.values()) + 1
-    numbered = {**plain, **{symbol: first + i for i, symbol in enumerate(symbols)}}
+    first_symbol = max(phone_ids.values()) + 1
+    numbered = phone_ids | {s: n for n, s in enumerate(symbols, first_symbol)}
     words = number_words(lexicon)
-    pause = (silence, symbols[-1]) if silence and silence_probability else ()
-    spoken = build_lexicon_fst(marked, numbered, words, pause, silence_probability)
-    scales = transition_scale, self_loop_scale
-    graph = _join_grammar(spoken, language_model, numbered, words, model, tree, *scales, apart)
+    pause = (lang.silence, symbols[-1]) if lang.silence and lang.silence_probability else ()
+    fst = build_lexicon_fst(marked, numbered, words, pause, lang.silence_probability)
+    disambiguated = DisambiguatedLexicon(fst, numbered, words)
+    graph = _join_grammar(disambiguated, language_model, model, tree, options)
     return replace(graph, lexicon=[*lexicon])
 
 
@@ -97,49 +109,44 @@ def build_lang_graph(
     language_model: NgramModel,
     model: TransitionModel,
     tree: Tree,
-    *,
-    transition_scale: float = 1.0,
-    self_loop_scale: float = 0.1,
-    apart: bool = False,
+    options: GraphOptions = GraphOptions(),
 ) -> Graph:
-    """Build the graph of words in `language_model`, said as L_disambig.fst of a lang folder has it.
+    """Build the graph of words in `language_model`, pronounced as a lang folder's L_disambig.fst.
 
-    Its pauses, pronunciations and word positions are those of the folder; `apart` as in
-    `build_graph`. InputError where it has
+    Its pauses, pronunciations and word positions are those of the folder. InputError where it has
     phones that the model does not have.
     """
-    phones, words = read_symbols(lang / "phones.txt"), read_symbols(lang / "words.txt")
-    spoken = read_fst(lang / "L_disambig.fst")
-    said = {*spoken.ilabel.tolist()} - {0, *model.topology}
-    if foreign := sorted({p for p, number in phones.items() if number in said and p[0] != "#"}):
+    lexicon = DisambiguatedLexicon(
+        phones=read_symbols(lang / "phones.txt"),
+        words=read_symbols(lang / "words.txt"),
+        fst=read_fst(lang / "L_disambig.fst"),
+    )
+    labels = {*lexicon.fst.ilabel.tolist()} - {0, *model.topology}
+    foreign = {p for p, number in lexicon.phones.items() if number in labels and p[0] != "#"}
+    if foreign:
         raise InputError(
-            f"{lang / 'phones.txt'}: the model of {len(model.topology)} phones lacks {foreign[0]};"
-            " take the lang folder that the model was trained with"
+            f"{lang / 'phones.txt'}: the model of {len(model.topology)} phones lacks"
+            f" {min(foreign)}; take the lang folder that the model was trained with"
         )
-    scales = transition_scale, self_loop_scale
-    return _join_grammar(spoken, language_model, phones, words, model, tree, *scales, apart)
+    return _join_grammar(lexicon, language_model, model, tree, options)
 
 
 def _join_grammar(
-    lexicon: Fst,
+    lexicon: DisambiguatedLexicon,
     language_model: NgramModel,
-    phones: dict[str, int],
-    words: dict[str, int],
     model: TransitionModel,
     tree: Tree,
-    transition_scale: float,
-    self_loop_scale: float,
-    apart: bool,
+    options: GraphOptions,
 ) -> Graph:
+    phones, words = lexicon.phones, lexicon.words
     hashes = [number for symbol, number in phones.items() if symbol.startswith("#")]
     grammar, foreign = build_grammar_fst(language_model, words, words[BACKOFF])
-    known = None if apart else grammar
-    scales = transition_scale, self_loop_scale
-    hclg, stand_ins = compose_graph(lexicon, known, hashes, model, tree, *scales)
+    composed, separate = (None, grammar) if options.on_the_fly else (grammar, None)
+    scales = options.transition_scale, options.self_loop_scale
+    hclg, stand_ins = compose_graph(lexicon.fst, composed, hashes, model, tree, *scales)
     if hclg.num_states == 0:
         raise InputError("lexicon and language model have no sentence in common")
-    rest = grammar if apart else None
-    return Graph(hclg, rest, words, phones, model.num_pdfs, stand_ins, foreign, [])
+    return Graph(hclg, separate, words, phones, model.num_pdfs, stand_ins, foreign, [])
 
 
 def compose_graph(
@@ -151,19 +158,19 @@ def compose_graph(
     transition_scale: float = 1.0,
     self_loop_scale: float = 0.1,
 ) -> tuple[Fst, list[int]]:
-    """Return HCLG, and the transition-ids that disambiguation symbols had on the way to it.
+    """Return HCLG, and the transition-ids that stood for disambiguation symbols in Ha.
 
+    H o min(det(C o min(det(L o G)))) of Mohri, Pereira & Riley (2002), as in Kaldi's mkgraph.sh.
     Without grammar it is HCL, which writes #0 wherever a grammar may back off, by any number of
-    steps.
-
-    `disambiguation` holds the phone-ids of #0, #1, ... in `lexicon` and `grammar`.
+    steps. `disambiguation` holds the phone-ids of #0, #1, ... in `lexicon` and `grammar`.
     """
     kaldifst = load_kaldifst()
     if grammar is None:
         lg = to_kaldifst(back_off_once(lexicon, disambiguation), "olabel")
     else:
         lg = kaldifst.compose(to_kaldifst(lexicon, "olabel"), to_kaldifst(grammar, "ilabel"))
-    # Sums over words would be their number where no grammar makes them probabilities.
+    # In the log semiring, which keeps the graph stochastic. Without a grammar the words have no
+    # probabilities, and a sum over them would be their number.
     sums = {"use_log": grammar is not None}
     kaldifst.determinize_star(lg, **sums)
     kaldifst.minimize_encoded(lg)
@@ -171,9 +178,11 @@ def compose_graph(
     kaldifst.arcsort(clg, "ilabel")
     hmms, stand_ins = build_hmm_fst(windows, model, tree, transition_scale)
     hclg = kaldifst.compose(to_kaldifst(hmms, "olabel"), clg)
+    # Disambiguation symbols keep HCLG determinizable; they become epsilons before it is minimized.
     kaldifst.determinize_star(hclg, **sums)
     hclg = to_kaldifst(drop_labels(from_kaldifst(hclg), stand_ins), "ilabel")
     kaldifst.minimize_encoded(hclg)
+    # Self-loops come last: with them the graph would be larger in every step before.
     return add_self_loops(from_kaldifst(hclg), model, self_loop_scale), stand_ins
 
 
@@ -208,7 +217,7 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
     `silence` lists the silence phones, the optional one first.
     """
     out = Path(out)
-    folder = out / "phones"
+    phones_dir = out / "phones"
     _write_symbols(graph, out)
     hashes = [symbol for symbol in graph.phones if symbol.startswith("#")]
     for name, symbols in (
@@ -217,10 +226,10 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
         ("optional_silence", silence[:1]),
     ):
         numbers = [graph.phones[symbol] for symbol in symbols]
-        write_lines(symbols, folder / f"{name}.txt")
-        write_lines(numbers, folder / f"{name}.int")
-        write_lines([":".join(map(str, numbers))], folder / f"{name}.csl")
-    _write_align_lexicon(graph, silence[:1], folder)
+        write_lines(symbols, phones_dir / f"{name}.txt")
+        write_lines(numbers, phones_dir / f"{name}.int")
+        write_lines([":".join(map(str, numbers))], phones_dir / f"{name}.csl")
+    _write_align_lexicon(graph, silence[:1], phones_dir)
     _write_graph_files(graph, out)
 
 
@@ -251,9 +260,10 @@ def _write_symbols(graph: Graph, out: Path) -> None:
     write_lines(graph.disambiguation, out / "disambig_tid.int")
 
 
-def _write_align_lexicon(graph: Graph, silence: Sequence[str], folder: Path) -> None:
+def _write_align_lexicon(graph: Graph, silence: Sequence[str], phones_dir: Path) -> None:
     entries: list[tuple[str, tuple[str, ...]]] = [(EPSILON, (phone,)) for phone in silence]
     entries += [(entry.word, entry.phones) for entry in graph.lexicon]
-    write_lines((" ".join((w, w, *phones)) for w, phones in entries), folder / "align_lexicon.txt")
+    lines = (" ".join((w, w, *phones)) for w, phones in entries)
+    write_lines(lines, phones_dir / "align_lexicon.txt")
     numbers = ([graph.words[w]] * 2 + [graph.phones[p] for p in phones] for w, phones in entries)
-    write_lines((" ".join(map(str, row)) for row in numbers), folder / "align_lexicon.int")
+    write_lines((" ".join(map(str, row)) for row in numbers), phones_dir / "align_lexicon.int")

@@ -8,6 +8,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.decode.graph.lexicon import Pronunciation, read_lexicon
 from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.text import EPSILON
 
 LEXICONS = ("lexiconp.txt", "lexicon.txt")
 BY_CONTEXT = "lexiconp_silprob.txt"  # with pauses as likely as each word makes them
@@ -17,13 +18,13 @@ Sets = Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class Dictionary:
-    """What prepare_lang.sh reads.
+    """The contents of a dict folder, which prepare_lang.sh reads.
 
     `silence` and `nonsilence` are sets of phones, one for each base phone: its forms of stress or
     tone. `optional`: the phone of pauses. `questions`: sets that a tree may ask about.
     """
 
-    folder: Path
+    path: Path
     lexicon: Sequence[Pronunciation]
     silence: Sets
     nonsilence: Sets
@@ -31,32 +32,32 @@ class Dictionary:
     questions: Sets
 
 
-def read_dictionary(folder: Path) -> Dictionary:
+def read_dictionary(dict_dir: Path) -> Dictionary:
     """Read a dict folder: lexiconp.txt or else lexicon.txt, and lists of phones.
 
     extra_questions.txt may be absent. InputError where these contradict each other.
     """
-    if is_there(folder / BY_CONTEXT):
+    if is_there(dict_dir / BY_CONTEXT):
         raise InputError(
-            f"{folder / BY_CONTEXT}: pauses that depend on the word are not supported; move this"
+            f"{dict_dir / BY_CONTEXT}: pauses that depend on the word are not supported; move this"
             f" file away to use {LEXICONS[0]} and one probability of a pause"
         )
-    found = [folder / name for name in LEXICONS if is_there(folder / name)]
-    if not found:
-        raise InputError(f"{folder}: has no lexicon (looked for {' and '.join(LEXICONS)})")
-    questions = folder / "extra_questions.txt"
-    optional = [phone for line in _read_sets(folder / "optional_silence.txt") for phone in line]
+    lexicons = [dict_dir / name for name in LEXICONS if is_there(dict_dir / name)]
+    if not lexicons:
+        raise InputError(f"{dict_dir}: has no lexicon (looked for {' and '.join(LEXICONS)})")
+    questions = dict_dir / "extra_questions.txt"
+    optional = [phone for line in _read_sets(dict_dir / "optional_silence.txt") for phone in line]
     if len(optional) != 1:
-        raise InputError(f"{folder}/optional_silence.txt: holds {len(optional)} phones, not one")
+        raise InputError(f"{dict_dir}/optional_silence.txt: holds {len(optional)} phones, not one")
     dictionary = Dictionary(
-        folder,
-        read_lexicon(found[0]),
-        _read_sets(folder / "silence_phones.txt"),
-        _read_sets(folder / "nonsilence_phones.txt"),
+        dict_dir,
+        read_lexicon(lexicons[0]),
+        _read_sets(dict_dir / "silence_phones.txt"),
+        _read_sets(dict_dir / "nonsilence_phones.txt"),
         optional[0],
         _read_sets(questions) if is_there(questions) else [],
     )
-    _check(dictionary, found[0])
+    _check(dictionary, lexicons[0])
     return dictionary
 
 
@@ -70,24 +71,24 @@ def _read_sets(path: Path) -> list[list[str]]:
 
 
 def _check(dictionary: Dictionary, lexicon: Path) -> None:
-    folder = dictionary.folder
+    dict_dir = dictionary.path
     silence, nonsilence = flatten(dictionary.silence), flatten(dictionary.nonsilence)
     for name, phones in (("silence", silence), ("nonsilence", nonsilence)):
         if not phones:
-            raise InputError(f"{folder}/{name}_phones.txt: holds no phone")
+            raise InputError(f"{dict_dir}/{name}_phones.txt: holds no phone")
     phones = [*silence, *nonsilence]
-    _refuse({p for p in phones if phones.count(p) > 1}, "listed twice as a phone", folder)
-    _refuse({p for p in phones if p == "<eps>" or p[0] == "#"}, "a reserved symbol", folder)
+    _refuse({p for p in phones if phones.count(p) > 1}, "listed twice as a phone", dict_dir)
+    _refuse({p for p in phones if p == EPSILON or p[0] == "#"}, "a reserved symbol", dict_dir)
     _refuse(
         {p for p in phones if p.endswith(SUFFIXES)},
         f"one of {', '.join(SUFFIXES)} at its end",
-        folder,
+        dict_dir,
     )
-    _refuse({dictionary.optional} - {*silence}, "not in silence_phones.txt", folder)
+    _refuse({dictionary.optional} - {*silence}, "not in silence_phones.txt", dict_dir)
     listed = {*phones}
-    _refuse({*flatten(dictionary.questions)} - listed, "asked about and not listed", folder)
-    said = {phone for entry in dictionary.lexicon for phone in entry.phones}
-    _refuse(said - listed, "not listed as a silence or nonsilence phone", lexicon)
+    _refuse({*flatten(dictionary.questions)} - listed, "asked about and not listed", dict_dir)
+    phones_used = {phone for entry in dictionary.lexicon for phone in entry.phones}
+    _refuse(phones_used - listed, "not listed as a silence or nonsilence phone", lexicon)
 
 
 def _refuse(wrong: Iterable[str], what: str, where: Path) -> None:

@@ -40,6 +40,7 @@ def build_hmm_fst(
             continue
         phone = window[tree.center]
         pdfs = window_pdfs(window, model, tree)
+        # State 0 writes the index and enters the HMM, whose last state leads back to it.
         if (phone, *pdfs) not in entries:
             entries[phone, *pdfs] = states
             arcs += iter_hmm_arcs(phone, pdfs, model, transitions, scale, states)
@@ -60,10 +61,11 @@ def iter_hmm_arcs(
     """Arcs of one HMM, its states numbered from `states`, its self-loops left out (GetHmmAsFsa)."""
     for number, state in enumerate(model.topology[phone]):
         emits = state.forward_class >= 0
-        first = find_first_transition(phone, number, pdfs, model, transitions)
-        for tid, (target, probability) in enumerate(state.transitions, first):
+        first_tid = find_first_transition(phone, number, pdfs, model, transitions)
+        for tid, (target, probability) in enumerate(state.transitions, first_tid):
             if target == number:
                 continue
+            # Among the transitions that leave: the self-loop's share is paid by add_self_loops.
             if emits:
                 log_prob = float(model.log_prob[tid] - transitions.leave[transitions.state[tid]])
             else:
@@ -82,6 +84,8 @@ def add_self_loops(
     transitions = transitions or index_transitions(model)
     source, target = sources(fst), fst.nextstate.astype(np.int64)
     entering = transitions.state[fst.ilabel]
+    # A state is entered by one transition-state if the lowest and the highest are the same; 0 are
+    # epsilons and the start.
     lowest = np.full(fst.num_states, len(transitions.loop))
     highest = np.zeros(fst.num_states, np.int64)
     lowest[fst.start] = 0

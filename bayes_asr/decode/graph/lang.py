@@ -1,4 +1,4 @@
-"""How words are said: lexicon, phone table and optional silence, from folders of several kinds."""
+"""Lexicon, phone table and optional silence, read from lang, dict and graph folders."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,11 @@ from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text
 from bayes_asr.decode.graph.lexicon import Pronunciation, mark_positions, read_lexicon
-from bayes_asr.decode.graph.symbols import EPSILON
 from bayes_asr.decode.graph.transducers import sources
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import STATES, TransitionModel, build_monophone_model
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.text import EPSILON, read_symbols
 from bayes_asr.kaldi_io.tree import Tree, build_monophone_tree
 
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
@@ -34,31 +33,31 @@ class Lang:
     """
 
     lexicon: Sequence[Pronunciation]
-    silence: str | None
-    silence_probability: float
-    unknown: str | None
+    silence: str | None = None
+    silence_probability: float = 0.0
+    unknown: str | None = None
 
 
-def read_lang(folder: Path, unknown: str | None = None) -> Lang:
+def read_lang(lang: Path, unknown: str | None = None) -> Lang:
     """Read Kaldi's lang or dict folder, or a graph folder; L.fst tells how likely a pause is.
 
     The lexicon is the first that is there of lexiconp.txt, lexicon.txt, phones/align_lexicon.txt.
     `unknown`: another word than that of oov.txt.
     """
-    found = [folder / name for name in LEXICONS if is_there(folder / name)]
-    if not found:
-        raise InputError(f"{folder}: has no lexicon (looked for {', '.join(LEXICONS)})")
-    align = found[0] == folder / ALIGN_LEXICON
-    lexicon = _read_align_lexicon(found[0]) if align else read_lexicon(found[0])
-    silence = next(iter(read_silence_phones(folder)), None)
+    path = next((lang / name for name in LEXICONS if is_there(lang / name)), None)
+    if path is None:
+        raise InputError(f"{lang}: has no lexicon (looked for {', '.join(LEXICONS)})")
+    align = path == lang / ALIGN_LEXICON
+    lexicon = _read_align_lexicon(path) if align else read_lexicon(path)
+    silence = next(iter(read_silence_phones(lang)), None)
     probability = 0.0
     if silence:
-        own = folder / "L.fst"
-        probability = _read_pause(own) if is_there(own) else pause_probability(lexicon)
-    oov = folder / "oov.txt"
+        fst = lang / "L.fst"
+        probability = _read_pause(fst) if is_there(fst) else pause_probability(lexicon)
+    oov = lang / "oov.txt"
     unknown = unknown or (" ".join(_read_words(oov)) if oov.exists() else None)
     if unknown and all(entry.word != unknown for entry in lexicon):
-        raise InputError(f"{found[0]}: lacks {unknown}, the word for words without pronunciation")
+        raise InputError(f"{path}: lacks {unknown}, the word for words without pronunciation")
     return Lang(lexicon, silence, probability, unknown)
 
 
@@ -70,15 +69,16 @@ def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
 def _read_pause(path: Path) -> float:
     """The probability of a pause before the first word in L.fst; 0 where words follow at once."""
     fst = read_fst(path)
+    # The arc into the pause has no label, and no word leaves the state that it leads to.
     words = np.bincount(sources(fst)[fst.olabel > 0], minlength=fst.num_states)
-    first = slice(*fst.offsets[fst.start : fst.start + 2])
-    pauses = (fst.ilabel[first] == 0) & (words[fst.nextstate[first]] == 0)
-    return float(elementary.exp(-fst.weight[first][pauses]).astype(np.float32).sum())
+    start_arcs = slice(*fst.offsets[fst.start : fst.start + 2])
+    pauses = (fst.ilabel[start_arcs] == 0) & (words[fst.nextstate[start_arcs]] == 0)
+    return float(elementary.exp(-fst.weight[start_arcs][pauses]).astype(np.float32).sum())
 
 
-def read_silence_ids(folder: Path) -> tuple[int, ...]:
+def read_silence_ids(lang: Path) -> tuple[int, ...]:
     """The numbers of the silence phones of a lang or graph folder: phones/silence.csl, 1:2:3."""
-    path = folder / SILENCE
+    path = lang / SILENCE
     if not is_there(path):
         raise InputError(f"{path}: is missing; it names the silence phones")
     try:
@@ -87,9 +87,9 @@ def read_silence_ids(folder: Path) -> tuple[int, ...]:
         raise InputError(f"{path}: is no list of phone-ids with colons between them") from None
 
 
-def read_silence_phones(folder: Path) -> list[str]:
+def read_silence_phones(lang: Path) -> list[str]:
     """The silence phones that a lang, dict or graph folder lists, the optional one first."""
-    files = [folder / name for name in SILENCE_FILES if is_there(folder / name)]
+    files = [lang / name for name in SILENCE_FILES if is_there(lang / name)]
     return list(dict.fromkeys(word for file in files for word in _read_words(file)))
 
 
@@ -97,10 +97,10 @@ def _read_words(path: Path) -> list[str]:
     return [word for _, fields in iter_lines(path) for word in fields]
 
 
-def find_phones_file(folder: Path, model: Path) -> Path:
+def find_phones_file(lang: Path, model: Path) -> Path:
     """The phones.txt of a lang folder, or else that of `model`."""
-    own = folder / "phones.txt"
-    return own if is_there(own) else find_phone_table(model, folder / "lexicon.txt")
+    table = lang / "phones.txt"
+    return table if is_there(table) else find_phone_table(model, lang / "lexicon.txt")
 
 
 def find_phone_table(model: Path, lexicon: Path) -> Path:
@@ -115,17 +115,17 @@ def find_phone_table(model: Path, lexicon: Path) -> Path:
 
 
 def build_monophones(
-    folder: Path, lexicon: Iterable[Pronunciation]
+    lang: Path, lexicon: Iterable[Pronunciation]
 ) -> tuple[dict[str, int], TransitionModel, Tree]:
     """Phone table, model and tree without context, of three states a phone.
 
     The phones are those of the lang folder's phones.txt, or else of the lexicon, silence first.
     """
-    if is_there(folder / "phones.txt"):
-        table = read_symbols(folder / "phones.txt")
+    if is_there(lang / "phones.txt"):
+        table = read_symbols(lang / "phones.txt")
     else:
-        said = {phone for entry in lexicon for phone in entry.phones}
-        names = dict.fromkeys((EPSILON, *read_silence_phones(folder), *sorted(said)))
+        pronounced = {phone for entry in lexicon for phone in entry.phones}
+        names = dict.fromkeys((EPSILON, *read_silence_phones(lang), *sorted(pronounced)))
         table = {phone: number for number, phone in enumerate(names)}
     numbers = sorted(number for phone, number in table.items() if number and phone[0] != "#")
     pdfs = {n: range(STATES * i, STATES * (i + 1)) for i, n in enumerate(numbers)}

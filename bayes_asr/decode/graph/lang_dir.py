@@ -15,12 +15,11 @@ from bayes_asr.decode.graph.lexicon import (
     mark_positions,
     number_words,
 )
-from bayes_asr.decode.graph.symbols import BACKOFF, EPSILON
 from bayes_asr.decode.graph.topology import build_topology, write_topology
 from bayes_asr.decode.graph.transducers import sort_by_output
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.fst import write_fst
-from bayes_asr.kaldi_io.text import write_lines, write_mapping
+from bayes_asr.kaldi_io.text import BACKOFF, EPSILON, write_lines, write_mapping
 
 PLACES = {"_B": "begin", "_E": "end", "_I": "internal", "_S": "singleton"}
 BOUNDARIES = "word_boundary.txt"
@@ -66,62 +65,66 @@ class PhoneSets:
         return lists | {"sets": sets, "roots": trees, "extra_questions": self.questions}
 
 
-def write_lang(
-    dict_dir: Path,
-    out: Path,
-    *,
-    oov: str,
-    position_dependent: bool = True,
-    silence_probability: float = SILENCE_PROBABILITY,
-    silence_states: int = 5,
-    nonsilence_states: int = 3,
-    share_silence_phones: bool = False,
-) -> None:
-    """Write the lang folder `out` of a dict folder, as prepare_lang.sh does with these options.
+@dataclass(frozen=True)
+class LangOptions:
+    """Options of Kaldi's prepare_lang.sh.
 
     oov: the word of the lexicon that stands for words without pronunciation; silence_probability:
-    of a pause between words, 0 for none, below 1. Text files are Kaldi's, byte for byte; the arcs
-    of a state of L.fst and L_disambig.fst may be in another order. InputError as `read_dictionary`
-    and `build_topology`, and for an `oov` that the lexicon lacks.
+    of a pause between words, 0 for none, below 1.
+    """
+
+    oov: str
+    position_dependent: bool = True
+    silence_probability: float = SILENCE_PROBABILITY
+    silence_states: int = 5
+    nonsilence_states: int = 3
+    share_silence_phones: bool = False
+
+
+def write_lang(dict_dir: Path, out: Path, options: LangOptions) -> None:
+    """Write the lang folder `out` of a dict folder, as prepare_lang.sh does with these options.
+
+    Text files are Kaldi's, byte for byte; the arcs of a state of L.fst and L_disambig.fst may be in
+    another order. InputError as `read_dictionary` and `build_topology`, and for an `oov` that the
+    lexicon lacks.
     """
     dictionary = read_dictionary(dict_dir)
-    if not 0 <= silence_probability < 1:
-        raise InputError(f"a pause has a probability from 0 to below 1, not {silence_probability}")
+    oov, pause_share = options.oov, options.silence_probability
+    if not 0 <= pause_share < 1:
+        raise InputError(f"a pause has a probability from 0 to below 1, not {pause_share}")
     lexicon = dictionary.lexicon
     if all(entry.word != oov for entry in lexicon):
         raise InputError(
             f"{dict_dir}: the lexicon lacks {oov}, which shall stand for words without"
             " pronunciation; add it, or name another word"
         )
-    if position_dependent:
+    if options.position_dependent:
         lexicon = mark_positions(lexicon)
     marked, highest = disambiguate(lexicon)
-    sets = _list_phones(dictionary, position_dependent, highest)
+    sets = _list_phones(dictionary, options.position_dependent, highest)
     phones, words = sets.table, number_words(lexicon)
     topology = build_topology(
         [phones[name] for name in flatten(sets.nonsilence)],
         [phones[name] for name in flatten(sets.silence)],
-        nonsilence_states,
-        silence_states,
+        options.nonsilence_states,
+        options.silence_states,
     )
-    pause = (sets.optional,) if silence_probability else ()
-    told = (*pause, sets.disambiguation[-1]) if pause else ()
+    pause = (sets.optional,) if pause_share else ()
+    disambiguated_pause = (*pause, sets.disambiguation[-1]) if pause else ()
     with together(out):
         write_mapping(phones.items(), out / "phones.txt")
         write_mapping(words.items(), out / "words.txt")
         write_lines([oov], out / "oov.txt")
         write_lines([words[oov]], out / "oov.int")
         write_topology(topology, out / "topo")
-        _write_phones(sets, share_silence_phones, phones, out / "phones")
-        _write_boundaries(dictionary.folder, sets, position_dependent, out / "phones")
+        _write_phones(sets, options.share_silence_phones, phones, out / "phones")
+        _write_boundaries(dict_dir, sets, options.position_dependent, out / "phones")
         _write_words(lexicon, sets.optional, phones, words, out / "phones")
         for name, entries, between, backoff in (
             ("L.fst", lexicon, pause, False),
-            ("L_disambig.fst", marked, told, True),
+            ("L_disambig.fst", marked, disambiguated_pause, True),
         ):
-            fst = build_lexicon_fst(
-                entries, phones, words, between, silence_probability, backoff=backoff
-            )
+            fst = build_lexicon_fst(entries, phones, words, between, pause_share, backoff=backoff)
             write_fst(sort_by_output(fst), out / name, "vector")
 
 
@@ -133,15 +136,15 @@ def _list_phones(dictionary: Dictionary, positions: bool, highest: int) -> Phone
     pauses = dict.fromkeys(("", *suffixes))
     forms |= {phone: [f"{phone}{suffix}" for suffix in pauses] for phone in silence}
 
-    def expand(sets: Sets) -> Lines:
+    def expand(sets: Sets) -> list[Sequence[str]]:
         return [[form for phone in phones for form in forms[phone]] for phones in sets]
 
     questions = expand(dictionary.questions)
     if positions:
         # Each line ends in a space, as the script's do.
-        asked = [(nonsilence, suffix) for suffix in suffixes]
-        asked += [(silence, suffix) for suffix in pauses]
-        questions = [*questions, *([*(p + end for p in of), ""] for of, end in asked)]
+        by_position = [(nonsilence, suffix) for suffix in suffixes]
+        by_position += [(silence, suffix) for suffix in pauses]
+        questions += [[*(phone + end for phone in base), ""] for base, end in by_position]
     return PhoneSets(
         expand(dictionary.silence),
         expand(dictionary.nonsilence),
@@ -152,40 +155,40 @@ def _list_phones(dictionary: Dictionary, positions: bool, highest: int) -> Phone
 
 
 def _write_phones(
-    sets: PhoneSets, share_silence: bool, phones: Mapping[str, int], folder: Path
+    sets: PhoneSets, share_silence: bool, phones: Mapping[str, int], phones_dir: Path
 ) -> None:
     """Write the lists of phones, in letters and in numbers."""
     for name, lines in sets.describe(share_silence).items():
-        write_lines(map(" ".join, lines), folder / f"{name}.txt")
-        kept = 2 if name == "roots" else 0  # words that are no phones
+        write_lines(map(" ".join, lines), phones_dir / f"{name}.txt")
+        keywords = 2 if name == "roots" else 0  # words that are no phones
         numbers = [
-            [*line[:kept], *(str(phones[phone]) for phone in line[kept:] if phone)]
+            [*line[:keywords], *(str(phones[phone]) for phone in line[keywords:] if phone)]
             for line in lines
         ]
-        write_lines(map(" ".join, numbers), folder / f"{name}.int")
+        write_lines(map(" ".join, numbers), phones_dir / f"{name}.int")
         if name in AS_OPTION:
-            write_lines([":".join(flatten(numbers))], folder / f"{name}.csl")
+            write_lines([":".join(flatten(numbers))], phones_dir / f"{name}.csl")
 
 
-def _write_boundaries(dict_dir: Path, sets: PhoneSets, positions: bool, folder: Path) -> None:
+def _write_boundaries(dict_dir: Path, sets: PhoneSets, positions: bool, phones_dir: Path) -> None:
     """Write the place in a word that each phone has: by its form, or as the dict folder says."""
-    given = dict_dir / BOUNDARIES
+    source = dict_dir / BOUNDARIES
     if positions:
         phones = [*flatten(sets.silence), *flatten(sets.nonsilence)]
         rows = [[phone, PLACES.get(phone[-2:], "nonword")] for phone in phones]
-    elif is_there(given):
-        rows = [fields for _, fields in iter_lines(given)]
+    elif is_there(source):
+        rows = [fields for _, fields in iter_lines(source)]
     else:
         for name in (BOUNDARIES, "word_boundary.int"):
-            discard(folder / name)
+            discard(phones_dir / name)
         return
     table = sets.table
     for phone, *_ in rows:
         if phone not in table:
-            raise InputError(f"{given}: the phone {phone} is not one of the lexicon's")
-    write_lines(map(" ".join, rows), folder / BOUNDARIES)
+            raise InputError(f"{source}: the phone {phone} is not one of the lexicon's")
+    write_lines(map(" ".join, rows), phones_dir / BOUNDARIES)
     numbers = (" ".join([str(table[phone]), *place]) for phone, *place in rows)
-    write_lines(numbers, folder / "word_boundary.int")
+    write_lines(numbers, phones_dir / "word_boundary.int")
 
 
 def _write_words(
@@ -193,14 +196,15 @@ def _write_words(
     optional: str,
     phones: Mapping[str, int],
     words: Mapping[str, int],
-    folder: Path,
+    phones_dir: Path,
 ) -> None:
-    """Write how words are said, in byte order, and the symbols that pass through the lexicon."""
-    said = {(entry.word, entry.word, *entry.phones) for entry in lexicon}
-    spoken = sorted([*said, (EPSILON, EPSILON, optional)], key=lambda row: " ".join(row).encode())
-    write_lines(map(" ".join, spoken), folder / "align_lexicon.txt")
-    numbers = ([words[w], words[w], *(phones[p] for p in row)] for w, _, *row in spoken)
-    write_lines((" ".join(map(str, row)) for row in numbers), folder / "align_lexicon.int")
-    write_lines([BACKOFF], folder / "wdisambig.txt")
-    write_lines([phones[BACKOFF]], folder / "wdisambig_phones.int")
-    write_lines([words[BACKOFF]], folder / "wdisambig_words.int")
+    """Write the pronunciations of words, in byte order, and the symbols that pass through L."""
+    pronunciations = {(entry.word, entry.word, *entry.phones) for entry in lexicon}
+    pronunciations.add((EPSILON, EPSILON, optional))
+    rows = sorted(pronunciations, key=lambda row: " ".join(row).encode())
+    write_lines(map(" ".join, rows), phones_dir / "align_lexicon.txt")
+    numbers = ([words[w], words[w], *(phones[p] for p in row)] for w, _, *row in rows)
+    write_lines((" ".join(map(str, row)) for row in numbers), phones_dir / "align_lexicon.int")
+    write_lines([BACKOFF], phones_dir / "wdisambig.txt")
+    write_lines([phones[BACKOFF]], phones_dir / "wdisambig_phones.int")
+    write_lines([words[BACKOFF]], phones_dir / "wdisambig_words.int")

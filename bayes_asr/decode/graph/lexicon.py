@@ -7,10 +7,10 @@ from pathlib import Path
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.graph.symbols import BACKOFF, END, EPSILON, START
 from bayes_asr.decode.graph.transducers import Arc, build_fst
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.text import BACKOFF, END, EPSILON, START
 
 RESERVED = (EPSILON, BACKOFF, START, END)
 
@@ -84,15 +84,15 @@ def disambiguate(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation],
     """
     times = Counter(entry.phones for entry in lexicon)
     prefixes = {entry.phones[:end] for entry in lexicon for end in range(1, len(entry.phones))}
-    used: Counter[tuple[str, ...]] = Counter()
+    homophones: Counter[tuple[str, ...]] = Counter()
     marked = []
     for entry in lexicon:
         phones = entry.phones
         if times[phones] > 1 or phones in prefixes:
-            used[phones] += 1
-            phones = (*phones, f"#{used[phones]}")
+            homophones[phones] += 1
+            phones = (*phones, f"#{homophones[phones]}")
         marked.append(Pronunciation(entry.word, entry.probability, phones))
-    return marked, max(used.values(), default=0)
+    return marked, max(homophones.values(), default=0)
 
 
 def build_lexicon_fst(
@@ -109,6 +109,8 @@ def build_lexicon_fst(
     `silence` is a phone and perhaps what disambiguates it. With `backoff`, the symbol #0 passes
     through between words (make_lexicon_fst.py, then fstaddselfloops).
     """
+    # Words begin at `loop`. Each ends there or, by the probability of silence, at `pause`, from
+    # which the phone of silence leads back.
     start, loop, pause = 0, 1, 2
     arcs: list[Arc] = []
     endings: list[tuple[int, float]]
@@ -125,6 +127,7 @@ def build_lexicon_fst(
     for entry, cost in zip(lexicon, costs.tolist(), strict=True):
         labels = [phones[phone] for phone in entry.phones]
         states = _append_path(arcs, loop, labels, words[entry.word], cost, endings, states)
+    # fstaddselfloops: #0 loops at the loop state and at every state that a word leaves.
     speaking = {source for source, _, word, _, _ in arcs if word} | {loop} if backoff else set()
     arcs += [(state, phones[BACKOFF], words[BACKOFF], 0.0, state) for state in sorted(speaking)]
     return build_fst(arcs, {loop: 0.0}, start)

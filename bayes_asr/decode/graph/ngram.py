@@ -15,10 +15,10 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
-from bayes_asr.decode.graph.symbols import BACKOFF, END, EPSILON, START
 from bayes_asr.decode.graph.transducers import Arc, build_fst
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.text import BACKOFF, END, EPSILON, START
 
 LOG = logging.getLogger(__name__)
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
@@ -71,12 +71,13 @@ def estimate_witten_bell(
         followers[ngram[:-1]].append((ngram[-1], count))
     prob: dict[Ngram, float] = {}
     backoff: dict[Ngram, float] = {}
+    # Shorter histories first: each interpolates with the one below it.
     for history in sorted(followers, key=lambda h: (len(h), h)):
-        seen = dict(followers[history])
-        total, types = sum(seen.values()), len(seen)
-        for word in words if not history else seen:
+        word_counts = dict(followers[history])
+        total, types = sum(word_counts.values()), len(word_counts)
+        for word in words if not history else word_counts:
             lower = prob[(*history[1:], word)] if history else 1.0 / len(words)
-            prob[*history, word] = (seen.get(word, 0) + types * lower) / (total + types)
+            prob[*history, word] = (word_counts.get(word, 0) + types * lower) / (total + types)
         if history:
             backoff[history] = types / (total + types)
     return NgramModel(order, _take_logs(prob), _take_logs(backoff))
@@ -103,18 +104,19 @@ def estimate_kneser_ney(
     prob: dict[Ngram, float] = {}
     backoff: dict[Ngram, float] = {}
     for history in sorted(followers, key=len):
-        seen, discount = followers[history], 0.0
-        total = sum(seen.values())
+        word_counts, discount = followers[history], 0.0
+        total = sum(word_counts.values())
         if history:
+            # n1 and n2 count the n-grams of this order seen once and twice.
             once, twice = (ranks[len(history) + 1, count] for count in (1, 2))
             discount = max(once, LEAST_ONCE) / max(once + 2 * twice, 1)
-        left = discount * len(seen) / total
-        for word, count in seen.items():
-            below = left * prob[*history[1:], word] if history and interpolated else 0.0
+        backoff_mass = discount * len(word_counts) / total
+        for word, count in word_counts.items():
+            below = backoff_mass * prob[*history[1:], word] if history and interpolated else 0.0
             prob[*history, word] = (count - discount) / total + below
         if history:
-            unseen = 1.0 - reduce(add, (prob[*history[1:], word] for word in seen))
-            weight = left if interpolated or unseen < ALL_SEEN else left / unseen
+            unseen = 1.0 - reduce(add, (prob[*history[1:], word] for word in word_counts))
+            weight = backoff_mass if interpolated or unseen < ALL_SEEN else backoff_mass / unseen
             backoff[history] = weight
     unlikely = UNSEEN_START * LN_10  # as Kaldi has it where the discount is the whole count
     return NgramModel(order, _take_logs(prob, of_zero=unlikely), _take_logs(backoff))
@@ -139,9 +141,9 @@ def _count_ngrams(sentences: Iterable[Sequence[str]], order: int) -> Counter[Ngr
         if START in sentence or END in sentence:
             raise InputError(f"{START} and {END} are added to every sentence: {' '.join(sentence)}")
         padded = (START, *sentence, END)
-        for last in range(1, len(padded)):
-            for first in range(max(0, last - order + 1), last + 1):
-                counts[padded[first : last + 1]] += 1
+        for end in range(1, len(padded)):
+            for begin in range(max(0, end - order + 1), end + 1):
+                counts[padded[begin : end + 1]] += 1
     if not counts:
         raise InputError("no sentence to estimate a language model from")
     return counts
@@ -191,10 +193,10 @@ def read_arpa(path: Path) -> NgramModel:
                 backoff[ngram] = weight * LN_10
     else:
         raise InputError(f"{path}: no \\end\\ line: the ARPA file is truncated")
-    found = Counter(len(ngram) for ngram in log_prob)
-    if not announced or found != Counter(announced):
+    held = Counter(len(ngram) for ngram in log_prob)
+    if not announced or held != Counter(announced):
         raise InputError(
-            f"{path}: announces {announced} n-grams by order, holds {dict(sorted(found.items()))}"
+            f"{path}: announces {announced} n-grams by order, holds {dict(sorted(held.items()))}"
         )
     return NgramModel(max(announced), log_prob, backoff)
 
@@ -241,12 +243,13 @@ def build_grammar_fst(
     `backoff` (#0); <s> and </s> become the start and the final costs (Kaldi's arpa2fst
     --disambig-symbol=#0). Histories from which only the backoff leads away are skipped over.
     """
-    known = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
+    ngrams = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
     starts = {(), (START,)} if model.order > 1 else {()}
-    histories = starts | {n for n in known if len(n) < model.order and n[-1] != END}
-    useful = {n[:-1] for n in known} | starts
+    histories = starts | {n for n in ngrams if len(n) < model.order and n[-1] != END}
+    useful = {n[:-1] for n in ngrams} | starts
     states = {h: i for i, h in enumerate(sorted(histories & useful, key=lambda h: (len(h), h)))}
 
+    # A history with no arc but its backoff is no state: its weight is paid on the way to it.
     def state_after(ngram: Ngram) -> tuple[int, float]:
         cost = 0.0
         while ngram not in states:
@@ -257,11 +260,11 @@ def build_grammar_fst(
 
     arcs: list[Arc] = []
     final: dict[int, float] = {}
-    orphans = [ngram for ngram in known if ngram[:-1] not in states]
+    orphans = [ngram for ngram in ngrams if ngram[:-1] not in states]
     if orphans:
-        first = " ".join(orphans[0])
-        LOG.warning("%d n-grams without a history are left out, such as %s", len(orphans), first)
-    for ngram, log_prob in known.items():
+        example = " ".join(orphans[0])
+        LOG.warning("%d n-grams without a history are left out, such as %s", len(orphans), example)
+    for ngram, log_prob in ngrams.items():
         if ngram[:-1] not in states:
             continue
         source = states[ngram[:-1]]

@@ -26,9 +26,9 @@ def build_topology(
         raise InputError(f"phones have 1 to {MOST_STATES} states, not {nonsilence_states}")
     if silence_states == 2 or not 1 <= silence_states <= MOST_STATES:
         raise InputError(f"silence has 1 or 3 to {MOST_STATES} states, not {silence_states}")
-    spoken = build_left_to_right(nonsilence_states)
+    left_to_right = build_left_to_right(nonsilence_states)
     silent = build_silence(silence_states) if silence_states > 1 else build_left_to_right(1)
-    return dict.fromkeys(nonsilence, spoken) | dict.fromkeys(silence, silent)
+    return dict.fromkeys(nonsilence, left_to_right) | dict.fromkeys(silence, silent)
 
 
 def build_silence(states: int) -> tuple[TopologyState, ...]:
@@ -45,8 +45,8 @@ def build_chain_topology(phones: Sequence[int]) -> Topology:
 
     It is passed in one frame or more, of which the first has a pdf-class of its own.
     """
-    first = TopologyState(0, 1, ((0, 0.5), (1, 0.5)))
-    return dict.fromkeys(phones, (first, TopologyState(-1, -1, ())))
+    emitting = TopologyState(0, 1, ((0, 0.5), (1, 0.5)))
+    return dict.fromkeys(phones, (emitting, TopologyState(-1, -1, ())))
 
 
 def write_topology(topology: Topology, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What graph building does to transducers: arcs to FSTs, kaldifst in memory, local clean-up."""
+"""Transducers of graph building: FSTs of arcs, sorted arcs, FSTs of kaldifst."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ PhoneArc = tuple[int, int, float, int]  # source, phone-id, cost, next state
 
 
 @dataclass(frozen=True)
-class Sayings:
+class PhoneAcceptor:
     """A deterministic acceptor of phones from state 0: its arcs, the costs of its final states."""
 
     arcs: Sequence[PhoneArc]
@@ -91,17 +91,17 @@ def load_kaldifst() -> Any:
 def to_kaldifst(fst: Fst, sort: str) -> Any:
     """The same FST as a kaldifst object, its arcs sorted by "ilabel" or "olabel"."""
     kaldifst = load_kaldifst()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "fst"
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "fst"
         write_fst(fst, path, "vector")
-        ours = kaldifst.StdVectorFst.read(str(path))
-    kaldifst.arcsort(ours, sort)
-    return ours
+        converted = kaldifst.StdVectorFst.read(str(path))
+    kaldifst.arcsort(converted, sort)
+    return converted
 
 
 def from_kaldifst(fst: Any) -> Fst:
     """The arrays of a kaldifst object."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "fst"
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "fst"
         fst.write(str(path))
         return read_fst(path)

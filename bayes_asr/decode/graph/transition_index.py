@@ -1,4 +1,4 @@
-"""What graph building asks of a transition model: where transitions are, and what they cost."""
+"""Transition models by transition-state: self-loops, probabilities of leaving, costs in a graph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ LEAST_LEAVING = 1e-10  # of a state whose self-loop has probability 1
 
 @dataclass(frozen=True)
 class Transitions:
-    """What graph building asks of a TransitionModel, transition-states counted from 1.
+    """The transitions of a TransitionModel, transition-states counted from 1.
 
     `state`: the transition-state of each transition-id; `loop` and `leave`: the self-loop (0 if it
-    has none) and the log probability of leaving of each transition-state; `first`: the first
+    has none) and the log probability of leaving of each transition-state; `first_tid`: the first
     transition-id by (phone, HMM state, forward pdf, self-loop pdf).
     """
 
     state: np.ndarray
     loop: np.ndarray
     leave: np.ndarray
-    first: dict[tuple[int, ...], int]
+    first_tid: dict[tuple[int, ...], int]
 
 
 def index_transitions(model: TransitionModel) -> Transitions:
@@ -41,7 +41,7 @@ def index_transitions(model: TransitionModel) -> Transitions:
         state=state,
         loop=loop,
         leave=elementary.log(np.maximum(1.0 - stay, LEAST_LEAVING)),
-        first=dict(zip(map(tuple, model.tuples.tolist()), starts.tolist(), strict=True)),
+        first_tid=dict(zip(map(tuple, model.tuples.tolist()), starts.tolist(), strict=True)),
     )
 
 
@@ -69,12 +69,12 @@ def find_first_transition(
     if state.forward_class < 0:
         return 0
     key = (phone, number, pdfs[state.forward_class], pdfs[state.self_loop_class])
-    if key not in transitions.first:
+    if key not in transitions.first_tid:
         raise InputError(
             f"the tree gives state {number} of phone {phone} the pdfs {key[2:]}, which the "
             "model does not have there: tree and model do not belong together"
         )
-    return transitions.first[key]
+    return transitions.first_tid[key]
 
 
 def transition_costs(
@@ -83,12 +83,13 @@ def transition_costs(
     transition_scale: float = 1.0,
     self_loop_scale: float = 0.1,
 ) -> np.ndarray:
-    """What each transition-id costs in a graph, float32 [transition-ids + 1]; 0 for epsilon.
+    """The cost of each transition-id in a graph, float32 [transition-ids + 1]; 0 for epsilon.
 
     A self-loop, and the choice to leave it, has `self_loop_scale`; the choice among transitions
     that leave has `transition_scale` (AddTransitionProbs).
     """
     leave = transitions.leave[transitions.state]
+    # log p(transition) = log p(transition | leaves) + log p(leaves), scaled apart.
     onward = transition_scale * (model.log_prob - leave) + self_loop_scale * leave
     costs = -np.where(model.self_loop, self_loop_scale * model.log_prob, onward)
     costs[0] = 0.0

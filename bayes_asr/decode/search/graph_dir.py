@@ -5,13 +5,12 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text
 from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
-from bayes_asr.decode.graph.symbols import BACKOFF
 from bayes_asr.decode.search.loading import build_network
 from bayes_asr.decode.search.on_the_fly import attach_grammar, check_grammar, say_left_out
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.fst import Fst, read_fst
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.text import BACKOFF, read_symbols
 
 
 def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:

@@ -15,12 +15,12 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
-from bayes_asr.decode.graph.symbols import BACKOFF
 from bayes_asr.decode.graph.transducers import sort_arcs, sources
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.loading import select_arcs
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, GrammarArcs, has_cycle
 from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.text import BACKOFF
 
 
 def check_grammar(grammar: Fst, words: dict[str, int], name: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.decode.graph.hmm import add_self_loops
-from bayes_asr.decode.graph.transducers import Sayings, sort_arcs, sources
+from bayes_asr.decode.graph.transducers import PhoneAcceptor, sort_arcs, sources
 from bayes_asr.decode.graph.transition_index import transition_costs
 from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
@@ -16,7 +16,7 @@ from bayes_asr.kaldi_io.tree import Tree
 from bayes_asr.tasks.chain.pushing import push
 
 
-def build_denominator_fst(phone_lm: Sayings, model: TransitionModel, tree: Tree) -> Fst:
+def build_denominator_fst(phone_lm: PhoneAcceptor, model: TransitionModel, tree: Tree) -> Fst:
     """Return the acceptor of the pdf-ids plus one of all phone sequences of the language model.
 
     It is pushed, so that no state loses the probability of an end there. Transition probabilities

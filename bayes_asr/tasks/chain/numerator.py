@@ -12,7 +12,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
-from bayes_asr.decode.graph.transducers import Sayings
+from bayes_asr.decode.graph.transducers import PhoneAcceptor
 from bayes_asr.decode.lattices.aligned import AlignedLattice
 from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
@@ -94,7 +94,7 @@ class NumeratorBuilder:
         """
         if not len(phones):
             raise InputError("the alignment has no phones; leave the utterance out")
-        phone_acceptor = Sayings(
+        phone_acceptor = PhoneAcceptor(
             [(n, int(p), 0.0, n + 1) for n, p in enumerate(phones)], {len(phones): 0}
         )
         transition_fst = assemble(*expand_context(phone_acceptor, self.tree), self._hmms)

@@ -14,7 +14,7 @@ import numpy as np
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.graph.transducers import PhoneArc, Sayings
+from bayes_asr.decode.graph.transducers import PhoneAcceptor, PhoneArc
 
 END = 0  # among phones: the end of an utterance; in a history: its beginning
 ROUNDS = 4  # of merging, each of which begins with exact costs
@@ -53,7 +53,7 @@ class _History:
 
 def estimate_phone_lm(
     utterances: Iterable[Sequence[int]], options: PhoneLmOptions = PhoneLmOptions()
-) -> Sayings:
+) -> PhoneAcceptor:
     """Return the model of the phones (phone-ids) of utterances; costs are negative logarithms.
 
     InputError where there are no phones, and for orders that do not go together.
@@ -115,7 +115,7 @@ class _Estimator:
                 else:
                     heapq.heappush(self._queue, (current, minus))
 
-    def to_acceptor(self) -> Sayings:
+    def to_acceptor(self) -> PhoneAcceptor:
         """Acceptor of the remaining histories; each phone leads to the longest one that remains."""
         remaining = [number for number, history in enumerate(self.histories) if history.total]
         # The start must be state 0; the others keep their order.
@@ -133,7 +133,7 @@ class _Estimator:
                 else:
                     target = state_of[self._find((*history.phones, phone))]
                     arcs.append((state, phone, cost, target))
-        return Sayings(arcs, final)
+        return PhoneAcceptor(arcs, final)
 
     def _increment(self, phones: tuple[int, ...], following: int) -> None:
         history = self.histories[self._find_or_make(phones)]

@@ -13,8 +13,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.decode.graph.build import compose_graph
 from bayes_asr.decode.graph.lexicon import Pronunciation, build_lexicon_fst, number_words
-from bayes_asr.decode.graph.sayings import Lexicon
 from bayes_asr.decode.graph.topology import build_topology
+from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.decode.graph.transducers import build_fst, sources
 from bayes_asr.decode.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.kaldi_io.fst import Fst, read_fst
@@ -109,7 +109,8 @@ def compose_as_kaldi(
 
 
 def compile_here(lexicon: Fst, said: Sequence[int], model: TransitionModel, tree: Tree) -> Fst:
-    return assemble(*expand_context(Lexicon(lexicon).say(said), tree), Hmms(model, tree))
+    acceptor = LexiconTransducer(lexicon).transcript_acceptor(said)
+    return assemble(*expand_context(acceptor, tree), Hmms(model, tree))
 
 
 @settings(max_examples=40, deadline=None)
@@ -176,25 +177,25 @@ def test_transitions_cost_what_they_do_in_decoding_graphs() -> None:
 
 def test_costs_of_equal_ways_add_up() -> None:
     fst = build_lexicon_fst(LEXICON, PHONES, WORDS, ("sil",), 0.3, backoff=False)
-    sayings = Lexicon(fst).say([WORDS["pause"]])
+    acceptor = LexiconTransducer(fst).transcript_acceptor([WORDS["pause"]])
     costs = {2: 0.0, 1: 0.0}
-    arcs = {(source, phone): (cost, target) for source, phone, cost, target in sayings.arcs}
+    arcs = {(source, phone): (cost, target) for source, phone, cost, target in acceptor.arcs}
     for times in costs:
         state, total = 0, 0.0
         for _ in range(times):
             cost, state = arcs[state, 1]
             total += cost
-        costs[times] = total + sayings.final[state]
+        costs[times] = total + acceptor.final[state]
     assert costs[1] == pytest.approx(-math.log(0.7 * 0.7))
     assert costs[2] == pytest.approx(-math.log(2 * 0.7 * 0.3))
 
 
 def test_what_nobody_can_say_is_refused() -> None:
-    lexicon = Lexicon(build_lexicon_fst(LEXICON, PHONES, WORDS, backoff=False))
+    lexicon = LexiconTransducer(build_lexicon_fst(LEXICON, PHONES, WORDS, backoff=False))
     with pytest.raises(InputError, match="the transcript is empty"):
-        lexicon.say([])
+        lexicon.transcript_acceptor([])
     with pytest.raises(InputError, match="no way to say"):
-        lexicon.say([WORDS["a"], WORDS["<s>"]])
+        lexicon.transcript_acceptor([WORDS["a"], WORDS["<s>"]])
     round_ = build_fst([(0, 2, WORDS["a"], 0.0, 0), (0, 0, 0, 1.0, 1), (1, 0, 0, 1.0, 0)], {0: 0.0})
     with pytest.raises(InputError, match="goes round without a phone"):
-        Lexicon(round_).say([WORDS["a"]])
+        LexiconTransducer(round_).transcript_acceptor([WORDS["a"]])

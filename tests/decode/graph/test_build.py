@@ -15,6 +15,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import graph as verb
 from bayes_asr.decode.graph.build import Graph, build_graph, write_graph
 from bayes_asr.decode.graph.hmm import add_self_loops
+from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import (
     Pronunciation,
     build_lexicon_fst,
@@ -23,7 +24,6 @@ from bayes_asr.decode.graph.lexicon import (
     read_lexicon,
 )
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell
-from bayes_asr.decode.graph.symbols import END, START
 from bayes_asr.decode.graph.transition_index import index_transitions
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.options import DecodeOptions
@@ -34,7 +34,7 @@ from bayes_asr.kaldi_io.mdl import (
     read_transition_model,
     write_transition_model,
 )
-from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.text import END, START, read_symbols, read_text
 from bayes_asr.kaldi_io.tree import Tree, build_monophone_tree, write_tree
 
 pytest.importorskip("kaldifst")
@@ -176,13 +176,11 @@ def tiny_tree(model: TransitionModel) -> Tree:
 def tiny_graph(silence_probability: float) -> Graph:
     model = tiny_model()
     return build_graph(
-        LEXICON,
+        Lang(LEXICON, "sil", silence_probability),
         estimate_witten_bell(SENTENCES, 2),
         PHONES,
         model,
         tiny_tree(model),
-        silence="sil",
-        silence_probability=silence_probability,
     )
 
 
@@ -276,7 +274,7 @@ def test_positions_follow_the_phone_table() -> None:
     phones = {phone: number for number, phone in enumerate(table)}
     model = build_monophone_model(range(1, len(table)), 1)
     tree = build_monophone_tree({phone: [phone - 1] for phone in range(1, len(table))})
-    graph = build_graph(LEXICON, estimate_witten_bell(SENTENCES, 2), phones, model, tree)
+    graph = build_graph(Lang(LEXICON), estimate_witten_bell(SENTENCES, 2), phones, model, tree)
     spoken = {entry.phones for entry in graph.lexicon}
     assert spoken == {("a_B", "b_E"), ("b_S",), ("a_S",)}
 

@@ -9,7 +9,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.lang import read_lang
-from bayes_asr.decode.graph.lang_dir import write_lang
+from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.topology import build_topology, write_topology
 from bayes_asr.decode.graph.transducers import sources
 from bayes_asr.kaldi_io.fst import Fst, read_fst
@@ -95,7 +95,7 @@ def test_folders_of_corpora_are_kaldis(
     corpus: str, kaldi_corpus: Callable[[str], Path], tmp_path: Path
 ) -> None:
     data = kaldi_corpus(corpus) / "data"
-    write_lang(data / "dict", tmp_path, **CORPORA[corpus])
+    write_lang(data / "dict", tmp_path, LangOptions(**CORPORA[corpus]))
     kaldis = {p.relative_to(data / "lang") for p in (data / "lang").rglob("*.*")} | {Path("topo")}
     ours = {p.relative_to(tmp_path) for p in tmp_path.rglob("*") if p.is_file()}
     assert ours == kaldis - {Path("G.fst")}
@@ -110,7 +110,7 @@ def test_folders_of_corpora_are_kaldis(
 
 
 def test_word_positions_are_those_of_the_script(tmp_path: Path) -> None:
-    write_lang(write_files(tmp_path / "dict", DICT), tmp_path / "lang", oov="<unk>")
+    write_lang(write_files(tmp_path / "dict", DICT), tmp_path / "lang", LangOptions("<unk>"))
     folder = tmp_path / "lang" / "phones"
     for name, text in POSITIONS.items():
         assert (folder / f"{name}.txt").read_text() == text
@@ -134,7 +134,9 @@ def test_word_positions_are_those_of_the_script(tmp_path: Path) -> None:
 def test_silence_phones_may_share_their_states(tmp_path: Path) -> None:
     write_files(tmp_path / "dict", DICT)
     write_lang(
-        tmp_path / "dict", tmp_path / "lang", oov="<unk>", share_silence_phones=True, **PLAIN
+        tmp_path / "dict",
+        tmp_path / "lang",
+        LangOptions(oov="<unk>", share_silence_phones=True, **PLAIN),
     )
     roots = (tmp_path / "lang" / "phones" / "roots.txt").read_text().splitlines()
     assert roots[:2] == ["not-shared not-split sil spn nsn", "shared split a a1"]
@@ -147,7 +149,7 @@ def test_silence_phones_may_share_their_states(tmp_path: Path) -> None:
 def test_pronunciations_and_pauses_have_their_probabilities(tmp_path: Path) -> None:
     write_files(tmp_path / "dict", DICT)
     lang = tmp_path / "lang"
-    write_lang(tmp_path / "dict", lang, oov="<unk>", silence_probability=0.1, **PLAIN)
+    write_lang(tmp_path / "dict", lang, LangOptions(oov="<unk>", silence_probability=0.1, **PLAIN))
     fst = read_fst(lang / "L_disambig.fst")
     phones, words = read_symbols(lang / "phones.txt"), read_symbols(lang / "words.txt")
     arcs = sorted_arcs(fst)
@@ -169,15 +171,15 @@ def test_pronunciations_and_pauses_have_their_probabilities(tmp_path: Path) -> N
 
 def test_another_run_leaves_no_old_files(tmp_path: Path) -> None:
     write_files(tmp_path / "dict", DICT)
-    write_lang(tmp_path / "dict", tmp_path / "lang", oov="<unk>")
-    write_lang(tmp_path / "dict", tmp_path / "lang", oov="<unk>", position_dependent=False)
+    write_lang(tmp_path / "dict", tmp_path / "lang", LangOptions("<unk>"))
+    write_lang(tmp_path / "dict", tmp_path / "lang", LangOptions("<unk>", position_dependent=False))
     assert not list((tmp_path / "lang" / "phones").glob("word_boundary.*"))
 
 
 def test_the_dictionary_may_say_word_boundaries(tmp_path: Path) -> None:
     said = "".join(f"{p} nonword\n" for p in ("sil", "spn", "nsn")) + "a begin\n"
     write_files(tmp_path / "dict", {**DICT, "word_boundary.txt": said})
-    write_lang(tmp_path / "dict", tmp_path / "lang", oov="<unk>", position_dependent=False)
+    write_lang(tmp_path / "dict", tmp_path / "lang", LangOptions("<unk>", position_dependent=False))
     folder = tmp_path / "lang" / "phones"
     assert (folder / "word_boundary.txt").read_text() == said
     assert (folder / "word_boundary.int").read_text().splitlines()[-1] == "4 begin"
@@ -205,7 +207,7 @@ def test_a_faulty_dictionary_is_refused(
 ) -> None:
     write_files(tmp_path / "dict", {**DICT, **changed})
     with pytest.raises(InputError, match=said):
-        write_lang(tmp_path / "dict", tmp_path / "lang", **options)
+        write_lang(tmp_path / "dict", tmp_path / "lang", LangOptions(**options))
     assert not (tmp_path / "lang").exists()
 
 

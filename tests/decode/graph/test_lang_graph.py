@@ -9,7 +9,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import graph as verb
-from bayes_asr.decode.graph.lang_dir import write_lang
+from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.kaldi_io.mdl import build_monophone_model, read_topology, write_transition_model
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     """A dict folder, the lang folder that is made of it, and a model of three states a phone."""
     for name, text in DICT.items():
         (tmp_path / name).write_text(text)
-    write_lang(tmp_path, tmp_path / "lang", oov="noise", silence_probability=0.2)
+    write_lang(tmp_path, tmp_path / "lang", LangOptions(oov="noise", silence_probability=0.2))
     phones = [*read_topology(tmp_path / "lang" / "topo")]
     model = build_monophone_model(phones)
     write_transition_model(model, tmp_path / "final.mdl")

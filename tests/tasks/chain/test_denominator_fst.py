@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.graph.transducers import Sayings, build_fst, sources
+from bayes_asr.decode.graph.transducers import PhoneAcceptor, build_fst, sources
 from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.tree import Tree
 from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst
@@ -25,7 +25,7 @@ LM = estimate_phone_lm([[1, 2, 3], [3, 3, 2], [2], [1, 1, 2, 3], [3, 2]], PhoneL
 Strings = dict[tuple[int, ...], float]
 
 
-def say(phones: tuple[int, ...], model: Sayings) -> float:
+def say(phones: tuple[int, ...], model: PhoneAcceptor) -> float:
     """The probability of phones and the end."""
     onward = {(source, phone): (cost, target) for source, phone, cost, target in model.arcs}
     state, total = 0, 0.0

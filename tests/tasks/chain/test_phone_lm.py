@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.graph.transducers import Sayings
+from bayes_asr.decode.graph.transducers import PhoneAcceptor
 from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
 
 SMALL = settings(max_examples=40, deadline=None)
 UTTERANCES = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=12), min_size=1, max_size=12)
 
 
-def follow(model: Sayings, phones: list[int]) -> list[tuple[int, int]]:
+def follow(model: PhoneAcceptor, phones: list[int]) -> list[tuple[int, int]]:
     """The state before each phone and before the end (0) of an utterance."""
     onward = {(source, phone): target for source, phone, _, target in model.arcs}
     state, steps = 0, []
@@ -25,12 +25,12 @@ def follow(model: Sayings, phones: list[int]) -> list[tuple[int, int]]:
     return [*steps, (state, 0)]
 
 
-def shares(model: Sayings) -> dict[tuple[int, int], float]:
+def shares(model: PhoneAcceptor) -> dict[tuple[int, int], float]:
     found = {(source, phone): math.exp(-cost) for source, phone, cost, _ in model.arcs}
     return found | {(state, 0): math.exp(-cost) for state, cost in model.final.items()}
 
 
-def log_likelihood(model: Sayings, utterances: list[list[int]]) -> float:
+def log_likelihood(model: PhoneAcceptor, utterances: list[list[int]]) -> float:
     known = shares(model)
     return sum(math.log(known[step]) for phones in utterances for step in follow(model, phones))
 
