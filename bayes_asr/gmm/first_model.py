@@ -75,7 +75,7 @@ class Converter:
         """InputError where the phones of `old` have other states or transitions in `new`."""
         self._old, self._new, self._tree = old, new, tree
         self._places = locate_transitions(old)
-        self._first_tid = index_transitions(new).first
+        self._first_tid = index_transitions(new).first_tid
         self._most = 1 + int(self._places.place.max())
         self._cache: dict[tuple[int, ...], np.ndarray] = {}
         for phone, states in old.topology.items():

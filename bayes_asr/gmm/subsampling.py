@@ -57,7 +57,7 @@ class Subsampler:
         self.new, self.factor = new, factor
         self._old, self._tree = old, tree
         self._places = locate_transitions(old)
-        self._first_tid = index_transitions(new).first
+        self._first_tid = index_transitions(new).first_tid
         self._cache: dict[tuple[int, ...], tuple[int, int]] = {}
 
     def convert_alignment(self, utt: str, transition_ids: np.ndarray) -> np.ndarray:
