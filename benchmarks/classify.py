@@ -15,8 +15,9 @@ import numpy as np
 import record
 import torch
 
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
+from bayes_asr.data.targets.classes import CLASSES
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import architecture
@@ -30,7 +31,8 @@ SYSTEMS = ("hierarchical-gru", "lstm-attention")
 def build(system: str) -> LogLikelihoods:
     """The network of a file of conf/stacks."""
     config = load([STACKS / f"{system}.yaml"])
-    model = AcousticModel(**architecture(config.model, {FEATURES: BANDS}, {"classes": LANGUAGES}))
+    plan = architecture(config.model, {FEATURES: BANDS}, {CLASSES: LANGUAGES})
+    model = AcousticModel(**plan, of_utterances=[CLASSES])
     front_end = FrontEnd(normalisation=Normalisation(np.zeros(BANDS), np.ones(BANDS)))
     priors = torch.zeros(LANGUAGES, dtype=torch.float64)
     return LogLikelihoods(TrainedNetwork(model, {FEATURES: front_end}, priors))

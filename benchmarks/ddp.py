@@ -26,7 +26,7 @@ from torch.multiprocessing.spawn import spawn
 
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.malloc import keep_freed_memory
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.nn.frames import pack

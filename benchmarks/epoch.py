@@ -21,7 +21,9 @@ import record
 import torch
 
 from bayes_asr.base.processes.malloc import keep_freed_memory
-from bayes_asr.config import Config, at_epoch, load
+from bayes_asr.config.epochs import at_epoch
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.batches import batches_of
 from bayes_asr.data.corpus.fingerprints import hash_stream
 from bayes_asr.data.corpus.index import Index
@@ -31,6 +33,7 @@ from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.targets.alignments import log_priors
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.loop import run_epochs
@@ -90,7 +93,7 @@ class Epoch:
                 torch.device("cpu"),
                 self.config.train.precision,
                 TrainedNetwork(model, self.front_ends, torch.from_numpy(self.log_priors)),
-                components.build_criterion(self.config),
+                task_of(self.config).training().build_criterion(torch.from_numpy(self.log_priors)),
                 components.build_optimizer(self.config.train, model),
                 {},
                 TrainerState(self.config.train.learning_rate),
@@ -105,7 +108,9 @@ class Epoch:
         model.train()
         optimizer = components.build_optimizer(options, model)
         step = Step(model, optimizer, max_gradient_norm=options.max_gradient_norm)
-        criterion = components.build_criterion(self.config)
+        criterion = (
+            task_of(self.config).training().build_criterion(torch.from_numpy(self.log_priors))
+        )
         start = time.perf_counter()
         for batch in self.batches:
             outputs = model(batch.streams, batch.frames, batch.keys_B)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import record
 
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.kaldi_io.integers import SIZED_INT

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import architecture

@@ -21,19 +21,20 @@ import record
 import torch
 
 from bayes_asr.base.processes.malloc import keep_freed_memory
-from bayes_asr.config import Config, at_epoch, load
-from bayes_asr.config.catalogue import CRITERIA
+from bayes_asr.config.catalogue import OF_LATTICES
+from bayes_asr.config.epochs import at_epoch
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.batches import batches_of
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.features.front_end import FEATURES, Normalisation
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.data_statistics import count_log_priors
-from bayes_asr.train.lattice_targets import add_lattices, complete_sequence_options
-from bayes_asr.train.lfmmi_targets import add_numerators, read_chain
 from bayes_asr.train.step import Step
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/timit_sample/config.yaml"
@@ -49,10 +50,9 @@ def epoch_of(config: Config, data: LabelledSet, index: Index, count: int) -> tup
     priors, _ = count_log_priors(data, model.outputs[:1], index)
     values = [name for name, target in data.targets.items() if target.per == "value"]
     wanted = [*dict.fromkeys([*model.outputs, *values])]
-    stride = config.train.output_stride
+    stride = model.output_stride
     read = Loader(data, {FEATURES: front_end}, wanted, seed=1, epoch=1, shifts=stride)
-    graph = read_chain(config).graph if CRITERIA[config.train.criterion].chain else None
-    criterion = components.build_criterion(config, priors, graph)
+    criterion = task_of(config).training().build_criterion(priors)
     optimizer = components.build_optimizer(config.train, model)
     step = Step(model, optimizer, max_gradient_norm=config.train.max_gradient_norm)
     sequences = at_epoch(config.train.batch_sequences, 1)
@@ -75,8 +75,9 @@ def main() -> None:
     parser.add_argument("--lattices", type=Path, default=Path(), help="of its training set")
     parser.add_argument("--chain", type=Path, default=Path(), help="tree and graph, for lfmmi")
     record.add_options(parser)
-    kinds = [name for name, kind in CRITERIA.items() if kind.of_utterances]
-    parser.add_argument("--criterion", choices=kinds, default="smbr", help="default smbr")
+    parser.add_argument(
+        "--criterion", choices=(*OF_LATTICES, "lfmmi"), default="smbr", help="default smbr"
+    )
     parser.add_argument("--unit", default="li-bru", help="default li-bru")
     defaults = {"units": 550, "layers": 4, "batch": 8, "batches": 4, "rounds": 3}
     for name, default in defaults.items():
@@ -98,11 +99,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         index, sets = Index(Path(folder)), {}
         for name in seconds:
-            config = complete_sequence_options(
-                load([RECIPE], (*settings, f"train.criterion={name}"))
-            )
-            complete = add_numerators if CRITERIA[name].chain else add_lattices
-            sets[name] = config, complete(config, "train", open_sets(config)[0], index)
+            config = load([RECIPE], (*settings, f"train.criterion={name}"))
+            config = task_of(config).training().complete_options()
+            training = task_of(config).training()
+            sets[name] = config, training.complete("train", open_sets(config)[0], index)
         for number in range(args.rounds + 1):
             for name, (config, data) in sets.items():
                 took, frames = epoch_of(config, data, index, args.batches)

@@ -45,7 +45,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from bayes_asr.base.processes.malloc import keep_freed_memory
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.nn.criteria import CrossEntropy

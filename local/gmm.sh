@@ -146,7 +146,7 @@ score() {
 
 # graph_of CONFIG...: the graph that it names.
 graph_of() {
-    python -P -c 'import sys; from bayes_asr.config import load; print(*load(sys.argv[1:]).data.graph)' "$@"
+    python -P -c 'import sys; from bayes_asr.config.merge import load; print(*load(sys.argv[1:]).data.graph)' "$@"
 }
 
 config=() max_skipped=''

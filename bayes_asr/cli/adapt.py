@@ -11,7 +11,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import settle, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, positive
-from bayes_asr.config import Config
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import CONFIG, read_configuration

@@ -16,9 +16,10 @@ from bayes_asr.cli.sharing import (
     list_inputs,
     sharing,
 )
-from bayes_asr.data.corpus.sets import locate, locate_model
+from bayes_asr.data.directories import locate
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.data_dir import AlignSummary, align_flat, align_run
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 OF_A_RUN = ("acoustic_scale", "beam", "retry_beam", "nj")
@@ -115,7 +116,7 @@ def run(args: argparse.Namespace) -> None:
 def _list_inputs(args: argparse.Namespace) -> Inputs:
     config = read_configuration(args.run)
     lang = args.lang or locate(config.data.graph, config.data, "words")
-    model = locate_model(config)
+    model = task_of(config).locate_model()
     more = [model, model.parent / "tree", *sorted(lang.rglob("*.txt")), *filter(None, [args.text])]
     return list_inputs(args.run, args.data, args.on, more, gather_streams(args))
 

@@ -14,8 +14,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
-from bayes_asr.config import Config
-from bayes_asr.data.corpus.sets import locate_all
+from bayes_asr.config.schema import Config
+from bayes_asr.data.directories import locate_all
 from bayes_asr.data.targets.classes import check_class
 from bayes_asr.decode.forward.attention import weigh_frames
 from bayes_asr.decode.forward.directory import choose_limit, find_streams, forward, open_streams
@@ -25,6 +25,7 @@ from bayes_asr.evaluate.score.identification import Identified
 from bayes_asr.evaluate.score.scores import write_scores
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
@@ -84,18 +85,19 @@ def run(args: argparse.Namespace) -> None:
     write_mapping(((name, number) for number, name in enumerate(names)), out / "classes.txt")
     write_mapping(((utt, names[number]) for utt, number in decided.items()), out / "decisions")
     config = read_configuration(args.run)
-    folders = [args.data] if args.data else locate_all(config, args.on, "features")
+    folders = [args.data] if args.data else locate_all(config.data, args.on, "features")
     given = _read_classes(folders, config)
     if given:
         found = _identify(network, posteriors, decided, given, folders)
         _report(args, out, config, found, folders)
     elif not args.json:
-        print(f"{out}: {len(decided)} decisions; there is no {config.data.classes} to compare with")
+        file = task_of(config).labels.file
+        print(f"{out}: {len(decided)} decisions; there is no {file} to compare with")
 
 
 def _read_classes(folders: Sequence[Path], config: Config) -> dict[str, str]:
     """The classes that data directories tell; empty where they do not."""
-    files = [folder / str(config.data.classes) for folder in folders]
+    files = [folder / task_of(config).labels.file for folder in folders]
     return {
         utt: name for file in files if is_there(file) for utt, name in read_mapping(file).items()
     }

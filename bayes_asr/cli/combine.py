@@ -13,13 +13,13 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing, settle, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import real
-from bayes_asr.config import Config, differences
-from bayes_asr.data.corpus.sets import locate_model
+from bayes_asr.config.schema import Config, differences
 from bayes_asr.decode.forward.average import Averaged
 from bayes_asr.decode.forward.log_likelihoods import load_members
 from bayes_asr.decode.forward.output import DECODED
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import read_json
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.combination import AVERAGED, Combination
 from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 
@@ -107,7 +107,7 @@ def _check_models(runs: Sequence[Path]) -> None:
     found = []
     for run in runs:
         with suppress(OSError, InputError):
-            path = locate_model(read_configuration(run))
+            path = task_of(read_configuration(run)).locate_model()
             found.append((path, read_transition_model(path)))
     for path, model in found[1:]:
         first, known = found[0]

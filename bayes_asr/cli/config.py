@@ -3,8 +3,10 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.config import as_yaml, load
 from bayes_asr.config.explain import explain
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import as_yaml
+from bayes_asr.tasks.task import task_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,4 +27,4 @@ def run(args: argparse.Namespace) -> None:
     if args.explain is not None:
         print(explain(args.explain))
     else:
-        print(as_yaml(load(args.config, args.set)).rstrip())
+        print(as_yaml(task_of(load(args.config, args.set)).config).rstrip())

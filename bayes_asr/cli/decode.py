@@ -14,7 +14,7 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
-from bayes_asr.data.corpus.sets import locate, locate_model
+from bayes_asr.data.directories import locate
 from bayes_asr.decode.search.archive import BACKENDS, decode_archive
 from bayes_asr.decode.search.graph_dir import graph_files
 from bayes_asr.decode.search.options import DecodeOptions
@@ -24,6 +24,7 @@ from bayes_asr.decode.search.search_record import (
     read_record,
 )
 from bayes_asr.kaldi_io.ark import RSPECIFIER
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 
 
@@ -143,7 +144,7 @@ def _from_run(run: Path, on: str | None) -> dict[str, Any]:
     return {
         "loglikes": str(run / f"forward_{on}" / "loglikes.ark"),
         "graph": locate(config.data.graph, config.data, "graph"),
-        "model": locate_model(config),
+        "model": task_of(config).locate_model(),
         "out": run / f"decode_{on}",
         "lmwt": list(config.decode.lm_weights),
         "wip": list(config.decode.insertion_penalties),

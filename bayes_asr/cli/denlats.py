@@ -9,7 +9,7 @@ from bayes_asr.cli.arguments import key, processes, whole
 from bayes_asr.data.corpus.sets import is_labelled
 from bayes_asr.decode.search.options import DecodeOptions
 from bayes_asr.decode.search.search_record import SEARCH as OPTIONS
-from bayes_asr.tasks.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
+from bayes_asr.tasks.lattices.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
 from bayes_asr.train.runs.configuration import read_configuration
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.recipe.doctor.environment import check_environment
 from bayes_asr.recipe.doctor.training_data import check_corpus
 from bayes_asr.recipe.doctor.way import FIRST, LAST, check_way
+from bayes_asr.tasks.task import task_of
 
 AFTERWARDS = (5, 6)  # stages that need more than the sets, which a training is checked for
 
@@ -33,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the checks; InputError if one of them keeps a training, or a stage, from starting."""
-    config = load(args.config, args.set) if args.config or args.set or args.until else None
+    config = None
+    if args.config or args.set or args.until:
+        config = task_of(load(args.config, args.set)).config
     pipe = open_pipe if args.allow_pipes else None
     out = next(folder for folder in (args.out, *args.out.absolute().parents) if folder.exists())
     if config and args.until:

@@ -9,10 +9,11 @@ import yaml
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import replacing
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.notes import DIFFERENCES
 from bayes_asr.pytorch_kaldi.translation import Translation, translate
+from bayes_asr.tasks.task import task_of
 
 PRESET = "pytorch-kaldi.yaml"  # of conf
 
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     for line in [*lines, "whatever it says:", *DIFFERENCES]:
         print(printable(f"  {line}"))
     try:
-        load([out])
+        task_of(load([out]))
     except InputError as error:
         LOGGER.warning("the configuration is not complete: %s", error)
     print(f"written to {printable(str(out))}", file=sys.stderr)

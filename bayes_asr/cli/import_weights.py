@@ -9,7 +9,8 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.import_cfg import write_yaml
-from bayes_asr.config import Config, differences, load
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config, differences
 from bayes_asr.pytorch_kaldi.experiment import Experiment, read_experiment
 from bayes_asr.pytorch_kaldi.networks import convert_networks
 from bayes_asr.pytorch_kaldi.notes import OF_WEIGHTS

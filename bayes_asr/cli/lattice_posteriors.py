@@ -12,7 +12,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import acoustic_scale, key, positive
-from bayes_asr.config.catalogue import CRITERIA
+from bayes_asr.config.catalogue import OF_LATTICES
 from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.decode.lattices.aligned import align_lattice
 from bayes_asr.decode.lattices.posteriors import Posteriors, compare_posteriors
@@ -32,8 +32,7 @@ def phones(text: str) -> tuple[int, ...]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments, by the names of Kaldi's programs."""
-    kinds = [name for name, criterion in CRITERIA.items() if criterion.lattices]
-    parser.add_argument("--criterion", choices=kinds, default="mmi", help="default mmi")
+    parser.add_argument("--criterion", choices=OF_LATTICES, default="mmi", help="default mmi")
     parser.add_argument("--lattices", nargs="+", required=True, type=Path, metavar="lat.N.gz")
     parser.add_argument("--model", type=Path, required=True, help="final.mdl of the lattices")
     parser.add_argument(

@@ -15,8 +15,8 @@ from bayes_asr.base.programs import find_nist_program
 from bayes_asr.base.shards import Mapper
 from bayes_asr.cli.arguments import processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
-from bayes_asr.config import Config
-from bayes_asr.data.corpus.sets import data_with_stm, locate
+from bayes_asr.config.schema import Config
+from bayes_asr.data.directories import data_with_stm, locate
 from bayes_asr.decode.search.search_record import (
     Record,
     describe_differences,
@@ -36,6 +36,7 @@ from bayes_asr.evaluate.score.scores import (
 )
 from bayes_asr.evaluate.score.sweeps import SetPaths, Sweep, TextSweep, Weights, score_sweeps
 from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 
 Counted = dict[tuple[Weights, Convention], list[UtteranceScore]]
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.run}: --scorer nist scores by time; set score.glm")
     decoded = [name for name in SETS if (args.run / f"decode_{name}").is_dir()]
     if "dev" not in decoded:
-        verb = "generate" if config.data.sequences else "decode"
+        verb = task_of(config).recogniser
         raise InputError(f"{args.run}: no decode_dev; run bayes-asr {verb} first")
     with (
         TemporaryDirectory() as scratch,
@@ -120,7 +121,7 @@ def _score(
     else:
         _print(scored, oracle, by_nist)
         _warn(scored["dev"], sweeps["dev"])
-    if config.data.sequences is None:  # a decoder has no LM weight
+    if task_of(config).recogniser == "decode":  # else there is no LM weight
         for line in _describe_other_searches(records, config):
             LOGGER.warning("%s", line)
 
@@ -203,7 +204,7 @@ def _count_in_shards(
 def _find_reference(name: str, config: Config) -> Path:
     """The data directory that a set is scored against."""
     if config.score.glm:
-        return data_with_stm(config, name)
+        return data_with_stm(config.data, name)
     return locate(getattr(config.data, name).features, config.data, f"{name} reference")
 
 
@@ -219,7 +220,7 @@ def _find_texts(run: Path, name: str, config: Config) -> TextSweep:
         data / config.score.text,
         run / f"decode_{name}",
         data / "utt2spk",
-        weighted=config.data.sequences is None,
+        weighted=task_of(config).recogniser == "decode",
     )
     phones = timit_map(config.score.phone_map) if config.score.phone_map else {}
     unheard = find_unheard(config, name, paths.reference, paths.decode)

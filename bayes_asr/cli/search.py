@@ -11,8 +11,9 @@ from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key, positive, processes, real, seed
-from bayes_asr.config import Config, as_yaml, load
-from bayes_asr.tasks.denlats import write_denlats_of_epoch
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import as_yaml
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.start import train
 from bayes_asr.train.trials.search_runs import Outcome, SearchPlan, Trial, search
 from bayes_asr.train.trials.space import Settings, as_overrides, draw, list_grid, read_space
@@ -70,7 +71,6 @@ def run(args: argparse.Namespace) -> None:
     run_trial = partial(
         train,
         open_pipe=open_pipe if args.allow_pipes else None,
-        make_lattices=write_denlats_of_epoch,
     )
     plan = SearchPlan(run_trial, rungs, args.stop_at, args.nj)
     outcomes = search(trials, plan, args.out, about)
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
 def _make_trial(args: argparse.Namespace, number: int, settings: Settings) -> Trial:
     name = f"trial-{number:03d}"
     try:
-        config: Config = load(args.config, [*args.set, *as_overrides(settings)])
+        config = task_of(load(args.config, [*args.set, *as_overrides(settings)])).config
     except InputError as error:
         raise InputError(f"{args.space}: {name}: {error}") from None
     return Trial(number, settings, config, args.out / name)

@@ -15,7 +15,7 @@ from bayes_asr.base.lock import alone_in
 from bayes_asr.base.programs import JOB, open_pipe
 from bayes_asr.base.shards import Cluster, Mapper, Shard, ShardWrittenError
 from bayes_asr.cli.arguments import processes, share
-from bayes_asr.data.corpus.sets import locate_streams
+from bayes_asr.data.directories import locate_streams
 from bayes_asr.kaldi_io.scp import Moves, list_archives, read_scp
 from bayes_asr.train.runs.combination import FILE as COMBINATION
 from bayes_asr.train.runs.combination import list_networks
@@ -135,7 +135,7 @@ def list_inputs(
 
 def _list_inputs_of_one(run: Path, folders: Sequence[Path], on: str | None) -> Inputs:
     config = read_configuration(run)
-    folders = locate_streams(config, on) if on else folders
+    folders = locate_streams(config.data, on) if on else folders
     tables = [folder / name for folder in folders for name in DATA_DIR]
     return Inputs([run / "best.pt", run / CONFIG, *tables], config.data.moves)
 

@@ -11,9 +11,9 @@ from bayes_asr.base.processes.launch import launch
 from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
-from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes, describe_presets
-from bayes_asr.tasks.denlats import write_denlats_of_epoch
+from bayes_asr.config.merge import load
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import continue_runs
 from bayes_asr.train.start import train
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
     with group.process_group():
         layers = continue_runs(args.config)
         criterion = [f"train.criterion={args.criterion}"] if args.criterion else []
-        config = load(layers, [*criterion, *args.set])
+        config = task_of(load(layers, [*criterion, *args.set])).config
         files = [layer for layer in layers if isinstance(layer, Path)]
         with log.also_in(args.out / "train.log") if group.is_rank0() else nullcontext():
             said = (*describe_presets(files), *describe_changes(files))
@@ -58,7 +58,6 @@ def run(args: argparse.Namespace) -> None:
                 args.out,
                 new=args.new,
                 open_pipe=open_pipe if args.allow_pipes else None,
-                make_lattices=write_denlats_of_epoch,
             )
 
 

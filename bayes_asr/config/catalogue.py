@@ -83,23 +83,24 @@ class ScheduleKind:
     open_ended: bool = False
 
 
+FRAMES_TASK = "tasks.frames.task:FramesTask"
+
+UTTERANCE_TASKS = {
+    "classes": "tasks.classes.task:ClassesTask",
+    "sequences": "tasks.sequences.task:SequencesTask",
+}
+"""Tasks of utterances by the key of `data` that names a file with their labels."""
+
+
 @dataclass(frozen=True)
 class CriterionKind:
     """A criterion that training minimises.
 
-    function: where it is; lattices: whether it is of whole utterances, and wants the lattices of
-    all that might have been said instead; chain: whether it is of whole utterances, and wants a
-    graph of that instead.
+    function: where it is; task: the class of what is learnt by it.
     """
 
     function: str
-    lattices: bool = False
-    chain: bool = False
-
-    @property
-    def of_utterances(self) -> bool:
-        """Whether it is of whole utterances."""
-        return self.lattices or self.chain
+    task: str = FRAMES_TASK
 
 
 @dataclass(frozen=True)
@@ -168,14 +169,19 @@ LAYERS = {
     "dropout": "nn.pointwise:Dropout",
     "pool": "nn.pooling:Pool",
 }
+OF_LATTICES = ("mmi", "bmmi", "mpe", "smbr")
+"""Criteria on lattices."""
+
 CRITERIA = {
     "cross-entropy": CriterionKind("nn.criteria:CrossEntropy"),
     # One class computes all criteria on lattices, and its options tell them apart.
-    **{
-        name: CriterionKind("train.sequence:SequenceCriterion", lattices=True)
-        for name in ("mmi", "bmmi", "mpe", "smbr")
-    },
-    "lfmmi": CriterionKind("train.lattice_free:LatticeFree", chain=True),
+    **dict.fromkeys(
+        OF_LATTICES,
+        CriterionKind(
+            "tasks.lattices.criterion:SequenceCriterion", "tasks.lattices.task:LatticesTask"
+        ),
+    ),
+    "lfmmi": CriterionKind("tasks.chain.criterion:LatticeFree", "tasks.chain.task:ChainTask"),
 }
 OPTIMIZERS = {
     "adam": OptimizerKind("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),

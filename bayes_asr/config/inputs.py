@@ -66,11 +66,6 @@ class DataConfig:
     def __post_init__(self) -> None:
         for name, part in (("train", self.train), ("dev", self.dev)):
             _refuse_both(f"data.{name}", part)
-        if self.classes and self.sequences:
-            raise InputError(
-                f"data.classes is {self.classes}, and data.sequences is {self.sequences}; a network"
-                " learns one of the two: set the other to null"
-            )
         for move in self.moved:
             # An old name may not be empty: the `=` at the begin does not count.
             if "=" not in move.lstrip("="):
@@ -78,11 +73,6 @@ class DataConfig:
                     f"data.moved has {move!r}; write OLD=NEW: what names of files begin with, and"
                     " where that is now"
                 )
-
-    @property
-    def labels_of_utterances(self) -> str | None:
-        """The file of the data directories that says what is learnt, in place of alignments."""
-        return self.classes or self.sequences
 
     @property
     def moves(self) -> list[tuple[str, str]]:

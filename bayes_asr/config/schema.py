@@ -15,7 +15,7 @@ import yaml
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
-from bayes_asr.config.catalogue import CRITERIA, UNIT_OPTIONS, check_unit, nearest
+from bayes_asr.config.catalogue import UNIT_OPTIONS, check_unit, nearest
 from bayes_asr.config.decoding_keys import DecodeConfig
 from bayes_asr.config.epochs import check_first_epoch
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
@@ -186,58 +186,6 @@ class Config:
                 f"train.pretrain.epochs is {self.train.pretrain.epochs}, but only model.layers"
                 " layers of one unit can be grown one by one; leave model.stack out"
             )
-        if CRITERIA[self.train.criterion].lattices:
-            self._check_lattices()
-        if CRITERIA[self.train.criterion].chain and not self.data.chain:
-            raise InputError(
-                f"train.criterion is {self.train.criterion}, which wants data.chain; make its tree"
-                " and graph by bayes-asr gmm chain-tree, and name their folder there"
-            )
-        if self.data.labels_of_utterances:
-            self._refuse_labels_of_frames()
-        if self.data.sequences and self.train.max_frames:
-            raise InputError(
-                f"train.max_frames is {self.train.max_frames}, but which of the labels of"
-                " data.sequences a piece of an utterance has is not known; set it to 0"
-            )
-        # `tri2.pdfs` and `tri2.monophones` are targets of the label set tri2.
-        trained = {target.partition(".")[0] for target in self.train.target_weights}
-        for name in self.data.train.label_names:
-            if name not in trained:
-                raise InputError(
-                    f"data.train.labels.{name} is learnt by no output: give"
-                    f" train.target_weights.{name}.pdfs a weight, or .monophones, or {name} where"
-                    " the labels are whole numbers"
-                )
-
-    def _check_lattices(self) -> None:
-        folders = self.data.train.lattices
-        if not folders:
-            raise InputError(
-                f"train.criterion is {self.train.criterion}, which wants data.train.lattices; make"
-                " them by bayes-asr denlats, and name their folder there"
-            )
-        if self.train.sequence.lattices == "each-epoch" and len(folders) > 1:
-            raise InputError(
-                f"train.sequence.lattices is each-epoch, but data.train.lattices has {len(folders)}"
-                " folders; give one, as bayes-asr denlats makes it"
-            )
-
-    def _refuse_labels_of_frames(self) -> None:
-        key, file = "data.classes", self.data.classes
-        if self.data.sequences:
-            key, file = "data.sequences", self.data.sequences
-        for frame_key, value in (
-            ("data.train.labels", self.data.train.label_names),
-            ("train.target_weights", self.train.target_weights),
-            ("data.train.lattices", self.data.train.lattices),
-            ("data.chain", self.data.chain),
-        ):
-            if value:
-                raise InputError(
-                    f"{frame_key} is of labels of frames, but {key} = {file} is of utterances; set"
-                    " one of the two"
-                )
 
     def save(self, path: Path) -> None:
         """Write it as YAML that `load` reads back; one that says so already stays."""

@@ -163,7 +163,6 @@ class TrainConfig:
         """Refuse options that contradict each other, or that nothing would read."""
         self._check_optimizers()
         self._check_epochs()
-        self._check_utterances()
         if "pdfs" in self.target_weights:
             raise InputError(
                 "train.target_weights.pdfs is not to be set: that loss counts 1; weigh the others"
@@ -179,11 +178,6 @@ class TrainConfig:
                 f"train.pretrain.epochs is {self.pretrain.epochs}, and train.init_from gives the"
                 " first layers too; keep one of the two"
             )
-
-    @property
-    def output_stride(self) -> int:
-        """Of how many frames the network has outputs of one."""
-        return self.chain.frame_subsampling_factor if CRITERIA[self.criterion].chain else 1
 
     def _check_optimizers(self) -> None:
         layer_optimizers = (layer.optimizer for layer in self.layers.values())
@@ -204,28 +198,6 @@ class TrainConfig:
             )
         if len(self.betas) != 2:
             raise InputError(f"train.betas has {len(self.betas)} numbers; give two")
-
-    def _check_utterances(self) -> None:
-        """Lattices and numerators are of whole utterances at their own speed; the outputs of the
-        latter are not those of other labels.
-        """
-        kind = CRITERIA[self.criterion]
-        what = "lattices" if kind.lattices else "numerators"
-        for key in ("tempo", "max_frames"):
-            value = getattr(self, key)
-            if value and kind.of_utterances:
-                raise InputError(
-                    f"train.{key} is {value}, but the {what} of {self.criterion} are of"
-                    " utterances as they are; set it to 0"
-                )
-        for key in ("monophone_weight", "target_weights"):
-            value = getattr(self, key)
-            if value and kind.chain:
-                raise InputError(
-                    f"train.{key} is {value}, but {self.criterion} has outputs of one of"
-                    f" {self.output_stride} frames, and learns no labels of frames; set it to"
-                    f" {'0' if key == 'monophone_weight' else '{}'}"
-                )
 
     def _check_epochs(self) -> None:
         for key in BY_EPOCH:

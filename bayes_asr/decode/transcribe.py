@@ -10,8 +10,8 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config import Config
-from bayes_asr.data.corpus.sets import locate, locate_model
+from bayes_asr.config.schema import Config
+from bayes_asr.data.directories import locate
 from bayes_asr.data.features.front_end import FEATURES, cmvn_statistics
 from bayes_asr.data.sound.audio import Channel, bring_to_rate, load_library, read_audio
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
@@ -36,6 +36,7 @@ from bayes_asr.decode.search.search_record import (
 from bayes_asr.evaluate.score.scores import read_scores
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.nn import beam_search
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 UNSEEN = 0.05  # of what was looked at for a label, the share before its begin, and after its end
@@ -182,7 +183,7 @@ def transcribe(
     """
     load_library()
     config = read_configuration(run)
-    network = load_writer(run) if config.data.sequences else load(run)
+    network = load_writer(run) if task_of(config).recogniser == "generate" else load(run)
     analyses = {name: _analysis(run, name, network, config) for name in network.front_ends}
     recogniser = _recogniser(run, network, config, weights, graph)
     refused: list[str] = []
@@ -299,7 +300,7 @@ def _recogniser(
             )
         return WritingRecogniser(network, config.decode.beam_width, config.decode.length_penalty)
     graph = other_graph or locate(config.data.graph, config.data, "graph")
-    model = locate_model(config)
+    model = task_of(config).locate_model()
     options = config.decode
     search = DecodeOptions(
         acoustic_scale=options.acoustic_scale,

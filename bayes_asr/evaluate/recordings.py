@@ -9,8 +9,9 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files, is_there, writing
 from bayes_asr.base.programs import open_pipe
-from bayes_asr.config import Config
-from bayes_asr.data.corpus.sets import data_with_stm, locate, locate_streams, stream_dirs
+from bayes_asr.config.schema import Config
+from bayes_asr.data.corpus.sets import stream_dirs
+from bayes_asr.data.directories import data_with_stm, locate, locate_streams
 from bayes_asr.data.features.streams import report_lacking
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.rescore import write_ctm_at
@@ -27,6 +28,7 @@ from bayes_asr.evaluate.score.sweeps import (
 )
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import read_text, write_lines
+from bayes_asr.tasks.task import task_of
 
 NO_WORD = re.compile(r"<.*>|\[.*\]")
 
@@ -101,7 +103,7 @@ def find_unheard(config: Config, name: str, text: Path, decode: Path) -> set[str
     """
     heard = {utt for path in find_files(decode, "words*.txt")[:1] for utt in read_text(path)}
     if read_text(text).keys() <= heard or not all(
-        is_there(folder / "feats.scp") for folder in locate_streams(config, name)
+        is_there(folder / "feats.scp") for folder in locate_streams(config.data, name)
     ):
         return set()
     return report_lacking(stream_dirs(config, name, open_pipe), config.data.max_skipped)
@@ -119,7 +121,7 @@ class TimedSet:
         CTMs are made in `out`/ctm_SET, by default of the run.
         """
         self.run, self.name, self.config = run, name, config
-        self.data = data_with_stm(config, name)
+        self.data = data_with_stm(config.data, name)
         decode = run / f"decode_{name}"
         files = find_hypotheses(decode)
         texts = self.data / "text"
@@ -132,7 +134,7 @@ class TimedSet:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
         words = locate(config.data.graph, config.data, "decoding graph") / "words.txt"
         places, folder = read_places(self.data), (out or run) / f"ctm_{name}"
-        shift = FRAME_SHIFT * config.train.output_stride
+        shift = FRAME_SHIFT * task_of(config).output_stride
         self.ctms = Ctms(tuple(files), lattices, words, self.glm, folder, places, nj, shift)
 
     @cached_property

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.decoder import END, AttentionDecoder, DecoderState, select_rows
-from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.nn.decoder import AttentionDecoder, DecoderState, select_rows
+from bayes_asr.nn.frames import END, PackedFrames
 
 
 class BeamHypothesis(NamedTuple):

@@ -1,7 +1,6 @@
 """The decoder of an encoder-decoder network: it writes the labels of an utterance one by one."""
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -9,30 +8,11 @@ from torch import Tensor, nn
 
 from bayes_asr.nn.attention import Attention, AttentionOutput, Memory
 from bayes_asr.nn.dropout import drop, frame_keys
-from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.nn.frames import END, DecoderTargets, PackedFrames
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.pooling import Pool
 from bayes_asr.nn.scan import step_through
 from bayes_asr.nn.units.cell import build_cell
-
-END = 0
-"""The label that ends a sequence; read as the label before the first one, it begins it."""
-
-
-@dataclass(frozen=True)
-class DecoderTargets:
-    """The right labels of a batch, packed as frames are.
-
-    labels_N: of each utterance its labels and END; steps: their layout; order: the position in the
-    batch of each packed sequence [B]; forced_N: whether the step behind a label reads that label
-    (teacher forcing, Williams & Zipser 1989) or the decoder's most probable one; None: always the
-    label.
-    """
-
-    labels_N: Tensor
-    steps: PackedFrames
-    order: list[int]
-    forced_N: Tensor | None = None
 
 
 class DecoderState(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.decoder import AttentionDecoder, DecoderTargets
-from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.nn.decoder import AttentionDecoder
+from bayes_asr.nn.frames import DecoderTargets, PackedFrames
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel, Streams
 

@@ -21,6 +21,10 @@ WHOLE = 2**40
 """A stride that is longer than any sequence: of each there is one frame."""
 
 
+END = 0
+"""The label that ends a sequence; read as the label before the first one, it begins it."""
+
+
 def describe_stride(stride: int) -> str:
     """A stride in words, as error messages have it."""
     return "one frame an utterance" if stride == WHOLE else f"one of {stride} frames"
@@ -144,6 +148,22 @@ class PackedFrames:
         time, sequence = self._time_and_sequence
         later = slice(self.sizes[0], None)  # the rows behind the first time step
         return (torch.tensor(self.starts)[time[later] - 1] + sequence[later]).to(self.device)
+
+
+@dataclass(frozen=True)
+class DecoderTargets:
+    """The right labels of a batch, packed as frames are.
+
+    labels_N: of each utterance its labels and END; steps: their layout; order: the position in the
+    batch of each packed sequence [B]; forced_N: whether the step behind a label reads that label
+    (teacher forcing, Williams & Zipser 1989) or the decoder's most probable one; None: always the
+    label.
+    """
+
+    labels_N: Tensor
+    steps: PackedFrames
+    order: list[int]
+    forced_N: Tensor | None = None
 
 
 def pack(sequences: list[Tensor]) -> tuple[Tensor, PackedFrames, list[int]]:

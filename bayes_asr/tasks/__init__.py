@@ -1,1 +1,4 @@
-"""Criteria of whole utterances, and what they read."""
+"""Tasks: what a network learns, a folder for each, and what follows from that.
+
+`task.Task` is what every verb asks, without torch; `training.TaskTraining` is what a training asks.
+"""

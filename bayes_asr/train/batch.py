@@ -13,8 +13,7 @@ from bayes_asr.data.corpus.batches import find_piece, utterance_key
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.features.augmentation import Masks, perturb
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.nn.decoder import END, DecoderTargets
-from bayes_asr.nn.frames import PackedFrames, pack
+from bayes_asr.nn.frames import END, DecoderTargets, PackedFrames, pack
 
 CPU = torch.device("cpu")
 TEACHER_FORCING = 1  # keeps these random numbers apart from those of the features

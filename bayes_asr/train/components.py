@@ -1,30 +1,26 @@
-"""Construction of the network, its criterion and its optimizer from the configuration."""
+"""Construction of the network and its optimizer from the configuration."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config import Config, ModelConfig, TrainConfig, at_epoch
-from bayes_asr.config.catalogue import CRITERIA, OPTIMIZERS, UNIT_OPTIONS, find, nearest
+from bayes_asr.config.catalogue import OPTIMIZERS, UNIT_OPTIONS, find, nearest
+from bayes_asr.config.epochs import at_epoch
 from bayes_asr.config.ranges import DROPOUTS
+from bayes_asr.config.schema import Config, ModelConfig
+from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.data.targets.classes import CLASSES
-from bayes_asr.data.targets.sequences import SEQUENCE
 from bayes_asr.nn.architecture import describe_layers
-from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.frames import describe_stride
 from bayes_asr.nn.kernels import library
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.optimizers import FACTOR, Optimizers
 from bayes_asr.train.stack_layers import check_heads, describe_stack
-
-XENT = "xent"
-"""The head that lattice-free MMI trains by cross entropy."""
 
 NOT_OF_A_LAYER = ("layers", "units", "stack", "heads", "decoder", "kinds")
 """Keys of `model` that no layer of the short form has."""
@@ -35,8 +31,8 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
     # Any utterance has the dimensions of all; the smallest name is the same on every machine.
     features = data.prepare(min(data.lengths))
     streams = {name: matrix.shape[1] for name, matrix in features.items()}
-    heads = {}
-    for name in target_weights(config):
+    task, heads = task_of(config), {}
+    for name in task.weights:
         if name not in data.targets:
             targets = ", ".join(data.targets)
             raise InputError(
@@ -44,9 +40,7 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
                 f"{nearest(name, data.targets)}"
             )
         heads[name] = data.targets[name].size
-    plan = architecture(config.model, streams, heads)
-    if config.train.output_stride > 1:
-        plan["output_stride"] = config.train.output_stride
+    plan = architecture(config.model, streams, heads) | task.head_options
     check_parts("train.layers", config.train.layers, plan)
     return plan
 
@@ -54,7 +48,7 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
 def architecture(
     config: ModelConfig, streams: Mapping[str, int], heads: Mapping[str, int], epoch: int = 1
 ) -> dict[str, Any]:
-    """The arguments of `build_network`, as plain values for the checkpoint.
+    """The arguments of `build_network` but those of its task, as plain values for the checkpoint.
 
     streams: size of what the network reads, by stream; heads: outputs by target; epoch: whose
     dropout its layers have.
@@ -73,8 +67,6 @@ def architecture(
         "layers": layers,
         "heads": dict(heads),
         **({"head_reads": dict(config.heads)} if config.heads else {}),
-        **({"of_utterances": [CLASSES]} if CLASSES in heads else {}),
-        **({"decoder": dict(vars(config.decoder))} if SEQUENCE in heads else {}),
     }
 
 
@@ -116,41 +108,6 @@ def check_parts(origin: str, names: Iterable[str], plan: Mapping[str, Any]) -> N
             raise InputError(
                 f"{origin} names {name}; layers and heads: {', '.join(parts)}{nearest(name, parts)}"
             )
-
-
-def target_weights(config: Config) -> dict[str, float]:
-    """Weights of the losses by target; the first target is the one that is decoded."""
-    if config.data.classes:
-        return {CLASSES: 1.0}
-    if config.data.sequences:
-        return {SEQUENCE: 1.0}
-    if CRITERIA[config.train.criterion].chain:
-        xent_weight = config.train.chain.xent_regularize
-        return {"pdfs": 1.0, **({XENT: xent_weight} if xent_weight else {})}
-    weights = {
-        "pdfs": 1.0,
-        "monophones": config.train.monophone_weight,
-        **config.train.target_weights,
-    }
-    return {name: weight for name, weight in weights.items() if weight}
-
-
-def build_criterion(
-    config: Config, log_priors: Tensor | None = None, graph: DenominatorGraph | None = None
-) -> Criterion:
-    """Return the training criterion of a configuration, with the weights of its targets.
-
-    log_priors [P]: of the pdfs, for criteria on lattices; graph: for lattice-free MMI.
-    """
-    kind = CRITERIA[config.train.criterion]
-    # Each kind of criterion takes arguments of its own after the weights of the targets.
-    arguments: tuple[Any, ...] = ()
-    if kind.lattices:
-        arguments = (config.train.criterion, config.train.sequence, log_priors)
-    elif kind.chain:
-        arguments = (config.train.chain, graph)
-    built: Criterion = find(kind.function)(target_weights(config), *arguments)
-    return built
 
 
 def build_optimizer(config: TrainConfig, model: AcousticModel) -> Optimizers:

@@ -10,7 +10,7 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import together
 from bayes_asr.base.lock import alone_in
-from bayes_asr.config import Config
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.fingerprints import hash_stream
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet

@@ -13,16 +13,11 @@ from bayes_asr.base.errors import needing_memory
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.progress import Progress
-from bayes_asr.config import at_epoch
-from bayes_asr.config.epochs import between_epochs
+from bayes_asr.config.epochs import at_epoch, between_epochs
 from bayes_asr.data.corpus.batches import batches_of, cut_pieces, in_order, read_ahead
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.features.augmentation import Masks
-from bayes_asr.evaluate.score.counts import count_errors
-from bayes_asr.nn.beam_search import search_greedily
 from bayes_asr.nn.criteria import Criterion
-from bayes_asr.nn.encoder_decoder import EncoderDecoder
-from bayes_asr.nn.frames import unpack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import set_speakers
 from bayes_asr.train.batch import Batch, Loader
@@ -32,6 +27,9 @@ from bayes_asr.train.runs import state
 from bayes_asr.train.step import NotFiniteError, Step
 from bayes_asr.train.trainer import DivergedError, Trainer
 
+CountErrors = Callable[[AcousticModel, Batch], int | None]
+"""Function of a model and a batch; None where the errors are those that the criterion counts."""
+
 DEV_SEQUENCES = 32  # utterances that a process validates at once
 
 
@@ -40,10 +38,12 @@ def run_epochs(
     train_set: LabelledSet,
     dev_set: LabelledSet,
     regenerate: Callable[[Trainer], LabelledSet] | None = None,
+    count_errors: CountErrors | None = None,
 ) -> None:
     """Train the epochs that are left; where one diverges, go back and train it more slowly.
 
     regenerate: makes the training set of each epoch after the first; None: it stays `train_set`.
+    count_errors: those of dev, see `run_batches`.
     StoppedError, with everything saved, once a signal is noticed.
     """
     while trainer.epochs_left:
@@ -51,7 +51,7 @@ def run_epochs(
         data = regenerate(trainer) if regenerate and trainer.epoch > 1 else train_set
         try:
             train_epoch(trainer, data)
-            validated = validate(trainer, dev_set)
+            validated = validate(trainer, dev_set, count_errors)
         except DivergedError as error:
             trainer.return_to_last_epoch(error)
         else:
@@ -131,11 +131,16 @@ def _cut_long_utterances(
     return pieces
 
 
-def validate(trainer: Trainer, data: LabelledSet) -> DevTotals:
+def validate(
+    trainer: Trainer, data: LabelledSet, count_errors: CountErrors | None = None
+) -> DevTotals:
     """Loss and errors of a set, and of each of its parts; DivergedError where one is not finite."""
     parts = data.parts or {"dev": data.lengths}
     validated = DevTotals.of(
-        {name: _validate_part(trainer, data, name, lengths) for name, lengths in parts.items()}
+        {
+            name: _validate_part(trainer, data, name, lengths, count_errors)
+            for name, lengths in parts.items()
+        }
     )
     # A total of the sums suffices: one loss that is not finite makes it so.
     if not math.isfinite(validated.total.loss):
@@ -144,7 +149,11 @@ def validate(trainer: Trainer, data: LabelledSet) -> DevTotals:
 
 
 def _validate_part(
-    trainer: Trainer, data: LabelledSet, name: str, lengths: Mapping[str, int]
+    trainer: Trainer,
+    data: LabelledSet,
+    name: str,
+    lengths: Mapping[str, int],
+    count_errors: CountErrors | None,
 ) -> Totals:
     """Loss and errors of some utterances of a set."""
     # Batches are split between the processes, so each computes DEV_SEQUENCES at once.
@@ -161,6 +170,7 @@ def _validate_part(
         title=f"epoch {trainer.epoch} {name}",
         lengths=lengths,
         after_batch=lambda _: trainer.stop_if_asked(),
+        count_errors=count_errors,
     )
 
 
@@ -179,7 +189,7 @@ def _make_training_loader(
         tempo=options.tempo,
         teacher_forcing=between_epochs(options.teacher_forcing, epoch),
         masks=Masks(**vars(masks)) if masks.time_masks or masks.frequency_masks else None,
-        shifts=options.output_stride,
+        shifts=trainer.model.output_stride,
         speakers=trainer.speakers.numbers if trainer.speakers else {},
     )
 
@@ -209,12 +219,14 @@ def run_batches(
     step: Step | None = None,
     totals: Totals | None = None,
     after_batch: Callable[[Totals], None] | None = None,
+    count_errors: CountErrors | None = None,
 ) -> Totals:
     """Run the model over all batches, training it if there is a `step`.
 
     A batch whose loss or gradient is not finite is skipped, named and counted. lengths: frames of
     each utterance, for the message of a MemoryError. totals: sums of the batches before, from which
-    the pass goes on. after_batch: called with the totals so far.
+    the pass goes on. after_batch: called with the totals so far. count_errors: of a batch, where
+    they are not those of the criterion.
     A progress bar on the screen shows loss, frame error and frames per second; in a log lines do.
     """
 
@@ -241,6 +253,8 @@ def run_batches(
             try:
                 with naming(utterances), step.restoring_statistics() if step else nullcontext():
                     loss, errors, norm = _compute_loss(model, criterion, batch, labels, step)
+                    if count_errors and (counted := count_errors(model, batch)) is not None:
+                        errors = counted
             except NotFiniteError as error:
                 totals.skip(utterances, str(error), title)
             else:
@@ -276,26 +290,7 @@ def _compute_loss(
     """
     cost = criterion(_compute_outputs(model, batch, step), batch.targets, labels)
     norm = step(cost.objective) if step else 0.0
-    if not step and isinstance(model, EncoderDecoder) and batch.decoder_targets:
-        wrong = _count_search_errors(model, batch)
-        return cost.loss.item(), wrong, norm
     return cost.loss.item(), int(cost.errors), norm
-
-
-def _count_search_errors(model: EncoderDecoder, batch: Batch) -> int:
-    """Substitutions, insertions and deletions of greedy search in a batch: edit distances."""
-    targets = batch.decoder_targets
-    if targets is None or not targets.order:  # other processes have all utterances
-        return 0
-    encoded = model.hidden(batch.streams, batch.frames)
-    longest = [model.decoder.max_length(length) for length in batch.frames.lengths]
-    written = search_greedily(model.decoder, encoded, model.output_frames(batch.frames), longest)
-    errors = 0
-    for index, labels in enumerate(unpack(targets.labels_N, targets.steps, targets.order)):
-        # The last label is END, which a hypothesis does not have.
-        reference, hypothesis = map(str, labels[:-1].tolist()), map(str, written[index])
-        errors += count_errors(list(reference), list(hypothesis), "levenshtein").errors
-    return errors
 
 
 def _compute_outputs(model: AcousticModel, batch: Batch, step: Step | None) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import ParamsT
 
-from bayes_asr.config import TrainConfig
+from bayes_asr.config.training_keys import TrainConfig
 
 FACTOR = "learning_rate_factor"  # key in a group of parameters: multiplies the rate of the group
 

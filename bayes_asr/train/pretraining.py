@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bayes_asr.config import Config
+from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import PretrainConfig, TrainConfig, Transfer
 
 FOLDER = "pretrain"

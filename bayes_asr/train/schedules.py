@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bayes_asr.config import TrainConfig, at_epoch
+from bayes_asr.config.epochs import at_epoch
+from bayes_asr.config.training_keys import TrainConfig
 
 
 def newbob(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import settle
@@ -15,9 +14,7 @@ from bayes_asr.base.lock import Lock, alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.signals import note_signals
-from bayes_asr.config import Config
-from bayes_asr.config.catalogue import CRITERIA
-from bayes_asr.config.measure import measure_of
+from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.corpus.fingerprints import check_same, hash_labels, hash_stream
 from bayes_asr.data.corpus.index import Index
@@ -25,22 +22,17 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.nn.network import AcousticModel, build_network
+from bayes_asr.nn.network import build_network
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
-from bayes_asr.train.lattice_regeneration import (
-    LatticeMaker,
-    LatticeRegeneration,
-    find_initial_lattices,
-)
-from bayes_asr.train.lattice_targets import add_lattices, complete_sequence_options
-from bayes_asr.train.lfmmi_targets import add_numerators, read_chain
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.runs import checkpoint, record, state, tensorboard
 from bayes_asr.train.runs.configuration import CONFIG
 from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
 from bayes_asr.train.speaker_adaptation import add_speaker_activations
+from bayes_asr.train.task_training import Regenerate, TaskTraining
 from bayes_asr.train.trainer import Trainer, TrainerState
 from bayes_asr.train.transfer import Initialization, initialize_from
 
@@ -51,17 +43,15 @@ def train(
     *,
     new: bool = False,
     open_pipe: OpenPipe | None = None,
-    make_lattices: LatticeMaker | None = None,
 ) -> None:
     """Train into `run`, or go on with the run that is there.
 
     Where `train.pretrain` says so, shallower networks are trained first (`pretraining`).
     Writes config.yaml, env.json, history.jsonl, last.pt after every epoch and best.pt at the lowest
-    dev frame error, or what else the run is judged by (`config.measure`). `new` discards what is
+    dev frame error, or what else the run is judged by (`Task.measure`). `new` discards what is
     there, once the data are found to be usable. InputError where the run there has another
     configuration or other data, or is being trained by another process. StoppedError after SIGTERM,
-    SIGINT or SIGHUP: all is saved, and the same call goes on. make_lattices: needed for
-    `train.sequence.lattices: each-epoch`.
+    SIGINT or SIGHUP: all is saved, and the same call goes on.
     """
     with _locked(run) as lock:
         # A run that goes on has the weights of the shallower networks in its own checkpoint.
@@ -69,17 +59,9 @@ def train(
         if new or not group.broadcast(lambda: checkpoint.has_begun(run)):
             for shallow in plan_pretraining(config, run):
                 with _locked(shallow.run) as shallow_lock:
-                    _train(
-                        shallow.config,
-                        shallow.run,
-                        new,
-                        open_pipe,
-                        shallow_lock,
-                        begin,
-                        make_lattices,
-                    )
+                    _train(shallow.config, shallow.run, new, open_pipe, shallow_lock, begin)
                 begin = (shallow.as_transfer,)
-        _train(config, run, new, open_pipe, lock, begin, make_lattices)
+        _train(config, run, new, open_pipe, lock, begin)
 
 
 @contextmanager
@@ -98,13 +80,13 @@ def _locked(run: Path) -> Iterator[Lock | None]:
 class _Sets:
     """Labelled sets of a training, and the index that they are read through.
 
-    regeneration: new lattices of `train` for each epoch, where the configuration asks for them.
+    regenerate: makes those of `train` anew for each epoch, where the task does so.
     """
 
     train: LabelledSet
     dev: LabelledSet
     index: Index
-    regeneration: LatticeRegeneration | None
+    regenerate: Regenerate | None
 
 
 def _train(
@@ -114,11 +96,11 @@ def _train(
     open_pipe: OpenPipe | None,
     lock: Lock | None,
     begin: Sequence[Transfer],
-    make_lattices: LatticeMaker | None,
 ) -> None:
     """Train one network, the lock of whose folder is held; begin: what its weights come from."""
     begun = None if new else group.broadcast(lambda: record.read_recorded_config(run))
-    config = complete_sequence_options(record.make_paths_absolute(config), begun)
+    config = _training_of(record.make_paths_absolute(config)).complete_options(begun)
+    training = _training_of(config)
     device = components.choose_device(config.train.device)
     precision = components.choose_precision(config.train.precision, device)
     versions = record.versions(device, precision)
@@ -130,11 +112,11 @@ def _train(
     if not new:
         group.broadcast(lambda: record.check_same_configuration(config, run))
     index = Index(run.absolute().parent / config.data.index, run / "index")
-    sets = group.rank0_first(lambda: _open_sets(config, open_pipe, index, make_lattices))
+    sets = group.rank0_first(lambda: _open_sets(training, open_pipe, index))
     if lock:  # reading the sets may have taken long enough to lose it
         lock.check()
     begin = (*begin, *config.train.init_from)
-    trainer = _build_trainer(config, run, sets, begin, device, precision, new=new)
+    trainer = _build_trainer(training, run, sets, begin, device, precision, new=new)
     trainer.lock = lock
     if trainer.epochs_left:  # else env.json says what the run came from
         if group.is_rank0():
@@ -144,41 +126,32 @@ def _train(
         with note_signals() as trainer.notice:
             if config.train.tensorboard and group.is_rank0():
                 trainer.board = tensorboard.Board(run, record.read_history(run))
-            regenerate = sets.regeneration.regenerate if sets.regeneration else None
-            run_epochs(trainer, sets.train, sets.dev, regenerate)
+            run_epochs(trainer, sets.train, sets.dev, sets.regenerate, training.count_errors)
     best = int(trainer.state.dev_errors.argmin())
     error = trainer.state.dev_errors[best]
-    measure = measure_of(config).name
+    measure = training.task.measure.name
     LOGGER.info("trained: best %s on dev %.4f in epoch %d", measure, error, best + 1)
 
 
-def _open_sets(
-    config: Config,
-    open_pipe: OpenPipe | None,
-    index: Index,
-    make_lattices: LatticeMaker | None,
-) -> _Sets:
-    """Training and dev set, with the lattices or numerators that the criterion may read."""
-    kind = CRITERIA[config.train.criterion]
-    # `add_lattices` returns the set as it is where the criterion reads no lattices.
-    complete = add_numerators if kind.chain else add_lattices
-    train_set, dev_set = open_sets(config, open_pipe, index)
-    regeneration = None
-    if kind.lattices and config.train.sequence.lattices == "each-epoch":
-        if make_lattices is None:
-            raise ValueError("lattices of each epoch need what makes them")
-        find_initial_lattices(config)
+def _training_of(config: Config) -> TaskTraining:
+    training: TaskTraining = task_of(config).training()
+    return training
 
-        def read(with_lattices: Config, lattice_index: Index) -> LabelledSet:
-            return add_lattices(with_lattices, "train", train_set, lattice_index)
 
-        regeneration = LatticeRegeneration(make_lattices, read, open_pipe)
-    complete_train = complete(config, "train", train_set, index)
-    return _Sets(complete_train, complete(config, "dev", dev_set, index), index, regeneration)
+def _open_sets(training: TaskTraining, open_pipe: OpenPipe | None, index: Index) -> _Sets:
+    """Training and dev set, with all that the criterion reads."""
+    train_set, dev_set = open_sets(training.config, open_pipe, index)
+    regenerate = training.regeneration(train_set, open_pipe)
+    return _Sets(
+        training.complete("train", train_set, index),
+        training.complete("dev", dev_set, index),
+        index,
+        regenerate,
+    )
 
 
 def _build_trainer(
-    config: Config,
+    training: TaskTraining,
     run: Path,
     sets: _Sets,
     begin: Sequence[Transfer],
@@ -188,6 +161,7 @@ def _build_trainer(
     new: bool,
 ) -> Trainer:
     """Build the network and its trainer, and go on from the newest checkpoint unless `new`."""
+    config = training.config
     saved = group.broadcast(lambda: {} if new else upgrade(checkpoint.read_newest(run), run))
     architecture = components.plan_network(config, sets.train)
     if saved:
@@ -201,26 +175,25 @@ def _build_trainer(
     speakers = add_speaker_activations(model, sets.train) if config.train.speaker_adaptive else None
     front_ends = unpack_front_ends(saved["front_ends"]) if saved else initialization.front_ends
     heads = list(architecture["heads"])
-    log_priors, auxiliary_log_priors = group.broadcast(
+    counted, auxiliary_log_priors = group.broadcast(
         lambda: count_log_priors(sets.train, heads, sets.index)
     )
-    if CRITERIA[config.train.criterion].lattices:
-        log_priors = _keep_log_priors(config, model, log_priors, saved, initialization)
+    inherited = saved["log_priors"] if saved else initialization.log_priors.get(heads[0])
+    trained = bool(saved) or heads[0] in initialization.parts
     network = TrainedNetwork(
         model,
         build_front_ends(sets.train, {**surveys, **front_ends}),
-        log_priors,
+        training.choose_log_priors(counted, inherited, trained=trained),
         auxiliary_log_priors,
         classes=sets.train.targets[heads[0]].names,
     )
-    graph = read_chain(config).graph if CRITERIA[config.train.criterion].chain else None
     trainer = Trainer(
         config,
         run,
         device,
         precision,
         network,
-        components.build_criterion(config, network.log_priors, graph),
+        training.build_criterion(network.log_priors),
         components.build_optimizer(config.train, model),
         inputs,
         TrainerState(config.train.learning_rate),
@@ -234,30 +207,6 @@ def _build_trainer(
     if group.is_rank0():
         _write_initial_files(trainer, resumed=bool(saved), new=new)
     return trainer
-
-
-def _keep_log_priors(
-    config: Config,
-    model: AcousticModel,
-    counted: Tensor,
-    saved: Mapping[str, Any],
-    initialization: Initialization,
-) -> Tensor:
-    """Log priors [P] for a criterion on lattices: those of the network that it goes on from.
-
-    counted: those of the training set, for outputs that begin at random, which is warned of.
-    """
-    if saved:
-        log_priors: Tensor = saved["log_priors"]
-        return log_priors
-    output = model.outputs[0]
-    if output not in initialization.parts:
-        LOGGER.warning(
-            "%s begins with outputs that nothing has trained, and teaches them next to nothing;"
-            " train by cross-entropy first, and name that run before --criterion",
-            config.train.criterion,
-        )
-    return initialization.log_priors.get(output, counted)
 
 
 def _write_initial_files(trainer: Trainer, *, resumed: bool, new: bool) -> None:

@@ -17,12 +17,13 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.signals import ReceivedSignal
 from bayes_asr.base.progress import format_seconds
-from bayes_asr.config import Config, TrainConfig, as_yaml
 from bayes_asr.config.catalogue import SCHEDULES, find
-from bayes_asr.config.measure import measure_of
+from bayes_asr.config.schema import Config, as_yaml
+from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.metrics import DevTotals, Totals
 from bayes_asr.train.optimizers import Optimizers
 from bayes_asr.train.runs import checkpoint, record
@@ -155,7 +156,7 @@ class Trainer:
         batches = state.totals.position
         rate = self.set_rate(batches, batches)
         entry = _history_entry(self.epoch, state.totals, validated, rate, state.returns)
-        dev_error = entry[measure_of(self.config).on_dev]
+        dev_error = entry[task_of(self.config).measure.on_dev]
         is_best = bool(dev_error < state.dev_errors.min(initial=np.inf))
         dev_errors = np.append(state.dev_errors, dev_error)
         self.state = TrainerState(

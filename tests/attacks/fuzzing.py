@@ -19,7 +19,7 @@ import soundfile
 import torch
 
 from bayes_asr.base.errors import InputError, printable
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.sound.audio import read_audio
 from bayes_asr.data.targets.alignments import read_counts
 from bayes_asr.decode.forward.log_likelihoods import load as load_run

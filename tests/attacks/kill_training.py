@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from bayes_asr.cli import main
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.train.runs import checkpoint
 from tests.support.places import CONF
 from tests.support.small_corpus import settings, write_corpus

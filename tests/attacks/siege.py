@@ -30,7 +30,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.cli.arguments import Number, processes
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.lattice import write_lattices

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.data.features.front_end import FEATURES
 from tests.support.chain_corpus import write_chain

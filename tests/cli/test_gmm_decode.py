@@ -11,7 +11,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import score as score_run
 from bayes_asr.cli.gmm import baseline, decode, score
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.decode.search.search_record import read_record
 from bayes_asr.evaluate.report.runs import find_systems
 from bayes_asr.evaluate.score.scores import read_scores

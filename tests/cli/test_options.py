@@ -13,8 +13,8 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.cli.arguments import Number, key, repeat_set
-from bayes_asr.config import load
 from bayes_asr.config.explain import explain
+from bayes_asr.config.merge import load
 from bayes_asr.config.ranges import Within
 from bayes_asr.config.schema import iter_typed_keys
 from bayes_asr.decode.search.options import DecodeOptions

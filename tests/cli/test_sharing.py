@@ -14,7 +14,8 @@ from bayes_asr.base import shards
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.programs import JOB, run_array
 from bayes_asr.cli import main
-from bayes_asr.config import as_yaml, load
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import as_yaml
 from bayes_asr.decode.forward import directory
 from tests.support.kaldi_jobs import CMD, Jobs, find_script, write_run
 from tests.support.places import CONF, ROOT

@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import Config, StreamConfig, at_epoch, differences, load
 from bayes_asr.config.changes import describe_changes
+from bayes_asr.config.epochs import at_epoch
 from bayes_asr.config.explain import explain
+from bayes_asr.config.inputs import StreamConfig
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config, differences
 
 TWO = ["data.train.streams={fbank: [x, y], pitch: z}"]
 

@@ -11,8 +11,9 @@ import yaml
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.config import differences, keys, load
 from bayes_asr.config.explain import explain
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import differences, keys
 from bayes_asr.recipe.stages.recipes import find_recipe
 from tests.support.places import ROOT
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.config.systems import read_systems
 
 LIST = """\

@@ -18,7 +18,7 @@ import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli import main
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.data.features.front_end import FEATURES

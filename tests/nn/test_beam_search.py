@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from bayes_asr.nn.beam_search import BeamHypothesis, search, search_greedily
-from bayes_asr.nn.decoder import END, AttentionDecoder, DecoderTargets
-from bayes_asr.nn.frames import PackedFrames, pack
+from bayes_asr.nn.decoder import AttentionDecoder
+from bayes_asr.nn.frames import END, DecoderTargets, PackedFrames, pack
 
 SIZE, WIDTH, LONGEST = 3, 4, 4
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.units.cell import build_cell

@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.nn.attention import Attention
-from bayes_asr.nn.decoder import END, AttentionDecoder, DecoderTargets
+from bayes_asr.nn.decoder import AttentionDecoder
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
-from bayes_asr.nn.frames import PackedFrames, pack
+from bayes_asr.nn.frames import END, DecoderTargets, PackedFrames, pack
 from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.nn.part import extract_head, extract_layer
 from bayes_asr.train.components import architecture
@@ -198,7 +198,14 @@ def network(*settings: str) -> AcousticModel:
     given = (f"model.stack={stack}", "model.decoder.units=4", "data.sequences=text", *settings)
     model = load([], given).model
     torch.manual_seed(2)
-    return build_network(architecture(model, {STREAM: INPUTS}, {"sequence": SIZE})).double().eval()
+    return (
+        build_network(
+            architecture(model, {STREAM: INPUTS}, {"sequence": SIZE})
+            | {"decoder": vars(model.decoder)}
+        )
+        .double()
+        .eval()
+    )
 
 
 def test_a_network_reads_frames_behind_strides_and_its_layer_of_both_directions() -> None:

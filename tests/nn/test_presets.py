@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
 from bayes_asr.config.catalogue import UNITS
+from bayes_asr.config.merge import load
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import architecture
 from tests.support.nn_units import acoustic_model

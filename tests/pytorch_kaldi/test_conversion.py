@@ -12,7 +12,7 @@ import yaml
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.nn.frames import pack, unpack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.pytorch_kaldi.experiment import read_experiment

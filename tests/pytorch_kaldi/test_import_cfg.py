@@ -11,8 +11,9 @@ import yaml
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.config import differences, load
 from bayes_asr.config.changes import describe_presets
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import differences
 from bayes_asr.pytorch_kaldi.experiment import LABELS, STREAM, read_experiment
 from bayes_asr.pytorch_kaldi.notes import SAID, SILENT
 from bayes_asr.pytorch_kaldi.sections import read_sections

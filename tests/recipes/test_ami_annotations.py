@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
-from bayes_asr.data.corpus.sets import locate
+from bayes_asr.config.merge import load
+from bayes_asr.data.directories import locate
 from bayes_asr.evaluate.recordings import iter_scored_lines
 from bayes_asr.evaluate.score.glm import ENGLISH
 from tests.support.ami_corpus import RECIPE, SETS, Turn, Wearer, wearers, write_annotations

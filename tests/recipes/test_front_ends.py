@@ -2,7 +2,8 @@
 
 import pytest
 
-from bayes_asr.config import Config, differences, load
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config, differences
 from tests.support.experiments import EXPERIMENTS, list_systems, name_of, read_hypotheses
 from tests.support.places import RECIPES
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from bayes_asr.config import Config, differences, load
 from bayes_asr.config.changes import describe_changes
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config, differences
 from tests.support.experiments import list_systems, name_of
 from tests.support.places import CONF, RECIPES
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr.config import Config, load
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import architecture
 from bayes_asr.train.pretraining import plan_pretraining

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.config import Config
+from bayes_asr.config.schema import Config
 from bayes_asr.decode.graph.topology import build_chain_topology
 from bayes_asr.gmm.chain_tree import derive_pairs
 from bayes_asr.kaldi_io.fst import write_fst

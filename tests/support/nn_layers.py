@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 
-from bayes_asr.config import load
 from bayes_asr.config.catalogue import LAYERS
+from bayes_asr.config.merge import load
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import architecture
 

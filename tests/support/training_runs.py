@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from bayes_asr.config import Config, load
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.metrics import Totals
 from bayes_asr.train.runs import checkpoint
 from tests.support.small_corpus import TINY
@@ -20,7 +22,7 @@ BATCHES = 4  # of an epoch of the small corpus
 
 def config_of(root: Path, *more: str) -> Config:
     """The configuration of a tiny network on the corpus at `root`."""
-    return load([], [f"data.dir={root}", *TINY, *more])
+    return task_of(load([], [f"data.dir={root}", *TINY, *more])).config
 
 
 def epochs_of(run: Path) -> int:

@@ -13,10 +13,12 @@ import torch
 from bayes_asr import load as load_network
 from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.cli import main
-from bayes_asr.config import Config, load
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.small_corpus import SETS, made_up, write_corpus
@@ -197,7 +199,7 @@ def test_a_class_that_changed_keeps_a_run_from_going_on(corpus: Path, tmp_path: 
 )
 def test_labels_of_frames_are_refused_beside_classes(settings: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        load([], [*CLASSES, *settings])
+        task_of(load([], [*CLASSES, *settings]))
 
 
 def test_doctor_says_what_keeps_a_classifier_from_training(

@@ -9,7 +9,7 @@ import torch
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.train.batch import Loader

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets, training_and_dev
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
-from bayes_asr.train import components
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import read_network
@@ -95,14 +95,15 @@ def test_targets_are_what_the_files_say(indexed: bool, corpus: Path, tmp_path: P
 
 def test_loss_is_the_weighted_sum_over_targets(corpus: Path) -> None:
     config = config_of(corpus, *LABELS, "train.monophone_weight=2")
-    weights = components.target_weights(config)
+    weights = task_of(config).weights
     assert weights == {"pdfs": 1.0, "monophones": 2.0, "tones": 0.25, "tree.pdfs": 0.5}
     data, _ = training_and_dev(config)
     utterances = list(data.lengths)[:3]
     batch = batch_of(data, utterances, list(weights))
     torch.manual_seed(0)
     outputs = {name: torch.randn(batch.frames.count, data.targets[name].size) for name in weights}
-    cost = components.build_criterion(config)(outputs, batch.targets, batch.frames.count)
+    criterion = task_of(config).training().build_criterion(torch.zeros(6))
+    cost = criterion(outputs, batch.targets, batch.frames.count)
     losses = {}
     for name, logits in outputs.items():
         shares = torch.softmax(logits.double(), 1)[torch.arange(len(logits)), batch.targets[name]]

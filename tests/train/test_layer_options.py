@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import TrainConfig, load
+from bayes_asr.config.merge import load
+from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.nn.frames import pack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import build_optimizer

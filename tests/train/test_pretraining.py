@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train

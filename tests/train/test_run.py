@@ -17,7 +17,7 @@ import torch
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import HOST, REPLACED_BY
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.batches import in_order
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import training_and_dev

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
 from bayes_asr.config.catalogue import SCHEDULES, find
+from bayes_asr.config.merge import load
 from bayes_asr.train.schedules import cosine, linear, newbob, warm_up
 
 

@@ -13,7 +13,8 @@ import torch
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.config import Config, load
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
 from bayes_asr.decode.lattices.aligned import align_lattice
 from bayes_asr.decode.lattices.reference import check_succession
 from bayes_asr.kaldi_io.lattice import iter_lattices, select_states, write_lattices

@@ -14,8 +14,9 @@ import torch
 
 from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.cli import main
-from bayes_asr.config import Config, load
 from bayes_asr.config.epochs import between_epochs
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.targets.sequences import ENDS
 from bayes_asr.decode.forward.writer import load_writer
@@ -23,6 +24,7 @@ from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_text, write_text
 from bayes_asr.nn.beam_search import search
 from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
@@ -286,7 +288,7 @@ def test_labels_that_changed_keep_a_run_from_going_on(tmp_path: Path) -> None:
 )
 def test_settings_that_make_no_sense_are_refused(settings: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        load([], [*SEQUENCES, *settings])
+        task_of(load([], [*SEQUENCES, *settings]))
 
 
 def test_verbs_of_frames_refuse_it_and_generate_refuses_others(

@@ -8,7 +8,7 @@ import torch
 
 import bayes_asr
 from bayes_asr.cli import main
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.runs import checkpoint

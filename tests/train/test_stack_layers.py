@@ -13,7 +13,7 @@ import torch
 import bayes_asr
 from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.cli import main
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel

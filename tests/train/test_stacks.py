@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from bayes_asr.base.errors import StoppedError
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import architecture

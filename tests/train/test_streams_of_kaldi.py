@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bayes_asr
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.data.sound.spectrum import Analysis, write_features

@@ -23,8 +23,6 @@ from bayes_asr.base.errors import InputError, StoppedError, complaint
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.offered_memory import offer_memory, open_memory
 from bayes_asr.base.processes.shared_memory import ROOM, SharedBarrier
-from bayes_asr.nn.norm import BatchNorm
-from bayes_asr.nn.units.cell import LogDomainCell
 
 Made = TypeVar("Made")
 
@@ -268,5 +266,5 @@ def deal(batch: Sequence[str], lengths: Mapping[str, int], processes: int) -> li
 def pool_statistics(model: nn.Module) -> None:
     """Let batch normalisation, and means of units, see the frames of all processes."""
     for module in model.modules():
-        if isinstance(module, BatchNorm | LogDomainCell) and dist.is_initialized():
-            module.all_reduce = all_reduce
+        if hasattr(module, "all_reduce") and dist.is_initialized():
+            vars(module)["all_reduce"] = all_reduce

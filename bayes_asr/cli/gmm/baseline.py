@@ -14,9 +14,11 @@ from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import processes
 from bayes_asr.cli.gmm.run_dir import write_run
-from bayes_asr.config import Config, load
-from bayes_asr.data.corpus.sets import locate, locate_all, locate_model
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
+from bayes_asr.data.directories import locate, locate_all
 from bayes_asr.gmm.decoding import SEARCH, decode_data
+from bayes_asr.tasks.task import task_of
 
 BEAMS = ("beam", "lattice_beam", "max_active", "min_active")
 
@@ -34,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     """Decode dev and test, and make a run of the folder, for `bayes-asr score`."""
     config = load(args.config, args.set)
     search = replace(SEARCH, **{name: getattr(config.decode, name) for name in BEAMS})
-    model, graph = locate_model(config), locate(config.data.graph, config.data, "graph")
+    model, graph = task_of(config).locate_model(), locate(config.data.graph, config.data, "graph")
     with open_pool(args.nj) as way:
         for name in ("dev", "test"):
             folder = args.out / f"decode_{name}"
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
 
 def locate_one(config: Config, name: str) -> Path:
     """The data directory of a set; InputError where it is of several."""
-    first, *others = locate_all(config, name, "features")
+    first, *others = locate_all(config.data, name, "features")
     if others:
         raise InputError(
             f"{first}: one of {len(others) + 1} directories of {name}, and a GMM decodes one; name"

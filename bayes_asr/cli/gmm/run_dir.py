@@ -10,7 +10,7 @@ import numpy as np
 from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.decode.search.search_record import SEARCH, Record, read_record
 from bayes_asr.evaluate.score.sweeps import find_hypotheses
 from bayes_asr.train.runs.configuration import CONFIG

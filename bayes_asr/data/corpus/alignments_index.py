@@ -1,7 +1,7 @@
 """Alignments and labels in archives of the index, from which each is read when it is used."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from bayes_asr.data.corpus.index import (
 )
 from bayes_asr.data.targets.alignments import (
     Alignments,
+    JoinedAlignments,
     add_to_hash,
     begin_hash,
     iter_alignments,
@@ -42,6 +43,12 @@ def open_labels(path: Path, index: Index | None) -> Labels:
     if has_model(path):
         return index_alignments(path, index) if index else Alignments(path)
     return index_integers(path, index) if index else read_integers(path)
+
+
+def open_alignments(paths: Sequence[Path], index: Index | None) -> Alignments:
+    """The alignments of one or several directories, likewise."""
+    parts = [index_alignments(path, index) if index else Alignments(path) for path in paths]
+    return parts[0] if len(parts) == 1 else JoinedAlignments(parts)
 
 
 def index_alignments(directory: Path, index: Index) -> Alignments:

@@ -9,14 +9,15 @@ from typing import Any
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config import Config, DataConfig, LabelledSetConfig
-from bayes_asr.config.catalogue import CRITERIA
-from bayes_asr.data.corpus.alignments_index import index_alignments, open_labels
-from bayes_asr.data.corpus.classified import open_classes, open_sequences
+from bayes_asr.config.catalogue import find
+from bayes_asr.config.inputs import DataConfig, LabelledSetConfig
+from bayes_asr.config.schema import Config
+from bayes_asr.data.corpus.alignments_index import open_labels
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.label_sets import check_labels, check_lengths, join_labels, name_targets
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.listing import Listing, index_utterances, join_listings, list_utterances
+from bayes_asr.data.directories import locate_all
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.stored import Features
 from bayes_asr.data.features.streams import (
@@ -25,101 +26,26 @@ from bayes_asr.data.features.streams import (
     describe_stream,
     report_skipped,
 )
-from bayes_asr.data.targets.alignments import Alignments, JoinedAlignments, check_transitions
+from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.data.targets.labels import Labels
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.combine_data import check_cmvn, combine_data_dirs
 from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir
+from bayes_asr.tasks.task import task_of
 
-CHAIN = "tree and graph of LF-MMI"
 MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
-
-
-def locate(candidates: Sequence[str], data: DataConfig, what: str, several: str = "") -> Path:
-    """Return the first of the candidate directories that exists, and say which it is.
-
-    `*` stands for any part of a name. Raises InputError where several directories fit that. Those
-    that exist too and are passed over are said, with `several`: the key that would take them all.
-    """
-    paths = [Path(data.dir) / candidate for candidate in candidates]
-    existing = [(path, matches) for path in paths if (matches := _existing(path))]
-    if not existing:
-        tried = ", ".join(map(str, paths)) or "no directory is configured"
-        raise InputError(
-            f"{what}: none of these exists: {tried}; set data.dir or name the directory"
-        )
-    (path, matches), *remaining = existing
-    if len(matches) > 1:
-        names = " and ".join(match.name for match in matches)
-        raise InputError(f"{path}: {names} are there; choose one of them as {what}")
-    passed_over = [match for _, paths_there in remaining for match in paths_there]
-    LOGGER.info("%s: %s%s", what, matches[0], _say_others(passed_over, several))
-    return matches[0]
-
-
-def _existing(path: Path) -> list[Path]:
-    """The paths that a candidate means and that exist."""
-    if "*" in path.name:
-        return [match for match in sorted(path.parent.glob(path.name)) if match.exists()]
-    return [path] if path.exists() else []
-
-
-def _say_others(paths: Sequence[Path], several: str) -> str:
-    if not paths:
-        return ""
-    key = f" ({several} takes several together)" if several else ""
-    return f", the first that exists; not used: {', '.join(map(str, paths))}{key}"
-
-
-def locate_all(config: Config, name: str, kind: str, entry: str = "") -> list[Path]:
-    """The directories of the features or alignments (`kind`) of the set `name`; or, of a stream or
-    a label set `entry` this name, those of the streams or labels (`kind`).
-
-    All of those that are to be taken together, or else the first that exists.
-    """
-    where, what = getattr(config.data, name), f"{name} {entry or kind}"
-    candidates, together = getattr(where, kind), getattr(where, f"{kind}_all_of", ())
-    if entry:
-        candidates, together = candidates.get(entry, ()), dict(together).get(entry, ())
-        if not candidates and not together:
-            raise InputError(
-                f"data.{name}.{kind} has no {entry}, but data.train.{kind} has; name the"
-                f" directories of {entry} there"
-            )
-    # Directories to be joined must all be there; of candidates the first that exists is enough.
-    if together:
-        return [locate([candidate], config.data, what) for candidate in together]
-    several = f"data.{name}.{kind}_all_of" if hasattr(where, f"{kind}_all_of") else ""
-    return [locate(candidates, config.data, what, several)]
-
-
-def locate_model(config: Config) -> Path:
-    """The final.mdl whose pdfs a network has: that of its tree, or of the training alignments."""
-    if CRITERIA[config.train.criterion].chain:
-        return locate(config.data.chain, config.data, CHAIN) / "final.mdl"
-    return locate_all(config, "train", "alignments")[0] / "final.mdl"
 
 
 def data_dir(config: Config, name: str, open_pipe: OpenPipe | None = None) -> DataDir:
     """Read the data directory of the set `name` (train, dev or test), or several as one."""
-    return _read_data_dirs(config, locate_all(config, name, "features"), open_pipe)
-
-
-def locate_streams(config: Config, name: str) -> list[Path]:
-    """The directories of all streams of a set."""
-    further = (
-        path
-        for stream in config.data.train.stream_names
-        for path in locate_all(config, name, "streams", stream)
-    )
-    return [*locate_all(config, name, "features"), *further]
+    return _read_data_dirs(config, locate_all(config.data, name, "features"), open_pipe)
 
 
 def stream_dirs(config: Config, name: str, open_pipe: OpenPipe | None = None) -> dict[str, DataDir]:
     """The data directories of all streams of a set, by name, the features first."""
     further = {
-        stream: _read_data_dirs(config, locate_all(config, name, "streams", stream), open_pipe)
+        stream: _read_data_dirs(config, locate_all(config.data, name, "streams", stream), open_pipe)
         for stream in config.data.train.stream_names
     }
     return {FEATURES: data_dir(config, name, open_pipe), **further}
@@ -129,18 +55,6 @@ def _read_data_dirs(config: Config, paths: Sequence[Path], open_pipe: OpenPipe |
     moves = config.data.moves
     return combine_data_dirs(
         [read_data_dir(path, open_pipe=open_pipe, moves=moves) for path in paths]
-    )
-
-
-def data_with_stm(config: Config, name: str) -> Path:
-    """The first of a set's data directories that has an STM, which score.glm scores by."""
-    folders = getattr(config.data, name).features
-    for directory in folders:
-        if (Path(config.data.dir) / directory / "stm").exists():
-            return Path(config.data.dir) / directory
-    raise InputError(
-        f"score.glm is set, but none of {', '.join(folders)} in {config.data.dir} has an "
-        f"stm for {name}; make one, or set score.glm to null to score texts"
     )
 
 
@@ -182,7 +96,7 @@ def open_sets(
 def is_labelled(config: Config, selection: LabelledSetConfig) -> bool:
     """Whether a set has labels of its own."""
     candidates = (*selection.alignments, *selection.alignments_all_of)
-    if file := config.data.labels_of_utterances:
+    if file := task_of(config).labels.file:
         folders = (*selection.features, *selection.features_all_of)
         candidates = tuple(f"{folder}/{file}" for folder in folders)
     return any((Path(config.data.dir) / path).exists() for path in candidates)
@@ -199,11 +113,18 @@ def open_set(
 
     like: the set whose classes, or vocabulary, are those of this one.
     """
-    directories = locate_all(config, name, "features")
-    paths, alignments = _open_first_labels(config, name, directories, open_pipe, index, like)
-    # Labels of utterances have their lengths of the features.
+    source, directories = task_of(config).labels, locate_all(config.data, name, "features")
+    if source.file:
+        paths = [directory / source.file for directory in directories]
+        names = next(iter(like.targets.values())).names if like else ()
+        tables = _read_data_dirs(config, directories, open_pipe).parts
+        alignments: Labels = find(source.opener)(source.file, tables, names, open_pipe)
+    else:
+        paths = locate_all(config.data, name, "alignments")
+        alignments = find(source.opener)(paths, index)
+    # Labels in a file of the data directory have their lengths of the features.
     # The index keeps lengths of alignments, which are known without a look at features.
-    table_index = None if config.data.labels_of_utterances else index
+    table_index = None if source.file else index
     list_directory = (
         partial(index_utterances, index=table_index) if table_index else list_utterances
     )
@@ -222,16 +143,16 @@ def open_set(
     joined = join_listings(listings)
     streams = {FEATURES: _open_features(config, FEATURES, joined.data, open_pipe)}
     report("features", directories, joined.without_features)
-    wording = _describe_target(config, name)
-    report(wording[0], paths, joined.without_alignment)
+    report(source.noun, paths, joined.without_alignment)
     if not joined.lengths:
         raise InputError(
             f"{name}: none of the {joined.total} utterances of {_join(directories)} has"
-            f" {wording[1]} in {_join(paths)}; name those of these utterances as {wording[2]}"
+            f" {source.singular} in {_join(paths)}; name those of these utterances as"
+            f" {source.key.format(set=name)}"
         )
     lengths = joined.lengths
     for stream in config.data.train.stream_names:
-        places = locate_all(config, name, "streams", stream)
+        places = locate_all(config.data, name, "streams", stream)
         # Lengths of other streams differ where they are subsampled: only the tables are taken.
         table = join_listings(list_all(places)).data
         streams[stream] = _open_features(config, stream, table, open_pipe)
@@ -241,7 +162,7 @@ def open_set(
         )
     labels = {}
     for label in config.data.train.label_names:
-        places = locate_all(config, name, "labels", label)
+        places = locate_all(config.data, name, "labels", label)
         labels[label] = join_labels([open_labels(path, index) for path in places])
         label_lengths = labels[label].lengths
         lengths = _intersect(lengths, label_lengths, partial(report, f"labels of {label}", places))
@@ -252,35 +173,6 @@ def open_set(
     )
     targets = {**alignments.targets, **name_targets(labels)}
     return LabelledSet(streams, targets, alignments, lengths, labels, parts)
-
-
-def _open_first_labels(
-    config: Config,
-    name: str,
-    directories: Sequence[Path],
-    open_pipe: OpenPipe | None,
-    index: Index | None,
-    like: LabelledSet | None,
-) -> tuple[list[Path], Labels]:
-    """The alignments of a set, or its labels of utterances, and where they are."""
-    if file := config.data.labels_of_utterances:
-        tables = _read_data_dirs(config, directories, open_pipe).parts
-        names = next(iter(like.targets.values())).names if like else ()
-        how = file, tables, names, open_pipe
-        labels = open_classes(*how) if config.data.classes else open_sequences(*how)
-        return [path / file for path in directories], labels
-    paths = locate_all(config, name, "alignments")
-    aligned = [index_alignments(path, index) if index else Alignments(path) for path in paths]
-    return paths, aligned[0] if len(aligned) == 1 else JoinedAlignments(aligned)
-
-
-def _describe_target(config: Config, name: str) -> tuple[str, str, str]:
-    """The words for the target of a set: noun, noun with article, and key of the configuration."""
-    if config.data.classes:
-        return "class", "a class", "data.classes"
-    if config.data.sequences:
-        return "labels", "labels", "data.sequences"
-    return "alignment", "an alignment", f"data.{name}.alignments"
 
 
 def _join(places: Sequence[Path]) -> str:

@@ -17,7 +17,7 @@ from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.shards import Mapper
-from bayes_asr.data.corpus.sets import locate, locate_model
+from bayes_asr.data.directories import locate
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.stored import Features
 from bayes_asr.data.features.streams import report_lacking, report_skipped
@@ -40,6 +40,7 @@ from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir, read_text, write_mapping
 from bayes_asr.kaldi_io.tree import write_tree
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 LIMIT = "--max-skipped"
@@ -89,7 +90,7 @@ def align_run(
     """
     _refuse_others(out)
     config = read_configuration(run)
-    model = locate_model(config)
+    model = task_of(config).locate_model()
     if out.resolve() == model.parent.resolve():
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
     source = (lang or locate(config.data.graph, config.data, "words"), model, unknown)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -9,9 +10,9 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.beam_search import BeamHypothesis
-from bayes_asr.nn.decoder import END, AttentionDecoder, DecoderTargets
+from bayes_asr.nn.decoder import AttentionDecoder
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
-from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.nn.frames import END, DecoderTargets, PackedFrames
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 
@@ -47,9 +48,9 @@ class Writer(LogLikelihoods):
 def load_writer(run: Path) -> Writer:
     """The best network of a run; InputError for one without a decoder."""
     network = read_network(run)
-    if not isinstance(network.model, EncoderDecoder):
+    if not network.model.writes_sequences:
         raise InputError(
             f"{run}: this run has no decoder; generate is for runs that were trained with"
             " data.sequences"
         )
-    return Writer(network, network.model)
+    return Writer(network, cast(EncoderDecoder, network.model))

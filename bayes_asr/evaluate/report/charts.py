@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config.measure import Measure
 from bayes_asr.evaluate.report.configurations import find_measure
 from bayes_asr.evaluate.report.details import NOTHING, Key
 from bayes_asr.evaluate.report.runs import ReportedSystem, Run
@@ -16,6 +15,7 @@ from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import pool
 from bayes_asr.evaluate.score.statistics import beta_of_runs
 from bayes_asr.kaldi_io.side_files import HISTORY, take
+from bayes_asr.tasks.task import Measure
 
 MOST_TICKS = 5
 

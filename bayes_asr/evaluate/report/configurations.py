@@ -7,10 +7,11 @@ import pandas as pd
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
-from bayes_asr.config import Config, differences, load
-from bayes_asr.config.measure import FRAMES, Measure, measure_of
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config, differences
 from bayes_asr.evaluate.report.runs import ReportedSystem
 from bayes_asr.evaluate.report.table import NONE
+from bayes_asr.tasks.task import FRAMES, Measure, task_of
 
 OF_A_RUN = ("seed",)
 """Keys that tell the runs of one system apart."""
@@ -33,7 +34,7 @@ def find_measure(system: ReportedSystem) -> Measure:
     """What the trainings of a system were judged by: frames, where no configuration is there."""
     file = system.runs[0].path / "config.yaml"
     try:
-        return measure_of(load([file])) if is_there(file) else FRAMES
+        return task_of(load([file])).measure if is_there(file) else FRAMES
     except InputError:  # which the table of configurations says
         return FRAMES
 

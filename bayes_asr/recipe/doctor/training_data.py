@@ -9,8 +9,8 @@ from typing import cast
 import numpy as np
 import torch
 
-from bayes_asr.config import Config, TrainConfig
-from bayes_asr.config.catalogue import CRITERIA
+from bayes_asr.config.schema import Config
+from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import features_of, stream_dirs, training_and_dev
 from bayes_asr.data.features.front_end import FEATURES
@@ -27,15 +27,14 @@ from bayes_asr.recipe.doctor.check import (
     describe_lacking,
     format_gib,
 )
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.components import (
     architecture,
     choose_device,
     choose_precision,
     explain_precision,
     plan_network,
-    target_weights,
 )
-from bayes_asr.train.lfmmi_targets import declare_targets
 from bayes_asr.train.transfer import initialize_from
 
 SAMPLE = 10  # utterances of a set that are read
@@ -52,12 +51,15 @@ def check_corpus(
     """
     checks: list[Check] = []
     with collect_messages(checks, "training data", blocking=True):
-        streams = dict.fromkeys((FEATURES, *config.data.train.stream_names), 1)
+        task, streams = (
+            task_of(config),
+            dict.fromkeys((FEATURES, *config.data.train.stream_names), 1),
+        )
         # The first look builds with sizes of 1, which finds mistakes before any data is read.
-        architecture(config.model, streams, dict.fromkeys(target_weights(config), 1))
+        architecture(config.model, streams, dict.fromkeys(task.weights, 1))
         train, dev = training_and_dev(config, open_pipe)
-        if CRITERIA[config.train.criterion].chain:
-            train, dev = declare_targets(config, train), declare_targets(config, dev)
+        training = task.training()
+        train, dev = training.declare(train), training.declare(dev)
         plan = plan_network(config, train)
         heads = plan["heads"]
         for name, data in (("train", train), ("dev", dev)):

@@ -15,16 +15,9 @@ import torch
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
-from bayes_asr.config import Config
-from bayes_asr.data.corpus.sets import (
-    data_dir,
-    data_with_stm,
-    features_of,
-    locate,
-    locate_model,
-    open_set,
-    stream_dirs,
-)
+from bayes_asr.config.schema import Config
+from bayes_asr.data.corpus.sets import data_dir, features_of, open_set, stream_dirs
+from bayes_asr.data.directories import data_with_stm, locate
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.stored import Features
 from bayes_asr.data.features.streams import check_dimensions, report_lacking
@@ -45,7 +38,8 @@ from bayes_asr.recipe.doctor.check import (
     describe_lacking,
     format_gib,
 )
-from bayes_asr.train.components import architecture, target_weights
+from bayes_asr.tasks.task import task_of
+from bayes_asr.train.components import architecture
 from bayes_asr.train.runs.tensorboard import check_available
 
 DECODED = ("dev", "test")  # sets
@@ -121,7 +115,7 @@ def _check_graph(config: Config) -> str:
 
 
 def _read_model(config: Config) -> tuple[Path, TransitionModel]:
-    path = locate_model(config)
+    path = task_of(config).locate_model()
     return path, read_transition_model(path)
 
 
@@ -131,11 +125,12 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
         check_available()
     streams = _open_streams(config, "train", open_pipe)
     sizes = {name: some[some.utterances[0]].shape[1] for name, some in streams.items()}
-    decoded, outputs = next(iter(target_weights(config))), _count_outputs(config, open_pipe)
+    task = task_of(config)
+    decoded, outputs = next(iter(task.weights)), _count_outputs(config, open_pipe)
     # Only the first head is as large as the model says; the others hardly count for the memory.
-    heads = {**dict.fromkeys(target_weights(config), 1), decoded: outputs}
+    heads = {**dict.fromkeys(task.weights, 1), decoded: outputs}
     with torch.device("meta"):  # counted, not made
-        network = build_network(architecture(config.model, sizes, heads))
+        network = build_network(architecture(config.model, sizes, heads) | task.head_options)
     # A weight has 4 bytes.
     needed = CHECKPOINTS * 4 * sum(p.numel() for p in network.parameters())
     free = shutil.disk_usage(out).free
@@ -150,7 +145,7 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
 
 def _count_outputs(config: Config, open_pipe: OpenPipe | None) -> int:
     """How many outputs the first head has."""
-    if config.data.labels_of_utterances:
+    if task_of(config).labels.file:
         return next(iter(open_set(config, "train", open_pipe).targets.values())).size
     return _read_model(config)[1].num_pdfs
 
@@ -178,7 +173,7 @@ def _look_at_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Ite
 
 
 def _look_at_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
-    if config.data.labels_of_utterances:
+    if task_of(config).recogniser != "decode":
         return  # no graph is decoded with
     trouble = choose_decoder("embedded", Path(), "").find_trouble()
     if trouble:
@@ -188,12 +183,12 @@ def _look_at_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> It
 
 def _look_at_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
     """Whether each set that is decoded has the reference that its hypotheses are compared with."""
-    if config.data.classes:
+    if task_of(config).recogniser == "classify":
         yield from _look_at_classes(config, open_pipe)
         return
     for name in DECODED:
         if config.score.glm:
-            stm = data_with_stm(config, name) / "stm"
+            stm = data_with_stm(config.data, name) / "stm"
             if not read_stm(stm):
                 raise InputError(f"{stm} is empty; write the reference segments into it")
             read_glm(find_glm(config.score.glm, Path(config.data.dir)), "ref")

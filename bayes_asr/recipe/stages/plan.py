@@ -6,9 +6,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.config import load
 from bayes_asr.config.changes import describe_changes
-from bayes_asr.config.merge import load_section
+from bayes_asr.config.merge import load
 from bayes_asr.recipe.stages.checks import check_options
 from bayes_asr.recipe.stages.choices import RecipeOptions
 from bayes_asr.recipe.stages.preparation import Preparation, plan_preparation, trains_gmms
@@ -16,6 +15,7 @@ from bayes_asr.recipe.stages.recipe import CONFIG
 from bayes_asr.recipe.stages.recipes import find_recipe, recognise_corpus
 from bayes_asr.recipe.stages.stamps import has_changed
 from bayes_asr.recipe.stages.systems import Systems, choose_systems
+from bayes_asr.tasks.task import task_of
 
 WITHOUT_KALDI = "without_kaldi.yaml"
 
@@ -96,7 +96,7 @@ def check_settings(
     for system in systems.system_files or ("",):
         # The order is that of precedence: recipe, system, and what the command line names.
         files = [Path(file) for file in (*recipe, *filter(None, [system]), *options.config)]
-        load(files, options.set)
+        task_of(load(files, options.set))
         yield from describe_changes(files)
 
 
@@ -106,8 +106,7 @@ def _choose_recognisers(
     """The verb of each system, by what its network learns."""
     for system in systems.system_files or ("",):
         files = [Path(file) for file in (*recipe, *filter(None, [system]), *options.config)]
-        data = load_section("data", files)
-        yield "classify" if data.classes else "generate" if data.sequences else "decode"
+        yield task_of(load(files, options.set)).recogniser
 
 
 def _say_change(options: RecipeOptions, preparation: Preparation) -> str:

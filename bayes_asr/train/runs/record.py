@@ -17,8 +17,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing, settle
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
-from bayes_asr.config import Config, differences
 from bayes_asr.config.catalogue import SCHEDULES
+from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.kaldi_io import side_files
 from bayes_asr.nn.kernels import library

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from bayes_asr.base.errors import InputError, complaint
 from bayes_asr.base.files import find_below, is_there
 from bayes_asr.base.lock import MARK, is_held
-from bayes_asr.config.measure import measure_of
 from bayes_asr.kaldi_io.side_files import KINDS, take
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import record, state
 from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 
@@ -59,7 +59,7 @@ def read_status(run: Path) -> RunStatus:
         epoch = history[-1]["epoch"] if history else 0
         if is_there(run / CONFIG):
             config = read_configuration(run)
-            epochs, measure = config.train.epochs, measure_of(config)
+            epochs, measure = config.train.epochs, task_of(config).measure
             judged_by = measure.name
             best = min((take(e, measure.on_dev, "a number") for e in history), default=None)
     except (InputError, OSError) as error:

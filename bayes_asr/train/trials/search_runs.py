@@ -13,9 +13,9 @@ from bayes_asr.base.files import is_there, replacing
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Mapper
-from bayes_asr.config import Config
 from bayes_asr.config.catalogue import SCHEDULES
-from bayes_asr.config.measure import FRAMES, measure_of
+from bayes_asr.config.schema import Config
+from bayes_asr.tasks.task import FRAMES, task_of
 from bayes_asr.train.runs import record
 from bayes_asr.train.trials.space import Settings
 
@@ -123,7 +123,7 @@ def _check_rungs(trials: Sequence[Trial], rungs: Sequence[int]) -> None:
 def _check_criteria(trials: Sequence[Trial]) -> None:
     """InputError where the dev measures of trials cannot be compared."""
     criteria = sorted({trial.config.train.criterion for trial in trials})
-    measures = {measure_of(trial.config) for trial in trials}
+    measures = {task_of(trial.config).measure for trial in trials}
     if len(criteria) > 1 and measures != {FRAMES}:
         raise InputError(
             f"train.criterion is {' and '.join(criteria)}, whose losses tell nothing of each other;"
@@ -185,7 +185,7 @@ def _train_trial(name: str, job: tuple[Trial, int, SearchPlan]) -> Outcome:
             if plan.nj > 1:
                 os._exit(128 + stopped.number)  # else the next trial would be begun
             raise
-    measure = measure_of(trial.config)
+    measure = task_of(trial.config).measure
     # A search that is repeated finds runs of later rungs, which may be longer.
     history = record.read_history(trial.run)[:epochs]
     best = {} if failure else min(history, key=lambda entry: entry[measure.on_dev])

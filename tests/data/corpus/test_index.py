@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base import log
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import Config
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus import alignments_index, index, survey
 from bayes_asr.data.corpus.alignments_index import index_alignments
 from bayes_asr.data.corpus.fingerprints import hash_stream

@@ -10,7 +10,8 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config import Config, load
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.sets import open_sets, training_and_dev
 from bayes_asr.data.features.streams import report_skipped

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.sets import data_dir, open_sets
 from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model

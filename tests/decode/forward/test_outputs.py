@@ -12,7 +12,7 @@ import torch
 import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.decode.forward import directory
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.kaldi_io.text import read_mapping, read_text

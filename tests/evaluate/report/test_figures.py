@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.evaluate.report.charts import chart_confusions, chart_curves
 from bayes_asr.evaluate.report.details import count_confusions
 from bayes_asr.evaluate.report.figures import draw_bars, draw_confusions, draw_learning_curves

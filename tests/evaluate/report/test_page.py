@@ -19,7 +19,7 @@ from scipy import stats
 from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main, report
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.evaluate.report.charts import chart_systems
 from bayes_asr.evaluate.report.configurations import tabulate_configurations
 from bayes_asr.evaluate.report.details import (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.conventions import Convention, choose_conventions
 from bayes_asr.evaluate.score.counts import ErrorCounts, align, count_errors, leave_out

@@ -13,7 +13,7 @@ from bayes_asr.base import shards
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.cli import score as verb
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.evaluate.score.scores import read_scores
 from bayes_asr.kaldi_io.lattice import CompactLattice, write_lattices
 from tests.support.kaldi_jobs import CMD, Jobs

@@ -8,7 +8,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import score
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.evaluate.score.scores import read_scores
 from tests.evaluate.score.test_sweeps import (
     DEV,

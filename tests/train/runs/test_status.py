@@ -15,7 +15,7 @@ import pytest
 from bayes_asr.base import lock, log
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.train.runs import state
 from bayes_asr.train.runs.status import read_status
 from bayes_asr.train.start import train

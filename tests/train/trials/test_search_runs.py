@@ -12,7 +12,8 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.config import Config, load
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train
 from bayes_asr.train.trials.search_runs import SearchPlan, Trial, search

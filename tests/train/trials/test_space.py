@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.train.trials.space import as_overrides, draw, list_grid, read_space
 
 SPACE = """

@@ -1,14 +1,13 @@
 """Regeneration of the lattices of the training set by the network of each epoch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
-from bayes_asr.config import Config
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.fingerprints import hash_labels
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
@@ -39,21 +38,6 @@ def find_initial_lattices(config: Config) -> Path:
     return Path(config.data.dir) / directory
 
 
-class LatticeMaker(Protocol):
-    """Function that decodes the training set of a run, as `write_denlats_of_epoch`."""
-
-    def __call__(
-        self,
-        run: Path,
-        network: TrainedNetwork,
-        template: Path,
-        out: Path,
-        entries: Mapping[str, Any],
-        before_each: Callable[[], object],
-        open_pipe: OpenPipe | None = None,
-    ) -> object: ...
-
-
 class _AskedToEndError(Exception):
     """A signal has come while lattices are made."""
 
@@ -62,11 +46,11 @@ class _AskedToEndError(Exception):
 class LatticeRegeneration:
     """Maker of the lattices of each epoch after the first.
 
-    make: decodes the training set; reopen: opens it with the lattices of a configuration, packed
-    forms of which an index keeps.
+    decode: decodes the training set, as `denlats.write_denlats_of_epoch`; reopen: opens it with the
+    lattices of a configuration, packed forms of which an index keeps.
     """
 
-    make: LatticeMaker
+    decode: Callable[..., object]
     reopen: Callable[[Config, Index], LabelledSet]
     open_pipe: OpenPipe | None = None
 
@@ -124,7 +108,7 @@ class LatticeRegeneration:
         LOGGER.info("epoch %d: lattices by the network of epoch %d", completed + 1, completed)
         template = find_initial_lattices(trainer.config)
         try:
-            self.make(
+            self.decode(
                 trainer.run,
                 network,
                 template,

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.config.training_keys import SequenceConfig
 from bayes_asr.decode.lattices.reference import LatticeComparison
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.train.lattice_targets import NAME, Denominator
-from bayes_asr.train.sequence import SequenceCriterion
+from bayes_asr.tasks.lattices.criterion import SequenceCriterion
+from bayes_asr.tasks.lattices.targets import NAME, Denominator
 from tests.support.aligned_cases import cells_of, list_paths, random_aligned
 from tests.support.small_corpus import MODEL
 

@@ -19,7 +19,7 @@ from bayes_asr.decode.lattices.expectation import expect
 from bayes_asr.decode.lattices.reference import OF_ACCURACY
 from bayes_asr.nn.criteria import Cost, cross_entropy
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.train.lattice_targets import NAME, Denominator
+from bayes_asr.tasks.lattices.targets import NAME, Denominator
 
 ABSENT = 1e-20  # share of the paths below which a pdf is not in a lattice, as in Kaldi
 

@@ -15,7 +15,7 @@ import torch
 import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.features.front_end import FEATURES
@@ -26,13 +26,13 @@ from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
 from bayes_asr.kaldi_io.text import write_lines
 from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
 from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.tasks.chain.criterion import LatticeFree
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
 from bayes_asr.tasks.chain.numerator import NumeratorBuilder, Tolerance
 from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi, sum_allowed
+from bayes_asr.tasks.chain.targets import add_numerators, open_supervision
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.gradient_reach import measure_reach
-from bayes_asr.train.lattice_free import LatticeFree
-from bayes_asr.train.lfmmi_targets import add_numerators, open_supervision
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.chain_corpus import CHAIN, chain_config, say, write_chain, write_chain_corpus

@@ -11,12 +11,11 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config import Config
-from bayes_asr.config.catalogue import CRITERIA
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.alignments_index import index_vectors
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.data.corpus.sets import locate
+from bayes_asr.data.directories import locate
 from bayes_asr.data.features.streams import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.target import Target
@@ -73,13 +72,11 @@ class DenominatorLattices:
 
 
 def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> LabelledSet:
-    """Return the set `name` (train or dev) with the lattices that its criterion reads, if any.
+    """Return the set `name` (train or dev) with the lattices that its criterion reads.
 
     Utterances without one are reported, and skipped if they are few. InputError where lattices
     cannot be read, have no alignment, or are not there.
     """
-    if not CRITERIA[config.train.criterion].lattices:
-        return data
     if not compiled.LIBRARY.usable:
         LOGGER.warning(
             "%s: sums over lattices in Python, about 5 times slower", compiled.LIBRARY.fault
@@ -100,7 +97,7 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
     report_skipped(
         f"{name}: no lattice in {directories}", missing, len(data.lengths), config.data.max_skipped
     )
-    alignments = cast(Alignments, data.alignments)  # data.classes goes with no lattices
+    alignments = cast(Alignments, data.alignments)
     labels = partial(_read_denominator, parts, alignments, _build_comparison(config, alignments))
     _check_before_training(parts, lengths, alignments)
     labels(next(iter(lengths)))  # one that cannot be read ends the run here, not in an epoch
@@ -188,8 +185,6 @@ def complete_sequence_options(config: Config, begun: Config | None = None) -> Co
     begun: configuration of the run that goes on, whose values are kept however one decodes by now.
     """
     options = config.train.sequence
-    if not CRITERIA[config.train.criterion].lattices:
-        return config
     # Values of the run come first, then those of the decoding as configured now.
     if begun:
         for name in FROM_DECODING:

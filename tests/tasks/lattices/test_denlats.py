@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from bayes_asr.cli import main
-from bayes_asr.config import load
+from bayes_asr.config.merge import load
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.decode.lattices.aligned import align_lattice
 from bayes_asr.decode.search import workers
 from bayes_asr.kaldi_io.lattice import iter_lattices
-from bayes_asr.tasks.denlats import write_weak_graph
+from bayes_asr.tasks.lattices.denlats import write_weak_graph
 from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import settings
 from tests.support.spoken_corpus import write_spoken_experiment

@@ -11,11 +11,11 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
-from bayes_asr.config import Config
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.alignments_index import index_vectors
 from bayes_asr.data.corpus.index import Index, content_hash, name_of
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.data.corpus.sets import CHAIN, locate
+from bayes_asr.data.directories import locate
 from bayes_asr.data.features.streams import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
@@ -30,7 +30,7 @@ from bayes_asr.kaldi_io.tree import Tree, iter_leaves, read_tree
 from bayes_asr.tasks.chain import compiled as chain_sums
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.numerator import Numerator, NumeratorBuilder, Tolerance
-from bayes_asr.train.components import XENT
+from bayes_asr.tasks.chain.task import CHAIN, XENT
 
 FILES = ("final.mdl", "tree", "den.fst")
 

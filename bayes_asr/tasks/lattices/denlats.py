@@ -13,8 +13,8 @@ import torch
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
-from bayes_asr.config import Config
-from bayes_asr.data.corpus.sets import data_dir, locate_model
+from bayes_asr.config.schema import Config
+from bayes_asr.data.corpus.sets import data_dir
 from bayes_asr.decode.forward.directory import find_streams, log_likelihoods
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, take_output
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
@@ -30,6 +30,7 @@ from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import read_tree
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
@@ -43,7 +44,7 @@ def write_weak_graph(run: Path, lang: Path, out: Path, order: int = ORDER) -> No
     lang: the folder of the words and their pronunciations. InputError where there is no text.
     """
     config = read_configuration(run)
-    data, model = data_dir(config, "train"), locate_model(config)
+    data, model = data_dir(config, "train"), task_of(config).locate_model()
     if data.text is None:
         raise InputError(
             f"{data.path / 'text'}: there are no transcripts to estimate a language model from;"
@@ -76,14 +77,19 @@ def write_denlats(
     fewer frames than its alignments.
     """
     config = read_configuration(run)
-    if (stride := config.train.output_stride) > 1:
+    if (stride := task_of(config).output_stride) > 1:
         raise InputError(
             f"{run}: has outputs of one of {stride} frames, from which no criterion on lattices"
             " goes on; take a run of cross entropy"
         )
     options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
     job = DecodeJob(
-        f"{run}, {set_name}", graph, locate_model(config), DecodeOptions(**options), (), nj
+        f"{run}, {set_name}",
+        graph,
+        task_of(config).locate_model(),
+        DecodeOptions(**options),
+        (),
+        nj,
     )
     return _decode(job, _compute_loglikes(run, config, load(run), set_name, open_pipe), out, {})
 
@@ -106,7 +112,7 @@ def write_denlats_of_epoch(
     graph, options = read_search(template)
     config = read_configuration(run)
     nj = torch.get_num_threads() * group.size()
-    job = DecodeJob(f"{run}, train", graph, locate_model(config), options, (), nj)
+    job = DecodeJob(f"{run}, train", graph, task_of(config).locate_model(), options, (), nj)
     network_outputs = LogLikelihoods(take_output(network))
 
     def iter_loglikes() -> Iterator[tuple[str, np.ndarray]]:

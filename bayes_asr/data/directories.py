@@ -1,0 +1,88 @@
+"""The directories that a configuration names: which of its candidates are there."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.config.inputs import DataConfig
+
+
+def locate(candidates: Sequence[str], data: DataConfig, what: str, several: str = "") -> Path:
+    """Return the first of the candidate directories that exists, and say which it is.
+
+    `*` stands for any part of a name. Raises InputError where several directories fit that. Those
+    that exist too and are passed over are said, with `several`: the key that would take them all.
+    """
+    paths = [Path(data.dir) / candidate for candidate in candidates]
+    existing = [(path, matches) for path in paths if (matches := _existing(path))]
+    if not existing:
+        tried = ", ".join(map(str, paths)) or "no directory is configured"
+        raise InputError(
+            f"{what}: none of these exists: {tried}; set data.dir or name the directory"
+        )
+    (path, matches), *remaining = existing
+    if len(matches) > 1:
+        names = " and ".join(match.name for match in matches)
+        raise InputError(f"{path}: {names} are there; choose one of them as {what}")
+    passed_over = [match for _, paths_there in remaining for match in paths_there]
+    LOGGER.info("%s: %s%s", what, matches[0], _say_others(passed_over, several))
+    return matches[0]
+
+
+def _existing(path: Path) -> list[Path]:
+    """The paths that a candidate means and that exist."""
+    if "*" in path.name:
+        return [match for match in sorted(path.parent.glob(path.name)) if match.exists()]
+    return [path] if path.exists() else []
+
+
+def _say_others(paths: Sequence[Path], several: str) -> str:
+    if not paths:
+        return ""
+    key = f" ({several} takes several together)" if several else ""
+    return f", the first that exists; not used: {', '.join(map(str, paths))}{key}"
+
+
+def locate_all(data: DataConfig, name: str, kind: str, entry: str = "") -> list[Path]:
+    """The directories of the features or alignments (`kind`) of the set `name`; or, of a stream or
+    a label set `entry` this name, those of the streams or labels (`kind`).
+
+    All of those that are to be taken together, or else the first that exists.
+    """
+    where, what = getattr(data, name), f"{name} {entry or kind}"
+    candidates, together = getattr(where, kind), getattr(where, f"{kind}_all_of", ())
+    if entry:
+        candidates, together = candidates.get(entry, ()), dict(together).get(entry, ())
+        if not candidates and not together:
+            raise InputError(
+                f"data.{name}.{kind} has no {entry}, but data.train.{kind} has; name the"
+                f" directories of {entry} there"
+            )
+    # Directories to be joined must all be there; of candidates the first that exists is enough.
+    if together:
+        return [locate([candidate], data, what) for candidate in together]
+    several = f"data.{name}.{kind}_all_of" if hasattr(where, f"{kind}_all_of") else ""
+    return [locate(candidates, data, what, several)]
+
+
+def locate_streams(data: DataConfig, name: str) -> list[Path]:
+    """The directories of all streams of a set."""
+    further = (
+        path
+        for stream in data.train.stream_names
+        for path in locate_all(data, name, "streams", stream)
+    )
+    return [*locate_all(data, name, "features"), *further]
+
+
+def data_with_stm(data: DataConfig, name: str) -> Path:
+    """The first of a set's data directories that has an STM, which score.glm scores by."""
+    folders = getattr(data, name).features
+    for directory in folders:
+        if (Path(data.dir) / directory / "stm").exists():
+            return Path(data.dir) / directory
+    raise InputError(
+        f"score.glm is set, but none of {', '.join(folders)} in {data.dir} has an "
+        f"stm for {name}; make one, or set score.glm to null to score texts"
+    )

@@ -1,0 +1,1 @@
+"""One class an utterance, such as its language."""

@@ -1,0 +1,1 @@
+"""Labels of frames: pdfs and phones of alignments, by cross entropy."""

@@ -1,0 +1,1 @@
+"""Sequences of labels without times, which a decoder with attention writes."""

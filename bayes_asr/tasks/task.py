@@ -1,0 +1,154 @@
+"""The task of a configuration: what its network learns, as every verb must know it. No torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import CRITERIA, FRAMES_TASK, UTTERANCE_TASKS, find
+from bayes_asr.config.inputs import DataConfig
+from bayes_asr.config.schema import Config
+from bayes_asr.config.training_keys import TrainConfig
+from bayes_asr.data.directories import locate_all
+
+
+class Measure(NamedTuple):
+    """The measure on dev that chooses the best epoch and drives the schedule; less is better.
+
+    of: `dev_X` and `train_X` in the history; name: in words; is_share: whether it is of all that
+    there are, and shown in per cent; parts: of which data the history has it. Of training data it
+    lacks errors that compare with those of a decoder on dev: there the decoder is told the labels
+    before the next one, on dev it writes them itself.
+    """
+
+    of: str
+    name: str
+    is_share: bool
+    parts: tuple[str, ...] = ("train", "dev")
+
+    @property
+    def on_dev(self) -> str:
+        """The name of the measure on dev in the history."""
+        return f"dev_{self.of}"
+
+
+FRAMES = Measure("error", "frame error", True)
+LOSS = Measure("loss", "loss", False)
+
+
+@dataclass(frozen=True)
+class LabelSource:
+    """The place of the labels that a network learns first, and the function that opens them.
+
+    noun, singular: what an utterance may lack, without and with its article; key: of the
+    configuration, in which `{set}` stands for train, dev or test. file: in each data directory,
+    opened by `opener(file, data directories, names of the training set, open_pipe)`; without one,
+    labels are in the directories of `key`, opened by `opener(directories, index)`.
+    """
+
+    noun: str = "alignment"
+    singular: str = "an alignment"
+    key: str = "data.{set}.alignments"
+    opener: str = "data.corpus.alignments_index:open_alignments"
+    file: str = ""
+
+
+class Task:
+    """What the network of a configuration learns. A subclass is one task; `task_of` makes it.
+
+    config: the configuration, whose keys go together where the task has been made. recogniser: the
+    verb that turns outputs into words, classes or labels. measure: what a training is judged by.
+    """
+
+    recogniser: ClassVar[str] = "decode"
+    measure: ClassVar[Measure] = FRAMES
+
+    def __init__(self, config: Config) -> None:
+        """Take a configuration; InputError for keys that have no meaning in this task."""
+        self.config = config
+        self._check()
+
+    def _check(self) -> None:
+        """InputError for keys that a subclass has no use for, or lacks."""
+
+    @property
+    def labels(self) -> LabelSource:
+        """The labels of the first head."""
+        return LabelSource()
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weights of the losses by target, each of which is a head; the first is recognised."""
+        raise NotImplementedError
+
+    @property
+    def head_options(self) -> dict[str, Any]:
+        """Arguments of `build_network` beside streams, layers and sizes."""
+        return {}
+
+    @property
+    def output_stride(self) -> int:
+        """Of how many frames the network has outputs of one."""
+        return 1
+
+    def locate_model(self) -> Path:
+        """The final.mdl whose pdfs the network has."""
+        return locate_all(self.config.data, "train", "alignments")[0] / "final.mdl"
+
+    def training(self) -> Any:
+        """The `TaskTraining`, which imports torch."""
+        return find("train.task_training:TaskTraining")(self)
+
+
+def refuse_labels_of_frames(config: Config) -> None:
+    """InputError for keys of labels of frames, which a task of utterances has no use for."""
+    ((key, file),) = _utterance_files(config.data).items()
+    for frame_key, value in (
+        ("data.train.labels", config.data.train.label_names),
+        ("train.target_weights", config.train.target_weights),
+        ("data.train.lattices", config.data.train.lattices),
+        ("data.chain", config.data.chain),
+    ):
+        if value:
+            raise _contradict(frame_key, key, file)
+
+
+def refuse_labels_of_utterances(data: DataConfig, frame_key: str) -> None:
+    """InputError for labels of utterances, which a task of frames has no use for."""
+    for key, file in _utterance_files(data).items():
+        raise _contradict(frame_key, key, file)
+
+
+def _contradict(frame_key: str, key: str, file: str) -> InputError:
+    return InputError(
+        f"{frame_key} is of labels of frames, but data.{key} = {file} is of utterances; set one of"
+        " the two"
+    )
+
+
+def refuse_pieces(options: TrainConfig, values: str) -> None:
+    """InputError where an utterance is cut or resampled, but `values` are of all of it."""
+    for key in ("tempo", "max_frames"):
+        if value := getattr(options, key):
+            raise InputError(
+                f"train.{key} is {value}, but the {values} of {options.criterion} are of"
+                " utterances as they are; set it to 0"
+            )
+
+
+def task_of(config: Config) -> Task:
+    """The task of `train.criterion`, `data.classes`, `data.sequences`; InputError as of `Task`."""
+    files = _utterance_files(config.data)
+    if len(files) > 1:
+        both = ", and ".join(f"data.{key} is {file}" for key, file in files.items())
+        raise InputError(f"{both}; a network learns one of the two: set the other to null")
+    task = CRITERIA[config.train.criterion].task
+    if files and task == FRAMES_TASK:
+        task = UTTERANCE_TASKS[next(iter(files))]
+    built: Task = find(task)(config)
+    return built
+
+
+def _utterance_files(data: DataConfig) -> dict[str, str]:
+    """The files of data directories with labels of utterances, by their keys."""
+    return {key: file for key in UTTERANCE_TASKS if (file := getattr(data, key))}
