@@ -13,7 +13,9 @@ from bayes_asr.nn.units.cell import find_cell
 def places() -> Iterator[str]:
     """Every place in the catalogue."""
     yield from catalogue.LAYERS.values()
-    yield from (criterion.function for criterion in catalogue.CRITERIA.values())
+    for criterion in catalogue.CRITERIA.values():
+        yield from (criterion.function, criterion.task)
+    yield from catalogue.UTTERANCE_TASKS.values()
     yield from (optimizer.function for optimizer in catalogue.OPTIMIZERS.values())
     yield from (schedule.function for schedule in catalogue.SCHEDULES.values())
     for unit in catalogue.UNITS.values():
