@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
-from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.cpu import library
+from bayes_asr.nn.kernels.cpu.cross_entropy import CompiledCrossEntropy
 
 
 class Cost(NamedTuple):
@@ -83,39 +83,9 @@ def cross_entropy(logits_NP: Tensor, labels_N: Tensor, frames: float) -> Loss:
         raise ValueError(
             f"labels are from {labels_N.min()} to {labels_N.max()}; there are {P} outputs"
         )
-    kernel = library.path()
-    if on_cpu and kernel != "torch" and logits_NP.dtype in library.STORAGES:
-        return Loss(*_CrossEntropy.apply(kernel, logits_NP, labels_N, frames))
+    if library.runs_on(logits_NP.device) and logits_NP.dtype in library.STORAGES:
+        return Loss(*CompiledCrossEntropy.apply(library.path(), logits_NP, labels_N, frames))
     # torch's argmax of bfloat16 is slow.
     logits = logits_NP.float() if logits_NP.dtype == torch.bfloat16 else logits_NP
     mean = functional.cross_entropy(logits, labels_N, reduction="sum") / frames
     return Loss(mean, (logits.argmax(1) != labels_N).sum())
-
-
-class _CrossEntropy(torch.autograd.Function):
-    """`apply(kernel, logits_NP, labels_N, frames)` -> the members of `Loss`.
-
-    The gradient is computed with the loss, in the type of the outputs.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: FunctionCtx, kernel: str, logits_NP: Tensor, labels_N: Tensor, frames: float
-    ) -> tuple[Tensor, Tensor]:
-        with_gradient = ctx.needs_input_grad[1]  # type: ignore[attr-defined]
-        losses, wrong, gradient = library.cross_entropy(
-            kernel, logits_NP, labels_N, 1 / frames, with_gradient=with_gradient
-        )
-        if gradient is not None:
-            ctx.save_for_backward(gradient)
-        mean, errors = (losses.sum(dtype=torch.float64) / frames).float(), wrong.sum()
-        ctx.mark_non_differentiable(errors)
-        return mean, errors
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: FunctionCtx, by_mean: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        # 1 is the gradient of a loss that is minimised as it is: no product over all outputs.
-        scaled = gradient if by_mean == 1 else gradient * by_mean
-        return None, scaled, None, None

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from bayes_asr.nn.attention import Attention, AttentionOutput, Memory
 from bayes_asr.nn.dropout import drop, frame_keys
 from bayes_asr.nn.frames import END, DecoderTargets, PackedFrames
+from bayes_asr.nn.kernels.reference.scan import step_through
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.pooling import Pool
-from bayes_asr.nn.scan import step_through
 from bayes_asr.nn.units.cell import build_cell
 
 

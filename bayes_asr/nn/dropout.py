@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.cpu import library
 
 _GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed 64-bit integer
 _FRAME = 0x2545F4914F6CDD1D  # an odd number that is no small multiple of it: frames differ
@@ -29,7 +29,7 @@ def keep_mask(keys_B: Tensor, stream: int, shape: tuple[int, ...], dropout: floa
     # Each stream has 2^32 positions. A number is dropped where the first bits of its hash are less
     # than dropout * 2^24, an integer comparison that is the same on every machine.
     start, least = (stream << 32) + 1, math.ceil(dropout * 2**_BITS)
-    if keys_B.device.type == "cpu" and library.path() != "torch":
+    if library.runs_on(keys_B.device):
         mask = library.keep_mask(keys_B, start, size, least)
     else:
         position = torch.arange(start, start + size, device=keys_B.device)

@@ -124,16 +124,22 @@ class PackedFrames:
         mirrored = torch.tensor(self.lengths)[sequence] - 1 - time
         return (torch.tensor(self.starts)[mirrored] + sequence).to(self.device)
 
-    def rows(self, backwards: Sequence[bool], sets: int) -> Tensor:
-        """The row of a tensor [N*sets, X] that each direction reads at each frame [N*D].
+    def order_directions(self, x_NSX: Tensor, backwards: Sequence[bool]) -> Tensor:
+        """Give each direction its own order of time: [N, S, X] -> [N, D, X].
 
-        backwards: for each direction, whether it reads time backwards; sets: D, or 1 where all
-        directions read the same rows.
+        backwards: for each direction, whether it reads time backwards; such a direction starts at
+        the last real frame of each sequence. S is D, or 1 where the directions read the same. With
+        S = D, applied twice it changes nothing.
         """
+        sets = x_NSX.shape[1]
+        if sets == len(backwards) and not any(backwards):
+            return x_NSX
         forwards = torch.arange(self.count, device=self.device)
         orders = [self.reverse if back else forwards for back in backwards]
-        # Row sets*n + d holds frame n of set d; with one set, d % sets is 0 for every direction.
-        return torch.stack([sets * order + d % sets for d, order in enumerate(orders)], 1).flatten()
+        # As rows [N*S, X], one gather serves all directions. Row S*n + d holds frame n of set d;
+        # with one set, d % S is 0 for every direction.
+        rows = torch.stack([sets * order + d % sets for d, order in enumerate(orders)], 1).flatten()
+        return x_NSX.flatten(0, 1).index_select(0, rows).unflatten(0, (-1, len(backwards)))
 
     def blocks(self, frames: int) -> list[tuple[slice, slice]]:
         """Runs of time steps of about `frames` frames: slices of the steps and of their rows."""

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from bayes_asr.nn.kernels import library
-
-LARGE = 2**24  # multiplications: smaller products gain nothing
-HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+from bayes_asr.nn.kernels.cpu import library
+from bayes_asr.nn.kernels.cpu.products import is_faster, multiply, product
 
 
 class Linear(nn.Linear):
@@ -28,9 +26,7 @@ class Linear(nn.Linear):
         """Return x W^T + b [N, outputs]."""
         if self._is_compiled(x_NF):
             if self.batch_invariant:
-                return library.multiply(
-                    library.path(), x_NF, self.weight.T, self.bias, torch.float32
-                )
+                return multiply(library.path(), x_NF, self.weight.T, self.bias, torch.float32)
             if self._gains(x_NF):
                 return _Product.apply(x_NF.to(factor_type("cpu")), self.weight, self.bias)
         return super().forward(x_NF)
@@ -51,7 +47,7 @@ class Linear(nn.Linear):
         return (
             by_autocast == (dtype == torch.bfloat16)
             and x_NF.dtype in (dtype, torch.float32)
-            and _is_faster(x_NF.numel() * self.out_features, dtype)
+            and is_faster(x_NF.numel() * self.out_features, dtype)
         )
 
 
@@ -59,41 +55,6 @@ def factor_type(device: str) -> torch.dtype:
     """Return the type of factors: bfloat16 where autocast asks for it, or float32."""
     reduced = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
     return torch.bfloat16 if reduced == torch.bfloat16 else torch.float32
-
-
-def product(
-    a_NK: Tensor,
-    b_KM: Tensor,
-    bias_M: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-) -> Tensor:
-    """Return a b + bias [N, M] of a type, without a gradient.
-
-    dtype: by default that of a, in which factors are multiplied. b may be float32 where a is
-    bfloat16.
-    """
-    dtype = dtype or a_NK.dtype
-    if a_NK.device.type == "cpu" and _is_faster(a_NK.numel() * b_KM.shape[1], a_NK.dtype):
-        if library.has_product(a_NK.dtype):
-            return library.multiply(library.path(), a_NK, b_KM, bias_M, dtype)
-        return multiply_onednn(a_NK, b_KM, bias_M).to(dtype)
-    y = torch.mm(a_NK, b_KM.to(a_NK.dtype))
-    return (y if bias_M is None else y + bias_M).to(dtype)
-
-
-def multiply_onednn(a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None) -> Tensor:
-    """Return a b + bias of float32, by the operator that torch.compile has for linear layers."""
-    # It is 1,000 times slower on rows or columns with gaps between them.
-    b = b_KM if b_KM.T.is_contiguous() else b_KM.contiguous()
-    a = a_NK.contiguous()
-    return torch.ops.mkldnn._linear_pointwise(a, b.T, bias_M, "none", [], "")
-
-
-def _is_faster(multiplications: int, dtype: torch.dtype) -> bool:
-    """Whether there is a faster product than torch's, of that size, in factors of a type."""
-    return multiplications >= LARGE and (
-        library.has_product(dtype) or (HAS_ONEDNN and dtype == torch.float32)
-    )
 
 
 class _Product(torch.autograd.Function):

@@ -10,14 +10,13 @@ from torch import Tensor, nn
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys, keep_mask
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels import library
-from bayes_asr.nn.kernels.recurrence import find_kernel
+from bayes_asr.nn.kernels.cpu.products import has_product
+from bayes_asr.nn.kernels.dispatch import choose_backend
+from bayes_asr.nn.kernels.reference.scan import Recurrence, step_through
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear, factor_type
 from bayes_asr.nn.norm import build_norm
-from bayes_asr.nn.scan import step_through
 from bayes_asr.nn.units.cell import Cell, build_cell, find_cell
-from bayes_asr.nn.unroll import unroll
 
 SHORTEST_RUN = 10  # frames of a chunk that are worth packing V for a kernel
 
@@ -115,7 +114,7 @@ class RecurrentLayer(Layer):
     @property
     def compiled(self) -> bool:  # type: ignore[override]
         """Whether compiled code computes its recurrence."""
-        return self.fused and find_kernel(self.cell, self.W.weight) is not None
+        return choose_backend(self.cell, self.W.weight, fused=self.fused).COMPILED
 
     @property
     def batch_invariant(self) -> bool:  # type: ignore[override]
@@ -123,7 +122,7 @@ class RecurrentLayer(Layer):
         # Kernels hand back h alone: in chunks, a cell with a second state goes frame by frame.
         return (
             self.compiled
-            and library.has_product(torch.float32)
+            and has_product(torch.float32)
             and (self.looks_ahead or self.cell.states == 1)
         )
 
@@ -216,7 +215,8 @@ class RecurrentLayer(Layer):
         backwards: tuple[bool, ...],
         initial: State,
     ) -> Tensor:
-        return unroll(cell, terms, self.V, mask, frames, backwards, initial, fused=self.fused)
+        backend = choose_backend(cell, self.W.weight, fused=self.fused)
+        return backend.unroll(Recurrence(cell, frames, backwards, terms, self.V, mask, initial))
 
     def _initial(self, cell: Cell, sequences: int) -> State:
         """Each state before the first frame [B, D, H]."""

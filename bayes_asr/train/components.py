@@ -16,7 +16,7 @@ from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.nn.architecture import describe_layers
 from bayes_asr.nn.frames import describe_stride
-from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.optimizers import FACTOR, Optimizers

@@ -8,12 +8,11 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bayes_asr.decode.search import compiled as decoder
-from bayes_asr.nn.kernels import library as recurrences
+from bayes_asr.base.shared_library import SharedLibrary
+from tests.support.libraries import LIBRARIES
 from tests.support.places import ROOT
 
 WORKING = 'extern "C" double half(double x) { return x / 2; }\n'
@@ -51,9 +50,9 @@ def test_native_code_is_a_library_without_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
-@pytest.mark.parametrize("native", [decoder, recurrences], ids=["decoder", "recurrences"])
-def test_native_library_is_there_where_it_can_be_compiled(native: Any) -> None:
-    assert native.LIBRARY.usable, f"{native.LIBRARY.fault}; install anew"
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.prefix)
+def test_native_library_is_there_where_it_can_be_compiled(library: SharedLibrary) -> None:
+    assert library.usable, f"{library.fault}; install anew"
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_wheel_is_for_any_python_and_holds_all(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     libraries = (
         *("decode/search/_decoder", "decode/lattices/_lattices", "gmm/_gmm"),
-        *("nn/kernels/_kernels", "tasks/chain/_chain"),
+        *("nn/kernels/cpu/_kernels", "tasks/chain/_chain", "base/processes/_barrier"),
     )
     assert {f"bayes_asr/{library}.so" for library in libraries} <= inside
     shipped = [ROOT / "run.sh"]

@@ -13,7 +13,7 @@ from scipy.special import log_softmax, softmax
 from torch import nn
 
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.recurrent import RecurrentLayer
 from tests.support.nn_units import layer
 

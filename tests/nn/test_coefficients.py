@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels import library
-from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, find_kernel
+from bayes_asr.nn.kernels.cpu import library
+from bayes_asr.nn.kernels.cpu.recurrence import CompiledRecurrence, Kernel, KernelCall, find_kernel
 from bayes_asr.nn.units.activations import PReLU, PSigmoid
 from tests.nn.test_compiled import assert_as_scanned, every_path
 from tests.support.nn_units import DIRECTIONS, layer
@@ -65,8 +65,9 @@ def test_what_a_unit_does_not_read_is_refused(
     kernel: Kernel, weights: Tensor | None, coefficients: list[Tensor], says: str
 ) -> None:
     given = (torch.zeros(6, 2, 5), weights, None, torch.zeros(2, 2, 5), *coefficients)
+    call = KernelCall(kernel, PackedFrames((4, 2)), (False, True), keep=True)
     with pytest.raises(ValueError, match=says):
-        CompiledRecurrence.apply(kernel, PackedFrames((4, 2)), (False, True), True, *given)
+        CompiledRecurrence.apply(call, *given)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_many_units_and_any_number_of_threads(
     x, found = torch.randn(FRAMES.count, 3), []
     for threads in (1, 2, 3):
         monkeypatch.setattr(torch, "get_num_threads", lambda n=threads: n)
-        monkeypatch.setattr("bayes_asr.nn.kernels.recurrence.WORK", 1)
+        monkeypatch.setattr("bayes_asr.nn.kernels.cpu.recurrence.WORK", 1)
         y = net(x, FRAMES, KEYS)
         found.append([y, *torch.autograd.grad(y.square().sum(), [*net.parameters()])])
     for other in found[1:]:

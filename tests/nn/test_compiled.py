@@ -18,8 +18,8 @@ from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels import library
-from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel, find_kernel
+from bayes_asr.nn.kernels.cpu import library
+from bayes_asr.nn.kernels.cpu.recurrence import CompiledRecurrence, Kernel, KernelCall, find_kernel
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import FIXED, PARAMETERISED
 from bayes_asr.nn.units.cell import Cell, build_cell
@@ -190,7 +190,8 @@ def test_functions_are_exact_to_a_few_units_of_the_last_place(
     kernel = Kernel("rnn", activation)
     terms = a.clone().view(H, 1, 1).requires_grad_()
     frames, zero = PackedFrames((1,) * H), torch.zeros(H, 1, 1)
-    h = CompiledRecurrence.apply(kernel, frames, (False,), True, terms, V, None, zero)
+    call = KernelCall(kernel, frames, (False,), keep=True)
+    h = CompiledRecurrence.apply(call, terms, V, None, zero)
     (slope,) = torch.autograd.grad(h.sum(), terms)
     expected = FIXED[activation](a.double())
     slopes = FIXED[activation].derivative(a.double())
@@ -234,9 +235,8 @@ def test_number_of_threads_changes_nothing(
     found, by_V = [], []
     for threads in (1, 2, 2, 2, 3):
         set_threads(threads)
-        h = CompiledRecurrence.apply(
-            kernel, frames, (False, True), True, terms, net.V, None, *initial
-        )
+        call = KernelCall(kernel, frames, (False, True), keep=True)
+        h = CompiledRecurrence.apply(call, terms, net.V, None, *initial)
         found.append([h, *torch.autograd.grad(h.square().sum(), [terms, *initial, net.V])])
         by_V.append(found[-1].pop())  # may be torch's product
     for other in found[1:]:
@@ -247,12 +247,12 @@ def test_number_of_threads_changes_nothing(
 
 FORKED = """
 import os, torch
-from bayes_asr.nn.kernels.recurrence import CompiledRecurrence, Kernel
+from bayes_asr.nn.kernels.cpu.recurrence import CompiledRecurrence, Kernel, KernelCall
 from bayes_asr.nn.frames import PackedFrames
 torch.set_num_threads(2)
 terms, V, zero = torch.randn(160, 2, 128), torch.randn(2, 64, 128), torch.zeros(32, 2, 64)
-rest = Kernel("mixing"), PackedFrames((5,) * 32), (False, True), False
-def states(): return CompiledRecurrence.apply(*rest, terms, V, None, zero)
+call = KernelCall(Kernel("mixing"), PackedFrames((5,) * 32), (False, True), keep=False)
+def states(): return CompiledRecurrence.apply(call, terms, V, None, zero)
 y = states()
 child = os.fork()
 if not child:
@@ -273,11 +273,11 @@ def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> No
     frames, kernel = PackedFrames((4, 2)), Kernel("mixing")
     given = [torch.randn(6, 2, 10), torch.randn(2, 5, 10), torch.rand(2, 2, 5), torch.rand(2, 2, 5)]
     strided = [x.transpose(0, -1).contiguous().transpose(0, -1) for x in given]
-    backwards = (False, True)
+    call = KernelCall(kernel, frames, (False, True), keep=True)
     ys = []
     for terms, V, mask, h in (given, strided):
         leaf = terms.requires_grad_()
-        y = CompiledRecurrence.apply(kernel, frames, backwards, True, leaf, V, mask, h)
+        y = CompiledRecurrence.apply(call, leaf, V, mask, h)
         g = torch.ones(y.shape).transpose(0, 1).contiguous().transpose(0, 1)
         ys.append((y, *torch.autograd.grad(y, leaf, g)))
     assert all(torch.equal(a, b) for a, b in zip(*ys, strict=True))
@@ -303,24 +303,16 @@ def test_strides_are_no_matter(path: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_wrong_tensors_are_refused(position: int, wrong: Tensor, says: str) -> None:
     tensors = [torch.zeros(6, 2, 10), torch.zeros(2, 5, 10), *torch.zeros(2, 2, 2, 5)]
     tensors[position] = wrong
+    call = KernelCall(Kernel("mixing"), PackedFrames((4, 2)), (False, True), keep=True)
     with pytest.raises(ValueError, match=says):
-        CompiledRecurrence.apply(
-            Kernel("mixing"), PackedFrames((4, 2)), (False, True), True, *tensors
-        )
+        CompiledRecurrence.apply(call, *tensors)
 
 
 def test_a_batch_without_sequences_is_refused() -> None:
+    call = KernelCall(Kernel("rnn"), PackedFrames(()), (False,), keep=True)
+    terms, V, zero = torch.zeros(0, 1, 5), torch.zeros(1, 5, 5), torch.zeros(0, 1, 5)
     with pytest.raises(ValueError, match="sequence"):
-        CompiledRecurrence.apply(
-            Kernel("rnn"),
-            PackedFrames(()),
-            (False,),
-            True,
-            torch.zeros(0, 1, 5),
-            torch.zeros(1, 5, 5),
-            None,
-            torch.zeros(0, 1, 5),
-        )
+        CompiledRecurrence.apply(call, terms, V, None, zero)
 
 
 def test_gradients_are_computed_once() -> None:
@@ -377,7 +369,7 @@ def test_torch_computes_where_it_is_told_to(
         ("Job.mask: 8 bytes at 168", "Job.mask: 8 bytes at 160", "Job.mask is 8 bytes at 160, not"),
         ("Job.mask:", "Job.veil:", "Job.veil is 8 bytes at 168, not known"),
         ("Product: ", "Product: 2", "Product is 2120 bytes, not 120 bytes"),
-        ("kernels_leave: nothing of pointer", "kernels_leave: nothing of", "kernels_leave is noth"),
+        ("use_openmp: nothing of pointer", "use_openmp: nothing of", "kernels_use_openmp is noth"),
     ],
 )
 def test_a_library_built_for_another_version_is_left_alone(

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bayes_asr.nn.dropout import keep_mask
-from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.cpu import library
 
 # The first outputs of splitmix64 from state 0, as published with the generator.
 SPLITMIX64 = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC]

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.nn.frames import PackedFrames, pack, unpack
-from bayes_asr.nn.scan import order_directions
 
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=5)
 DECREASING = LENGTHS.map(lambda lengths: tuple(sorted(lengths, reverse=True)))
@@ -46,11 +45,11 @@ def test_unpacking_undoes_packing(lengths: list[int]) -> None:
 def test_direction_1_is_each_sequence_reversed(lengths: list[int]) -> None:
     sequences = [torch.randn(n, 2) for n in lengths]
     packed, frames, order = pack(sequences)
-    both = order_directions(packed.unsqueeze(1), frames, (False, True))
+    both = frames.order_directions(packed.unsqueeze(1), (False, True))
     assert torch.equal(both[:, 0], packed)
     for sequence, back in zip(sequences, unpack(both[:, 1], frames, order), strict=True):
         assert torch.equal(back, sequence.flip(0))
-    assert torch.equal(order_directions(both, frames, (False, True))[:, 1], packed)
+    assert torch.equal(frames.order_directions(both, (False, True))[:, 1], packed)
 
 
 def test_a_batch_may_be_empty() -> None:

@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.kernels import library
-from bayes_asr.nn.linear import HAS_ONEDNN, Linear, product
+from bayes_asr.nn.kernels.cpu import library, products
+from bayes_asr.nn.kernels.cpu.products import HAS_AMX, HAS_ONEDNN, has_product, product
+from bayes_asr.nn.linear import Linear
 
 every_path = pytest.mark.parametrize("path", ["torch", *library.paths()])
-AMX = library.HAS_AMX()
+AMX = HAS_AMX()
 
 
 def with_gradients(layer: nn.Linear, x_NF: Tensor, grad_NX: Tensor) -> list[Tensor | None]:
@@ -40,7 +41,7 @@ def test_products_and_gradients_are_those_of_double_precision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(library.PATH_VARIABLE, path)
-    if not (HAS_ONEDNN or library.has_product(torch.float32)):
+    if not (HAS_ONEDNN or has_product(torch.float32)):
         pytest.skip("this torch has no oneDNN")
     torch.manual_seed(1)
     frames, inputs, outputs = sizes
@@ -93,8 +94,8 @@ def test_compiled_products_are_taken_where_they_are_fast(
     path: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(library.PATH_VARIABLE, path)
-    taken, multiply = [], library.multiply
-    monkeypatch.setattr(library, "multiply", lambda *a: taken.append(a[0]) or multiply(*a))
+    taken, multiply = [], products.multiply
+    monkeypatch.setattr(products, "multiply", lambda *a: taken.append(a[0]) or multiply(*a))
     layer, x = Linear(300, 300), torch.randn(300, 300, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
         layer(x).sum().backward()

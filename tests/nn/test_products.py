@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.cpu import library
+from bayes_asr.nn.kernels.cpu.products import multiply
 
 FLOAT, HALF = library.STORAGES
 PATHS = list(library.paths())
@@ -59,7 +60,7 @@ def test_products_are_those_of_double_precision(
     a, b = torch.randn(N, K).to(types[0]), torch.randn(K, M).to(types[1])
     added = torch.randn(M) if bias else None
     sides = stored(a, layouts[0]), stored(b, layouts[1])
-    found = [library.multiply(path, *sides, added, types[2]).double() for path in paths]
+    found = [multiply(path, *sides, added, types[2]).double() for path in paths]
     a, b = a.double(), b.to(types[0]).double()
     exact = a @ b + (added.double() if added is not None else 0)
     sums = a.abs() @ b.abs() + (added.abs() if added is not None else 0)
@@ -79,7 +80,7 @@ def test_number_of_threads_changes_no_digit(
     found = []
     for threads in (1, 2, 3, 7):
         set_threads(threads)
-        found.append(library.multiply(path, a, b, None, FLOAT))
+        found.append(multiply(path, a, b, None, FLOAT))
     assert all(torch.equal(found[0], other) for other in found[1:])
 
 
@@ -90,7 +91,7 @@ def test_number_of_threads_changes_no_digit(
 def test_nan_stays_in_its_row(path: str, left: str, dtype: torch.dtype, inner: int) -> None:
     a, b = torch.ones(40, inner).to(dtype), torch.ones(inner, 70)
     a[13] = torch.nan
-    y = library.multiply(path, stored(a, left), b, None, FLOAT)
+    y = multiply(path, stored(a, left), b, None, FLOAT)
     assert y[13].isnan().all()
     assert torch.equal(y[torch.arange(40) != 13], torch.full((39, 70), float(inner)))
 
@@ -103,10 +104,10 @@ def test_where_there_is_one_column_or_row_its_stride_says_nothing(
     numbers = torch.arange(40.0).to(dtype)
     ones = torch.ones(3, 40).to(dtype)
     column, row = numbers.as_strided((40, 1), (1, 7)), numbers.as_strided((1, 40), (7, 1))
-    assert (library.multiply(path, ones, column, None, FLOAT) == 780).all()
+    assert (multiply(path, ones, column, None, FLOAT) == 780).all()
     every_other = torch.arange(80.0).as_strided((1, 40), (1, 2))
     for right, expected in ((row, numbers.float()), (every_other, torch.arange(0.0, 80.0, 2.0))):
-        y = library.multiply(path, ones[:, :1], right, None, FLOAT)
+        y = multiply(path, ones[:, :1], right, None, FLOAT)
         assert torch.equal(y, expected.expand(3, 40))
 
 
@@ -121,13 +122,13 @@ def test_where_there_is_one_column_or_row_its_stride_says_nothing(
 )
 def test_wrong_matrices_are_refused(a: Tensor, b: Tensor, bias: Tensor | None, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        library.multiply(library.path(), a, b, bias, FLOAT)
+        multiply(library.path(), a, b, bias, FLOAT)
 
 
 @every_path
 def test_nothing_to_sum(path: str) -> None:
     bias = torch.arange(5.0)
-    y = library.multiply(path, torch.zeros(3, 0), torch.zeros(0, 5), bias, FLOAT)
+    y = multiply(path, torch.zeros(3, 0), torch.zeros(0, 5), bias, FLOAT)
     assert torch.equal(y, bias.expand(3, 5))
-    assert library.multiply(path, torch.zeros(0, 4), torch.zeros(4, 5), None, FLOAT).shape == (0, 5)
-    assert library.multiply(path, torch.zeros(3, 4), torch.zeros(4, 0), None, FLOAT).shape == (3, 0)
+    assert multiply(path, torch.zeros(0, 4), torch.zeros(4, 5), None, FLOAT).shape == (0, 5)
+    assert multiply(path, torch.zeros(3, 4), torch.zeros(4, 0), None, FLOAT).shape == (3, 0)

@@ -22,6 +22,7 @@ from pathlib import Path
 from bayes_asr.cli import main
 from tests.support.chain_corpus import CHAIN, write_chain_corpus
 from tests.support.golden_values import Values, describe_changes, describe_machine, read_values
+from tests.support.libraries import LIBRARIES
 from tests.support.places import CONF
 from tests.support.small_corpus import TINY, write_corpus
 from tests.support.spoken_corpus import write_spoken_experiment
@@ -243,6 +244,8 @@ def record(folder: Path) -> None:
 
 def compare(folder: Path) -> list[str]:
     """What is not the same as in a folder of `record`, a line each."""
+    faults = [library.fault for library in LIBRARIES if library.fault]
+    assert not faults, f"{'; '.join(faults)}: python setup.py build_ext --inplace"
     recorded = json.loads((folder / "values.json").read_text())["runs"]
     changes = []
     for name, run in RUNS.items():

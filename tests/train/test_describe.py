@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from bayes_asr.config.merge import load
-from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.components import log_summary
 from tests.support.nn_units import acoustic_model
 

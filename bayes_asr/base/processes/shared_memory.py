@@ -4,17 +4,29 @@ For a message, a thread has to wake up on either side, and waits for a processor
 compute. A counter in shared memory is seen at once by those who wait for it.
 """
 
+import ctypes as c
 import mmap
 import os
 import select
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.kernels import library
+from bayes_asr.base.shared_library import P, SharedLibrary
 
+LIBRARY = SharedLibrary(
+    Path(__file__).with_name("_barrier.so"),
+    "barrier",
+    (),
+    {
+        "meet": (c.c_int64, [P, *[c.c_int64] * 3, c.c_double]),
+        "leave": (None, [P, c.c_int64]),
+    },
+)
+LINE = 64  # bytes of a cache line
 ROOM = 2**20  # bytes of what a process tells at once
 SECONDS = 0.1  # of waiting, after which a process looks whether the others still live
 
@@ -35,25 +47,25 @@ class SharedBarrier:
             self._ends.register(descriptor, select.POLLIN)
         everything = torch.frombuffer(memory, dtype=torch.uint8)
         # Each process has a cache line of its own, so that none waits for another's writes.
-        self._arrivals, places = everything.tensor_split([library.LINE * len(processes)])
+        self._arrivals, places = everything.tensor_split([LINE * len(processes)])
         self._places = places.view(2, len(processes), ROOM)
 
     @classmethod
     def arrange(cls, memory: mmap.mmap, rank: int, processes: Sequence[int]) -> Self | None:
         """One, or None without compiled code, or where the system cannot say whether they live."""
         try:
-            return cls(memory, rank, processes) if library.LIBRARY.usable else None
+            return cls(memory, rank, processes) if LIBRARY.usable else None
         except (AttributeError, OSError):
             return None
 
     @staticmethod
     def size(processes: int) -> int:
         """Bytes of memory that so many processes need."""
-        return processes * (library.LINE + 2 * ROOM)
+        return processes * (LINE + 2 * ROOM)
 
     def leave(self) -> None:
         """Come no more."""
-        library.leave_barrier(self._arrivals, self._rank)
+        LIBRARY.call("leave", self._arrivals.data_ptr(), self._rank)
         for descriptor in self._descriptors:
             os.close(descriptor)
 
@@ -65,7 +77,13 @@ class SharedBarrier:
                 raise RuntimeError("a process has ended")
 
     def _all_here(self, seconds: float) -> bool:
-        return library.wait_at_barrier(self._arrivals, self._rank, self._count, seconds)
+        """Whether all have come as often as this process, within `seconds`."""
+        size = len(self._descriptors)
+        address = self._arrivals.data_ptr()
+        met = LIBRARY.call("meet", address, size, self._rank, self._count, seconds)
+        if met < 0:
+            raise RuntimeError("a process has left")
+        return bool(met)
 
     def gather(self, x: Tensor) -> Tensor:
         """The tensors of all P processes, [P, *x.shape], valid until the next call but one.

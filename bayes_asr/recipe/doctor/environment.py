@@ -15,7 +15,7 @@ from bayes_asr.decode.search import compiled as decoder
 from bayes_asr.decode.search.archive import BACKENDS, choose_decoder
 from bayes_asr.decode.search.kaldi import PROGRAMS
 from bayes_asr.gmm import compiled as gmm
-from bayes_asr.nn.kernels import library as recurrence
+from bayes_asr.nn.kernels.cpu import library as recurrence
 from bayes_asr.recipe.doctor.check import LEAST_FREE, Check
 from bayes_asr.recipe.doctor.extras import EXTRAS, find_missing
 

@@ -21,7 +21,7 @@ from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.kaldi_io import side_files
-from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.runs import checkpoint, state, tensorboard
 from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 

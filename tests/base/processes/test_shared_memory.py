@@ -12,15 +12,14 @@ from torch import nn
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.gradients import GradientSum
 from bayes_asr.base.processes.offered_memory import offer_memory, open_memory
-from bayes_asr.base.processes.shared_memory import ROOM
-from bayes_asr.nn.kernels import library
+from bayes_asr.base.processes.shared_memory import LIBRARY, ROOM
 from tests.support.processes import on_machines_of_their_own, together
 
 PROCESSES = 3
 SHAPES = ((), (1,), (7, 3), (0, 4), (2, 5, 1), (ROOM // 8,), (ROOM // 8 + 1,))  # the last: messages
 SIZES = ((5, 3), (1,), (40_000,), (2, 2))
 memory = pytest.mark.skipif(
-    not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open") or not library.LIBRARY.usable,
+    not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open") or not LIBRARY.usable,
     reason="shared memory needs Linux and compiled code",
 )
 

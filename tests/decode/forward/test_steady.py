@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
-from bayes_asr.nn.kernels import library
+from bayes_asr.nn.kernels.cpu import library
+from bayes_asr.nn.kernels.cpu.products import PRODUCTS
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from tests.support.nn_units import DIRECTIONS, RECURRENT, acoustic_model, name, plain_front_end
 
 SIZE = 5
-PATHS = [path for path in library.paths() if path in library.PRODUCTS[torch.float32]]
+PATHS = [path for path in library.paths() if path in PRODUCTS[torch.float32]]
 NORMS = ("batch", "layer", "none")
 pytestmark = pytest.mark.skipif(not PATHS, reason="no compiled products: install a C++ compiler")
 

@@ -1,5 +1,5 @@
-"""The recurrence with a hand-written backward pass: the function of `scan`, without one autograd
-node per operation and frame.
+"""The recurrence in torch with a hand-written backward pass: the function of `scan`, without one
+autograd node per operation and frame.
 
 For a cell with states s and pre-activations a_t = x_t + V h_{t-1}, `Cell.partials` gives J_a =
 ds_t/da_t and, at fixed a_t, J_s = ds_t/ds_{t-1}; both are elementwise, so they are computed for
@@ -15,10 +15,26 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.scan import order_directions
+from bayes_asr.nn.kernels.reference.scan import Recurrence
 from bayes_asr.nn.units.cell import Cell, Partials
 
 BLOCK = 256  # frames whose partial derivatives are computed at once: few enough to stay in caches
+
+
+COMPILED = False
+
+
+def supports(cell: Cell, weights: Tensor) -> bool:
+    """Whether it computes a cell with such weights: on any device, unless `step` is its own."""
+    return cell.fusible
+
+
+def unroll(recurrence: Recurrence) -> Tensor:
+    """Return the states h [N, D, H] of a recurrence, in the order of time."""
+    cell, frames, backwards, terms_NSX, V, mask_BDH, initial_BDH = recurrence
+    return FusedRecurrence.apply(
+        cell, frames, backwards, terms_NSX, V, mask_BDH, *initial_BDH, *cell.parameters()
+    )
 
 
 class FusedRecurrence(torch.autograd.Function):
@@ -43,7 +59,7 @@ class FusedRecurrence(torch.autograd.Function):
         mask_BDH: Tensor | None,
         *tensors: Tensor,
     ) -> Tensor:
-        a_NDX = order_directions(terms_NSX, frames, backwards)
+        a_NDX = frames.order_directions(terms_NSX, backwards)
         if a_NDX is terms_NSX:
             a_NDX = a_NDX.clone()  # what V adds is written into it
         gates = a_NDX.unflatten(-1, (cell.gates, -1))
@@ -65,7 +81,7 @@ class FusedRecurrence(torch.autograd.Function):
         ctx.save_for_backward(a_NDX, V, mask_BDH, *initial, *states)  # type: ignore[arg-type]
         ctx.cell, ctx.frames, ctx.backwards = cell, frames, backwards  # type: ignore[attr-defined]
         ctx.sets = terms_NSX.shape[1]  # type: ignore[attr-defined]
-        return order_directions(states[0], frames, backwards)
+        return frames.order_directions(states[0], backwards)
 
     @staticmethod
     @once_differentiable
@@ -81,7 +97,7 @@ class FusedRecurrence(torch.autograd.Function):
         parameters = [p for p in cell.parameters() if p.requires_grad]
         # Gradients of each new state, kept for the cell's own parameters alone.
         by_state = [torch.empty_like(s) for s in states] if parameters else []
-        by_h, da = order_directions(grad_NDH, frames, backwards), torch.empty_like(gates)
+        by_h, da = frames.order_directions(grad_NDH, backwards), torch.empty_like(gates)
         g_BDH = [torch.zeros_like(s) for s in initial]
         # From the last time step to the first, a block of partial derivatives at a time.
         for steps, rows in reversed(frames.blocks(BLOCK)):
@@ -102,7 +118,7 @@ class FusedRecurrence(torch.autograd.Function):
         by_V = None
         if V is not None and ctx.needs_input_grad[4]:  # type: ignore[attr-defined]
             by_V = _weight_gradient(cell, gates, previous[0], da, V)
-        by_terms = order_directions(da.flatten(2), frames, backwards)
+        by_terms = frames.order_directions(da.flatten(2), backwards)
         if ctx.sets == 1:  # type: ignore[attr-defined]
             by_terms = by_terms.sum(1, keepdim=True)
         by_parameter: dict[Tensor, Tensor | None] = {}

@@ -1,4 +1,4 @@
-"""The recurrence by compiled code: the function of `fused`, for the cells that have a kernel.
+"""The recurrence by compiled code: the function of `scan`, for the cells that have a kernel.
 
 One call runs all frames of all sequences in both directions. The forward pass saves the derivatives
 of each new state by pre-activations and old state, so that the backward pass is the same loop for
@@ -7,20 +7,22 @@ every cell; gradients of pre-activations take the place of the derivatives.
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels import library
-from bayes_asr.nn.linear import product
+from bayes_asr.nn.kernels.cpu import library
+from bayes_asr.nn.kernels.cpu.products import product
+from bayes_asr.nn.kernels.reference.scan import Recurrence
 from bayes_asr.nn.units.activations import FIXED, find_name
 from bayes_asr.nn.units.cell import Cell
 
 WORK = 2**17  # multiplications of a time step that are worth a thread
 AS_ROWS = 32  # rows of weights that take as long as the elementwise work of a unit
+COMPILED = True
 
 
 class Kernel(NamedTuple):
@@ -30,12 +32,23 @@ class Kernel(NamedTuple):
     activation: str = "tanh"
 
 
+class KernelCall(NamedTuple):
+    """A kernel over all frames of a packed batch.
+
+    backwards: for each direction, whether it reads time backwards; keep: whether there will be a
+    backward pass.
+    """
+
+    kernel: Kernel
+    frames: PackedFrames
+    backwards: Sequence[bool]
+    keep: bool
+
+
 def find_kernel(cell: Cell, weights: Tensor) -> Kernel | None:
     """Return the kernel for a cell and such weights, None where there is none."""
     unit = vars(type(cell)).get("kernel")  # who inherits a cell has an equation of its own
-    if unit is None or weights.device.type != "cpu" or weights.dtype != torch.float32:
-        return None
-    if library.path() == "torch":
+    if unit is None or weights.dtype != torch.float32 or not library.runs_on(weights.device):
         return None
     if getattr(cell, "peepholes", False):
         unit += "-peepholes"
@@ -43,11 +56,45 @@ def find_kernel(cell: Cell, weights: Tensor) -> Kernel | None:
     return Kernel(unit, activation) if activation in library.activations() else None
 
 
-class CompiledRecurrence(torch.autograd.Function):
-    """`apply(kernel, frames, backwards, keep, terms_NSX, V, mask_BDH, *initial_BDH,
-    coefficients_SPH)` -> states h [N, D, H], as `FusedRecurrence`.
+def supports(cell: Cell, weights: Tensor) -> bool:
+    """Whether there is a kernel for a cell and such weights."""
+    return find_kernel(cell, weights) is not None
 
-    keep: whether there will be a backward pass.
+
+def unroll(recurrence: Recurrence) -> Tensor:
+    """Return the states h [N, D, H] of a recurrence, in the order of time."""
+    cell, mask_BDH = recurrence.cell, recurrence.mask_BDH
+    kernel = cast(Kernel, find_kernel(cell, recurrence.initial_BDH[0]))
+    shift_BDH = cell.drop_offset(mask_BDH)
+    if shift_BDH is not None and recurrence.V is not None:
+        recurrence = _shift(recurrence, recurrence.V, shift_BDH)
+    _, frames, backwards, terms_NSX, V, _, initial_BDH = recurrence
+    coefficients = cell.coefficients()
+    tensors = initial_BDH if coefficients is None else (*initial_BDH, coefficients)
+    call = KernelCall(kernel, frames, backwards, keep=torch.is_grad_enabled())
+    h = CompiledRecurrence.apply(call, terms_NSX, V, mask_BDH, *tensors)
+    return h if shift_BDH is None else (h + shift_BDH[frames.sequence]).to(h.dtype)
+
+
+def _shift(recurrence: Recurrence, V: Tensor, shift_BDH: Tensor) -> Recurrence:
+    """The recurrence of the states h less `shift`.
+
+    Kernels multiply a candidate c by its mask m and know no other dropout. A cell with a
+    `drop_offset` s has m c + s where they have m c. Its state mixes old states with candidates, so
+    that h - s follows the kernel's equation; V reads h, that is, s more.
+    """
+    # V (h - s) lacks V s, which is the same at every frame of a sequence: it goes into the terms.
+    fed_BDX = (shift_BDH.transpose(0, 1) @ V).transpose(0, 1)
+    terms = recurrence.terms_NSX
+    return recurrence._replace(
+        terms_NSX=(terms + fed_BDX[recurrence.frames.sequence]).to(terms.dtype),
+        initial_BDH=tuple(state - shift_BDH for state in recurrence.initial_BDH),
+    )
+
+
+class CompiledRecurrence(torch.autograd.Function):
+    """`apply(call, terms_NSX, V, mask_BDH, *initial_BDH, coefficients_SPH)` -> states h [N, D, H].
+
     V: None for a unit that feeds nothing back.
     coefficients_SPH: `Cell.coefficients`, left out where the cell has none; S is 1 or D.
     The terms are float32 or bfloat16, and so are the factors of products, h and its gradient, and
@@ -57,55 +104,32 @@ class CompiledRecurrence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: FunctionCtx,
-        kernel: Kernel,
-        frames: PackedFrames,
-        backwards: Sequence[bool],
-        keep: bool,
+        call: KernelCall,
         terms_NSX: Tensor,
         V: Tensor | None,
         mask_BDH: Tensor | None,
         *tensors: Tensor,
     ) -> Tensor:
-        (N, S, X), D, storage = terms_NSX.shape, len(backwards), terms_NSX.dtype
-        unit = library.units()[kernel.unit]
-        P = unit.coefficients + library.activations()[kernel.activation].coefficients
-        sizes = B, D, H = len(frames.lengths), D, X // unit.gates
-        initial_BDH, coefficients_SPH = tensors[: unit.states], tensors[unit.states :]
-        if not B:
-            raise ValueError("there are no sequences")
-        if (V is not None, len(coefficients_SPH)) != (unit.recurs, bool(P)):
-            raise ValueError(f"{kernel} has {unit.recurs} V and {P} coefficients")
-        # Weights and terms are those of each direction, or shared by both.
-        sets = len(coefficients_SPH[0] if V is None else V)
-        for number, what in ((sets, "weights"), (S, "terms")):
-            if number not in (1, D):
-                raise ValueError(f"there are {number} sets of {what} for {D} directions")
-        V = None if V is None else library.require("V", V, (sets, H, X))
-        coefficients = (
-            library.require("coefficients", coefficients_SPH[0], (sets, P, H)) if P else None
-        )
-        terms = library.require("terms", terms_NSX, (sum(frames.lengths), S, X), *library.STORAGES)
-        mask = None if mask_BDH is None else library.require("mask", mask_BDH, sizes)
-        initial = tuple(library.require("initial", s, sizes) for s in initial_BDH)
-        h = torch.empty(N, D, H, dtype=storage)
-        job = _job(kernel, frames, backwards, storage, sets=sets, H=H, P=P)
-        saved: dict[str, Any] = _allocate_saved(job, unit, N, storage) if keep else {}
+        inputs = _check_inputs(call, terms_NSX, V, mask_BDH, tensors)
+        job = _job(call, inputs)
+        (N, S, _), D, storage = terms_NSX.shape, len(call.backwards), terms_NSX.dtype
+        unit = library.units()[call.kernel.unit]
+        h = torch.empty(N, D, job["H"], dtype=storage)
+        saved: dict[str, Any] = _allocate_saved(job, unit, N, storage) if call.keep else {}
         for name in {"slopes", "before"} & saved.keys():
             job[f"{name}_frame"], job[f"{name}_direction"] = saved[name].stride()[:2]
+        terms = inputs["terms"]
         library.run_recurrence(
             "forward",
             **job,
             **saved,
-            V=V,
-            coefficients=coefficients,
-            terms=terms,
+            **inputs,
             terms_frame=terms.stride(0),
             terms_direction=terms.stride(1) if S == D else 0,  # 0: every direction reads set 0
-            mask=mask,
-            initial=initial,
             h=h,
         )
-        ctx.save_for_backward(V, coefficients, *saved.values())  # type: ignore[arg-type]
+        weights = inputs["V"], inputs["coefficients"]
+        ctx.save_for_backward(*weights, *saved.values())
         ctx.job, ctx.names, ctx.shares_terms = job, list(saved), S < D  # type: ignore[attr-defined]
         ctx.states = unit.states  # type: ignore[attr-defined]
         return h
@@ -133,29 +157,59 @@ class CompiledRecurrence(torch.autograd.Function):
             by_initial=tuple(by_initial),
             by_coefficients=by_row,
         )
-        is_trained = ctx.needs_input_grad[5]  # type: ignore[attr-defined]
+        is_trained = ctx.needs_input_grad[2]  # type: ignore[attr-defined]
         by_V = _by_weights(saved, H, job["sets"]) if is_trained else None
         shares_terms = ctx.shares_terms  # type: ignore[attr-defined]
         by_terms = reduce(torch.add, da.split(1, 1)) if shares_terms else da.contiguous()
         shape = (job["sets"], -1, P, H)
         # Sequences and directions that share coefficients are added up.
         by_coefficients = [by_row.sum(0).view(shape).sum(1)] if P else []
-        return None, None, None, None, by_terms, by_V, None, *by_initial, *by_coefficients
+        return None, by_terms, by_V, None, *by_initial, *by_coefficients
 
 
-def _job(
-    kernel: Kernel,
-    frames: PackedFrames,
-    backwards: Sequence[bool],
-    storage: torch.dtype,
-    *,
-    sets: int,
-    H: int,
-    P: int,
+def _check_inputs(
+    call: KernelCall,
+    terms_NSX: Tensor,
+    V: Tensor | None,
+    mask_BDH: Tensor | None,
+    tensors: Sequence[Tensor],
 ) -> dict[str, Any]:
-    """Arguments of the library in both passes: the path, and members of `library.Job`."""
-    B, D = len(frames.lengths), len(backwards)
+    """What the forward pass reads, by members of `library.Job`; ValueError for what does not fit.
+
+    tensors: initial states, and coefficients where there are some.
+    """
+    kernel, frames, backwards, _ = call
     unit = library.units()[kernel.unit]
+    P = unit.coefficients + library.activations()[kernel.activation].coefficients
+    (_, S, X), D = terms_NSX.shape, len(backwards)
+    sizes = B, _, H = len(frames.lengths), D, X // unit.gates
+    initial_BDH, coefficients_SPH = tensors[: unit.states], tensors[unit.states :]
+    if not B:
+        raise ValueError("there are no sequences")
+    if (V is not None, len(coefficients_SPH)) != (unit.recurs, bool(P)):
+        raise ValueError(f"{kernel} has {unit.recurs} V and {P} coefficients")
+    # Weights and terms are those of each direction, or shared by both.
+    sets = len(coefficients_SPH[0] if V is None else V)
+    for number, what in ((sets, "weights"), (S, "terms")):
+        if number not in (1, D):
+            raise ValueError(f"there are {number} sets of {what} for {D} directions")
+    require, shape = library.require, (sum(frames.lengths), S, X)
+    return {
+        "V": None if V is None else require("V", V, (sets, H, X)),
+        "coefficients": require("coefficients", coefficients_SPH[0], (sets, P, H)) if P else None,
+        "terms": require("terms", terms_NSX, shape, *library.STORAGES),
+        "mask": None if mask_BDH is None else require("mask", mask_BDH, sizes),
+        "initial": tuple(require("initial", s, sizes) for s in initial_BDH),
+    }
+
+
+def _job(call: KernelCall, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of the library in both passes: the path, and members of `library.Job`."""
+    kernel, frames, backwards, _ = call
+    terms, V, coefficients = inputs["terms"], inputs["V"], inputs["coefficients"]
+    unit = library.units()[kernel.unit]
+    B, D, H = len(frames.lengths), len(backwards), terms.shape[2] // unit.gates
+    P = 0 if coefficients is None else coefficients.shape[1]
     # Multiplications of a time step. A unit without V still computes its equation.
     work = B * D * H * unit.gates * (H if unit.recurs else AS_ROWS)
     members = {name: getattr(frames, name) for name in ("sizes", "starts", "lengths")}
@@ -163,7 +217,7 @@ def _job(
         "path": library.path(),
         "unit": list(library.units()).index(kernel.unit),
         "activation": list(library.activations()).index(kernel.activation),
-        "storage": library.STORAGES.index(storage),
+        "storage": library.STORAGES.index(terms.dtype),
         "threads": min(torch.get_num_threads(), 1 + work // WORK),
         "B": B,
         "T": len(frames.sizes),
@@ -172,7 +226,7 @@ def _job(
         "G": unit.gates,
         "P": P,
         "E": P + unit.extras,
-        "sets": sets,
+        "sets": len(coefficients if V is None else V),
         "backwards": library.indices(backwards),
         **{name: library.indices(values) for name, values in members.items()},
     }

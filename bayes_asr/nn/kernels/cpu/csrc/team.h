@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "wait.h"
+#include "../../../../base/csrc/wait.h"
 
 struct OpenMp {
   void (*parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);

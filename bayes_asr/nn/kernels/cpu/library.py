@@ -1,10 +1,7 @@
-"""The compiled code, through ctypes: recurrences, products, losses and dropout masks, the choice of
-their path for this machine, and a barrier of processes.
+"""The compiled code for CPUs: its library, and the choice of its path for this machine.
 
-`_kernels.so` lies beside this module where a compiler was at hand at installation; it links to
-nothing but the C++ library. It has one path for each instruction set and the fastest that the
-machine has is taken; the environment variable BAYES_ASR_KERNELS forces another one, or `torch` for
-none.
+The library has one path for each instruction set, and the fastest that the machine has is taken;
+the environment variable BAYES_ASR_KERNELS forces another one, or `torch` for none.
 """
 
 import ctypes as c
@@ -24,13 +21,6 @@ from bayes_asr.base.shared_library import P, SharedLibrary
 
 PATH_VARIABLE = "BAYES_ASR_KERNELS"
 STORAGES = (torch.float32, torch.bfloat16)
-HAS_AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # oneDNN is faster by it
-WORK = 2**14  # outputs of a loss that are worth a thread
-PRODUCTS = {  # the paths that have the vectors for them
-    torch.float32: ("avx2", "avx512", "avx512_bf16"),
-    torch.bfloat16: ("avx512_bf16",),
-}
-LINE = 64  # bytes of a cache line
 COUNTS = ("unit", "activation", "storage", "threads", *"BTDHGPE", "sets")
 SIZES = ("gates", "states", "extras", "coefficients", "resets", "recurs")
 
@@ -107,8 +97,6 @@ LIBRARY = SharedLibrary(
         "activations": (c.POINTER(ActivationRow), []),
         "path": (c.c_char_p, [c.c_int64, c.POINTER(c.c_int64)]),
         "keep_mask": (None, [P, *[c.c_int64] * 4, P]),
-        "meet": (c.c_int64, [P, *[c.c_int64] * 3, c.c_double]),
-        "leave": (None, [P, c.c_int64]),
         "use_openmp": (None, [P, P]),
     },
 )
@@ -155,6 +143,11 @@ def _by_name(rows: Any) -> dict[str, Any]:
 def path() -> str:
     """Return the path to run, or `torch` for none; InputError for a choice that is not there."""
     return _select_path(os.environ.get(PATH_VARIABLE))
+
+
+def runs_on(device: torch.device) -> bool:
+    """Whether compiled code computes on a device: on a CPU, where there is a path to run."""
+    return device.type == "cpu" and path() != "torch"
 
 
 @cache
@@ -206,81 +199,12 @@ def run_recurrence(direction: str, path: str, **members: Any) -> None:
             setattr(job, name, address(value))
         elif value is not None:
             setattr(job, name, value)
-    _run(direction, path, job, f"the recurrence on its way {direction}")
+    run(direction, path, job, f"the recurrence on its way {direction}")
 
 
-def _run(function: str, path: str, arguments: c.Structure, task: str) -> None:
+def run(function: str, path: str, arguments: c.Structure, task: str) -> None:
     _share_threads()
     LIBRARY.run(function, task, paths()[path], c.byref(arguments))
-
-
-def has_product(dtype: torch.dtype) -> bool:
-    """Return whether the path to run has products as fast as those of BLAS libraries."""
-    return path() in PRODUCTS.get(dtype, ()) and not (dtype == torch.bfloat16 and HAS_AMX())
-
-
-def multiply(
-    path: str, a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None, dtype: torch.dtype
-) -> Tensor:
-    """Return a b + bias [N, M] of a type, by a path; factors are multiplied in the type of a."""
-    (N, K), M = a_NK.shape, b_KM.shape[1]
-    a = check_tensor("left side", a_NK, (N, K), *STORAGES)
-    # Either rows or columns must be without gaps; of a right side in bfloat16, rows.
-    a = a if 1 in a.stride() else a.contiguous()
-    b = check_tensor("right side", b_KM, (K, M), torch.float32, a.dtype)
-    by_columns = b.stride(0) == 1 and b.dtype == torch.float32
-    b = b if by_columns or b.stride(1) == 1 else b.contiguous()
-    bias = None if bias_M is None else require("bias", bias_M, (M,))
-    result = torch.empty(N, M, dtype=dtype)
-    product = Product(
-        threads=torch.get_num_threads(),
-        storage=STORAGES.index(a.dtype),
-        rows=N,
-        inner=K,
-        columns=M,
-        left=address(a),
-        left_row=a.stride(0),
-        left_column=a.stride(1),
-        right=address(b),
-        right_storage=STORAGES.index(b.dtype),
-        right_row=b.stride(0),
-        right_column=b.stride(1),
-        bias=address(bias),
-        result=address(result),
-        result_storage=STORAGES.index(dtype),
-    )
-    _run("multiply", path, product, f"a product of {N} x {K} and {K} x {M} numbers")
-    return result
-
-
-def cross_entropy(
-    path: str, logits_NP: Tensor, labels_N: Tensor, scale: float, *, with_gradient: bool
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Compute, by a path, the losses [N] of frames in nats, whether another output than that of
-    the label comes first among the largest [N], and the gradient [N, P] of `scale` times the sum.
-
-    labels: in [0, P), which is not checked.
-    """
-    N, P = logits_NP.shape
-    logits = require("logits", logits_NP, (N, P), *STORAGES)
-    labels = require("labels", labels_N, (N,), torch.int64)
-    losses, wrong = torch.empty(N), torch.empty(N, dtype=torch.bool)
-    gradient = torch.empty_like(logits) if with_gradient else None
-    # One thread more for every WORK outputs: small batches are done before threads have started.
-    job = CrossEntropyJob(
-        threads=min(torch.get_num_threads(), 1 + N * P // WORK),
-        storage=STORAGES.index(logits.dtype),
-        rows=N,
-        outputs=P,
-        logits=address(logits),
-        labels=address(labels),
-        gradient=address(gradient),
-        losses=address(losses),
-        wrong=address(wrong),
-        scale=scale,
-    )
-    _run("cross_entropy", path, job, f"the loss of {N} x {P} outputs")
-    return losses, wrong, gradient
 
 
 def keep_mask(keys_B: Tensor, start: int, size: int, least: int) -> Tensor:
@@ -292,21 +216,3 @@ def keep_mask(keys_B: Tensor, start: int, size: int, least: int) -> Tensor:
     mask = torch.empty(len(keys), size, dtype=torch.float32)
     LIBRARY.call("keep_mask", address(keys), len(keys), start, size, least, address(mask))
     return mask
-
-
-def wait_at_barrier(arrivals: Tensor, rank: int, count: int, seconds: float) -> bool:
-    """Say in shared memory that process `rank` has come `count` times, and wait until all have;
-    return whether they did within `seconds`. RuntimeError where one has left instead.
-
-    arrivals: a cache LINE for each process, of zeros in the beginning.
-    """
-    size = len(check_tensor("arrivals", arrivals, tuple(arrivals.shape), torch.uint8)) // LINE
-    met = LIBRARY.call("meet", address(arrivals), size, rank, count, seconds)
-    if met < 0:
-        raise RuntimeError("a process has left")
-    return bool(met)
-
-
-def leave_barrier(arrivals: Tensor, rank: int) -> None:
-    """Say in shared memory that process `rank` will not come again."""
-    LIBRARY.call("leave", address(arrivals), rank)

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <chrono>
 
-#include "kernels.h"
-#include "wait.h"
+#include "../../csrc/interface.h"
+#include "../../csrc/wait.h"
 
 struct alignas(64) Arrivals {
   std::atomic<int64_t> count, left;
@@ -25,7 +25,7 @@ extern "C" {
 enum Met : int64_t { kOneHasLeft = -1, kNotYet, kAllHere };
 
 // Say that process `rank` has arrived `count` times, and wait until all have, at most `seconds`.
-int64_t kernels_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t count,
+int64_t barrier_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t count,
                      double seconds) {
   const auto start = Clock::now();
   processes[rank].count.store(count, std::memory_order_release);
@@ -46,8 +46,15 @@ int64_t kernels_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t co
 }
 
 // Say that process `rank` will not arrive again.
-void kernels_leave(Arrivals *processes, int64_t rank) {
+void barrier_leave(Arrivals *processes, int64_t rank) {
   processes[rank].left.store(1, std::memory_order_release);
+}
+
+// What shared_memory.py compares with what it knows.
+const char *barrier_description() {
+  static const std::string text =
+      Interface().Function(NAMED(barrier_meet)).Function(NAMED(barrier_leave)).text();
+  return text.c_str();
 }
 
 }  // extern "C"

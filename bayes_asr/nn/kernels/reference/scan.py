@@ -1,7 +1,10 @@
-"""The plain loop over frames, against which faster ones are tested, of any step and of a cell."""
+"""The plain loop over frames, of any step and of a cell, by torch's autograd.
+
+It defines what a recurrence is: every backend returns the same, and is tested against it.
+"""
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +14,41 @@ from bayes_asr.nn.layer import State
 from bayes_asr.nn.units.cell import Cell
 
 Step = Callable[[Tensor, State, int], State]
+COMPILED = False
+
+
+class Recurrence(NamedTuple):
+    """A cell over all frames of a packed batch, in one or both directions of time.
+
+    backwards: for each direction, whether it reads time backwards.
+    terms_NSX: feed-forward terms [N, S, G*H]; S is D, or 1 where the directions share them.
+    V: recurrent weights [1, H, G*H] that the directions share, or [D, H, G*H]; None for a cell
+    without.
+    mask_BDH: dropout mask of candidates, or None.
+    initial_BDH: each state before the first frame.
+    """
+
+    cell: Cell
+    frames: PackedFrames
+    backwards: Sequence[bool]
+    terms_NSX: Tensor
+    V: Tensor | None
+    mask_BDH: Tensor | None
+    initial_BDH: State
+
+
+def supports(cell: Cell, weights: Tensor) -> bool:
+    """Whether it computes a cell with such weights: any."""
+    return True
+
+
+def unroll(recurrence: Recurrence) -> Tensor:
+    """Return the states h [N, D, H] of a recurrence, in the order of time."""
+    cell, frames, backwards, terms_NSX, V, mask_BDH, initial_BDH = recurrence
+    # Each direction reads its own order of time, and is put back into that of the frames.
+    inputs = frames.order_directions(terms_NSX, backwards)
+    h, _ = step_through(cell, inputs, V, mask_BDH, frames, initial_BDH)
+    return frames.order_directions(h, backwards)
 
 
 def scan(
@@ -21,7 +59,7 @@ def scan(
     step: (inputs [n, D, X], state, n) -> state; n sequences are alive at this time step.
     state: tensors [B, D, H] before the first frame; the first of them is what the layer outputs.
     inputs_NDX: feed-forward terms [N, D, X], each direction in its own order of time
-    (`order_directions`).
+    (`PackedFrames.order_directions`).
     Returns the first state tensor at every frame [N, D, H], in the order of `inputs_NDX`, and the
     state after the last time step.
     """
@@ -75,18 +113,3 @@ def _scan_one(step: Step, state: State, inputs_TDX: Tensor) -> tuple[Tensor, Sta
     initial = tuple(s.clone() for s in state)  # initial states may be parts of one tensor
     last, outputs_TDH = exported_scan(advance, initial, inputs_TDX)
     return outputs_TDH, last
-
-
-def order_directions(x_NSX: Tensor, frames: PackedFrames, backwards: Sequence[bool]) -> Tensor:
-    """Give each direction its own order of time: [N, S, X] -> [N, D, X].
-
-    backwards: for each direction, whether it reads time backwards; such a direction starts at the
-    last real frame of each sequence. S is D, or 1 where the directions read the same. With S = D,
-    applied twice it changes nothing.
-    """
-    sets = x_NSX.shape[1]
-    if sets == len(backwards) and not any(backwards):
-        return x_NSX
-    # As rows [N*S, X], one gather serves all directions.
-    rows = x_NSX.flatten(0, 1).index_select(0, frames.rows(backwards, sets))
-    return rows.unflatten(0, (-1, len(backwards)))

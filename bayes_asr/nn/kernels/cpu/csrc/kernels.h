@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "../../../base/csrc/interface.h"
+#include "../../../../base/csrc/interface.h"
 
 constexpr int kMaxGates = 4, kMaxStates = 2;
 
@@ -95,13 +95,8 @@ struct CrossEntropyJob {
 DESCRIBE(CrossEntropyJob, threads, storage, rows, outputs, logits, labels, gradient, losses, wrong,
          scale);
 
-struct Arrivals;  // of one process, in a cache line of its own
-
 void kernels_keep_mask(const uint64_t *keys, int64_t sequences, uint64_t first, int64_t size,
                        uint64_t least, float *mask);
-int64_t kernels_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t count,
-                     double seconds);
-void kernels_leave(Arrivals *processes, int64_t rank);
 
 }  // extern "C"
 

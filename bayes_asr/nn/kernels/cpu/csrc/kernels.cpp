@@ -97,8 +97,6 @@ const char *kernels_description() {
                                       .Function(NAMED(kernels_multiply))
                                       .Function(NAMED(kernels_cross_entropy))
                                       .Function(NAMED(kernels_keep_mask))
-                                      .Function(NAMED(kernels_meet))
-                                      .Function(NAMED(kernels_leave))
                                       .text();
   return text.c_str();
 }
